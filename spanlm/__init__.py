@@ -1,0 +1,53 @@
+"""Recurrent language models that look back: train, evaluate, score and look into them.
+
+    import spanlm
+    model = spanlm.load("runs/demo")
+    model.evaluate(split="valid").perplexity
+    for word in model.score("the name is bound ."): ...
+    model.attend("the name is bound .").weights
+    " ".join(model.generate("the", length=20))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from spanlm.config import RunConfig
+    from spanlm.data.corpora import Corpus, load_corpus
+    from spanlm.presets import PRESETS, find_preset
+    from spanlm.trained import TrainedModel, load
+    from spanlm.training.run import train
+
+_HOMES = {
+    "PRESETS": "spanlm.presets",
+    "Corpus": "spanlm.data.corpora",
+    "RunConfig": "spanlm.config",
+    "TrainedModel": "spanlm.trained",
+    "find_preset": "spanlm.presets",
+    "load": "spanlm.trained",
+    "load_corpus": "spanlm.data.corpora",
+    "train": "spanlm.training.run",
+}
+
+__all__ = [
+    "PRESETS",
+    "Corpus",
+    "RunConfig",
+    "TrainedModel",
+    "find_preset",
+    "load",
+    "load_corpus",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import spanlm` alone loads no torch."""
+    import importlib
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'spanlm' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

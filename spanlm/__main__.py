@@ -1,0 +1,3 @@
+from spanlm.cli.main import main
+
+raise SystemExit(main())

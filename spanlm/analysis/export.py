@@ -1,0 +1,157 @@
+"""Attention as files: what to look at (.html, .svg, .png) and what to compute with (.csv, .npz, .json)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from spanlm.analysis.by_lag import PUBLISHED_SOURCE, LagProfile, format_lag_table, published_by_lag
+from spanlm.analysis.files import checked_suffix, write_whole
+from spanlm.analysis.heatmap import heatmap
+from spanlm.analysis.lag_figure import lag_figure
+from spanlm.analysis.page import render_page
+from spanlm.analysis.png import render_png
+from spanlm.analysis.record import AttentionRecord
+from spanlm.analysis.svg import render_svg
+
+CSV_COLUMNS = (
+    "position",
+    "word",
+    "target",
+    "surprisal_nats",
+    "lag",
+    "source_position",
+    "source_word",
+    "weight",
+)
+
+
+def save_attention(record: AttentionRecord, path: str | os.PathLike[str]) -> None:
+    """Write `record` in the format that the suffix of `path` names.
+
+    * `.html`: a page to explore, one file, no network; `page.html#pos=12` opens position 12.
+    * `.svg`, `.png`: a heat map, words by lags; `.png` needs matplotlib.
+    * `.csv`: one row for each position and lag whose slot held a word, oldest lag first. Positions count from
+      0, the opening `<eos>`. In R: `read.csv(path, na.strings = "")`, or the word NA is taken for a gap.
+    * `.npz`: without pickle the arrays words, targets, weights, surprisal_nats, title, and (N, K)
+      expected_words, expected_probabilities, whose short rows end in "" and 0.
+
+    Raises:
+        InputError: If the suffix is unknown, the folder is missing or closed, the text is too long for a
+            figure, or matplotlib is missing.
+        RunError: If writing fails.
+    """
+    path = Path(path)
+    render = _ATTENTION[checked_suffix(path, tuple(_ATTENTION))]
+    write_whole(path, render(record))
+
+
+def save_lag_profile(profile: LagProfile, path: str | os.PathLike[str], model: str | None = None) -> None:
+    """Write `profile`, and beside it the published row of `model`, as `.svg`, `.png`, `.csv` or `.json`.
+
+    Raises:
+        InputError: If the suffix or `model` is unknown, the folder is missing or closed, or matplotlib is
+            missing.
+        RunError: If writing fails.
+    """
+    path = Path(path)
+    render = _LAG_PROFILE[checked_suffix(path, tuple(_LAG_PROFILE))]
+    write_whole(path, render(profile, model))
+
+
+def _attention_csv(record: AttentionRecord) -> bytes:
+    # the shortest decimal that reads back as the same float32, not its 17 digits as a float64
+    weights = record.weights.astype(str).astype(np.float64)
+    occupied = record.occupied
+    rows = (
+        (
+            position,
+            word,
+            record.targets[position],
+            float(record.surprisal[position]),
+            lag,
+            position - lag,
+            record.words[position - lag],
+            float(weights[position, column]),
+        )
+        for position, word in enumerate(record.words)
+        for column, lag in enumerate(record.lags)
+        if occupied[position, column]
+    )
+    return _csv([CSV_COLUMNS, *rows])
+
+
+def _csv(rows: list[tuple[object, ...]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def _attention_npz(record: AttentionRecord) -> bytes:
+    width = max(len(row) for row in record.expected)
+    words = np.array(
+        [[word for word, _ in row] + [""] * (width - len(row)) for row in record.expected], dtype=str
+    )
+    chances = [[chance for _, chance in row] + [0.0] * (width - len(row)) for row in record.expected]
+    file = io.BytesIO()
+    np.savez_compressed(
+        file,
+        words=np.array(record.words, dtype=str),
+        targets=np.array(record.targets, dtype=str),
+        weights=record.weights,
+        surprisal_nats=record.surprisal,
+        expected_words=words,
+        expected_probabilities=np.array(chances, dtype=np.float64),
+        title=np.array(record.title, dtype=str),
+    )
+    return file.getvalue()
+
+
+def _lag_csv(profile: LagProfile, model: str | None) -> bytes:
+    rows = [
+        (row.lag, row.measured, "" if row.published is None else row.published)
+        for row in format_lag_table(profile, model)
+    ]
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([("lag", "measured_percent", "published_percent"), *rows])
+    return text.getvalue().encode()
+
+
+def _lag_json(profile: LagProfile, model: str | None) -> bytes:
+    published = published_by_lag(model, profile.window)
+    content = {
+        "format": 1,
+        "window": profile.window,
+        "positions": profile.positions,
+        "left_out": profile.left_out,
+        "last_five_percent": profile.last_five,
+        "lags": list(profile.lags),
+        "measured_percent": profile.percent,
+        "published_model": model if published else None,
+        "published_percent": published,
+        "published_source": PUBLISHED_SOURCE if published else None,
+    }
+    return (json.dumps(content, indent=2) + "\n").encode()
+
+
+_ATTENTION: dict[str, Callable[[AttentionRecord], bytes]] = {
+    ".html": lambda record: render_page(record).encode("utf-8"),
+    ".svg": lambda record: render_svg(heatmap(record)).encode("utf-8"),
+    ".png": lambda record: render_png(heatmap(record)),
+    ".csv": _attention_csv,
+    ".npz": _attention_npz,
+}
+
+_LAG_PROFILE: dict[str, Callable[[LagProfile, str | None], bytes]] = {
+    ".svg": lambda profile, model: render_svg(lag_figure(profile, model)).encode("utf-8"),
+    ".png": lambda profile, model: render_png(lag_figure(profile, model)),
+    ".csv": _lag_csv,
+    ".json": _lag_json,
+}

@@ -1,0 +1,42 @@
+"""Whole files or none: what is written appears under its name only when it is complete."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spanlm.data.files import replacing
+from spanlm.errors import InputError, RunError, nearest
+
+
+def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
+    """Return the suffix of `path` in lower case, after checking that a file of that kind can be put there.
+
+    Raises:
+        InputError: If the suffix is not in `legal`, the folder does not exist, or `path` is itself a folder.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in legal:
+        raise InputError(
+            f"{path}: cannot write {suffix or 'a file without a suffix'}.{nearest(suffix, legal)}"
+        )
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file in it")
+    return suffix
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write `content` under another name, then rename it: a reader sees the old file or the new one.
+
+    Raises:
+        InputError: If the folder may not be written to.
+        RunError: If writing fails, as on a full disk; nothing is left behind.
+    """
+    try:
+        with replacing(path) as file:
+            file.write(content)
+    except PermissionError as error:
+        raise InputError(f"{path}: not allowed to write there; choose another folder") from error
+    except OSError as error:
+        raise RunError(f"{path}: could not be written: {error.strerror or error}") from error

@@ -1,0 +1,149 @@
+"""The attention of one text as a heat map (Daniluk et al. 2017, Fig. 3a): rows are words, columns lags."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.analysis.drawing import FAINT, INK, MUTED, Drawing, Rect, Text, blue, clip, text_width
+from spanlm.analysis.record import AttentionRecord
+from spanlm.errors import InputError
+
+ROW_LIMIT = 400
+_MARGIN, _ROW, _CELL, _GAP = 28, 20, 48, 12
+_WORD_SIZE, _CELL_SIZE, _NOTE_SIZE = 11.5, 8.5, 10.0
+_LABEL_LIMIT, _LEAST_WIDTH = 130, 480
+_NAMED = 0.12  # cells at least this dark carry the word that was looked at
+_SCALE_TOPS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where things stand, in pixels from the upper left corner."""
+
+    title: list[str]
+    cells_x: float
+    cells_y: float
+    next_x: float
+    bits_x: float
+    width: float
+    height: float
+
+
+def heatmap(record: AttentionRecord) -> Drawing:
+    """Draw one row for each word of `record` and one column for each lag, darker where more was looked.
+
+    A row is labelled by the word just read; the cell at -i stands for the word i rows above it. To the right
+    stand the word that came next and its surprisal in bits.
+
+    Raises:
+        InputError: If the text has more than 400 words: no page holds them.
+    """
+    if len(record) > ROW_LIMIT:
+        raise InputError(
+            f"a figure of {len(record)} words: must be at most {ROW_LIMIT}; write .html, .csv or .npz"
+        )
+    layout, top = _layout(record), _scale_top(record)
+    drawing = Drawing(layout.width, layout.height, record.title, _description(record))
+    _heading(drawing, record, layout)
+    for position in range(len(record)):
+        _row(drawing, record, position, layout, top)
+    _legend(drawing, layout, top, _largest(record.weights) > top)
+    return drawing
+
+
+def _description(record: AttentionRecord) -> str:
+    return (
+        f"Attention over the last {record.window} words at each of {len(record)} positions. Each row is "
+        "labelled by the word just read; the cell in column -i shows the weight of the word i rows above."
+    )
+
+
+def _layout(record: AttentionRecord) -> _Layout:
+    cells_x = _MARGIN + _label_width([*record.words, "just read"]) + _GAP
+    next_x = cells_x + record.window * _CELL + _GAP
+    bits_x = next_x + _label_width([*record.targets, "came next"]) + 52
+    width = max(bits_x + _MARGIN, _LEAST_WIDTH)
+    title = textwrap.wrap(record.title, max(20, int((width - 2 * _MARGIN) / text_width("n", 15)))) or [""]
+    cells_y = _MARGIN + 20 * len(title) + 44
+    return _Layout(title, cells_x, cells_y, next_x, bits_x, width, cells_y + len(record) * _ROW + 64)
+
+
+def _label_width(labels: list[str]) -> int:
+    return math.ceil(min(max(text_width(label, _WORD_SIZE) for label in labels), _LABEL_LIMIT))
+
+
+def _heading(drawing: Drawing, record: AttentionRecord, layout: _Layout) -> None:
+    for number, line in enumerate(layout.title):
+        drawing.add(Text(_MARGIN, _MARGIN + 12 + 20 * number, line, size=15, bold=True))
+    y = layout.cells_y - 8
+    drawing.add(
+        Text(layout.cells_x - _GAP, y, "just read", _NOTE_SIZE, MUTED, "end"),
+        Text(layout.next_x, y, "came next", _NOTE_SIZE, MUTED),
+        Text(layout.bits_x, y, "bits", _NOTE_SIZE, MUTED, "end"),
+        Text(layout.cells_x, y - 17, "words back", _NOTE_SIZE, MUTED),
+    )
+    for column, lag in enumerate(record.lags):
+        drawing.add(Text(layout.cells_x + (column + 0.5) * _CELL, y, f"−{lag}", _NOTE_SIZE, MUTED, "middle"))
+
+
+def _row(drawing: Drawing, record: AttentionRecord, position: int, layout: _Layout, top: float) -> None:
+    y = layout.cells_y + position * _ROW
+    baseline = y + 0.7 * _ROW
+    word = clip(record.words[position], _WORD_SIZE, _LABEL_LIMIT)
+    target = clip(record.targets[position], _WORD_SIZE, _LABEL_LIMIT)
+    drawing.add(Text(layout.cells_x - _GAP, baseline, word, _WORD_SIZE, anchor="end"))
+    for column, lag in enumerate(record.lags):
+        if record.occupied[position, column]:
+            _cell(drawing, record, position, lag, (layout.cells_x + column * _CELL, y), top)
+    drawing.add(
+        Text(layout.next_x, baseline, target, _WORD_SIZE, MUTED),
+        Text(layout.bits_x, baseline, f"{record.bits[position]:.1f}", _WORD_SIZE, MUTED, "end"),
+    )
+
+
+def _cell(
+    drawing: Drawing,
+    record: AttentionRecord,
+    position: int,
+    lag: int,
+    corner: tuple[float, float],
+    top: float,
+) -> None:
+    x, y = corner
+    weight = float(record.weights[position, record.window - lag])
+    source = record.words[position - lag]
+    drawing.add(
+        Rect(x, y, _CELL - 1, _ROW - 1, blue(weight / top), tip=f"{source}, −{lag}: {100 * weight:.1f} %")
+    )
+    if weight >= _NAMED:
+        ink = "#ffffff" if weight / top > 0.68 else INK
+        name = clip(source, _CELL_SIZE, _CELL - 4)
+        drawing.add(Text(x + (_CELL - 1) / 2, y + 0.66 * _ROW, name, _CELL_SIZE, ink, "middle"))
+
+
+def _scale_top(record: AttentionRecord) -> float:
+    # where the window is not full, few words share all the weight: scaled to them, all the rest would be pale
+    full = record.weights[record.occupied.all(axis=1)]
+    largest = _largest(full if full.size else record.weights)
+    return next((top for top in _SCALE_TOPS if largest <= top), _SCALE_TOPS[-1])
+
+
+def _largest(weights: NDArray[np.float32]) -> float:
+    # rounded: 0.1 as a float32 is more than 0.1
+    return round(float(weights.max()), 4)
+
+
+def _legend(drawing: Drawing, layout: _Layout, top: float, above: bool) -> None:
+    x, y, steps, step = layout.cells_x, layout.height - 46, 24, 8
+    drawing.add(Rect(x - 1, y - 1, steps * step + 2, 12, FAINT))
+    for number in range(steps):
+        drawing.add(Rect(x + number * step, y, step, 10, blue((number + 0.5) / steps)))
+    for share in (0.0, 0.5, 1.0):
+        label = f"{'≥ ' if above and share == 1 else ''}{100 * top * share:g} %"
+        drawing.add(Text(x + share * steps * step, y + 24, label, _NOTE_SIZE, MUTED, "middle"))
+    drawing.add(Text(x - _GAP, y + 9, "attention", _NOTE_SIZE, MUTED, "end"))

@@ -1,0 +1,94 @@
+"""What a model looked at while it read one text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.errors import InputError, require
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRecord:
+    """The attention of a model over one text of N words with a window of L (Daniluk et al. 2017, Fig. 3a).
+
+    Position t is the moment after `words[t]` was read and before `targets[t]` was known. Column j of
+    `weights` is lag L - j: the weight given to `words[t - (L - j)]` while predicting `targets[t]`.
+
+    Attributes:
+        words: N words that were read; the first is the `<eos>` that opens the text.
+        targets: N words that came next.
+        weights: (N, L) float32; a row sums to 1, or is 0 while the memory is empty.
+        surprisal: (N,) float64, -ln p(target) in nats.
+        expected: For each position the most probable next words with their probabilities, best first.
+        title: What produced the record, for captions.
+
+    Raises:
+        InputError: If the shapes do not fit together, a number is not finite, or a weight is negative.
+    """
+
+    words: list[str]
+    targets: list[str]
+    weights: NDArray[np.float32]
+    surprisal: NDArray[np.float64]
+    expected: list[list[tuple[str, float]]]
+    title: str
+
+    def __post_init__(self) -> None:
+        """Check every shape against the number of words, so that no writer has to."""
+        object.__setattr__(self, "weights", np.asarray(self.weights, dtype=np.float32))
+        object.__setattr__(self, "surprisal", np.asarray(self.surprisal, dtype=np.float64))
+        count = len(self.words)
+        require(count > 0, "record.words", "[]", "at least one word")
+        shape = self.weights.shape
+        fits = len(shape) == 2 and shape[0] == count and shape[1] > 0
+        require(
+            fits,
+            "record.weights.shape",
+            shape,
+            f"({count}, L) for {count} words, with a window L of at least 1",
+        )
+        _require_length("targets", len(self.targets), count)
+        _require_length("expected", len(self.expected), count)
+        require(
+            self.surprisal.shape == (count,), "record.surprisal.shape", self.surprisal.shape, f"({count},)"
+        )
+        if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
+            raise InputError("record.weights: every weight must be a finite number that is not negative")
+        if not np.isfinite(self.surprisal).all():
+            raise InputError("record.surprisal: every surprisal must be a finite number of nats")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def window(self) -> int:
+        """L, how many words back the model could look."""
+        return int(self.weights.shape[1])
+
+    @property
+    def lags(self) -> range:
+        """The lag of each column of `weights`: L, L - 1, ... 1."""
+        return range(self.window, 0, -1)
+
+    @cached_property
+    def bits(self) -> NDArray[np.float64]:
+        """(N,) surprisal in bits, -log2 p(target)."""
+        return np.asarray(self.surprisal / np.log(2.0), dtype=np.float64)
+
+    @cached_property
+    def occupied(self) -> NDArray[np.bool_]:
+        """(N, L) which slots held a word.
+
+        A memory fills from lag 1 on, so all that is older than the oldest weight is empty.
+        """
+        seen = np.logical_or.accumulate(self.weights > 0, axis=1)
+        exists = np.arange(len(self))[:, None] >= np.asarray(self.lags)[None, :]
+        return np.asarray(seen & exists, dtype=np.bool_)
+
+
+def _require_length(field: str, length: int, count: int) -> None:
+    require(length == count, f"len(record.{field})", length, f"{count}, one for each word")

@@ -1,0 +1,87 @@
+"""`spanlm VERB …`: finds the verb, and turns errors into one line and an exit status.
+
+Nothing heavy is imported before a verb needs it. Exit status: 0 done, 1 failed while running, 2 bad input,
+128 + number ended by a signal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from typing import NoReturn
+
+from spanlm import __version__
+from spanlm.errors import InputError, SpanlmError, nearest
+
+VERBS = {
+    "train": "train a model: a preset, your own configuration, or (with nothing else) the demo",
+    "evaluate": "perplexity of a trained model, with its protocol spelled out",
+    "score": "surprisal, entropy and rank of every word of a text",
+    "attend": "where the model looked at each word: page, figure, table; or mean attention by lag",
+    "generate": "let the model continue a prompt",
+    "presets": "the published table rows that can be trained by name",
+    "bench": "speed: this machine, a textbook training step, and this project's",
+}
+
+
+class VerbParser(argparse.ArgumentParser):
+    """A parser whose errors are InputErrors that name the nearest option."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of exiting: `main` prints."""
+        words = message.split()
+        if message.startswith("unrecognized arguments") and words[2].startswith("-"):
+            options = [name for action in self._actions for name in action.option_strings]
+            message = f"unknown option {words[2]}.{nearest(words[2], options)}"
+        raise InputError(f"{message} (see `{self.prog} --help`)")
+
+
+def _overview() -> str:
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {name:<{width}}  {text}" for name, text in VERBS.items())
+    return (
+        "usage: spanlm VERB [OPTIONS]\n\n"
+        "Recurrent language models that look back.\n\n"
+        f"verbs:\n{verbs}\n\n"
+        "`spanlm VERB --help` explains a verb. `spanlm train` alone is the place to start: about a minute.\n"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a verb; return the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        return _dispatch(arguments)
+    except SpanlmError as error:
+        print(f"spanlm: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        print("spanlm: stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # the reader of our output is gone (`| head`): say nothing, and keep the interpreter from flushing into it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        print(f"spanlm: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+def _dispatch(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_overview(), end="")
+        return 0
+    verb, *rest = arguments
+    if verb in ("-V", "--version", "version"):
+        print(f"spanlm {__version__}")
+        return 0
+    if verb not in VERBS:
+        raise InputError(f"unknown verb {verb}.{nearest(verb, VERBS)}")
+    try:
+        importlib.import_module(f"spanlm.cli.{verb}").run(rest)
+    except SystemExit as stop:  # a parser printed its help
+        return int(stop.code or 0)
+    return 0

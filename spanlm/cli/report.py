@@ -1,0 +1,180 @@
+"""What the user sees of a training run: a live bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from spanlm.evaluation.perplexity import perplexity
+from spanlm.training.events import EpochEvent, StepEvent, Watcher
+from spanlm.training.position import Position
+from spanlm.training.run import Prepared
+
+PLAIN_SECONDS = 10.0
+"""How often a line is printed where there is no terminal to draw a bar on."""
+
+
+def out(text: str = "") -> None:
+    """Print a line of plain text to standard output."""
+    print(text, flush=True)
+
+
+def table(rows: list[tuple[str, str]], title: str | None = None) -> None:
+    """Print two columns of names and values."""
+    grid = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+    grid.add_column(style="dim" if sys.stdout.isatty() else "")
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(name, value)
+    console().print(grid)
+
+
+def console() -> Console:
+    """Return a console on standard output as it is now; wide enough not to wrap where it is a file."""
+    terminal = sys.stdout.isatty()
+    return Console(width=None if terminal else 160, highlight=False, markup=False, soft_wrap=not terminal)
+
+
+def ppl(loss: float) -> str:
+    """Show a loss in nats a token as perplexity."""
+    value = perplexity(loss)
+    return f"{value:,.2f}" if value < 1e6 else f"{value:.3g}"
+
+
+class TrainingReport(Watcher):
+    """Prints sizes before the start, progress, a line an epoch, and the end."""
+
+    def __init__(self) -> None:
+        self._console = console()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> TrainingReport:
+        """Start the live bar where there is a terminal."""
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.completed}/{task.total}"),
+                TextColumn("loss {task.fields[loss]}  ppl {task.fields[ppl]}  {task.fields[rate]} tok/s  lr {task.fields[lr]}"),
+                TextColumn("eta"),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def start(self, run: Prepared) -> None:
+        """Print the sizes of model and data."""
+        config, corpus = run.config, run.corpus
+        model, batching = config.model, config.training.batching
+        sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
+        optimizer = config.training.optimizer
+        for note in corpus.notes:
+            out(note)
+        table(
+            [
+                ("model", f"{describe(config)}; embedding {model.embedding_size}"),
+                (
+                    "parameters",
+                    f"θ_M {run.parameters.model:,} (without word representations), θ_W+M {run.parameters.total:,}",
+                ),
+                ("data", f"{corpus.name}: {sizes} tokens; vocabulary {len(corpus.vocabulary):,}"),
+                (
+                    "training",
+                    f"{optimizer.kind}, lr {optimizer.lr:g}; {batching.batch_size} streams × {batching.length} steps; "
+                    f"{config.training.precision} on {run.device}; seed {config.training.seed}",
+                ),
+                ("folder", str(run.folder)),
+            ]
+        )
+
+    def note(self, text: str) -> None:
+        """Print what the user should know."""
+        self._print(text)
+
+    def step(self, event: StepEvent) -> None:
+        """Move the bar, or print a line now and then."""
+        label = f"epoch {event.epoch}/{event.epochs}"
+        if self._bar is not None:
+            self._move_bar(label, event)
+        elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
+            self._last_line = time.monotonic()
+            left = (event.segments - event.segment) * event.tokens / max(event.tokens_per_second, 1e-9)
+            out(
+                f"{label}  {event.segment}/{event.segments}  loss {event.loss:.3f}  ppl {ppl(event.loss)}  "
+                f"{event.tokens_per_second:,.0f} tok/s  lr {event.rate:g}  eta {timedelta(seconds=round(left))}"
+            )
+
+    def _move_bar(self, label: str, event: StepEvent) -> None:
+        assert self._bar is not None
+        fields = {
+            "loss": f"{event.loss:.3f}",
+            "ppl": ppl(event.loss),
+            "rate": f"{event.tokens_per_second:,.0f}",
+            "lr": f"{event.rate:g}",
+        }
+        if self._task is None:
+            self._bar.start()
+            self._task = self._bar.add_task(label, total=event.segments, **fields)
+        self._bar.update(self._task, description=label, total=event.segments, completed=event.segment, **fields)
+
+    def epoch(self, event: EpochEvent) -> None:
+        """Print an epoch's line."""
+        if self._bar is not None and self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+        best = "best, saved" if event.improved else ""
+        self._print(
+            f"epoch {event.epoch:>3}  train ppl {ppl(event.train_loss):>10}  valid ppl {ppl(event.valid_loss):>10}  "
+            f"{event.tokens_per_second:>8,.0f} tok/s  {event.seconds:>5.0f} s  {best}"
+        )
+
+    def _print(self, text: str) -> None:
+        (self._bar.console if self._bar is not None else self._console).print(text.rstrip())
+
+    def ended(self, position: Position, folder: Path) -> None:
+        """Print where the run ended and what to do next."""
+        if not math.isfinite(position.best_loss):
+            out(f"no epoch was finished; {folder} has no model yet")
+            return
+        out(
+            f"best epoch {position.best_epoch} of {position.epoch}: valid ppl {ppl(position.best_loss)}. "
+            f"Test it once: spanlm evaluate {folder} --split test"
+        )
+
+
+def describe(config: object) -> str:
+    """Name the rooms of a model in words."""
+    from spanlm.config import RunConfig
+    from spanlm.models.memories import KeyValueConfig, NGramConfig
+
+    assert isinstance(config, RunConfig)
+    model = config.model
+    layers = f"{model.encoder.layers}×" if model.encoder.layers > 1 else ""
+    encoder = f"{model.encoder.kind.upper()} {layers}{model.encoder.hidden_size}"
+    memory = model.memory
+    if isinstance(memory, KeyValueConfig):
+        name = {1: "attention", 2: "key-value", 3: "key-value-predict"}[memory.roles]
+        text = f"{name} memory, window {memory.window}"
+    elif isinstance(memory, NGramConfig):
+        text = f"{memory.order}-gram memory"
+    else:
+        text = "no memory"
+    return f"{encoder}, {text}, {'tied ' if model.head.tied else ''}{model.head.kind}"

@@ -1,0 +1,214 @@
+"""`spanlm train [PRESET]`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from spanlm.cli.main import VerbParser
+from spanlm.cli.report import TrainingReport, out
+from spanlm.cli.tour import tour
+from spanlm.config import PARTS, RunConfig, Tree, config_parser, kinds_of, parsed_config, read_yaml
+from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.errors import InputError
+from spanlm.models.counting import count_configured, lstm_budget, match_parameters
+from spanlm.presets import find_preset
+from spanlm.training.run import train
+from spanlm.training.run_folder import CONFIG
+
+DEFAULT_PRESET = "demo"
+
+_DESCRIPTION = """
+Train a language model. With nothing else: a small Key-Value-Predict model on the embedded corpus, in about a minute.
+
+  spanlm train
+  spanlm train daniluk2017/kvp-w5 --corpus ptb --match-parameters LSTM300
+  spanlm train daniluk2017/4-gram --corpus my-text.txt --data.tokenizer words --training.epochs 5
+  spanlm train --out runs/demo --resume auto
+
+A resumed run ends with the same weights, bit for bit, as one that was never stopped.
+Every field of the configuration is an option; `--print_config` shows them all as YAML, `--config FILE` reads that.
+"""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for beside the configuration."""
+
+    preset: str | None
+    config: Path | None
+    out: Path | None
+    resume: bool
+    match: str | None
+    print_config: bool
+    tour: bool
+
+
+def run(arguments: list[str]) -> None:
+    """Train."""
+    request, rest, helping = _request(arguments)
+    base = _base_config(request)
+    config = _configure(base, rest, helping)
+    if request.print_config:
+        out(config.to_yaml())
+        return
+    corpus = load_corpus(config.data)
+    if request.match is not None:
+        config = _matched(config, request.match, len(corpus.vocabulary))
+    folder = request.out or _free_folder(request, config)
+    train_and_tell(config, corpus, folder, resume=request.resume)
+    if request.tour:
+        tour(config, corpus, folder)
+
+
+def train_and_tell(config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool) -> None:
+    """Train with a report on the terminal."""
+    with TrainingReport() as report:
+        position = train(config, corpus, folder, report, resume=resume)
+    report.ended(position, folder)
+
+
+def _own_parser() -> argparse.ArgumentParser:
+    parser = VerbParser(
+        prog="spanlm train",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+        allow_abbrev=False,
+    )
+    parser.add_argument("preset", nargs="?", help="a published row; `spanlm presets` lists them (default: demo)")
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
+    parser.add_argument(
+        "--resume", choices=("auto", "never"), default="never", help="auto: go on from the last checkpoint, if any"
+    )
+    parser.add_argument(
+        "--match-parameters",
+        metavar="LSTMn|NUMBER",
+        help="choose the hidden size so that θ_M (parameters without word representations) meets this budget: a "
+        "number, or that of a one-layer LSTM with n units on the same vocabulary",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
+    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
+    parser.add_argument(
+        "--tour",
+        action=argparse.BooleanOptionalAction,
+        help="after training: test perplexity beside that of a same-budget LSTM, three generated lines and the "
+        "attention page (default: only when no preset or configuration is named)",
+    )
+    parser.add_argument("-h", "--help", action="store_true", help="show this help and stop")
+    return parser
+
+
+def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
+    own, rest = _own_parser().parse_known_args(arguments)
+    if own.corpus is not None:
+        rest += ["--data.corpus", own.corpus]
+    alone = own.preset is None and own.config is None and own.corpus is None
+    request = Request(
+        preset=own.preset,
+        config=own.config,
+        out=own.out,
+        resume=own.resume == "auto",
+        match=own.match_parameters,
+        print_config=own.print_config,
+        tour=alone if own.tour is None else own.tour,
+    )
+    return request, rest, own.help
+
+
+def _base_config(request: Request) -> RunConfig:
+    """Return what the options change: the folder's own when going on, else a file's, else the preset's."""
+    going_on = request.resume and request.out is not None and (request.out / CONFIG).exists()
+    if going_on and request.out is not None and request.preset is None and request.config is None:
+        return RunConfig.load(request.out / CONFIG)
+    preset = find_preset(request.preset or DEFAULT_PRESET).config
+    if request.config is None:
+        return preset
+    tree = read_yaml(request.config)
+    if request.preset is None:
+        return RunConfig.from_tree(tree, str(request.config))
+    return RunConfig.from_tree(_overlaid(preset.to_tree(), tree), str(request.config))
+
+
+def _configure(base: RunConfig, options: list[str], helping: bool) -> RunConfig:
+    """Apply `--group.field value` options."""
+    changed: Tree = {"model": {part: {"kind": k} for part, k in _kinds_in(options).items()}}
+    tree = _overlaid(base.to_tree(), changed)
+    parser = config_parser(kinds_of(tree))
+    parser.set_defaults(_flat(tree))
+    if helping:
+        _own_parser().print_help()
+        out("\nfields of the configuration:")
+        parser.prog = "spanlm train"
+        parser.usage = argparse.SUPPRESS
+        parser.print_help()
+        raise SystemExit(0)
+    return parsed_config(parser, parser.parse_args(options))
+
+
+def _kinds_in(options: list[str]) -> dict[str, str]:
+    kinds = {}
+    for position, option in enumerate(options):
+        name, _, value = option.partition("=")
+        for part in PARTS:
+            if name == f"--model.{part}.kind":
+                kinds[part] = value or (options[position + 1] if position + 1 < len(options) else "")
+    return kinds
+
+
+def _overlaid(base: Tree, change: Tree) -> Tree:
+    """Put `change` over `base`; a part of another kind takes nothing over from the old one."""
+    merged = dict(base)
+    for name, value in change.items():
+        old = base.get(name)
+        if isinstance(value, dict) and isinstance(old, dict) and value.get("kind", old.get("kind")) == old.get("kind"):
+            merged[name] = _overlaid(old, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
+    model = match_parameters(config.model, vocabulary_size, _budget(wanted, config, vocabulary_size))
+    count = count_configured(model, vocabulary_size)
+    out(
+        f"matched to {wanted}: model.encoder.hidden_size={model.encoder.hidden_size}, θ_M {count.model:,} "
+        f"at a vocabulary of {vocabulary_size:,} words"
+    )
+    return replace(config, model=model)
+
+
+def _budget(wanted: str, config: RunConfig, vocabulary_size: int) -> int:
+    text = wanted.upper().replace("_", "").replace(",", "")
+    try:
+        if text.startswith("LSTM"):
+            return lstm_budget(int(text.removeprefix("LSTM")), config.model, vocabulary_size)
+        scale = {"K": 1e3, "M": 1e6}.get(text[-1:], 1.0)
+        return int(float(text.rstrip("KM")) * scale)
+    except (ValueError, OverflowError):
+        raise InputError(
+            f"--match-parameters={wanted}: must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
+        ) from None
+
+
+def _free_folder(request: Request, config: RunConfig) -> Path:
+    corpus = Path(config.data.corpus).name.split(".")[0]
+    stem = "-".join(dict.fromkeys([*(request.preset or "").split("/"), corpus]).keys()).strip("-")
+    folder, number = Path("runs") / stem, 1
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{stem}-{number}"
+    return folder

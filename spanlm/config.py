@@ -1,0 +1,141 @@
+"""RunConfig = data + model + training: in and out of YAML, with errors that name the field.
+
+A configuration says which parts a model has with `kind` (`model.memory.kind: ngram`), and the parts it may
+configure follow from that. `config_parser` builds the parser for one choice of kinds; the command line, a
+`--config` file and the `config.yaml` of a run are all read by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from jsonargparse import ArgumentParser
+
+from spanlm.data.config import DataConfig
+from spanlm.errors import InputError, nearest
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import ENCODERS
+from spanlm.models.heads import HEADS
+from spanlm.models.memories import MEMORIES
+from spanlm.training.config import TrainingConfig
+
+Tree = dict[str, Any]
+
+PARTS: dict[str, Mapping[str, type]] = {"encoder": ENCODERS, "memory": MEMORIES, "head": HEADS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that determines a run but its folder and its machine."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def to_tree(self) -> Tree:
+        """Return nested dictionaries of plain values."""
+        return asdict(self)
+
+    def to_yaml(self) -> str:
+        """Return the same as YAML text."""
+        return yaml.safe_dump(self.to_tree(), sort_keys=False, allow_unicode=True)
+
+    @staticmethod
+    def from_tree(tree: Tree, source: str = "the configuration") -> RunConfig:
+        """Build from nested dictionaries; what they leave out has its default.
+
+        Raises:
+            InputError: an unknown field or kind (with the nearest name), a wrong type, a value out of range.
+        """
+        if not isinstance(tree, dict):
+            raise InputError(f"{source}: must hold the fields data, model and training")
+        parser = config_parser(kinds_of(tree), source)
+        _refuse_unknown(tree, RunConfig().merged_kinds(tree).to_tree(), source)
+        return parsed_config(parser, parser.parse_object(tree))
+
+    @staticmethod
+    def load(path: Path) -> RunConfig:
+        """Read a YAML file.
+
+        Raises:
+            InputError: no such file, not YAML, or not a configuration.
+        """
+        return RunConfig.from_tree(read_yaml(path), str(path))
+
+    def merged_kinds(self, tree: Tree) -> RunConfig:
+        """Return this configuration with default parts of the kinds that `tree` names."""
+        parts = {part: PARTS[part][kind]() for part, kind in kinds_of(tree).items()}
+        return replace(self, model=replace(self.model, **parts))
+
+
+def read_yaml(path: Path) -> Tree:
+    """Read a YAML file of nested fields."""
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+    return {} if tree is None else tree
+
+
+def kinds_of(tree: Tree) -> dict[str, str]:
+    """Return the kind of each part of the model that `tree` asks for, else the default's."""
+    model = tree.get("model") or {}
+    default = ModelConfig()
+    kinds = {}
+    for part, registry in PARTS.items():
+        kind = (model.get(part) or {}).get("kind", getattr(default, part).kind)
+        if kind not in registry:
+            raise InputError(f"model.{part}.kind={kind}: unknown.{nearest(str(kind), registry)}")
+        kinds[part] = kind
+    return kinds
+
+
+class ConfigParser(ArgumentParser):  # type: ignore[misc]
+    """A parser whose errors are InputErrors that name the nearest field."""
+
+    source = ""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Turn the library's message into one line that says the way out."""
+        text = " ".join(str(message).split())
+        where = f"{self.source}: " if self.source else ""
+        unknown = [word.split("=")[0] for word in text.split() if word.startswith("--")]
+        if "nrecognized arguments" in text and unknown:
+            options = [o for action in self._actions for o in action.option_strings]
+            raise InputError(f"{where}unknown option {unknown[0]}.{nearest(unknown[0], options)}")
+        raise InputError(where + text)
+
+
+def config_parser(kinds: Mapping[str, str], source: str = "") -> ConfigParser:
+    """Make the parser of a RunConfig whose model has parts of these kinds."""
+    parser = ConfigParser(exit_on_error=True, default_env=False)
+    parser.source = source
+    parser.add_class_arguments(DataConfig, "data")
+    parser.add_class_arguments(ModelConfig, "model", skip=set(PARTS))
+    for part, registry in PARTS.items():
+        parser.add_class_arguments(registry[kinds[part]], f"model.{part}")
+    parser.add_class_arguments(TrainingConfig, "training")
+    return parser
+
+
+def parsed_config(parser: ConfigParser, parsed: Any) -> RunConfig:
+    """Build the RunConfig out of what `config_parser` parsed."""
+    built = parser.instantiate(parsed)
+    model = dict(vars(built.model))
+    return RunConfig(data=built.data, model=ModelConfig(**model), training=built.training)
+
+
+def _refuse_unknown(tree: Tree, known: Tree, source: str, prefix: str = "") -> None:
+    for name, value in tree.items():
+        if name not in known:
+            raise InputError(f"{source}: unknown field {prefix}{name}.{nearest(str(name), known)}")
+        if isinstance(known[name], dict):
+            if not isinstance(value, dict):
+                raise InputError(f"{source}: {prefix}{name}={value}: must be a group of fields")
+            _refuse_unknown(value, known[name], source, f"{prefix}{name}.")

@@ -1,0 +1,1 @@
+"""Texts, vocabularies, ids and batches: everything between a file and a model's input."""

@@ -1,0 +1,259 @@
+"""From the tokens of a split to segments (T, B): what a model reads, and what it must predict.
+
+Shapes: T time steps, B streams. Every token of the split is a target exactly once; what is beside that is
+padding, whose input is `<eos>` and whose mask is False. A stream is opened by one `<eos>` as its first input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.data.schedule import Schedule, schedule
+from spanlm.data.segment import Segment, SegmentSource
+from spanlm.data.tokens import TokenFile
+from spanlm.errors import InputError, nearest, require
+
+__all__ = [
+    "BatchKind",
+    "Batcher",
+    "DocumentBatcher",
+    "Segment",
+    "SentenceBatcher",
+    "StreamBatcher",
+    "make_batcher",
+]
+
+BatchKind = Literal["streams", "documents", "sentences"]
+Positions = NDArray[np.int64]
+
+
+class Batcher(Protocol):
+    """What every batcher does."""
+
+    @property
+    def targets(self) -> int:
+        """Number of tokens that are predicted: all of the split."""
+        ...
+
+    def count(self, seed: int = 0) -> int:
+        """Return the number of segments; only shuffled documents need the seed."""
+        ...
+
+    def __len__(self) -> int:
+        """Return `count(0)`."""
+        ...
+
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
+        """Yield the segments from number `start` on; those before are not made."""
+        ...
+
+
+class StreamBatcher:
+    """Cuts the split into B contiguous streams and these into segments; the state carries over.
+
+    Stream b holds the tokens from b * ceil(N / B) on, and opens with the token before them. All streams are
+    reset at the first segment and never again.
+
+    Args:
+        tokens: The split.
+        eos_id: Id of `<eos>`.
+        batch_size: B, the number of streams; one without tokens is padding.
+        length: T, the number of steps of a segment; the last one may be shorter.
+
+    Raises:
+        InputError: A size is below 1.
+    """
+
+    def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int) -> None:
+        self._source = SegmentSource(tokens, eos_id)
+        self._batch_size = _size("batch_size", batch_size)
+        self._length = _size("length", length)
+        self._column = -(-len(tokens) // batch_size)
+
+    @property
+    def targets(self) -> int:
+        """Number of tokens that are predicted: all of the split."""
+        return len(self._source)
+
+    def count(self, seed: int = 0) -> int:
+        """Return the number of segments; the seed changes nothing."""
+        return -(-self._column // self._length)
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
+        """Yield the segments from number `start` on; the seed changes nothing."""
+        columns = np.arange(self._batch_size) * self._column
+        end = np.minimum(columns + self._column, len(self._source))
+        # only the very first token has none before it; a later stream opens with the true one
+        opening = np.zeros(1, np.int64)
+        for index in range(_start(start), self.count()):
+            begin = index * self._length
+            steps = min(self._length, self._column - begin)
+            reset = np.full(self._batch_size, index == 0)
+            yield self._source.segment(columns + begin, end, opening, steps, reset)
+
+
+class DocumentBatcher:
+    """Starts each document at a segment's start; a stream that is through takes the next one.
+
+    A document opens with `<eos>`, and its stream is reset at its first segment. Its last segment is padded.
+
+    Args:
+        tokens: The split and its documents.
+        eos_id: Id of `<eos>`.
+        batch_size: B, the number of streams.
+        length: T, the number of steps of a segment; fewer where no stream needs them.
+        shuffle: Take the documents in an order drawn with the seed of `segments`.
+
+    Raises:
+        InputError: A size is below 1.
+    """
+
+    def __init__(
+        self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, shuffle: bool = False
+    ) -> None:
+        self._source = SegmentSource(tokens, eos_id)
+        self._batch_size = _size("batch_size", batch_size)
+        self._length = _size("length", length)
+        self._shuffle = shuffle
+        self._begins = tokens.documents
+        self._ends = np.append(tokens.documents[1:], len(tokens))
+
+    @property
+    def targets(self) -> int:
+        """Number of tokens that are predicted: all of the split."""
+        return len(self._source)
+
+    def count(self, seed: int = 0) -> int:
+        """Return the number of segments, which for shuffled documents depends on the seed."""
+        return self._plan(_order(len(self._begins), self._shuffle, seed)).total
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
+        """Yield the segments from number `start` on, in the order drawn with `seed`."""
+        order = _order(len(self._begins), self._shuffle, seed)
+        plan = self._plan(order)
+        begins, ends = self._begins[order], self._ends[order]
+        # per stream: where its document opened, where it goes on, and where it ends; at first it has none
+        opening, position, end = np.zeros((3, self._batch_size), np.int64)
+        taken = 0
+        for index in range(_start(start), plan.total):
+            # in order, so a stream's latest document is the one that counts
+            arriving = slice(taken, taken := int(np.searchsorted(plan.first, index, side="right")))
+            streams = plan.stream[arriving]
+            opening[streams], end[streams] = begins[arriving], ends[arriving]
+            position[streams] = begins[arriving] + (index - plan.first[arriving]) * self._length
+            steps = min(self._length, int((end - position).max()))
+            reset = (position == opening) & (position < end)
+            yield self._source.segment(position, end, opening, steps, reset)
+            position += self._length
+
+    def _plan(self, order: Positions) -> Schedule:
+        lengths = (self._ends - self._begins)[order]
+        return schedule(-(-lengths // self._length), self._batch_size)
+
+
+class SentenceBatcher:
+    """Makes each line a stream of its own: B lines a segment, all reset, as long as the longest of them.
+
+    Args:
+        tokens: The split.
+        eos_id: Id of `<eos>`, which ends a line.
+        batch_size: B, the number of lines; missing ones of the last segment are padding.
+        shuffle: Take the lines in an order drawn with the seed of `segments`.
+
+    Raises:
+        InputError: `batch_size` is below 1.
+    """
+
+    def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int, shuffle: bool = False) -> None:
+        self._source = SegmentSource(tokens, eos_id)
+        self._batch_size = _size("batch_size", batch_size)
+        self._shuffle = shuffle
+        self._ends = _line_ends(tokens, eos_id)
+        self._begins = np.append(0, self._ends[:-1])
+
+    @property
+    def targets(self) -> int:
+        """Number of tokens that are predicted: all of the split."""
+        return len(self._source)
+
+    def count(self, seed: int = 0) -> int:
+        """Return the number of segments; the seed changes nothing."""
+        return -(-len(self._ends) // self._batch_size)
+
+    def __len__(self) -> int:
+        return self.count()
+
+    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
+        """Yield the segments from number `start` on, in the order drawn with `seed`."""
+        order = _order(len(self._ends), self._shuffle, seed)
+        reset = np.full(self._batch_size, True)
+        for index in range(_start(start), self.count()):
+            lines = order[index * self._batch_size : (index + 1) * self._batch_size]
+            begin, end = np.zeros((2, self._batch_size), np.int64)
+            begin[: len(lines)], end[: len(lines)] = self._begins[lines], self._ends[lines]
+            yield self._source.segment(begin, end, begin, int((end - begin).max()), reset)
+
+
+def make_batcher(
+    kind: BatchKind,
+    tokens: TokenFile,
+    eos_id: int,
+    *,
+    batch_size: int,
+    length: int,
+    shuffle: bool = False,
+) -> Batcher:
+    """Make the batcher of this kind.
+
+    Args:
+        kind: "streams", "documents" or "sentences".
+        tokens: The split.
+        eos_id: Id of `<eos>`.
+        batch_size: B, the number of streams.
+        length: T, the longest segment; sentences are not cut and do without it.
+        shuffle: Draw the order of documents or sentences; streams have none.
+
+    Raises:
+        InputError: There is no such kind, a size is below 1, or streams are to be shuffled.
+    """
+    match kind:
+        case "streams":
+            require(not shuffle, "shuffle", shuffle, "false for streams, which keep the order of the text")
+            return StreamBatcher(tokens, eos_id, batch_size=batch_size, length=length)
+        case "documents":
+            return DocumentBatcher(tokens, eos_id, batch_size=batch_size, length=length, shuffle=shuffle)
+        case "sentences":
+            return SentenceBatcher(tokens, eos_id, batch_size=batch_size, shuffle=shuffle)
+    raise InputError(f"batches={kind}: no such kind.{nearest(kind, ('streams', 'documents', 'sentences'))}")
+
+
+def _size(field: str, value: int) -> int:
+    require(value >= 1, field, value, "at least 1")
+    return value
+
+
+def _start(start: int) -> int:
+    require(start >= 0, "start", start, "at least 0")
+    return start
+
+
+def _order(items: int, shuffle: bool, seed: int) -> Positions:
+    return np.random.default_rng(seed).permutation(items) if shuffle else np.arange(items)
+
+
+def _line_ends(tokens: TokenFile, eos_id: int) -> Positions:
+    """Return the position after each line's `<eos>`; what follows the last one is a line, too."""
+    ids, block = np.asarray(tokens.ids), 1 << 22
+    found = [np.flatnonzero(ids[at : at + block] == eos_id) + at + 1 for at in range(0, len(ids), block)]
+    ends = np.concatenate(found)
+    return ends if len(ends) and ends[-1] == len(ids) else np.append(ends, len(ids))

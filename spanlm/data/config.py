@@ -1,0 +1,67 @@
+"""What a run reads: the one place where a corpus and its treatment are chosen. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from spanlm.errors import require
+
+Tokenizer = Literal["whitespace", "words"]
+Documents = Literal["none", "blank-line", "heading"]
+Split = Literal["train", "valid", "test"]
+
+SPLITS: tuple[Split, ...] = get_args(Split)
+DEMO = "demo"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataConfig:
+    """Which text a model reads, and how it is cut into words and documents.
+
+    Attributes:
+        corpus: demo, ptb, wikitext-2, a folder with train.txt, valid.txt and test.txt (or .txt.gz), or one
+            text file (.txt or .gz), which is split 90/5/5 by lines.
+        dir: Folder with local copies of the registered corpora (DIR/ptb/train.txt); default $SPANLM_DATA.
+        download: Fetch a registered corpus that has no local copy, and check its SHA-256.
+        tokenizer: "whitespace" takes words as they are written; "words" lower-cases and splits punctuation
+            off. The demo is always "words".
+        min_count: A word must occur this often in train.txt to be in the vocabulary (the demo: at least 2).
+        max_size: Largest vocabulary, <eos> and <unk> included; the most frequent words stay.
+        documents: What starts a new document: nothing, a line after a blank line, or a WikiText heading
+            " = Title = ". The documents of the demo are its topics.
+    """
+
+    corpus: str = DEMO
+    dir: str | None = None
+    download: bool = False
+    tokenizer: Tokenizer = "whitespace"
+    min_count: int = 1
+    max_size: int | None = None
+    documents: Documents = "none"
+
+    def __post_init__(self) -> None:
+        """Refuse values that no corpus could use.
+
+        Raises:
+            InputError: A field is outside its limits.
+        """
+        require(bool(self.corpus), "data.corpus", repr(self.corpus), "a corpus name, a folder or a file")
+        _require_choice("data.tokenizer", self.tokenizer, get_args(Tokenizer))
+        _require_choice("data.documents", self.documents, get_args(Documents))
+        require(self.min_count >= 1, "data.min_count", self.min_count, "at least 1")
+        require(
+            self.max_size is None or self.max_size >= 3,
+            "data.max_size",
+            self.max_size,
+            "at least 3 (<eos>, <unk> and a word)",
+        )
+
+    @property
+    def effective_tokenizer(self) -> Tokenizer:
+        """The tokenizer this corpus really has: new text for its models must be cut by the same one."""
+        return "words" if self.corpus == DEMO else self.tokenizer
+
+
+def _require_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
+    require(value in choices, field, value, f"one of {', '.join(choices)}")

@@ -1,0 +1,146 @@
+"""From the name of a corpus to its vocabulary and its tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from spanlm.data.config import DEMO, SPLITS, DataConfig, Split, Tokenizer
+from spanlm.data.demo import Topic, demo_note, demo_topics
+from spanlm.data.sources import Source, find_source
+from spanlm.data.text import Text, fingerprint
+from spanlm.data.tokens import TokenFile, count_words, token_file
+from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.errors import InputError
+
+# words that occur once in the demo stand for the words it does not have
+DEMO_MIN_COUNT = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """A corpus, ready for batching.
+
+    Attributes:
+        name: What the user called it; the last part of a path.
+        vocabulary: Gives words to the ids.
+        splits: The tokens of train, valid and test.
+        notes: What was decided for the user, one line each.
+        oov: Tokens of each split that are `<unk>` because the vocabulary does not have the word; an `<unk>`
+            written in the text is not among them.
+        tokenizer: How the text was cut into words; new text must be cut by the same rule.
+    """
+
+    name: str
+    vocabulary: Vocabulary
+    splits: dict[str, TokenFile]
+    notes: list[str]
+    oov: dict[str, int]
+    tokenizer: Tokenizer
+
+
+def load_corpus(
+    config: DataConfig, vocabulary: Vocabulary | None = None, splits: Sequence[Split] = SPLITS
+) -> Corpus:
+    """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
+
+    The first load of a text reads it three times (hash, counts, ids) in bounded memory and keeps the result
+    in the cache folder; a later one reads it once, for the hash that says it is still the same text. Memory
+    grows with the number of different words, not with the length of the text.
+
+    Args:
+        config: The corpus and its treatment.
+        vocabulary: Encode with this one, and build none.
+        splits: The splits to load; without `vocabulary` the training part is read in any case.
+
+    Raises:
+        InputError: The corpus is not there, is not what was published, or breaks a rule of
+            `spanlm.data.text`; the message names the file.
+        RunError: A download failed, or the cache folder cannot be written.
+    """
+    if config.corpus == DEMO:
+        return _load_demo(config, vocabulary, splits)
+    needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
+    source = find_source(config, needed)
+    prints = {split: _verified_fingerprint(source, split) for split in needed}
+    if vocabulary is None:
+        vocabulary = _build_vocabulary(config, source, prints["train"])
+    tokens, oov = {}, {}
+    for split in splits:
+        tokens[str(split)], oov[str(split)] = token_file(
+            source.texts[split], prints[split], vocabulary, config.tokenizer, config.documents
+        )
+        _check_count(config, source, split, len(tokens[split]))
+    return Corpus(
+        name=source.name,
+        vocabulary=vocabulary,
+        splits=tokens,
+        notes=source.notes,
+        oov=oov,
+        tokenizer=config.tokenizer,
+    )
+
+
+def _verified_fingerprint(source: Source, split: Split) -> str:
+    text = source.texts[split]
+    found = fingerprint(text)
+    if source.published is not None and found != (expected := source.published.files[split].sha256):
+        raise InputError(
+            f"{text.path}: not the published {source.name} {split} text (SHA-256 {found}, "
+            f"published {expected}); fetch it again, or give its folder as --data.corpus to use it as it is"
+        )
+    return found
+
+
+def _build_vocabulary(config: DataConfig, source: Source, train_print: str) -> Vocabulary:
+    counts = count_words(source.texts["train"], train_print, config.tokenizer)
+    if source.published is not None and config.tokenizer == "whitespace":
+        _require_published(source, source.texts["train"], "types", len(counts), source.published.types)
+    return Vocabulary.from_counts(counts, config.min_count, config.max_size)
+
+
+def _check_count(config: DataConfig, source: Source, split: Split, tokens: int) -> None:
+    if source.published is not None and config.tokenizer == "whitespace":
+        expected = source.published.files[split].tokens
+        _require_published(source, source.texts[split], "tokens", tokens, expected)
+
+
+def _require_published(source: Source, text: Text, what: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise InputError(
+            f"{text.path}: {found} {what}, but the published {source.name} text has {expected}; "
+            "fetch it again, or report this if its SHA-256 is right"
+        )
+
+
+def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequence[Split]) -> Corpus:
+    topics = demo_topics()
+    notes = [demo_note(topics)]
+    if vocabulary is None:
+        min_count = max(config.min_count, DEMO_MIN_COUNT)
+        vocabulary = Vocabulary.from_counts(Counter(_demo_words(topics["train"])), min_count, config.max_size)
+        notes.append(f"demo: words that occur fewer than {min_count} times in the training part are <unk>")
+    tokens = {str(split): _demo_tokens(topics[split], vocabulary) for split in splits}
+    oov = {str(split): sum(word not in vocabulary for word in _demo_words(topics[split])) for split in splits}
+    return Corpus(
+        name=DEMO,
+        vocabulary=vocabulary,
+        splits=tokens,
+        notes=notes,
+        oov=oov,
+        tokenizer=config.effective_tokenizer,
+    )
+
+
+def _demo_words(topics: Sequence[Topic]) -> chain[str]:
+    return chain.from_iterable((*sentence, EOS) for topic in topics for sentence in topic.sentences)
+
+
+def _demo_tokens(topics: Sequence[Topic], vocabulary: Vocabulary) -> TokenFile:
+    lengths = [sum(len(sentence) + 1 for sentence in topic.sentences) for topic in topics]
+    ids = np.array(vocabulary.encode(_demo_words(topics)), dtype=np.int32)
+    return TokenFile(ids, np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.int64)]))

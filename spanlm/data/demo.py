@@ -1,0 +1,150 @@
+"""A small English corpus that every Python carries: the prose of its own language reference.
+
+`pydoc_data.topics` holds the text of `help("assert")` and some eighty other topics, with markup. What is kept
+of it here are its English sentences: no headings, grammar, code, tables, signatures or lists of fragments.
+The text differs between versions of Python, so numbers on it compare only within one version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from spanlm.data.config import SPLITS, Split
+from spanlm.data.tokenizer import tokenize
+from spanlm.errors import InputError
+
+# of all tokens; the training part has the rest
+_HELD_OUT_SHARE = 0.1
+_FEWEST_WORDS = 3
+
+# heading underlines; list markers; lines that make their block something else than prose
+_RULE = re.compile(r"[=\-*~^\"'#.+]{3,}")
+_ITEM = re.compile(r"(?:[*•]|\d+\.|\[\d+\]) +")
+_VERSION_NOTE = r"(?:New|Added|Changed|Deprecated|Removed) (?:in|since) version"
+_NOT_PROSE = re.compile(rf">>>|\.\.\. |::=|[+|]|{_VERSION_NOTE}|See also|Source code")
+
+_BOUNDARY = re.compile(
+    r"(?:(?<=[.?!:])|(?<=[.?!]\)))(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!vs\.) +(?=[\"“`*(]*[A-Z]|[\"`])"
+)
+_LABEL = re.compile(r"[A-Z][\w’ ]+:")
+_FOOTNOTE = re.compile(r" *\[\d+\]")
+_EMPHASIS = re.compile(r"(\*{1,2})(?=\S)([^*]+)(?<=\S)\1")
+_CODE = re.compile(r"([\"`]+)'?(-?\d+|[A-Za-z_][\w.]*)(?:\(\))?'?\1")
+_STARTS = re.compile(r"[\"“`*(]*[A-Z]|[\"`]")
+_PLAIN = re.compile(r"[A-Za-z_(“][A-Za-z0-9_ ,;:.'’()“”…é–—-]*[.?!:)]")
+_GLUED = re.compile(r"[a-z)][.?!][A-Z][a-z]+ [a-z]")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One document of the demo.
+
+    Attributes:
+        name: What `help` calls it.
+        sentences: Its sentences as words, in order.
+    """
+
+    name: str
+    sentences: tuple[tuple[str, ...], ...]
+
+    def __len__(self) -> int:
+        """Return the number of tokens, one `<eos>` a sentence."""
+        return sum(len(sentence) + 1 for sentence in self.sentences)
+
+
+@cache
+def demo_topics() -> Mapping[Split, Sequence[Topic]]:
+    """Return the topics of each split, about 80, 10 and 10 of 100 tokens.
+
+    Which split a topic is in follows from its name and the sizes of the topics; no sentence is in two topics.
+
+    Raises:
+        InputError: This Python comes without the text.
+    """
+    return split_topics(extract_topics(_topic_texts()))
+
+
+def demo_note(topics: Mapping[Split, Sequence[Topic]]) -> str:
+    """Say what the demo is, for the reader of a result."""
+    sizes = ", ".join(f"{split} {sum(map(len, topics[split]))}" for split in SPLITS)
+    return (
+        f"demo: the English of Python {platform.python_version()}'s own documentation, lower-cased; "
+        f"{sizes} tokens; the text differs between versions of Python"
+    )
+
+
+def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
+    """Return the sentences of each topic, in the order of the topics' names.
+
+    Topics repeat each other: `compound` contains `for`, `while` and more. A sentence stays with the smallest
+    topic that has it, so that no part of the text is in two splits.
+    """
+    seen: set[tuple[str, ...]] = set()
+    topics = []
+    for name in sorted(texts, key=lambda name: (len(texts[name]), name)):
+        sentences = []
+        for sentence in map(tuple, map(_words, _sentences(texts[name]))):
+            if sum(map(str.isalpha, sentence)) >= _FEWEST_WORDS and sentence not in seen:
+                seen.add(sentence)
+                sentences.append(sentence)
+        if sentences:
+            topics.append(Topic(name, tuple(sentences)))
+    return sorted(topics, key=lambda topic: topic.name)
+
+
+def split_topics(topics: Sequence[Topic]) -> dict[Split, list[Topic]]:
+    """Deal topics out to the splits, in an order that depends on their names alone."""
+    share = _HELD_OUT_SHARE * sum(map(len, topics))
+    chosen: dict[Split, list[Topic]] = {split: [] for split in SPLITS}
+    for topic in sorted(topics, key=lambda topic: hashlib.sha256(topic.name.encode()).digest()):
+        held_out: tuple[Split, ...] = ("valid", "test")
+        fits = (split for split in held_out if sum(map(len, chosen[split])) + len(topic) <= share)
+        chosen[next(fits, "train")].append(topic)
+    return {split: sorted(found, key=lambda topic: topic.name) for split, found in chosen.items()}
+
+
+def _topic_texts() -> Mapping[str, str]:
+    try:
+        from pydoc_data.topics import topics
+    except ImportError as error:
+        raise InputError(
+            "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is; "
+            "use a text of your own: --corpus FILE"
+        ) from error
+    return topics
+
+
+def _words(sentence: str) -> list[str]:
+    return tokenize(sentence, "words")
+
+
+def _sentences(text: str) -> Iterator[str]:
+    for block in re.split(r"\n[ \t]*\n", text):
+        for sentence in _BOUNDARY.split(_paragraph(block)):
+            plain = _without_markup(sentence)
+            if _STARTS.match(sentence) and _PLAIN.fullmatch(plain) and not _GLUED.search(plain):
+                yield plain
+
+
+def _paragraph(block: str) -> str:
+    """Return the running text of a block of lines; nothing if it is not prose."""
+    lines = textwrap.dedent(block.strip("\n")).splitlines()
+    while len(lines) > 1 and lines[1].startswith(" ") and not _ITEM.match(lines[0]):
+        # a term and its definition, indented below it
+        lines = textwrap.dedent("\n".join(lines[1:])).splitlines()
+    if any(_RULE.fullmatch(line.strip()) or _NOT_PROSE.match(line.strip()) for line in lines):
+        return ""
+    marker = _ITEM.match(lines[0]) if lines else None
+    unwrapped = " ".join(line.strip() for line in lines)[marker.end() if marker else 0 :]
+    return _FOOTNOTE.sub("", re.sub(r"(?<=\w)- (?=\w)", "-", unwrapped))
+
+
+def _without_markup(sentence: str) -> str:
+    plain = _EMPHASIS.sub(r"\2", sentence)
+    return "" if _LABEL.fullmatch(plain) else _CODE.sub(r"\2", plain)

@@ -1,0 +1,180 @@
+"""Where the texts of a corpus are: beside a name, in a folder, or in one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spanlm.data.config import DEMO, SPLITS, DataConfig, Split
+from spanlm.data.download import download, downloaded_folder
+from spanlm.data.registry import CORPORA, PublishedCorpus
+from spanlm.data.text import Text, chunks
+from spanlm.errors import InputError, nearest
+
+DATA_VARIABLE = "SPANLM_DATA"
+_SUFFIXES = (".txt", ".txt.gz")
+# of 100 lines of a single file
+_TRAIN_SHARE, _VALID_SHARE = 90, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The texts of a corpus.
+
+    Attributes:
+        name: The corpus, as the user may read it.
+        texts: The text of each split.
+        notes: What was decided for the user.
+        published: What the files must be, for a published corpus.
+    """
+
+    name: str
+    texts: dict[Split, Text]
+    notes: list[str] = field(default_factory=list)
+    published: PublishedCorpus | None = None
+
+
+def find_source(config: DataConfig, splits: Sequence[Split]) -> Source:
+    """Find the texts of a corpus other than the demo.
+
+    Args:
+        config: Names the corpus.
+        splits: The splits that are needed.
+
+    Raises:
+        InputError: There is no such corpus, or a file of it is missing; the message says where it was looked
+            for and what to do.
+        RunError: A download failed.
+    """
+    published = CORPORA.get(config.corpus)
+    if published is not None:
+        texts, notes = _published_texts(config, published, splits)
+        return Source(config.corpus, texts, notes, published)
+    path = Path(os.path.expanduser(config.corpus))
+    # os.path takes every string; Path raises for one that is too long to be a name
+    if os.path.isdir(path):
+        return Source(path.resolve().name, {split: Text(_in_folder(path, split)) for split in splits})
+    if os.path.isfile(path):
+        texts, note = split_by_lines(path)
+        return Source(path.name, {split: texts[split] for split in splits}, [note])
+    raise _unknown(config.corpus, path)
+
+
+def split_by_lines(path: Path) -> tuple[dict[Split, Text], str]:
+    """Split one text into the first 90, the next 5 and the last 5 of every 100 lines.
+
+    Returns:
+        The splits, each of at least one line, and a note that says what was done.
+
+    Raises:
+        InputError: The file cannot be read, is empty, or has fewer than three lines.
+    """
+    whole = Text(path)
+    lines, size = _count_lines(whole)
+    if lines < len(SPLITS):
+        what = (
+            "the file is empty"
+            if size == 0
+            else f"{lines} line(s) cannot be split into train, valid and test"
+        )
+        raise InputError(f"{path}: {what}; give a folder with train.txt, valid.txt and test.txt")
+    test = max(1, lines * (100 - _TRAIN_SHARE - _VALID_SHARE) // 100)
+    valid = max(1, lines * _VALID_SHARE // 100)
+    train = lines - valid - test
+    first, second = _line_offsets(whole, train, train + valid)
+    note = (
+        f"one file, split by lines: train 1-{train}, valid {train + 1}-{train + valid}, "
+        f"test {train + valid + 1}-{lines}"
+    )
+    return {
+        "train": Text(path, 0, first),
+        "valid": Text(path, first, second),
+        "test": Text(path, second),
+    }, note
+
+
+def _published_texts(
+    config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]
+) -> tuple[dict[Split, Text], list[str]]:
+    """Return the texts of a published corpus: a local copy, what was downloaded before, or a download."""
+    name, target = config.corpus, downloaded_folder(config.corpus)
+    local = config.dir or os.environ.get(DATA_VARIABLE)
+    copy = Path(os.path.expanduser(local)) / name if local else None
+    for folder in filter(None, (copy, target)):
+        found = {split: path for split in splits if (path := _find(folder, split)) is not None}
+        if len(found) == len(splits):
+            return {split: Text(path) for split, path in found.items()}, []
+        if found and folder == copy:
+            missing = ", ".join(f"{split}.txt" for split in splits if split not in found)
+            raise InputError(f"{folder}: {missing} missing; a corpus needs {', '.join(splits)}")
+    if not config.download:
+        where = " or in ".join(str(folder) for folder in filter(None, (copy, target)))
+        raise InputError(
+            f"data.corpus={name}: no {', '.join(f'{split}.txt' for split in splits)} in {where}; "
+            f"fetch it with --data.download true, or set --data.dir or {DATA_VARIABLE} to the folder "
+            f"that holds {name}/train.txt"
+        )
+    for split in splits:
+        download(published.files[split], target / f"{split}.txt")
+    texts = {split: Text(target / f"{split}.txt") for split in splits}
+    return texts, [f"{published.title}: downloaded to {target}"]
+
+
+def _unknown(corpus: str, path: Path) -> InputError:
+    """Return the error for a name that is nothing, with the nearest name there is."""
+    names = [DEMO, *CORPORA]
+    hint = nearest(corpus, [*names, *(str(path.with_name(entry)) for entry in _entries(path.parent))])
+    # without a near one, the names are worth a list, but not all that is in the folder
+    if "Did you mean" not in hint:
+        hint = nearest(corpus, names)
+    return InputError(f"data.corpus={corpus}: no such corpus, folder or file.{hint}")
+
+
+def _find(folder: Path, split: Split) -> Path | None:
+    candidates = (folder / f"{split}{suffix}" for suffix in _SUFFIXES)
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _in_folder(folder: Path, split: Split) -> Path:
+    path = _find(folder, split)
+    if path is None:
+        raise InputError(
+            f"{folder}: no {split}.txt or {split}.txt.gz in it; a corpus folder needs train, valid and test"
+        )
+    return path
+
+
+def _entries(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir())
+    except OSError:
+        return []
+
+
+def _count_lines(text: Text) -> tuple[int, int]:
+    """Return the lines of a text, an unfinished last one included, and its bytes."""
+    lines, size, last = 0, 0, b"\n"
+    for chunk in chunks(text):
+        lines, size, last = lines + chunk.count(b"\n"), size + len(chunk), chunk[-1:]
+    return lines + (last != b"\n"), size
+
+
+def _line_offsets(text: Text, *ends: int) -> list[int]:
+    """Return the byte offset after each of these numbers of lines, given in increasing order."""
+    offsets: list[int] = []
+    lines, offset = 0, 0
+    for chunk in chunks(text):
+        inside = chunk.count(b"\n")
+        while len(offsets) < len(ends) and ends[len(offsets)] <= lines + inside:
+            offsets.append(offset + _after_lines(chunk, ends[len(offsets)] - lines))
+        lines, offset = lines + inside, offset + len(chunk)
+    return offsets
+
+
+def _after_lines(chunk: bytes, lines: int) -> int:
+    position = 0
+    for _ in range(lines):
+        position = chunk.index(b"\n", position) + 1
+    return position

@@ -1,0 +1,166 @@
+r"""Plain text files, read in pieces of bounded size.
+
+The rules, the same for every corpus:
+
+* The bytes are UTF-8 and nothing else; a byte order mark at the start is dropped. A NUL byte is refused.
+* A line ends at `\n`; a `\r` before it is white space. The last line may lack its `\n`.
+* Words are separated by ASCII white space only (space, `\t`, `\r`, `\v`, `\f`), as `bytes.split` does it.
+  U+0085, U+00A0 and U+2028 are ordinary characters, here as in the counts of `wc -w`.
+* Every line is one `<eos>` longer than its words; a blank line is a lone `<eos>`. A word `<eos>` in the text
+  would be taken for a line's end and is refused. A word `<unk>` is the unknown word.
+* A file whose name ends in `.gz` is decompressed while it is read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from spanlm.data.vocabulary import EOS
+from spanlm.errors import InputError, RunError
+
+CHUNK_BYTES = 1 << 20
+LONGEST_WORD = 1 << 24
+_BOM = b"\xef\xbb\xbf"
+_SPACES = (b"\n", b" ", b"\t", b"\r", b"\v", b"\f")
+_RESERVED = EOS.encode()
+_RESERVED_WORD = re.compile(rb"(?<![^ \t\n\r\v\f])" + re.escape(_RESERVED) + rb"(?![^ \t\n\r\v\f])")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text file, or the lines of one between two byte offsets.
+
+    Attributes:
+        path: The file; decompressed if its name ends in `.gz`.
+        start: Offset of the first byte, counted in the decompressed text; the start of a line.
+        stop: Offset after the last byte; None is the end of the file.
+    """
+
+    path: Path
+    start: int = 0
+    stop: int | None = None
+
+
+def fingerprint(text: Text) -> str:
+    """Return the SHA-256 (hex) of the decompressed bytes.
+
+    Raises:
+        InputError: The file cannot be read, or is empty.
+    """
+    digest = hashlib.sha256()
+    empty = True
+    for chunk in chunks(text):
+        digest.update(chunk)
+        empty = False
+    if empty:
+        raise InputError(f"{text.path}: the file is empty; give a text with at least one word")
+    return digest.hexdigest()
+
+
+def pieces(text: Text, fingerprint: str) -> Iterator[bytes]:
+    r"""Read the text in pieces that start and end at the edges of words.
+
+    Joined, the pieces are the text without its byte order mark and with a `\n` at its end.
+
+    Args:
+        text: The text.
+        fingerprint: The SHA-256 that it must have: what is made of the pieces is kept under that name.
+
+    Raises:
+        InputError: The file cannot be read, or breaks a rule of this module; the message names the place.
+        RunError: The file is no longer what it was; the last piece has been given out then.
+    """
+    digest = hashlib.sha256()
+    offset, last = text.start, b"\n"
+    for piece in _cut_at_spaces(text, digest.update):
+        if offset == 0 and piece.startswith(_BOM):
+            offset, piece = len(_BOM), piece[len(_BOM) :]
+        if piece:
+            _check(text, piece, offset)
+            yield piece
+            offset, last = offset + len(piece), piece
+    if not last.endswith(b"\n"):
+        yield b"\n"
+    if digest.hexdigest() != fingerprint:
+        raise RunError(f"{text.path}: the file was changed while it was read; load it again")
+
+
+def chunks(text: Text) -> Iterator[bytes]:
+    """Read the decompressed bytes of the text as they are, `CHUNK_BYTES` at a time.
+
+    Raises:
+        InputError: The file is missing, is not a file, or cannot be read.
+    """
+    try:
+        with _open(text.path) as file:
+            file.seek(text.start)
+            left = text.stop - text.start if text.stop is not None else None
+            while chunk := file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
+                left = None if left is None else left - len(chunk)
+                yield chunk
+    except FileNotFoundError as error:
+        raise InputError(f"{text.path}: no such file; check the path") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{text.path}: a folder where a text file is needed; name a file in it") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{text.path}: damaged gzip file ({error}); fetch or compress it again") from error
+    except OSError as error:
+        raise InputError(f"{text.path}: cannot be read ({error.strerror or error})") from error
+
+
+def _open(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")  # type: ignore[return-value]  # a GzipFile reads as a BinaryIO does
+    return path.open("rb")
+
+
+def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes]:
+    offset, rest = text.start, b""
+    for chunk in chunks(text):
+        see(chunk)
+        cut = 1 + max(chunk.rfind(space) for space in _SPACES)
+        if cut:
+            yield rest + chunk[:cut]
+            offset, rest = offset + len(rest) + cut, chunk[cut:]
+        else:
+            rest += chunk
+        if len(rest) > LONGEST_WORD:
+            raise InputError(
+                f"{text.path}: a word of more than {LONGEST_WORD} bytes at byte {offset}; "
+                "give a text of words with white space between them"
+            )
+    if rest:
+        yield rest
+
+
+def _check(text: Text, piece: bytes, offset: int) -> None:
+    """Refuse a piece, read at byte `offset`, that breaks a rule of this module."""
+    nul = piece.find(b"\0")
+    if nul >= 0:
+        raise InputError(f"{text.path}: a NUL byte at byte {offset + nul}; give a plain text file")
+    try:
+        piece.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{text.path}: not UTF-8 at byte {offset + error.start} ({error.reason}); "
+            "convert the file to UTF-8"
+        ) from error
+    # the search for a whole word is slow, the one for the letters is not
+    if _RESERVED in piece and (found := _RESERVED_WORD.search(piece)):
+        line = _line_at(text, offset + found.start())
+        raise InputError(
+            f"{text.path}, line {line}: the word {EOS} is reserved for the end of a line; "
+            "delete it or write it another way"
+        )
+
+
+def _line_at(text: Text, offset: int) -> int:
+    """Return the number, from 1, of the line of the file that byte `offset` belongs to."""
+    return 1 + sum(chunk.count(b"\n") for chunk in chunks(Text(text.path, 0, offset)))

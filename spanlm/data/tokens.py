@@ -1,0 +1,165 @@
+"""Texts as ids: made once, kept in the cache folder, read through a memory map."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.data.config import Documents, Tokenizer
+from spanlm.data.counts import WordCounts
+from spanlm.data.documents import DocumentFinder
+from spanlm.data.encoding import Encoder, count_pieces
+from spanlm.data.files import cache_folder, cache_key, caching
+from spanlm.data.text import Text, pieces
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError, RunError, require
+
+# a new number makes every cached file be built anew
+FORMAT = 1
+HEADER_BYTES = 256
+_ID = np.dtype("<i4")
+_INDEX = np.dtype("<i8")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenFile:
+    """The tokens of one split.
+
+    Attributes:
+        ids: Word ids, int32 (N,), a memory map for a corpus from files; every line ends in `<eos>`.
+        documents: Index of each document's first token, int64, increasing; the first is 0.
+
+    Raises:
+        InputError: There is no token, or the documents do not start at 0 and increase.
+    """
+
+    ids: NDArray[np.int32]
+    documents: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        require(len(self.ids) > 0, "tokens", len(self.ids), "at least one")
+        starts = self.documents
+        fits = len(starts) > 0 and starts[0] == 0 and starts[-1] < len(self.ids)
+        increasing = bool(fits and (np.diff(starts) > 0).all())
+        require(increasing, "documents", starts, f"increasing from 0, below {len(self.ids)}")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer) -> WordCounts:
+    """Count the words of a text, `<eos>` included, in order of first appearance.
+
+    Args:
+        text: The text.
+        fingerprint: Its SHA-256; the counts are cached under it.
+        tokenizer: How it is cut into words.
+
+    Raises:
+        InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
+        RunError: The cache folder cannot be written.
+    """
+    path = cache_folder() / "counts" / f"{cache_key(FORMAT, fingerprint, tokenizer)}.counts"
+    known = WordCounts.read(path)
+    if known is not None:
+        return known
+    counts = count_pieces(pieces(text, fingerprint), tokenizer)
+    if len(counts) <= 1:
+        raise _no_word(text)
+    with caching(path) as file:
+        counts.write(file)
+    return counts
+
+
+def token_file(
+    text: Text, fingerprint: str, vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
+) -> tuple[TokenFile, int]:
+    """Return the tokens of a text, from the cache if it has them.
+
+    Args:
+        text: The text.
+        fingerprint: Its SHA-256.
+        vocabulary: Gives the ids.
+        tokenizer: How the text is cut into words.
+        documents: What starts a document.
+
+    Returns:
+        The tokens, and how many of them are `<unk>` only because the vocabulary does not have the word.
+
+    Raises:
+        InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
+        RunError: The cache folder cannot be written.
+    """
+    key = cache_key(FORMAT, fingerprint, vocabulary.hash, tokenizer, documents)
+    path = cache_folder() / "tokens" / f"{key}.tokens"
+    known = _read(path)
+    if known is None:
+        with caching(path) as file:
+            tokens = _write(file, pieces(text, fingerprint), vocabulary, tokenizer, documents)
+            # an error here leaves nothing in the cache
+            if tokens == 0:
+                raise _no_word(text)
+        known = _read(path)
+    if known is None:
+        raise RunError(f"{path}: gone or damaged while it was made; load the corpus again")
+    return known
+
+
+def _no_word(text: Text) -> InputError:
+    """Return the error for a text of blank lines."""
+    place = f", from byte {text.start}" if text.start else ""
+    return InputError(f"{text.path}{place}: no word in it; give a text with at least one word")
+
+
+def _write(
+    file: BinaryIO,
+    pieces: Iterable[bytes],
+    vocabulary: Vocabulary,
+    tokenizer: Tokenizer,
+    documents: Documents,
+) -> int:
+    """Write header, ids and document starts: a JSON object padded with spaces, then two plain arrays.
+
+    Returns:
+        The number of words, `<eos>` not counted.
+    """
+    encoder = Encoder(vocabulary, tokenizer)
+    finder = DocumentFinder(documents, eos_id=vocabulary.eos_id, equals_id=encoder.equals_id)
+    file.write(b" " * HEADER_BYTES)
+    total = lines = oov = 0
+    for piece in pieces:
+        ids = encoder.codes(piece)
+        finder.feed(ids)
+        unknown = ids < 0
+        ids[unknown] = vocabulary.unk_id
+        file.write(ids.astype(_ID, copy=False).tobytes())
+        total += len(ids)
+        lines += int((ids == vocabulary.eos_id).sum())
+        oov += int(unknown.sum())
+    starts = finder.starts()
+    file.write(starts.astype(_INDEX, copy=False).tobytes())
+    file.seek(0)
+    file.write(json.dumps({"tokens": total, "documents": len(starts), "oov": oov}).encode())
+    return total - lines
+
+
+def _read(path: Path) -> tuple[TokenFile, int] | None:
+    """Return what `_write` wrote, or None if it is missing or damaged."""
+    try:
+        with path.open("rb") as file:
+            header = json.loads(file.read(HEADER_BYTES))
+        tokens, documents, oov = header["tokens"], header["documents"], header["oov"]
+        end = HEADER_BYTES + tokens * _ID.itemsize
+        if path.stat().st_size != end + documents * _INDEX.itemsize:
+            return None
+        ids = np.memmap(path, dtype=_ID, mode="r", offset=HEADER_BYTES, shape=(tokens,))
+        starts = np.fromfile(path, dtype=_INDEX, offset=end)
+        return TokenFile(ids, starts), oov
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

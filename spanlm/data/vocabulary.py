@@ -1,0 +1,172 @@
+"""The words a model knows, and their ids."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spanlm.data.counts import WordCounts
+from spanlm.data.files import replacing
+from spanlm.errors import InputError, RunError, require
+
+EOS = "<eos>"
+UNK = "<unk>"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """An immutable list of words; a word's id is its place in the list.
+
+    Attributes:
+        words: The words in id order, `<eos>` and `<unk>` among them.
+        eos_id: Id of `<eos>`, the end of a line.
+        unk_id: Id of `<unk>`, which stands for every word that is not listed.
+        hash: SHA-256 (hex) of the words in id order. Two vocabularies of one size but another order differ.
+
+    Raises:
+        InputError: A word is empty, holds white space, is not Unicode or is listed twice, or `<eos>` or
+            `<unk>` is missing.
+    """
+
+    words: tuple[str, ...]
+    eos_id: int = field(init=False, compare=False, repr=False)
+    unk_id: int = field(init=False, compare=False, repr=False)
+    hash: str = field(init=False, compare=False)
+    _ids: dict[str, int] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            listed = "\n".join(self.words).encode()
+        except UnicodeEncodeError as error:
+            raise InputError("vocabulary: a word is not Unicode text; build it from a text again") from error
+        if not _separable(listed, len(self.words)):
+            raise InputError("vocabulary: a word is empty or holds white space; build it from a text again")
+        ids = {word: index for index, word in enumerate(self.words)}
+        if len(ids) != len(self.words):
+            raise InputError(
+                f"vocabulary: {_first_repeated(self.words)!r} is listed twice; each word has one id"
+            )
+        for special in (EOS, UNK):
+            if special not in ids:
+                raise InputError(f"vocabulary: {special} is missing; every vocabulary needs {EOS} and {UNK}")
+        object.__setattr__(self, "_ids", ids)
+        object.__setattr__(self, "eos_id", ids[EOS])
+        object.__setattr__(self, "unk_id", ids[UNK])
+        object.__setattr__(self, "hash", hashlib.sha256(listed).hexdigest())
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return word in self._ids
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} words, hash {self.hash[:12]})"
+
+    def id(self, word: str) -> int:
+        """Return the id of `word`, that of `<unk>` if it is not listed."""
+        return self._ids.get(word, self.unk_id)
+
+    def word(self, id: int) -> str:
+        """Return the word with this id.
+
+        Raises:
+            InputError: No word has this id.
+        """
+        require(0 <= id < len(self), "word id", id, f"from 0 to {len(self) - 1}")
+        return self.words[id]
+
+    def encode(self, words: Iterable[str]) -> list[int]:
+        """Return the ids of `words`."""
+        return [self._ids.get(word, self.unk_id) for word in words]
+
+    @classmethod
+    def from_counts(
+        cls, counts: Mapping[str, int] | WordCounts, min_count: int = 1, max_size: int | None = None
+    ) -> Vocabulary:
+        """Choose the words of a vocabulary by how often they occur.
+
+        Ids are in the order of `counts`, which is that of first appearance. `<eos>` and `<unk>` always stay;
+        they are added at the end where the text has none.
+
+        Args:
+            counts: How often each word occurs, in order of first appearance.
+            min_count: Rarer words are left out.
+            max_size: Largest number of words, `<eos>` and `<unk>` included; of words that occur equally
+                often those seen first stay.
+
+        Raises:
+            InputError: `min_count` is below 1 or `max_size` below 2.
+        """
+        require(min_count >= 1, "min_count", min_count, "at least 1")
+        require(max_size is None or max_size >= 2, "max_size", max_size, f"at least 2 ({EOS} and {UNK})")
+        packed = counts if isinstance(counts, WordCounts) else WordCounts.of(counts)
+        return cls(tuple(packed.choose(min_count, max_size, always=(EOS, UNK))))
+
+    def save(self, path: str | Path) -> None:
+        """Write `{"format": 1, "hash": ..., "words": [...]}` to `path`, whole or not at all.
+
+        Raises:
+            RunError: The file cannot be written.
+        """
+        content = {"format": FORMAT, "hash": self.hash, "words": list(self.words)}
+        try:
+            with replacing(Path(path)) as file:
+                file.write(json.dumps(content, ensure_ascii=False, indent=0).encode())
+        except OSError as error:
+            raise RunError(
+                f"{path}: cannot write the vocabulary ({error.strerror}); choose another folder"
+            ) from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Vocabulary:
+        """Read a vocabulary that `save` wrote.
+
+        Raises:
+            InputError: The file is missing or damaged, or its hash does not match its words.
+        """
+        content = _read_json(Path(path))
+        words = content.get("words")
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise InputError(f'{path}: not a vocabulary; it needs a list of strings under "words"')
+        require(content.get("format") == FORMAT, f"{path}: format", content.get("format"), f"{FORMAT}")
+        vocabulary = cls(tuple(words))
+        if content.get("hash") != vocabulary.hash:
+            raise InputError(
+                f"{path}: its hash {content.get('hash')} does not match its words ({vocabulary.hash}); "
+                "the file was changed: restore it from the run it belongs to"
+            )
+        return vocabulary
+
+
+def _separable(listed: bytes, words: int) -> bool:
+    """Tell whether this many lines are words: none empty, none with white space."""
+    empty = listed.startswith(b"\n") or listed.endswith(b"\n") or b"\n\n" in listed or not listed
+    return (
+        not empty and listed.count(b"\n") == words - 1 and not any(space in listed for space in b" \t\r\v\f")
+    )
+
+
+def _first_repeated(words: Iterable[str]) -> str:
+    seen: set[str] = set()
+    for word in words:
+        if word in seen:
+            return word
+        seen.add(word)
+    return ""
+
+
+def _read_json(path: Path) -> dict[str, object]:
+    try:
+        content = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a vocabulary; it is not JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise InputError(f'{path}: not a vocabulary; it needs an object with "words"')
+    return content

@@ -1,0 +1,46 @@
+"""What can go wrong, said in one line that names the field, the value, the limit and the way out."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SpanlmError(Exception):
+    """Root of every error raised on purpose; `exit_status` is what the command line returns."""
+
+    exit_status = 1
+
+
+class RunError(SpanlmError):
+    """A failure while running: a full disk, a damaged checkpoint, a loss that is not a number."""
+
+
+class Interrupted(RunError):
+    """The user or the system asked for an end; the state is saved. Exits as the signal would: 128 + number."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        """Keep the signal's number: the exit status follows from it."""
+        super().__init__(message)
+        self.exit_status = 128 + signal_number
+
+
+class InputError(SpanlmError, ValueError):
+    """Bad input: a file, an option or a configuration that cannot be used as it is."""
+
+    exit_status = 2
+
+
+def require(ok: bool, field: str, value: object, limit: str) -> None:
+    """Raise InputError `field=value: must be <limit>` unless `ok`."""
+    if not ok:
+        raise InputError(f"{field}={value}: must be {limit}")
+
+
+def nearest(name: str, options: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` for the option most like `name`, else a list of the options."""
+    options = list(options)
+    close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return f" Choose from: {', '.join(options)}." if options else ""

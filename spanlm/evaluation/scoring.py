@@ -1,0 +1,117 @@
+"""The primitive: log-probabilities of every token, segment by segment, and their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from spanlm.data.batching import Segment
+from spanlm.models.interfaces import LMState, Readout
+from spanlm.models.language_model import LanguageModel
+
+Precision = Literal["fp32", "bf16"]
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
+    """Products in bfloat16 for bf16; the model's own precision for fp32."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+
+
+def to_device(segment: Segment, device: torch.device) -> Segment:
+    """Move a segment."""
+    if device.type == "cpu":
+        return segment
+    return replace(
+        segment,
+        inputs=segment.inputs.to(device, non_blocking=True),
+        targets=segment.targets.to(device, non_blocking=True),
+        mask=segment.mask.to(device, non_blocking=True),
+        reset=segment.reset.to(device, non_blocking=True),
+    )
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A segment and what the model says of it.
+
+    Attributes:
+        segment: the tokens, on the model's device.
+        log_p: log p(target), (T, B), natural logarithm; meaningless where the mask is False.
+        readout: what the head read.
+    """
+
+    segment: Segment
+    log_p: Tensor
+    readout: Readout
+
+
+@torch.no_grad()
+def scored_segments(
+    model: LanguageModel,
+    segments: Iterable[Segment],
+    precision: Precision = "fp32",
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Scored]:
+    """Run the model in evaluation mode over segments, carrying its state and resetting it as they say.
+
+    Args:
+        model: left in the mode it was in.
+        segments: all of one batch size.
+        precision: of the products.
+        stop: asked before each segment; True ends the iteration.
+    """
+    device = model.embedding.weight.device
+    state: LMState | None = None
+    was_training = model.training
+    for segment in segments:
+        if stop():
+            break
+        segment = to_device(segment, device)
+        initial = model.init_state(segment.reset.shape[0])
+        state = initial if state is None else state.reset(segment.reset, initial)
+        model.eval()
+        with autocast(device, precision):
+            readout, state = model(segment.inputs, state)
+            log_p = model.head.log_prob(readout, segment.targets)
+        model.train(was_training)
+        yield Scored(segment, log_p, readout)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Sums over predicted tokens: how many, and their NLL in nats; of these, those whose target is <unk>."""
+
+    tokens: int = 0
+    nll: float = 0.0
+    unk_tokens: int = 0
+    unk_nll: float = 0.0
+
+    def plus(self, scored: Scored, unk_id: int) -> Tally:
+        """Add a segment; sums are float64."""
+        mask, targets = scored.segment.mask, scored.segment.targets
+        nll = torch.where(mask, -scored.log_p.double(), 0.0)
+        unk = mask & (targets == unk_id)
+        counts = torch.stack([mask.sum(), unk.sum()]).tolist()
+        sums = torch.stack([nll.sum(), torch.where(unk, nll, 0.0).sum()]).tolist()
+        return Tally(
+            self.tokens + counts[0], self.nll + sums[0], self.unk_tokens + counts[1], self.unk_nll + sums[1]
+        )
+
+
+def tally(
+    model: LanguageModel,
+    segments: Iterable[Segment],
+    unk_id: int,
+    precision: Precision = "fp32",
+    stop: Callable[[], bool] = lambda: False,
+) -> Tally:
+    """Sum the NLL of every token of `segments`."""
+    total = Tally()
+    for scored in scored_segments(model, segments, precision, stop):
+        total = total.plus(scored, unk_id)
+    return total

@@ -1,0 +1,223 @@
+"""Word by word: surprisal, entropy and rank, for a text of any length.
+
+A text is lines. Each line is opened by <eos> (the line end before it, or the start) and closed by one, so a word's
+surprisal is −log p(word | <eos>, what came before). `state` says what comes before: the whole text (`carry`), the
+line alone (`line`), or the lines since the last blank one (`document`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.errors import InputError
+from spanlm.models.interfaces import LMState
+from spanlm.models.language_model import LanguageModel
+
+StateMode = Literal["carry", "line", "document"]
+
+STEPS = 128
+"""Steps computed at a time: (STEPS, streams, V) probabilities are held."""
+
+LINES = 16
+"""Lines computed side by side when each stands alone."""
+
+
+@dataclass(frozen=True)
+class WordScore:
+    """One word of a text.
+
+    Attributes:
+        sentence: which line, from 1.
+        index: which word of the line, from 1.
+        word: as written.
+        surprisal: −log p(word), in the unit asked for.
+        entropy: of the distribution the word was drawn from, same unit.
+        rank: 1 if no word was more probable.
+        oov: not in the vocabulary: surprisal and rank are those of <unk>.
+    """
+
+    sentence: int
+    index: int
+    word: str
+    surprisal: float
+    entropy: float
+    rank: int
+    oov: bool
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive words of one line: whole lines as a rule, a part where a line is very long."""
+
+    sentence: int
+    start: int
+    words: list[str]
+    opens: bool
+    closes: bool
+
+
+def score_words(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    pieces: Iterable[Piece],
+    *,
+    state: StateMode = "line",
+    base: float = 2.0,
+    oov: Literal["flag", "error"] = "flag",
+    eos: bool = False,
+) -> Iterator[WordScore]:
+    """Score a text as it streams by.
+
+    Args:
+        model: left in the mode it was in.
+        vocabulary: the model's.
+        pieces: the text, see `spanlm.data.text`.
+        state: what a word's context is.
+        base: of the logarithm: 2 gives bits, e nats, 10 bans.
+        oov: flag: a word outside the vocabulary is scored as <unk> and flagged; error: it is refused.
+        eos: give the line ends rows, too.
+
+    Raises:
+        InputError: an out-of-vocabulary word with oov="error".
+    """
+    scorer = _WordScorer(model, vocabulary, math.log(base), oov, eos)
+    if state == "line":
+        yield from _each_line(scorer, pieces)
+    else:
+        yield from _one_stream(scorer, pieces, reset_at_blank=state == "document")
+
+
+def _each_line(scorer: _WordScorer, pieces: Iterable[Piece]) -> Iterator[WordScore]:
+    """Whole lines side by side; a line in parts alone, its state carried from part to part."""
+    batch: list[Piece] = []
+    for piece in pieces:
+        whole = piece.opens and piece.closes
+        if not whole or len(batch) == LINES:
+            yield from scorer.run(batch)
+            batch = []
+        if whole:
+            batch.append(piece)
+        else:
+            yield from scorer.run([piece], fresh=piece.opens, carry=not piece.closes)
+    yield from scorer.run(batch)
+
+
+def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bool) -> Iterator[WordScore]:
+    """Line after line; pieces are joined until there are enough to compute together."""
+    batch: list[Piece] = []
+    held, blank = 0, False
+    for piece in pieces:
+        resets = reset_at_blank and blank and bool(piece.words)
+        if batch and (held >= STEPS or resets):
+            yield from scorer.run_joined(batch)
+            batch, held = [], 0
+        if resets:
+            scorer.forget()
+        batch.append(piece)
+        held += len(piece.words) + piece.closes
+        blank = piece.opens and piece.closes and not piece.words
+    yield from scorer.run_joined(batch)
+
+
+class _WordScorer:
+    """Runs pieces through the model; carries the state of one stream where asked."""
+
+    def __init__(
+        self, model: LanguageModel, vocabulary: Vocabulary, log_base: float, oov: str, eos: bool
+    ) -> None:
+        self.model, self.vocabulary = model, vocabulary
+        self.log_base, self.oov, self.eos = log_base, oov, eos
+        self.device = model.embedding.weight.device
+        self.forget()
+
+    def forget(self) -> None:
+        """The next words have nothing before them."""
+        self.carried: tuple[int, LMState] | None = None
+
+    def run(self, pieces: list[Piece], fresh: bool = True, carry: bool = False) -> Iterator[WordScore]:
+        """Score pieces side by side, each from the carried state of one or, if `fresh`, from an empty one."""
+        if not pieces:
+            return
+        if fresh:
+            self.forget()
+        targets = [self._targets(piece) for piece in pieces]
+        values = self._values(targets)
+        if not carry:
+            self.forget()
+        for piece, column in zip(pieces, values, strict=True):
+            yield from self._rows(piece, column)
+
+    def run_joined(self, pieces: list[Piece]) -> Iterator[WordScore]:
+        """Score pieces one after the other as one stream, and carry its state on."""
+        if not pieces:
+            return
+        targets = [self._targets(piece) for piece in pieces]
+        values = self._values([list(chain.from_iterable(targets))])[0]
+        start = 0
+        for piece, ids in zip(pieces, targets, strict=True):
+            yield from self._rows(piece, values[start : start + len(ids)])
+            start += len(ids)
+
+    def _targets(self, piece: Piece) -> list[int]:
+        if self.oov == "error":
+            for offset, word in enumerate(piece.words):
+                if word not in self.vocabulary:
+                    raise InputError(
+                        f"line {piece.sentence}, word {piece.start + offset}: {word!r} is not in the vocabulary. "
+                        "Use --oov flag to score it as <unk>."
+                    )
+        return self.vocabulary.encode(piece.words) + [self.vocabulary.eos_id] * piece.closes
+
+    @torch.no_grad()
+    def _values(self, targets: list[list[int]]) -> list[list[tuple[float, float, int]]]:
+        """(surprisal in nats, entropy in nats, rank) of every target of every column."""
+        was_training = self.model.training
+        self.model.eval()
+        longest, eos = max(map(len, targets)), self.vocabulary.eos_id
+        opening, state = self.carried or (eos, self.model.init_state(len(targets)))
+        padded = torch.tensor([ids + [eos] * (longest - len(ids)) for ids in targets]).T.to(self.device)
+        padded = padded.reshape(longest, len(targets))
+        inputs = torch.cat([torch.full_like(padded[:1], opening), padded])[:longest]
+        parts = []
+        for start in range(0, longest, STEPS):
+            rows = slice(start, start + STEPS)
+            log_p, state = self.model.log_probs(inputs[rows], state)
+            parts.append(_word_values(log_p, padded[rows]))
+        self.carried = (targets[0][-1] if targets[0] else opening, state)
+        self.model.train(was_training)
+        surprisal, entropy, rank = (torch.cat(column).T.tolist() for column in zip(*parts, strict=True))
+        return [
+            list(zip(s[: len(ids)], e[: len(ids)], r[: len(ids)], strict=True))
+            for ids, s, e, r in zip(targets, surprisal, entropy, rank, strict=True)
+        ]
+
+    def _rows(self, piece: Piece, values: list[tuple[float, float, int]]) -> Iterator[WordScore]:
+        words = piece.words + [EOS] * (piece.closes and self.eos)
+        for offset, (word, (surprisal, entropy, rank)) in enumerate(zip(words, values, strict=False)):
+            yield WordScore(
+                sentence=piece.sentence,
+                index=piece.start + offset,
+                word=word,
+                surprisal=surprisal / self.log_base,
+                entropy=entropy / self.log_base,
+                rank=rank,
+                oov=word not in self.vocabulary,
+            )
+
+
+def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Surprisal, entropy (nats) and rank of the targets under log_p (T, B, V)."""
+    own = log_p.gather(-1, targets.unsqueeze(-1))
+    rank = (log_p > own).sum(-1) + 1
+    probability = log_p.exp()
+    # p log p is 0 where p is: a word of probability 0 would give 0 · -inf
+    entropy = -torch.where(probability > 0, probability * log_p, 0.0).sum(-1, dtype=torch.float64)
+    return -own.squeeze(-1).double(), entropy, rank

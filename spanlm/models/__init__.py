@@ -1,0 +1,1 @@
+"""Language models: embedding → encoder → memory → head. `interfaces` is the contract."""

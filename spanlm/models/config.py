@@ -1,0 +1,40 @@
+"""The configuration of a language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from spanlm.errors import require
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The rooms of the model and their sizes.
+
+    Attributes:
+        embedding_size: E, the paper's w.
+        input_dropout: on the embedded words.
+        output_dropout: on what the head reads.
+        init_range: weights start uniform in plus or minus this.
+        encoder: what reads the words.
+        memory: what looks back.
+        head: what predicts.
+    """
+
+    embedding_size: int = 300
+    input_dropout: float = 0.0
+    output_dropout: float = 0.0
+    init_range: float = 0.1
+    encoder: LSTMConfig = field(default_factory=LSTMConfig)
+    memory: AnyMemoryConfig = field(default_factory=KeyValueConfig)
+    head: SoftmaxConfig = field(default_factory=SoftmaxConfig)
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        require(self.embedding_size >= 1, "model.embedding_size", self.embedding_size, "at least 1")
+        require(0 <= self.input_dropout < 1, "model.input_dropout", self.input_dropout, "in [0, 1)")
+        require(0 <= self.output_dropout < 1, "model.output_dropout", self.output_dropout, "in [0, 1)")
+        require(self.init_range > 0, "model.init_range", self.init_range, "positive")

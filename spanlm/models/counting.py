@@ -1,0 +1,80 @@
+"""How many parameters a model has, and the hidden size that meets a budget of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from spanlm.errors import InputError
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import NoMemoryConfig
+
+LARGEST_HIDDEN_SIZE = 2**16
+
+
+@dataclass(frozen=True)
+class ParameterCount:
+    """Trainable parameters as Daniluk et al. (2017) count them.
+
+    Attributes:
+        total: θ_{W+M}, all of them; a tied matrix once.
+        model: θ_M, without the word representations (the input embedding).
+    """
+
+    total: int
+    model: int
+
+
+def count_parameters(model: LanguageModel) -> ParameterCount:
+    """Count a model's trainable parameters."""
+    total = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return ParameterCount(total, total - model.embedding.weight.numel())
+
+
+def count_configured(config: ModelConfig, vocabulary_size: int) -> ParameterCount:
+    """Count without making the weights."""
+    with torch.device("meta"):
+        return count_parameters(LanguageModel(config, vocabulary_size))
+
+
+def lstm_budget(hidden_size: int, like: ModelConfig, vocabulary_size: int) -> int:
+    """Return θ_M of a one-layer LSTM without memory, with the embedding size of `like` and an untied softmax."""
+    plain = replace(
+        like, encoder=LSTMConfig(hidden_size=hidden_size), memory=NoMemoryConfig(), head=SoftmaxConfig()
+    )
+    return count_configured(plain, vocabulary_size).model
+
+
+def match_parameters(config: ModelConfig, vocabulary_size: int, budget: int) -> ModelConfig:
+    """Choose the encoder's output size whose θ_M is nearest to `budget`, divisible as the memory needs.
+
+    Raises:
+        InputError: a tied head, whose width is not free, or a budget that no size meets.
+    """
+    if config.head.tied:
+        raise InputError(
+            "--match-parameters: a tied softmax is as wide as the embedding, so the hidden size is not free. "
+            "Use model.head.tied=false."
+        )
+
+    def model_of(parts: int) -> ModelConfig:
+        return replace(config, encoder=config.encoder.resized(parts * config.memory.parts))
+
+    def excess(parts: int) -> int:
+        return count_configured(model_of(parts), vocabulary_size).model - budget
+
+    if excess(1) > 0:
+        least = budget + excess(1)
+        raise InputError(
+            f"--match-parameters: {budget:,} parameters are too few for this model and a vocabulary of "
+            f"{vocabulary_size:,} words; the smallest has {least:,}."
+        )
+    low, high = 1, LARGEST_HIDDEN_SIZE
+    while high - low > 1:  # excess grows with the size: keep excess(low) <= 0 < excess(high)
+        middle = (low + high) // 2
+        low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
+    return model_of(low if -excess(low) <= excess(high) else high)

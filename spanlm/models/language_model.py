@@ -1,0 +1,52 @@
+"""embedding → encoder → memory → head; nothing else."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from spanlm.models.config import ModelConfig
+from spanlm.models.interfaces import LMState, Readout
+
+
+class LanguageModel(nn.Module):
+    """A recurrent language model that may look back.
+
+    Args:
+        config: the rooms and their sizes.
+        vocabulary_size: V.
+
+    Raises:
+        InputError: sizes of the rooms that do not fit each other.
+    """
+
+    def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
+        super().__init__()
+        self.input_dropout, self.output_dropout = config.input_dropout, config.output_dropout
+        self.embedding = nn.Embedding(vocabulary_size, config.embedding_size)
+        nn.init.uniform_(self.embedding.weight, -config.init_range, config.init_range)
+        self.encoder = config.encoder.build(config.embedding_size, config.init_range)
+        self.memory = config.memory.build(self.encoder.output_size, config.init_range)
+        self.head = config.head.build(self.memory.readout_size, self.embedding, config.init_range)
+
+    def init_state(self, batch_size: int) -> LMState:
+        """State of `batch_size` streams that have read nothing."""
+        return LMState(self.encoder.init_state(batch_size), self.memory.init_state(batch_size))
+
+    def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
+        """Read tokens (T, B): what the next words are predicted from, and the state after the last step."""
+        x = dropout(self.embedding(tokens), self.input_dropout, self.training)
+        h, encoder_state = self.encoder(x, state.encoder)
+        readout, memory_state = self.memory(h, state.memory)
+        features = dropout(readout.features, self.output_dropout, self.training)
+        return Readout(features, readout.attention), LMState(encoder_state, memory_state)
+
+    def log_prob(self, tokens: Tensor, targets: Tensor, state: LMState) -> tuple[Tensor, LMState]:
+        """log p(targets | tokens up to and including the same step), (T, B), natural logarithm."""
+        readout, state = self(tokens, state)
+        return self.head.log_prob(readout, targets), state
+
+    def log_probs(self, tokens: Tensor, state: LMState) -> tuple[Tensor, LMState]:
+        """log p of every next word, (T, B, V)."""
+        readout, state = self(tokens, state)
+        return self.head.log_probs(readout), state

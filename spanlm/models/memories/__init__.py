@@ -1,0 +1,26 @@
+"""Memories: read what the encoder wrote before now."""
+
+from __future__ import annotations
+
+from spanlm.models.memories.key_value import KeyValueConfig, KeyValueMemory
+from spanlm.models.memories.ngram import NGramConfig, NGramMemory
+from spanlm.models.memories.none import NoMemory, NoMemoryConfig
+
+AnyMemoryConfig = NoMemoryConfig | KeyValueConfig | NGramConfig
+
+MEMORIES: dict[str, type[AnyMemoryConfig]] = {
+    "none": NoMemoryConfig,
+    "key_value": KeyValueConfig,
+    "ngram": NGramConfig,
+}
+
+__all__ = [
+    "MEMORIES",
+    "AnyMemoryConfig",
+    "KeyValueConfig",
+    "KeyValueMemory",
+    "NGramConfig",
+    "NGramMemory",
+    "NoMemory",
+    "NoMemoryConfig",
+]

@@ -1,0 +1,109 @@
+"""Attention, key-value and key-value-predict memories (Daniluk et al., 2017, §2.1-2.3).
+
+The encoder's output is split into `roles` equal parts of size k, and each part plays its role:
+
+    1  attention          h_t                      key, value and prediction are all h_t      (Eq. 1-4)
+    2  key-value          [k_t; v_t] = h_t         v_t is also what predicts                  (Eq. 6-10)
+    3  key-value-predict  [k_t; v_t; p_t] = h_t                                               (Eq. 11-12)
+
+    M_t  = tanh(W^Y [k_{t-L} … k_{t-1}] + (W^h k_t) 1ᵀ)          (1, 7)
+    α_t  = softmax(wᵀ M_t)                                       (2, 8)
+    r_t  = [v_{t-L} … v_{t-1}] α_tᵀ                              (3, 9)
+    h*_t = tanh(W^r r_t + W^x p_t)                               (4, 10, 12)
+
+In these equations k is the size of a part; the paper's tables give the encoder's full output, roles · k.
+The paper does not say what the window holds before a document has L outputs: here empty positions are masked,
+and an empty memory reads r_t = 0. The window crosses segment boundaries; gradients do not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from spanlm.errors import require
+from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.memories.parts import part_size
+from spanlm.models.ops.window_attention import additive_window_attention
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyValueConfig:
+    """Additive attention over the last outputs (Daniluk et al., 2017).
+
+    Attributes:
+        kind: which memory.
+        roles: 1 attention, 2 key-value, 3 key-value-predict.
+        window: L, how many past outputs can be attended.
+    """
+
+    kind: Literal["key_value"] = "key_value"
+    roles: int = 3
+    window: int = 5
+
+    def __post_init__(self) -> None:
+        """Refuse roles and windows that mean nothing."""
+        require(
+            self.roles in (1, 2, 3),
+            "model.memory.roles",
+            self.roles,
+            "1 (attention), 2 (key-value) or 3 (key-value-predict)",
+        )
+        require(self.window >= 1, "model.memory.window", self.window, "at least 1")
+
+    @property
+    def parts(self) -> int:
+        """One part a role."""
+        return self.roles
+
+    def build(self, hidden_size: int, init_range: float) -> KeyValueMemory:
+        """Make the memory; refuse a hidden size that the roles do not divide."""
+        return KeyValueMemory(self, hidden_size, init_range)
+
+
+class KeyValueMemory(Memory):
+    """h (T, B, roles·k) -> features (T, B, k), attention (T, B, L).
+
+    State: the last L outputs `keys` and `values` (L, B, k) and which of them are `filled` (L, B).
+    """
+
+    def __init__(self, config: KeyValueConfig, hidden_size: int, init_range: float) -> None:
+        super().__init__()
+        size = part_size(hidden_size, config.roles, "model.memory.roles")
+        self.roles, self.window, self.readout_size = config.roles, config.window, size
+        self.memory_key = nn.Linear(size, size, bias=False)  # W^Y
+        self.query = nn.Linear(size, size, bias=False)  # W^h
+        self.score = nn.Parameter(torch.empty(size))  # w
+        self.read = nn.Linear(size, size, bias=False)  # W^r
+        self.predict = nn.Linear(size, size, bias=False)  # W^x
+        for weight in self.parameters():
+            nn.init.uniform_(weight, -init_range, init_range)
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Nothing to look back at."""
+        empty = self.score.new_zeros(self.window, batch_size, self.readout_size)
+        filled = torch.zeros(self.window, batch_size, dtype=torch.bool, device=empty.device)
+        return {"keys": empty, "values": empty.clone(), "filled": filled}
+
+    def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+        """Look back from every step of h (T, B, roles·k)."""
+        parts = h.split(self.readout_size, dim=-1)
+        key, value, prediction = parts[0], parts[min(1, self.roles - 1)], parts[-1]
+        carried = state["filled"].unsqueeze(-1)
+        # where, not a product: nothing that stands in an empty slot can leak, NaN included
+        keys = torch.cat([torch.where(carried, state["keys"], 0).to(h.dtype), key])
+        values = torch.cat([torch.where(carried, state["values"], 0).to(h.dtype), value])
+        read, attention = additive_window_attention(
+            self.query(key), self.memory_key(keys), values, self.score, state["filled"]
+        )
+        features = torch.tanh(self.read(read) + self.predict(prediction))
+        filled = torch.cat([state["filled"], state["filled"].new_ones(key.shape[:2])])
+        last = slice(len(h), None)
+        return Readout(features, attention), {
+            "keys": keys[last],
+            "values": values[last],
+            "filled": filled[last],
+        }

@@ -1,0 +1,74 @@
+"""The N-gram recurrent network (Daniluk et al., 2017, §2.4).
+
+Every output is split into N equal parts, and part j waits j − 1 steps to take part in a prediction:
+
+    [h_t^1; …; h_t^N] = h_t,    h*_t = tanh(W^N [h_t^1; h_{t-1}^2; …; h_{t-N+1}^N])        (13)
+
+The paper's text counts N − 1 parts but indexes N of them, and only N equal parts of size k divide its sizes and
+give its parameter counts (564 = 2·282, 786 = 3·262, 968 = 4·242, 1120 = 5·224): an N-gram RNN reads the current
+output and the N − 1 before it. Before a document has that many, the missing parts are zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from spanlm.errors import require
+from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.memories.parts import part_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class NGramConfig:
+    """Parts of the last N outputs, side by side (Daniluk et al., 2017).
+
+    Attributes:
+        kind: which memory.
+        order: N; the current output and the N - 1 before it.
+    """
+
+    kind: Literal["ngram"] = "ngram"
+    order: int = 4
+
+    def __post_init__(self) -> None:
+        """Refuse an order that looks at nothing."""
+        require(self.order >= 2, "model.memory.order", self.order, "at least 2")
+
+    @property
+    def parts(self) -> int:
+        """One part a step."""
+        return self.order
+
+    def build(self, hidden_size: int, init_range: float) -> NGramMemory:
+        """Make the memory; refuse a hidden size that the order does not divide."""
+        return NGramMemory(self, hidden_size, init_range)
+
+
+class NGramMemory(Memory):
+    """h (T, B, N·k) -> features (T, B, k). State: the last N − 1 `outputs` (N − 1, B, N·k), zero where missing."""
+
+    def __init__(self, config: NGramConfig, hidden_size: int, init_range: float) -> None:
+        super().__init__()
+        self.order, self.hidden_size = config.order, hidden_size
+        self.readout_size = part_size(hidden_size, config.order, "model.memory.order")
+        self.combine = nn.Linear(hidden_size, self.readout_size, bias=False)  # W^N
+        nn.init.uniform_(self.combine.weight, -init_range, init_range)
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Zeros: no output came before."""
+        return {"outputs": self.combine.weight.new_zeros(self.order - 1, batch_size, self.hidden_size)}
+
+    def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+        """Gather the parts due at every step of h (T, B, N·k)."""
+        steps, size, past = len(h), self.readout_size, self.order - 1
+        outputs = torch.cat([state["outputs"].to(h.dtype), h])
+        due = [
+            outputs[past - lag : past - lag + steps, :, lag * size : (lag + 1) * size]
+            for lag in range(self.order)
+        ]
+        features = torch.tanh(self.combine(torch.cat(due, dim=-1)))
+        return Readout(features), {"outputs": outputs[steps:]}

@@ -1,0 +1,46 @@
+"""No memory: the head reads the encoder's output as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from spanlm.models.interfaces import Memory, Readout, Tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoMemoryConfig:
+    """A plain language model that does not look back.
+
+    Attributes:
+        kind: which memory.
+    """
+
+    kind: Literal["none"] = "none"
+
+    @property
+    def parts(self) -> int:
+        """The encoder's output stays whole."""
+        return 1
+
+    def build(self, hidden_size: int, init_range: float) -> NoMemory:
+        """Make the memory; it has no weights."""
+        return NoMemory(hidden_size)
+
+
+class NoMemory(Memory):
+    """h (T, B, H) -> features (T, B, H); no state."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.readout_size = hidden_size
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Nothing is carried."""
+        return {}
+
+    def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+        """Hand on h."""
+        return Readout(h), {}

@@ -1,0 +1,23 @@
+"""Presets: one entry per row of a published table, with its source and its published number."""
+
+from __future__ import annotations
+
+from spanlm.errors import InputError, nearest
+from spanlm.presets import daniluk2017, demo
+from spanlm.presets.preset import Preset, Reported
+
+PRESETS: dict[str, Preset] = {preset.name: preset for preset in (*demo.PRESETS, *daniluk2017.PRESETS)}
+
+
+def find_preset(name: str) -> Preset:
+    """Return the preset of that name.
+
+    Raises:
+        InputError: there is none; names the nearest.
+    """
+    if name not in PRESETS:
+        raise InputError(f"unknown preset {name}.{nearest(name, PRESETS)} `spanlm presets` lists them all.")
+    return PRESETS[name]
+
+
+__all__ = ["PRESETS", "Preset", "Reported", "find_preset"]

@@ -1,0 +1,163 @@
+"""A trained model with its vocabulary, on which everything is one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.data.tokenizer import tokenize
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError
+from spanlm.evaluation.generation import generate
+from spanlm.evaluation.perplexity import Evaluation, evaluate
+from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.text_pieces import lines_as_pieces
+from spanlm.evaluation.words import StateMode, WordScore, score_words
+from spanlm.models.interfaces import BatchingKind
+from spanlm.models.language_model import LanguageModel
+from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
+from spanlm.training.trainer import batching_kind, pick_device
+
+if TYPE_CHECKING:
+    from spanlm.analysis.record import AttentionRecord
+
+
+class TrainedModel:
+    """What `spanlm.load` gives.
+
+    Attributes:
+        model: the language model, in evaluation mode.
+        vocabulary: its words.
+        config: the run's configuration.
+        folder: where it came from.
+    """
+
+    def __init__(self, model: LanguageModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
+        """Keep the four together."""
+        self.model, self.vocabulary, self.config, self.folder = model, vocabulary, config, folder
+
+    def tokenize(self, text: str) -> list[str]:
+        """Split text into words as the training text was."""
+        return tokenize(text, self.config.data.effective_tokenizer)
+
+    def corpus(self, name: str | None = None, data_dir: str | None = None, download: bool = False) -> Corpus:
+        """Load a corpus in this model's vocabulary: by default the one it was trained on."""
+        data = self.config.data
+        if name is not None and name != data.corpus:
+            data = DataConfig(corpus=name, tokenizer=data.effective_tokenizer, documents=data.documents)
+        if data_dir is not None:
+            data = replace(data, dir=data_dir)
+        return load_corpus(replace(data, download=download), self.vocabulary)
+
+    def evaluate(
+        self,
+        corpus: Corpus | str | None = None,
+        split: str = "test",
+        *,
+        state: Literal["auto", "carry", "document", "line"] = "auto",
+        batch_size: int = 1,
+        precision: Precision = "fp32",
+    ) -> Evaluation:
+        """Measure perplexity; see `spanlm.evaluation.perplexity.evaluate`.
+
+        Args:
+            corpus: one that is loaded, a name or path, or None for the one of the training.
+            split: train, valid or test.
+            state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
+            batch_size: streams side by side.
+            precision: of the products.
+        """
+        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(corpus)
+        return evaluate(
+            self.model,
+            loaded,
+            split,
+            kind=self._batching(state, loaded),
+            batch_size=batch_size,
+            precision=precision,
+        )
+
+    def _batching(self, state: str, corpus: Corpus) -> BatchingKind:
+        kinds: dict[str, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
+        return kinds[state] if state in kinds else batching_kind(self.config.training.batching.kind, corpus)
+
+    def score(
+        self,
+        text: str | Iterable[str],
+        *,
+        state: StateMode = "line",
+        base: float = 2.0,
+        oov: Literal["flag", "error"] = "flag",
+        eos: bool = False,
+    ) -> Iterator[WordScore]:
+        """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
+
+        Args:
+            text: one string, cut at its line ends, or lines.
+            state: what a word's context is.
+            base: of the logarithm; 2 gives bits.
+            oov: flag words outside the vocabulary, or refuse them.
+            eos: give the line ends rows, too.
+        """
+        lines = text.split("\n") if isinstance(text, str) else text
+        pieces = lines_as_pieces(lines, self.config.data.effective_tokenizer)
+        return score_words(self.model, self.vocabulary, pieces, state=state, base=base, oov=oov, eos=eos)
+
+    def attend(self, text: str, *, expected: int = 5) -> AttentionRecord:
+        """Read a text and record where the model looked at each word, and what it expected next.
+
+        Args:
+            text: lines are closed by <eos>; the state is carried over them.
+            expected: how many of the most probable next words to keep.
+        """
+        from spanlm.analysis.attend import attend
+
+        lines = [self.tokenize(line) for line in text.strip("\n").split("\n")]
+        return attend(self.model, self.vocabulary, lines, expected=expected, title=self.folder.name)
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        length: int = 50,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 1,
+        unk: bool = False,
+    ) -> list[str]:
+        """Continue a prompt; see `spanlm.evaluation.generation.generate`. Returns the new words."""
+        return list(
+            generate(
+                self.model,
+                self.vocabulary,
+                self.tokenize(prompt),
+                length=length,
+                temperature=temperature,
+                top_k=top_k,
+                top_p=top_p,
+                seed=seed,
+                unk=unk,
+            )
+        )
+
+
+def load(run: str | Path, device: str = "auto") -> TrainedModel:
+    """Load the best model of a run folder.
+
+    Raises:
+        InputError: not a run folder, or files that do not belong together.
+    """
+    folder = Path(run)
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"{folder}: is not the folder of a run: it has no {CONFIG}. `spanlm train --out {folder}` makes one.")
+    config = RunConfig.load(folder / CONFIG)
+    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    model = LanguageModel(config.model, len(vocabulary))
+    load_weights(folder, model, vocabulary)
+    return TrainedModel(model.to(pick_device(device)).eval(), vocabulary, config, folder)

@@ -1,0 +1,1 @@
+"""Training: one trainer, exact resume."""

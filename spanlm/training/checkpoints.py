@@ -1,0 +1,134 @@
+"""Checkpoints: all of a training run at one step, verified byte by byte when read.
+
+    checkpoints/step-000001500/
+        weights.safetensors     the model's parameters
+        optimizer.safetensors   the optimiser's state, named by parameter
+        carried.safetensors     the streams' state, and the state of the random number generators
+        position.json           where in the data, the schedule and the metrics the run stands
+        manifest.json           SHA-256 of each of these
+
+A checkpoint is written under a temporary name and renamed when the disk has all of it, so there is none that is
+half written. The last two are kept. One that does not match its manifest is refused and the one before it taken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor
+
+from spanlm.errors import RunError
+from spanlm.training.files import sync_folder, write_synced
+
+KEPT = 2
+TENSOR_FILES = ("weights", "optimizer", "carried")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that a run needs to go on exactly."""
+
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    carried: dict[str, Tensor]
+    position: dict[str, Any]
+
+
+def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint and drop all but the last two.
+
+    Raises:
+        RunError: the disk refused. The checkpoints before are intact.
+    """
+    final = folder / f"step-{step:09d}"
+    temporary = folder / f".tmp-{final.name}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder)
+        temporary.mkdir()
+        _write_contents(temporary, checkpoint)
+        if final.exists():  # the same step again, after a fall back past a damaged copy of it
+            shutil.rmtree(final)
+        os.replace(temporary, final)
+        sync_folder(folder)
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        older = _steps(folder)
+        kept = f"{older[-1].name} is intact" if older else "there is no earlier one"
+        raise RunError(
+            f"{final}: the checkpoint could not be written: {error.strerror}; {kept}. "
+            "Make room and go on with --resume auto."
+        ) from None
+    for old in _steps(folder)[:-KEPT]:
+        shutil.rmtree(old)
+    return final
+
+
+def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """Read the newest checkpoint that matches its manifest.
+
+    Returns:
+        The checkpoint, or None where there is none at all, and what was refused on the way.
+
+    Raises:
+        RunError: there are checkpoints, and all are damaged.
+    """
+    refused = []
+    for path in reversed(_steps(folder)):
+        try:
+            return _read(path), refused
+        except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
+            refused.append(f"{path}: damaged checkpoint refused: {error}")
+    if refused:
+        raise RunError(f"{refused[0]}; no checkpoint before it is whole. Start again with another --out.")
+    return None, refused
+
+
+def _steps(folder: Path) -> list[Path]:
+    return sorted(folder.glob("step-*"))
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for leftover in folder.glob(".tmp-*"):
+        shutil.rmtree(leftover)
+
+
+def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
+    manifest = {}
+
+    def put(name: str, content: bytes) -> None:
+        write_synced(folder / name, content)
+        manifest[name] = hashlib.sha256(content).hexdigest()
+
+    for name in TENSOR_FILES:
+        put(f"{name}.safetensors", to_bytes(getattr(checkpoint, name)))
+    put("position.json", json.dumps(checkpoint.position, indent=1).encode())
+    write_synced(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
+    sync_folder(folder)
+
+
+def _read(path: Path) -> Checkpoint:
+    manifest = json.loads((path / "manifest.json").read_bytes())
+
+    def get(name: str) -> bytes:
+        content = (path / name).read_bytes()
+        if hashlib.sha256(content).hexdigest() != manifest[name]:
+            raise ValueError(f"{name} does not have the SHA-256 of the manifest")
+        return content
+
+    tensors = {name: safetensors.torch.load(get(f"{name}.safetensors")) for name in TENSOR_FILES}
+    return Checkpoint(**tensors, position=json.loads(get("position.json")))
+
+
+def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """Serialise tensors in the safetensors format."""
+    content: bytes = safetensors.torch.save({k: x.detach().contiguous() for k, x in tensors.items()}, metadata)
+    return content

@@ -1,0 +1,48 @@
+"""Optimisers, their state by parameter name, and the learning-rate schedule."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from spanlm.training.config import OptimizerConfig, ScheduleConfig
+
+
+def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
+    """Make the optimiser of the model's trainable parameters; one fused pass over them a step."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[config.kind]
+    return kind(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """Name every tensor of the optimiser's state `parameter/entry`."""
+    return {
+        f"{name}/{entry}": value
+        for name, parameter in model.named_parameters()
+        for entry, value in optimizer.state.get(parameter, {}).items()
+        if value is not None
+    }
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, state: dict[str, Tensor]) -> None:
+    """Undo `optimizer_state`, on the parameters' device."""
+    parameters = dict(model.named_parameters())
+    for key, value in state.items():
+        name, entry = key.rsplit("/", 1)
+        parameter = parameters[name]
+        optimizer.state[parameter][entry] = value.to(parameter.device)
+
+
+def next_rate(config: ScheduleConfig, rate: float, epochs_done: int, improved: bool) -> float:
+    """Return the learning rate of the epoch after `epochs_done` epochs.
+
+    step: rate_e = rate_0 / factor^max(0, e + 1 − full_epochs) for e = 0, 1, …; plateau: divided unless the last
+    epoch gave the best validation loss so far.
+    """
+    divide = {
+        "constant": False,
+        "step": epochs_done >= config.full_epochs,
+        "plateau": not improved,
+    }[config.kind]
+    return rate / config.factor if divide else rate

@@ -1,0 +1,117 @@
+"""From a configuration to a trained run folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError, RunError
+from spanlm.models.counting import ParameterCount, count_parameters
+from spanlm.training.events import Watcher
+from spanlm.training.files import replace_file
+from spanlm.training.position import Position
+from spanlm.training.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
+from spanlm.training.trainer import Trainer
+
+EXTENDABLE = ("epochs", "patience")
+"""Fields of `training` that a resumed run may change: they say when to stop, not how to step."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run about to start: what it trains on, and how large it is."""
+
+    config: RunConfig
+    corpus: Corpus
+    folder: Path
+    parameters: ParameterCount
+    device: str
+
+
+def train(
+    config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher | None = None, *, resume: bool = False
+) -> Position:
+    """Train in `folder`, or go on there.
+
+    Args:
+        config: the whole run's.
+        corpus: what `config.data` describes, already loaded.
+        folder: made if need be; holds everything of the run.
+        watcher: told of progress; by default nobody.
+        resume: go on from the last checkpoint if there is one. The folder's own configuration must be `config` but
+            for `training.epochs` and `training.patience`.
+
+    Returns:
+        Where the run ended; `best_epoch` and `best_loss` are those of `model.safetensors`.
+
+    Raises:
+        InputError: the folder is in use, holds a run and `resume` is False, or holds another configuration.
+        RunError: see `Trainer.run`.
+    """
+    watcher = watcher or Watcher()
+    _make_folder(folder)
+    with locked(folder):
+        _claim(config, corpus, folder, resume)
+        trainer = Trainer(config, corpus, folder, watcher)
+        watcher.start(Prepared(config, corpus, folder, count_parameters(trainer.model), str(trainer.device)))
+        return trainer.run()
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out={folder}: cannot be made: {error.strerror}. Choose another folder.") from None
+
+
+def _claim(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> None:
+    """Write what determines the run, or check that it is what the folder already holds."""
+    existing = [name for name in (CONFIG, CHECKPOINTS, MODEL, METRICS) if (folder / name).exists()]
+    if existing and not resume:
+        raise InputError(
+            f"--out={folder}: already holds a run ({', '.join(existing)}). "
+            "Go on with it by --resume auto, or choose another --out."
+        )
+    if (folder / CONFIG).exists():
+        refuse_changes(RunConfig.load(folder / CONFIG), config, folder)
+    if (folder / VOCABULARY).exists() and Vocabulary.load(folder / VOCABULARY).hash != corpus.vocabulary.hash:
+        raise InputError(
+            f"{folder / VOCABULARY}: is not the vocabulary of {config.data.corpus} as it is now. "
+            "Put the text back, or start with another --out."
+        )
+    try:
+        replace_file(folder / CONFIG, config.to_yaml().encode())
+        if not (folder / VOCABULARY).exists():
+            corpus.vocabulary.save(folder / VOCABULARY)
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be written: {error.strerror}. Make room, or choose another --out.") from None
+
+
+def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
+    """Refuse to resume with another configuration than the run began with.
+
+    Raises:
+        InputError: names the first field that differs.
+    """
+    allowed = {name: getattr(new.training, name) for name in EXTENDABLE}
+    extended = replace(old, training=replace(old.training, **allowed))
+    difference = _first_difference(extended.to_tree(), new.to_tree())
+    if difference:
+        field, was, now = difference
+        raise InputError(
+            f"{folder}: the run began with {field}={was}, not {now}; resuming would not be the same run. "
+            f"Leave {field} as it was (only training.epochs and training.patience may change), or choose another --out."
+        )
+
+
+def _first_difference(old: object, new: object, prefix: str = "") -> tuple[str, object, object] | None:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in [*old, *(name for name in new if name not in old)]:
+            found = _first_difference(old.get(name), new.get(name), f"{prefix}.{name}" if prefix else name)
+            if found:
+                return found
+        return None
+    return None if old == new else (prefix, old, new)

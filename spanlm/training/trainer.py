@@ -1,0 +1,312 @@
+"""The one trainer: truncated BPTT, validation after every epoch, exact resume."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from spanlm.config import RunConfig
+from spanlm.data.batching import Batcher, Segment, make_batcher
+from spanlm.data.corpora import Corpus
+from spanlm.data.tokens import TokenFile
+from spanlm.errors import InputError, Interrupted, RunError
+from spanlm.evaluation.scoring import autocast, tally, to_device
+from spanlm.models.interfaces import BatchingKind, LMState
+from spanlm.models.language_model import LanguageModel
+from spanlm.training.checkpoints import Checkpoint, load_last_checkpoint, save_checkpoint
+from spanlm.training.events import EpochEvent, StepEvent, Watcher
+from spanlm.training.optimizers import build_optimizer, next_rate, optimizer_state, restore_optimizer
+from spanlm.training.position import Position
+from spanlm.training.run_folder import CHECKPOINTS, METRICS, MetricsLog, copy_weights, save_model
+from spanlm.training.signals import StopRequest, stop_request
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of that name; auto is a GPU if there is one.
+
+    Raises:
+        InputError: no such device here.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"training.device={name}: cannot be used here ({reason}). Use auto or cpu.") from None
+    return device
+
+
+def batching_kind(kind: str, corpus: Corpus) -> BatchingKind:
+    """Return how to cut this corpus: auto means documents where the training part has several, else streams."""
+    if kind == "auto":
+        return "documents" if len(corpus.splits["train"].documents) > 1 else "streams"
+    return cast(BatchingKind, kind)
+
+
+def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
+    """Make the model with the run's own seed; leaves the global generator where training begins."""
+    torch.manual_seed(config.training.seed)
+    return LanguageModel(config.model, vocabulary_size)
+
+
+class Trainer:
+    """Trains one model in one run folder, which the caller has locked.
+
+    Every step between two checkpoints is a function of the checkpoint and the configuration, on the same machine
+    and number of threads: a run that is killed and resumed ends with the same weights, bit for bit.
+
+    Args:
+        config: the whole run's.
+        corpus: its data.
+        folder: holds `config.yaml` and `vocabulary.json` already.
+        watcher: told of progress.
+    """
+
+    def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher) -> None:
+        self.config, self.corpus, self.folder, self.watcher = config, corpus, folder, watcher
+        training = config.training
+        self.device = pick_device(training.device)
+        self.model = build_model(config, len(corpus.vocabulary)).to(self.device)
+        self.optimizer = build_optimizer(training.optimizer, self.model)
+        self.position = Position(rate=training.optimizer.lr, data=_fingerprint(corpus))
+        self.batcher = self._batcher(corpus.splits["train"], training.batching.batch_size)
+        self.valid = self._batcher(corpus.splits["valid"], training.batching.eval_batch_size)
+        self.initial = self.model.init_state(training.batching.batch_size)
+        self.state = self.initial
+        self._clock = _Clock()
+
+    def run(self) -> Position:
+        """Train until the last epoch or until patience is out, from the last checkpoint if there is one.
+
+        Raises:
+            Interrupted: Ctrl-C or SIGTERM; the state is saved.
+            RunError: a loss that is not a number, a full disk, damaged checkpoints.
+            InputError: the corpus is not the one of the checkpoint.
+        """
+        self._restore()
+        self.metrics = MetricsLog(self.folder / METRICS, self.position.metrics_size)
+        try:
+            with stop_request() as request:
+                while not self.finished:
+                    self._epoch(request)
+        finally:
+            self.metrics.close()
+        return self.position
+
+    @property
+    def finished(self) -> bool:
+        """All epochs done, or no improvement for `patience` of them."""
+        training = self.config.training
+        impatient = training.patience is not None and self.position.stale >= training.patience
+        return self.position.epoch >= training.epochs or impatient
+
+    def _batcher(self, tokens: TokenFile, batch_size: int) -> Batcher:
+        batching = self.config.training.batching
+        return make_batcher(
+            batching_kind(batching.kind, self.corpus),
+            tokens,
+            self.corpus.vocabulary.eos_id,
+            batch_size=batch_size,
+            length=batching.length,
+            shuffle=batching.shuffle,
+        )
+
+    def _order(self) -> int:
+        # one order an epoch, known without having drawn those before it
+        return self.config.training.seed * 1_000_003 + self.position.epoch
+
+    def _epoch(self, request: StopRequest) -> None:
+        self.model.train()
+        self._clock.start()
+        self.segments = self.batcher.count(self._order())
+        for segment in self.batcher.segments(self._order(), start=self.position.segment):
+            self._step(to_device(segment, self.device))
+            if request.signal_number is not None:
+                self._interrupt(request.signal_number)
+            if self.position.step % self.config.training.checkpoint_every == 0:
+                self._checkpoint()
+        self._validate(request)
+
+    def _step(self, segment: Segment) -> None:
+        state = self.state.reset(segment.reset, self.initial)
+        with autocast(self.device, self.config.training.precision):
+            log_p, state = self.model.log_prob(segment.inputs, segment.targets, state)
+        nll = torch.where(segment.mask, -log_p, 0.0).sum()
+        tokens = segment.mask.sum()
+        divisor = tokens if self.config.training.loss == "mean" else segment.mask.shape[1]
+        (nll / divisor).backward()  # type: ignore[no-untyped-call]
+        norm = self._clip()
+        total, count, norm_value = torch.stack([nll.detach().double(), tokens.double(), norm.double()]).tolist()
+        self._refuse_not_finite(total, norm_value)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.state = state.detach()
+        self.position.log(total, int(count))
+        self._report(int(count), norm_value)
+
+    def _clip(self) -> Tensor:
+        parameters = [p for p in self.model.parameters() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if self.config.training.optimizer.clip is not None:
+            torch.nn.utils.clip_grads_with_norm_(parameters, self.config.training.optimizer.clip, norm)
+        return norm
+
+    def _refuse_not_finite(self, nll: float, norm: float) -> None:
+        if math.isfinite(nll) and math.isfinite(norm):
+            return
+        step, what = self.position.step + 1, "loss" if not math.isfinite(nll) else "gradient"
+        raise RunError(
+            f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {what} is not "
+            f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; the last checkpoint is intact. "
+            "Lower training.optimizer.lr or training.optimizer.clip."
+        )
+
+    def _report(self, tokens: int, norm: float) -> None:
+        position, training = self.position, self.config.training
+        self._clock.add(tokens)
+        loss = position.epoch_nll / position.epoch_tokens
+        self.watcher.step(
+            StepEvent(
+                position.epoch + 1,
+                training.epochs,
+                position.segment,
+                self.segments,
+                loss,
+                position.rate,
+                tokens,
+                self._clock.rate,
+            )
+        )
+        if position.step % training.log_every == 0:
+            recent = (position.epoch_nll - position.logged_nll) / (position.epoch_tokens - position.logged_tokens)
+            position.logged_nll, position.logged_tokens = position.epoch_nll, position.epoch_tokens
+            self._log("train", epoch=position.epoch + 1, loss=recent, rate=position.rate, gradient_norm=norm)
+
+    def _log(self, event: str, **values: float) -> None:
+        loss = values["loss"]
+        row = {"event": event, "step": self.position.step, **values, "perplexity": math.exp(min(loss, 700.0))}
+        clock = {"tokens_per_second": round(self._clock.rate, 1), "time": datetime.now(UTC).isoformat()}
+        self.metrics.write({**row, **clock})
+
+    def _validate(self, request: StopRequest) -> None:
+        vocabulary, training = self.corpus.vocabulary, self.config.training
+        total = tally(
+            self.model,
+            self.valid.segments(),
+            vocabulary.unk_id,
+            training.precision,
+            stop=lambda: request.signal_number is not None,
+        )
+        if request.signal_number is not None:
+            self._interrupt(request.signal_number)
+        loss, train_loss = total.nll / total.tokens, self.position.epoch_nll / self.position.epoch_tokens
+        if not math.isfinite(loss):
+            raise RunError(f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Lower the learning rate.")
+        improved = self.position.next_epoch(loss)
+        self._log("valid", epoch=self.position.epoch, loss=loss, train_loss=train_loss, rate=self.position.rate)
+        self._set_rate(next_rate(training.schedule, self.position.rate, self.position.epoch, improved))
+        self.state = self.initial
+        if improved:
+            save_model(self.folder, self.model, vocabulary)
+        self._checkpoint()
+        self.watcher.epoch(
+            EpochEvent(self.position.epoch, train_loss, loss, improved, self._clock.rate, self._clock.seconds)
+        )
+
+    def _set_rate(self, rate: float) -> None:
+        self.position.rate = rate
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def _checkpoint(self) -> None:
+        self.position.metrics_size = self.metrics.sync()
+        checkpoint = Checkpoint(
+            weights=dict(self.model.named_parameters()),
+            optimizer=optimizer_state(self.optimizer, self.model),
+            carried={**self.state.flat(), **_generator_states(self.device)},
+            position=self.position.to_json(),
+        )
+        save_checkpoint(self.folder / CHECKPOINTS, self.position.step, checkpoint)
+
+    def _restore(self) -> None:
+        checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)
+        for text in refused:
+            self.watcher.note(text)
+        if checkpoint is None:
+            return
+        position = Position.from_json(checkpoint.position)
+        if position.data != self.position.data:
+            raise InputError(
+                f"{self.folder}: was trained on another text than {self.config.data.corpus} now holds; "
+                "resuming would mix the two. Put the text back, or start with another --out."
+            )
+        copy_weights(checkpoint.weights, self.model, "checkpoint")
+        restore_optimizer(self.optimizer, self.model, checkpoint.optimizer)
+        carried = {name: x.to(self.device) for name, x in checkpoint.carried.items() if not _is_generator(name)}
+        self.state = LMState.from_flat(carried)
+        _restore_generators(checkpoint.carried)
+        self.position = position
+        self._set_rate(position.rate)
+        self.watcher.note(f"going on from step {position.step} (epoch {position.epoch + 1})")
+
+    def _interrupt(self, number: int) -> None:
+        self._checkpoint()
+        name = {2: "Ctrl-C", 15: "SIGTERM"}.get(number, f"signal {number}")
+        raise Interrupted(
+            f"stopped by {name} after step {self.position.step}; everything is saved. "
+            f"Go on with: spanlm train --out {self.folder} --resume auto",
+            number,
+        )
+
+
+class _Clock:
+    """Tokens a second of the current epoch since this process began it."""
+
+    def __init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        self._began, self._tokens, self.seconds = time.perf_counter(), 0, 0.0
+
+    def add(self, tokens: int) -> None:
+        self._tokens += tokens
+        self.seconds = time.perf_counter() - self._began
+
+    @property
+    def rate(self) -> float:
+        return self._tokens / self.seconds if self._tokens else 0.0
+
+
+def _fingerprint(corpus: Corpus) -> str:
+    """Identify what is trained on: the vocabulary and every id of the training and validation parts."""
+    digest = hashlib.sha256(corpus.vocabulary.hash.encode())
+    for split in ("train", "valid"):
+        digest.update(memoryview(corpus.splits[split].ids))
+        digest.update(corpus.splits[split].documents.tobytes())
+    return digest.hexdigest()
+
+
+def _is_generator(name: str) -> bool:
+    return name.startswith("generator.")
+
+
+def _generator_states(device: torch.device) -> dict[str, Tensor]:
+    states = {"generator.cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["generator.cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def _restore_generators(carried: dict[str, Tensor]) -> None:
+    torch.set_rng_state(carried["generator.cpu"])
+    if "generator.cuda" in carried:
+        torch.cuda.set_rng_state(carried["generator.cuda"])

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from spanlm.analysis import AttentionRecord
+
+HOSTILE = (
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(2)</script>",
+    "<!--",
+    "{{script}}",
+    'say "a, b"',
+    "&amp;",
+    "NA",
+    "bell\x07",
+    "שלום",
+    "日本語",
+    "$\\frac$",
+    "line\u2028end",
+)
+
+
+def make_record(words: list[str], window: int, title: str = "a model") -> AttentionRecord:
+    """Attention that fills as a memory does: word t can look at the min(t, window) words before it."""
+    count = len(words) - 1
+    weights = np.random.default_rng(0).random((count, window)).astype(np.float32) + np.float32(0.1)
+    for position in range(count):
+        weights[position, : max(window - position, 0)] = 0
+    weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.float32(1e-9))
+    expected = [[(word, 0.5), ("other", 0.25)][: position % 3] for position, word in enumerate(words[1:])]
+    surprisal = np.linspace(0.5, 6.0, count)
+    return AttentionRecord(words[:-1], words[1:], weights, surprisal, expected, title)
+
+
+@pytest.fixture
+def record() -> AttentionRecord:
+    return make_record(["<eos>", "the", "cat", "sat", "<eos>", "the", "dog", "ran", "<eos>"], window=3)
+
+
+@pytest.fixture
+def hostile() -> AttentionRecord:
+    return make_record(["<eos>", *HOSTILE, *HOSTILE], window=4, title='<b onload="x">&</title><script>')

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.analysis import (
+    PUBLISHED,
+    LagAccumulator,
+    LagProfile,
+    format_lag_table,
+    mean_by_lag,
+    published_by_lag,
+)
+from spanlm.errors import InputError
+
+OPENING = [
+    [0.0, 0.0, 0.0],  # nothing to look at
+    [0.0, 0.0, 1.0],
+    [0.0, 0.3, 0.7],
+    [0.2, 0.3, 0.5],
+    [0.4, 0.1, 0.5],
+]
+
+
+def test_only_full_windows_are_averaged() -> None:
+    profile = mean_by_lag(OPENING)
+    assert profile.percent == pytest.approx((30, 20, 50))
+    assert (profile.positions, profile.left_out) == (2, 3)
+    assert list(profile.lags) == [3, 2, 1]
+
+
+def test_the_share_of_the_last_five_lags() -> None:
+    weights = np.full((4, 8), 0.05)
+    weights[:, -1] = 0.65
+    assert mean_by_lag(weights).last_five == pytest.approx(85)
+    assert mean_by_lag([[0.5, 0.5]]).last_five == pytest.approx(100)
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda window: st.lists(
+            st.lists(st.lists(st.floats(0, 1, width=32), min_size=window, max_size=window), max_size=5),
+            min_size=1,
+            max_size=5,
+        )
+    )
+)
+def test_streaming_equals_whole(parts: list[list[list[float]]]) -> None:
+    rows = [row for part in parts for row in part]
+    streamed = LagAccumulator()
+    for part in parts:
+        if part:
+            streamed.update(np.asarray(part, dtype=np.float32))
+    if not any(row[0] > 0 for row in rows):
+        with pytest.raises(InputError, match="full window"):
+            streamed.profile()
+        return
+    whole = mean_by_lag(np.asarray(rows, dtype=np.float32))
+    assert streamed.profile().percent == pytest.approx(whole.percent, rel=1e-12)
+    assert (streamed.positions, streamed.left_out) == (whole.positions, whole.left_out)
+
+
+def test_small_weights_are_not_lost_in_a_large_sum() -> None:
+    # float32 would stop counting: 2**24 + 1 == 2**24
+    accumulator = LagAccumulator()
+    accumulator.update(np.array([[2.0**24, 1.0]], dtype=np.float32))
+    for _ in range(10):
+        accumulator.update(np.ones((1, 2), dtype=np.float32))
+    assert accumulator.profile().percent[0] * 11 / 100 == 2.0**24 + 10
+
+
+@pytest.mark.parametrize("weights", [np.zeros(3), np.zeros((2, 0)), np.zeros((1, 2, 3))])
+def test_weights_of_another_shape_are_refused(weights: np.ndarray) -> None:
+    with pytest.raises(InputError, match=r"weights\.shape"):
+        mean_by_lag(weights)
+
+
+def test_the_window_may_not_change() -> None:
+    accumulator = LagAccumulator()
+    accumulator.update(np.ones((1, 3)))
+    with pytest.raises(InputError, match=r"\(N, 3\)"):
+        accumulator.update(np.ones((1, 4)))
+
+
+def test_weights_that_are_not_numbers_are_refused() -> None:
+    with pytest.raises(InputError, match="finite"):
+        mean_by_lag([[0.5, float("nan")]])
+
+
+def test_nothing_seen_is_an_error_not_a_nan() -> None:
+    with pytest.raises(InputError, match="full window"):
+        LagAccumulator().profile()
+    with pytest.raises(InputError, match="none of 3 positions"):
+        mean_by_lag(OPENING[:3])
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_published_rows_are_whole(model: str) -> None:
+    row = PUBLISHED[model]
+    assert len(row) == 15
+    assert sum(row) == pytest.approx(100, abs=0.25)  # printed with one decimal
+    assert list(row) == sorted(row)
+
+
+def test_published_numbers_stand_beside_the_measured_of_window_fifteen() -> None:
+    profile = mean_by_lag(np.full((3, 15), 1 / 15))
+    rows = format_lag_table(profile, "key-value-predict")
+    assert rows[-1] == (1, pytest.approx(100 / 15), 17.8)
+    assert rows[0].lag == 15
+    assert sum(row.published or 0 for row in rows[-5:]) == pytest.approx(54.3)
+
+
+def test_no_published_number_for_another_window_or_no_model() -> None:
+    profile = LagProfile((40.0, 60.0), 1, 0)
+    assert [row.published for row in format_lag_table(profile, "attention")] == [None, None]
+    assert published_by_lag(None, 15) is None
+
+
+def test_a_misspelt_model_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InputError, match="Did you mean 'key-value'"):
+        published_by_lag("key-valeu", 15)

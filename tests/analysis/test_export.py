@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spanlm.analysis import PUBLISHED, AttentionRecord, LagProfile, save_attention, save_lag_profile
+from spanlm.analysis.export import CSV_COLUMNS
+from spanlm.errors import InputError, RunError
+
+MAGIC = {
+    ".html": b"<!doctype html>",
+    ".svg": b"<svg ",
+    ".png": b"\x89PNG",
+    ".csv": b'"position"',
+    ".npz": b"PK",
+    ".HTML": b"<!doctype html>",
+}
+PROFILE = LagProfile(PUBLISHED["attention"], positions=90, left_out=15)
+
+
+@pytest.mark.parametrize("suffix", MAGIC)
+def test_every_suffix_writes_its_format(tmp_path: Path, record: AttentionRecord, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    save_attention(record, str(path))
+    assert path.read_bytes().startswith(MAGIC[suffix])
+    assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize("suffix", MAGIC)
+def test_the_same_record_gives_the_same_bytes(tmp_path: Path, record: AttentionRecord, suffix: str) -> None:
+    save_attention(record, tmp_path / f"a{suffix}")
+    save_attention(record, tmp_path / f"b{suffix}")
+    assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("a.htm", "Did you mean '.html'"), ("a", "without a suffix"), ("a.xlsx", r"cannot write \.xlsx")],
+)
+def test_an_unknown_suffix_names_the_known(
+    tmp_path: Path, record: AttentionRecord, name: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        save_attention(record, tmp_path / name)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_missing_folder_is_named(tmp_path: Path, record: AttentionRecord) -> None:
+    with pytest.raises(InputError, match="nowhere does not exist"):
+        save_attention(record, tmp_path / "nowhere" / "a.csv")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file does not exist"):
+        save_lag_profile(PROFILE, tmp_path / "file" / "a.csv")
+
+
+def test_a_folder_is_not_a_file(tmp_path: Path, record: AttentionRecord) -> None:
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        save_attention(record, tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"),
+    [(OSError(28, "No space left on device"), RunError), (PermissionError(), InputError)],
+)
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path,
+    record: AttentionRecord,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: OSError,
+    error: type[Exception],
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+
+    def fail(_: int) -> None:
+        raise failure
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(error, match=r"a\.csv"):
+        save_attention(record, path)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["a.csv"]
+
+
+def test_csv_has_a_row_for_each_occupied_slot(tmp_path: Path, record: AttentionRecord) -> None:
+    rows = _csv_rows(tmp_path / "a.csv", record)
+    assert len(rows) == record.occupied.sum()
+    assert tuple(rows[0]) == CSV_COLUMNS
+    for row in rows:
+        position, lag = int(row["position"]), int(row["lag"])
+        assert row["word"] == record.words[position] and row["target"] == record.targets[position]
+        assert int(row["source_position"]) == position - lag
+        assert row["source_word"] == record.words[position - lag]
+        assert float(row["surprisal_nats"]) == record.surprisal[position]
+        assert np.float32(row["weight"]) == record.weights[position, record.window - lag]
+
+
+def test_csv_gives_hostile_words_back(tmp_path: Path, hostile: AttentionRecord) -> None:
+    rows = _csv_rows(tmp_path / "a.csv", hostile)
+    assert [row["target"] for row in rows if row["lag"] == "1"] == hostile.targets[1:]
+
+
+def test_csv_quotes_words_and_not_numbers(tmp_path: Path, hostile: AttentionRecord) -> None:
+    save_attention(hostile, tmp_path / "a.csv")
+    first = (tmp_path / "a.csv").read_text(encoding="utf-8").splitlines()[1]
+    assert first.startswith('1,"<img src=x onerror=alert(1)>","</script><script>alert(2)</script>",')
+
+
+def _csv_rows(path: Path, record: AttentionRecord) -> list[dict[str, str]]:
+    save_attention(record, path)
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
+
+
+def test_npz_gives_the_record_back_without_pickle(tmp_path: Path, hostile: AttentionRecord) -> None:
+    save_attention(hostile, tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
+        again = AttentionRecord(
+            arrays["words"].tolist(),
+            arrays["targets"].tolist(),
+            arrays["weights"],
+            arrays["surprisal_nats"],
+            [
+                [(word, chance) for word, chance in zip(words, chances, strict=True) if word]
+                for words, chances in zip(
+                    arrays["expected_words"].tolist(), arrays["expected_probabilities"].tolist(), strict=True
+                )
+            ],
+            str(arrays["title"]),
+        )
+    assert (again.words, again.targets, again.title) == (hostile.words, hostile.targets, hostile.title)
+    assert again.expected == hostile.expected
+    np.testing.assert_array_equal(again.weights, hostile.weights)
+    np.testing.assert_array_equal(again.surprisal, hostile.surprisal)
+
+
+def test_lag_csv_leaves_a_gap_where_nothing_was_published(tmp_path: Path) -> None:
+    save_lag_profile(PROFILE, tmp_path / "a.csv", "key-value")
+    save_lag_profile(PROFILE, tmp_path / "b.csv")
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("lag,measured_percent,published_percent", "1,14.7,14.9")
+    assert (tmp_path / "b.csv").read_text().splitlines()[1] == "15,4.6,"
+
+
+def test_lag_json_says_how_it_was_counted(tmp_path: Path) -> None:
+    save_lag_profile(PROFILE, tmp_path / "a.json", "key-value")
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert (content["positions"], content["left_out"], content["window"]) == (90, 15, 15)
+    assert content["measured_percent"] == list(PUBLISHED["attention"])
+    assert content["published_percent"] == list(PUBLISHED["key-value"])
+    assert (content["lags"][0], content["published_model"]) == (15, "key-value")
+    assert content["last_five_percent"] == pytest.approx(48.9)
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".csv", ".json"])
+def test_every_suffix_of_a_lag_profile(tmp_path: Path, suffix: str) -> None:
+    save_lag_profile(PROFILE, tmp_path / f"a{suffix}", "attention")
+    assert (tmp_path / f"a{suffix}").stat().st_size > 100
+
+
+def test_a_lag_profile_is_not_a_page(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot write \.npz"):
+        save_lag_profile(PROFILE, tmp_path / "a.npz")
+    with pytest.raises(InputError, match="no attention by lag was published"):
+        save_lag_profile(PROFILE, tmp_path / "a.csv", "span-buffer")

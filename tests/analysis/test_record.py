@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spanlm.analysis import AttentionRecord
+from spanlm.errors import InputError
+
+
+def test_columns_count_down_to_lag_one(record: AttentionRecord) -> None:
+    assert list(record.lags) == [3, 2, 1]
+    assert (len(record), record.window) == (8, 3)
+
+
+def test_numbers_are_kept_in_the_promised_precision(record: AttentionRecord) -> None:
+    again = replace(record, weights=record.weights.astype(np.float64).tolist(), surprisal=[1] * 8)
+    assert (again.weights.dtype, again.surprisal.dtype) == (np.float32, np.float64)
+    np.testing.assert_array_equal(again.weights, record.weights)
+
+
+def test_bits_are_nats_over_ln_two(record: AttentionRecord) -> None:
+    one_in_eight = replace(record, surprisal=np.full(8, np.log(8)))
+    np.testing.assert_allclose(one_in_eight.bits, 3)
+
+
+def test_occupied_slots_end_where_the_memory_ends(record: AttentionRecord) -> None:
+    assert record.occupied.sum(axis=1).tolist() == [0, 1, 2, 3, 3, 3, 3, 3]
+
+
+def test_a_slot_between_two_weights_is_occupied_even_at_zero(record: AttentionRecord) -> None:
+    weights = record.weights.copy()
+    weights[6] = [0.5, 0, 0.5]  # a full window that ignores its middle
+    weights[7] = [0, 0, 1]  # a new text began one word ago
+    occupied = replace(record, weights=weights).occupied
+    assert occupied[6].tolist() == [True, True, True]
+    assert occupied[7].tolist() == [False, False, True]
+
+
+def test_no_slot_is_occupied_before_the_text_begins(record: AttentionRecord) -> None:
+    weights = np.full((8, 3), 1 / 3)
+    assert replace(record, weights=weights).occupied.sum(axis=1).tolist() == [0, 1, 2, 3, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("words", [], r"record\.words"),
+        ("targets", ["one"], r"len\(record\.targets\)=1: must be 8"),
+        ("expected", [[]], r"len\(record\.expected\)=1: must be 8"),
+        ("surprisal", np.zeros(7), r"record\.surprisal\.shape=\(7,\): must be \(8,\)"),
+        ("surprisal", np.full(8, np.inf), "finite"),
+        ("weights", np.zeros(8), r"record\.weights\.shape=\(8,\)"),
+        ("weights", np.zeros((7, 3)), r"\(8, L\)"),
+        ("weights", np.zeros((8, 0)), "at least 1"),
+        ("weights", np.full((8, 3), np.nan), "finite"),
+        ("weights", np.full((8, 3), -0.1), "not negative"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    record: AttentionRecord, field: str, value: object, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        replace(record, **{field: value})

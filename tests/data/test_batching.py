@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.data.batching import (
+    Batcher,
+    BatchKind,
+    DocumentBatcher,
+    Segment,
+    SentenceBatcher,
+    StreamBatcher,
+    make_batcher,
+)
+from spanlm.data.tokens import TokenFile
+from spanlm.errors import InputError
+
+EOS_ID = 0
+KINDS: tuple[BatchKind, ...] = ("streams", "documents", "sentences")
+
+# lines of a few words, and which of them start a document
+CORPORA = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=14)
+SIZES = st.integers(1, 9)
+
+
+def token_file(lines: list[tuple[int, bool]]) -> TokenFile:
+    """Words count up from 1, so that each says where it stands."""
+    ids: list[int] = []
+    documents = [0]
+    words = itertools.count(1)
+    for length, starts in lines:
+        if starts and ids:
+            documents.append(len(ids))
+        ids += [next(words) for _ in range(length)] + [EOS_ID]
+    return TokenFile(np.array(ids, np.int32), np.array(documents, np.int64))
+
+
+def assert_same(found: list[Segment], expected: list[Segment]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        for name in ("inputs", "targets", "mask", "reset"):
+            assert torch.equal(getattr(one, name), getattr(other, name))
+
+
+def read_streams(segments: list[Segment], batch_size: int) -> list[list[tuple[list[int], list[int]]]]:
+    """Return, for each stream, the (inputs, targets) between its resets, without padding."""
+    streams: list[list[tuple[list[int], list[int]]]] = [[] for _ in range(batch_size)]
+    for segment in segments:
+        for b, stream in enumerate(streams):
+            if segment.reset[b]:
+                stream.append(([], []))
+            real = segment.mask[:, b]
+            if real.any():
+                stream[-1][0].extend(segment.inputs[real, b].tolist())
+                stream[-1][1].extend(segment.targets[real, b].tolist())
+    return streams
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@given(lines=CORPORA, batch_size=SIZES, length=SIZES, seed=st.integers(0, 3))
+def test_every_token_is_a_target_exactly_once(
+    kind: BatchKind, shuffle: bool, lines: list[tuple[int, bool]], batch_size: int, length: int, seed: int
+) -> None:
+    tokens = token_file(lines)
+    shuffle = shuffle and kind != "streams"
+    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle)
+    segments = list(batcher.segments(seed))
+    found = torch.cat([segment.targets[segment.mask] for segment in segments])
+    assert sorted(found.tolist()) == sorted(tokens.ids.tolist())
+    assert batcher.targets == len(tokens) == len(found)
+    assert batcher.count(seed) == len(segments)
+    for segment in segments:
+        steps = segment.inputs.shape[0]
+        assert segment.inputs.shape == segment.targets.shape == segment.mask.shape == (steps, batch_size)
+        assert segment.reset.shape == (batch_size,)
+        assert segment.inputs.dtype == segment.targets.dtype == torch.int64
+        assert segment.mask.dtype == segment.reset.dtype == torch.bool
+        assert segment.mask.any(1).all(), "a step of padding only"
+        assert steps <= length or kind == "sentences"
+        assert (segment.inputs[~segment.mask] == EOS_ID).all()
+        assert (segment.targets[~segment.mask] == EOS_ID).all()
+        # padding comes after what is real
+        assert (segment.mask.int().diff(dim=0) <= 0).all()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@given(lines=CORPORA, batch_size=SIZES, length=SIZES, start=st.integers(0, 12), seed=st.integers(0, 3))
+def test_a_later_start_gives_the_same_later_segments(
+    kind: BatchKind,
+    shuffle: bool,
+    lines: list[tuple[int, bool]],
+    batch_size: int,
+    length: int,
+    start: int,
+    seed: int,
+) -> None:
+    tokens = token_file(lines)
+    shuffle = shuffle and kind != "streams"
+    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle)
+    assert_same(list(batcher.segments(seed, start=start)), list(batcher.segments(seed))[start:])
+
+
+@given(lines=CORPORA, batch_size=SIZES, length=SIZES)
+def test_streams_are_contiguous_and_open_with_the_true_preceding_token(
+    lines: list[tuple[int, bool]], batch_size: int, length: int
+) -> None:
+    ids = token_file(lines).ids.tolist()
+    batcher = StreamBatcher(token_file(lines), EOS_ID, batch_size=batch_size, length=length)
+    segments = list(batcher.segments())
+    column = -(-len(ids) // batch_size)
+    before = [EOS_ID, *ids]
+    for b, stream in enumerate(read_streams(segments, batch_size)):
+        part = slice(b * column, (b + 1) * column)
+        assert stream == [(before[:-1][part], ids[part])]
+    assert [bool(segment.reset.all()) for segment in segments] == [True] + [False] * (len(segments) - 1)
+    assert not any(segment.reset.any() for segment in segments[1:])
+    assert all(len(segment.inputs) == length for segment in segments[:-1])
+
+
+@given(lines=CORPORA, batch_size=SIZES, length=SIZES, shuffle=st.booleans())
+def test_each_document_opens_with_eos_after_a_reset(
+    lines: list[tuple[int, bool]], batch_size: int, length: int, shuffle: bool
+) -> None:
+    tokens = token_file(lines)
+    batcher = DocumentBatcher(tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle)
+    segments = list(batcher.segments(seed=5))
+    edges = [*tokens.documents.tolist(), len(tokens)]
+    expected = [tokens.ids[begin:end].tolist() for begin, end in itertools.pairwise(edges)]
+    found = [document for stream in read_streams(segments, batch_size) for document in stream]
+    assert sorted(targets for _, targets in found) == sorted(expected)
+    assert all(inputs == [EOS_ID, *targets[:-1]] for inputs, targets in found)
+
+
+@given(lines=CORPORA, batch_size=SIZES, shuffle=st.booleans())
+def test_each_line_is_a_stream_of_its_own(
+    lines: list[tuple[int, bool]], batch_size: int, shuffle: bool
+) -> None:
+    tokens = token_file(lines)
+    segments = list(SentenceBatcher(tokens, EOS_ID, batch_size=batch_size, shuffle=shuffle).segments(seed=5))
+    words = iter(range(1, len(tokens) + 1))
+    expected = [[*itertools.islice(words, length), EOS_ID] for length, _ in lines]
+    found = [
+        (segment.inputs[real, b].tolist(), segment.targets[real, b].tolist())
+        for segment in segments
+        for b, real in enumerate(segment.mask.T)
+        if real.any()
+    ]
+    targets = [line for _, line in found]
+    assert (sorted(targets) == sorted(expected)) if shuffle else (targets == expected)
+    assert all(inputs == [EOS_ID, *line[:-1]] for inputs, line in found)
+    assert all(segment.reset.all() for segment in segments)
+    assert [len(segment.inputs) for segment in segments] == [
+        max(len(line) for line in targets[at : at + batch_size]) for at in range(0, len(targets), batch_size)
+    ]
+
+
+def test_a_free_stream_takes_the_next_document() -> None:
+    # documents of 5, 1, 1 and 3 tokens in segments of 2: the second stream reads three of them
+    tokens = token_file([(4, True), (0, True), (0, True), (2, True)])
+    segments = list(DocumentBatcher(tokens, EOS_ID, batch_size=2, length=2).segments())
+    assert [segment.reset.tolist() for segment in segments] == [
+        [True, True],
+        [False, True],
+        [False, True],
+        [False, False],
+    ]
+    assert [segment.mask.sum(0).tolist() for segment in segments] == [[2, 1], [2, 1], [1, 2], [0, 1]]
+    assert [len(segment.inputs) for segment in segments] == [2, 2, 2, 1]
+
+
+def test_more_streams_than_text_are_padding() -> None:
+    tokens = token_file([(1, True), (0, True)])
+    for kind in KINDS:
+        (segment,) = make_batcher(kind, tokens, EOS_ID, batch_size=7, length=4).segments()
+        assert segment.inputs.shape[1] == 7
+        assert int(segment.mask.sum()) == 3
+        assert not segment.mask[:, 3:].any()
+
+
+@pytest.mark.parametrize("kind", ["documents", "sentences"])
+def test_a_shuffle_depends_on_the_seed_and_on_nothing_else(kind: BatchKind) -> None:
+    tokens = token_file([(length % 5, True) for length in range(40)])
+    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=3, length=4, shuffle=True)
+    first = list(batcher.segments(seed=1))
+    torch.manual_seed(1)
+    np.random.seed(1)
+    global_state = torch.get_rng_state()
+    again = list(batcher.segments(seed=1))
+    assert_same(first, again)
+    assert torch.equal(global_state, torch.get_rng_state())
+    others = [list(batcher.segments(seed=seed)) for seed in (2, 3)]
+    assert all(not torch.equal(first[0].targets, other[0].targets) for other in others)
+
+
+def test_text_without_a_last_line_end_is_read_to_its_end() -> None:
+    tokens = TokenFile(np.array([1, EOS_ID, 2, 3], np.int32), np.zeros(1, np.int64))
+    (segment,) = SentenceBatcher(tokens, EOS_ID, batch_size=2).segments()
+    assert segment.targets.T.tolist() == [[1, EOS_ID], [2, 3]]
+
+
+def test_segments_do_not_share_memory_with_each_other_or_the_text() -> None:
+    tokens = token_file([(3, True)] * 4)
+    before = tokens.ids.copy()
+    for kind in KINDS:
+        batcher = make_batcher(kind, tokens, EOS_ID, batch_size=2, length=3)
+        expected = list(batcher.segments())
+        for segment in batcher.segments():
+            for tensor in (segment.inputs, segment.targets, segment.mask, segment.reset):
+                tensor.zero_()
+        assert_same(list(batcher.segments()), expected)
+        spoiled = []
+        for segment in batcher.segments():
+            spoiled.append(
+                Segment(*(t.clone() for t in (segment.inputs, segment.targets, segment.mask, segment.reset)))
+            )
+            for tensor in (segment.inputs, segment.targets, segment.mask, segment.reset):
+                tensor.zero_()
+        assert_same(spoiled, expected)
+    assert (tokens.ids == before).all()
+
+
+def test_a_start_beyond_the_end_gives_nothing() -> None:
+    for kind in KINDS:
+        batcher = make_batcher(kind, token_file([(3, True)]), EOS_ID, batch_size=1, length=2)
+        assert list(batcher.segments(start=99)) == []
+        with pytest.raises(InputError, match="start=-1: must be at least 0"):
+            next(batcher.segments(start=-1))
+
+
+Make = Callable[[TokenFile], Batcher]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda t: StreamBatcher(t, EOS_ID, batch_size=0, length=1), "batch_size=0: must be at least 1"),
+        (lambda t: StreamBatcher(t, EOS_ID, batch_size=1, length=0), "length=0: must be at least 1"),
+        (lambda t: DocumentBatcher(t, EOS_ID, batch_size=-1, length=1), "batch_size=-1: must be at least 1"),
+        (lambda t: DocumentBatcher(t, EOS_ID, batch_size=1, length=0), "length=0: must be at least 1"),
+        (lambda t: SentenceBatcher(t, EOS_ID, batch_size=0), "batch_size=0: must be at least 1"),
+        (lambda t: make_batcher("streams", t, EOS_ID, batch_size=1, length=1, shuffle=True), "shuffle=True"),
+        (lambda t: make_batcher("stream", t, EOS_ID, batch_size=1, length=1), "Did you mean 'streams'"),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_sizes_and_kinds_are_refused(make: Make, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make(token_file([(3, True)]))
+
+
+@pytest.mark.parametrize("documents", [[], [1], [0, 0], [0, 2, 1], [0, 4]])
+def test_documents_must_increase_from_zero(documents: list[int]) -> None:
+    with pytest.raises(InputError, match="increasing from 0, below 4"):
+        TokenFile(np.arange(4, dtype=np.int32), np.array(documents, np.int64))
+
+
+def test_there_must_be_a_token() -> None:
+    with pytest.raises(InputError, match="tokens=0: must be at least one"):
+        TokenFile(np.empty(0, np.int32), np.zeros(1, np.int64))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_segment_costs_little(kind: BatchKind) -> None:
+    tokens = token_file([(19, line % 50 == 0) for line in range(20_000)])
+    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=64, length=20)
+    best = float("inf")
+    for _ in range(3):
+        begin = time.perf_counter()
+        made = sum(1 for _ in batcher.segments())
+        best = min(best, (time.perf_counter() - begin) / made)
+    assert best < 1e-3, "ten times what it takes on a laptop"

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from spanlm.data.config import DataConfig
+from spanlm.data.corpora import load_corpus
+from spanlm.data.sources import split_by_lines
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.errors import InputError
+from tests.data.conftest import MakeCorpus
+
+
+@pytest.fixture(autouse=True)
+def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPANLM_DATA", raising=False)
+
+
+def load(path: Path | str, **options: object) -> object:
+    return load_corpus(DataConfig(corpus=str(path), **options))  # type: ignore[arg-type]
+
+
+def test_a_folder_gives_three_splits_and_the_vocabulary_of_its_training_part(make_corpus: MakeCorpus) -> None:
+    folder = make_corpus({"train": "the cat\nsat\n", "valid": "the dog sat <unk>\n", "test": "dog dog\n"})
+    corpus = load_corpus(DataConfig(corpus=str(folder)))
+    assert corpus.name == "corpus"
+    assert corpus.vocabulary.words == ("the", "cat", EOS, "sat", UNK)
+    assert {split: tokens.ids.tolist() for split, tokens in corpus.splits.items()} == {
+        "train": [0, 1, 2, 3, 2],
+        "valid": [0, 4, 3, 4, 2],
+        "test": [4, 4, 2],
+    }
+    assert corpus.oov == {"train": 0, "valid": 1, "test": 2}
+    assert corpus.notes == []
+    assert corpus.tokenizer == "whitespace"
+
+
+def test_compressed_files_give_the_same_corpus(make_corpus: MakeCorpus) -> None:
+    folder = make_corpus({"train": "the cat\nsat\n"})
+    plain = load_corpus(DataConfig(corpus=str(folder)))
+    for path in list(folder.iterdir()):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    packed = load_corpus(DataConfig(corpus=str(folder)))
+    assert packed.vocabulary == plain.vocabulary
+    assert packed.splits["train"].ids.tolist() == plain.splits["train"].ids.tolist()
+
+
+def test_options_choose_the_words(make_corpus: MakeCorpus) -> None:
+    folder = make_corpus({"train": "The cat saw the Cat, the dog\n"})
+
+    def words(**options: object) -> tuple[str, ...]:
+        return load_corpus(DataConfig(corpus=str(folder), **options)).vocabulary.words  # type: ignore[arg-type]
+
+    assert words() == ("The", "cat", "saw", "the", "Cat,", "dog", EOS, UNK)
+    assert words(min_count=2) == ("the", EOS, UNK)
+    assert words(max_size=3) == ("the", EOS, UNK)
+    assert words(tokenizer="words") == ("the", "cat", "saw", ",", "dog", EOS, UNK)
+    assert words(tokenizer="words", min_count=2) == ("the", "cat", EOS, UNK)
+
+
+def test_documents_do_not_change_the_tokens(make_corpus: MakeCorpus) -> None:
+    folder = make_corpus({"train": "= A =\n\na b\n= B =\nc\n\nd\n"})
+    ids = []
+    for documents, starts in (("none", [0]), ("blank-line", [0, 5, 15]), ("heading", [0])):
+        train = load_corpus(DataConfig(corpus=str(folder), documents=documents)).splits["train"]  # type: ignore[arg-type]
+        assert train.documents.tolist() == starts
+        ids.append(train.ids.tolist())
+    assert ids[0] == ids[1] == ids[2]
+
+
+def test_a_given_vocabulary_is_used_as_it_is(make_corpus: MakeCorpus) -> None:
+    folder = make_corpus({"train": "a b c\n= d =\nb\n"})
+    vocabulary = Vocabulary(("c", EOS, UNK, "b"))
+    corpus = load_corpus(DataConfig(corpus=str(folder), documents="heading"), vocabulary)
+    assert corpus.vocabulary is vocabulary
+    assert corpus.splits["train"].ids.tolist() == [2, 3, 0, 1, 2, 2, 2, 1, 3, 1]
+    assert corpus.splits["train"].documents.tolist() == [0, 4], "a heading shows though = has no id"
+    assert corpus.oov["train"] == 4
+
+
+def test_only_the_splits_that_are_asked_for_are_read(make_corpus: MakeCorpus) -> None:
+    folder = make_corpus()
+    (folder / "valid.txt").unlink()
+    assert load_corpus(DataConfig(corpus=str(folder)), splits=["test"]).splits.keys() == {"test"}
+    (folder / "train.txt").unlink()
+    vocabulary = Vocabulary(("cat", EOS, UNK))
+    assert load_corpus(DataConfig(corpus=str(folder)), vocabulary, ["test"]).splits.keys() == {"test"}
+    with pytest.raises(InputError, match=r"no train\.txt or train\.txt\.gz"):
+        load_corpus(DataConfig(corpus=str(folder)), splits=["test"])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_one_file_is_split_by_lines(tmp_path: Path, packed: bool, end: str) -> None:
+    lines = [f"line {n}" for n in range(200)]
+    data = ("\n".join(lines) + end).encode()
+    path = tmp_path / ("book.txt.gz" if packed else "book.txt")
+    path.write_bytes(gzip.compress(data) if packed else data)
+    corpus = load_corpus(DataConfig(corpus=str(path), tokenizer="words"))
+    assert [len(corpus.splits[split]) for split in ("train", "valid", "test")] == [540, 30, 30]
+    assert corpus.vocabulary.words[:4] == ("line", "0", EOS, "1")
+    assert "180" not in corpus.vocabulary
+    assert corpus.oov == {"train": 0, "valid": 10, "test": 10}
+    assert corpus.notes == ["one file, split by lines: train 1-180, valid 181-190, test 191-200"]
+    assert corpus.name == path.name
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 3, 7, 1 << 20])
+@pytest.mark.parametrize("lines", [3, 4, 19, 20, 41, 100])
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_the_parts_of_one_file_are_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, end: bytes, chunk_bytes: int
+) -> None:
+    monkeypatch.setattr("spanlm.data.text.CHUNK_BYTES", chunk_bytes)
+    data = b"\n".join(b"x" * (n % 4 + 1) for n in range(lines)) + end
+    path = tmp_path / "book.txt"
+    path.write_bytes(data)
+    texts, _ = split_by_lines(path)
+    parts = [data[text.start : text.stop] for text in texts.values()]
+    assert b"".join(parts) == data
+    assert all(part.endswith(b"\n") for part in parts[:2])
+    counts = [len(part.splitlines()) for part in parts]
+    assert counts[1] == counts[2] == max(1, lines // 20)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"one line only", r"1 line\(s\) cannot be split into train, valid and test"),
+        (b"one\ntwo\n", r"2 line\(s\) cannot be split"),
+        (b"\n\n\n\n", "no word in it"),
+        (b"one\ntwo\n\n", r"book\.txt, from byte 8: no word in it"),
+        (b"one\ntwo\nthree <eos>\n", "line 3: the word <eos> is reserved"),
+    ],
+)
+def test_one_file_that_cannot_be_split_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "book.txt"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match=rf"book\.txt.*{message}|{message}") as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"\n\n", "no word in it"),
+        (b"a \xff\n", "not UTF-8 at byte 2"),
+        (b"a\0\n", "a NUL byte at byte 1"),
+        (b"a\n<eos>\n", "line 2: the word <eos> is reserved"),
+    ],
+)
+def test_a_bad_file_of_a_folder_is_refused_by_name(
+    make_corpus: MakeCorpus, split: str, data: bytes, message: str
+) -> None:
+    with pytest.raises(InputError, match=rf"{split}\.txt.*{message}") as caught:
+        load(make_corpus({split: data}))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_needs_three_files(make_corpus: MakeCorpus) -> None:
+    folder = make_corpus()
+    (folder / "valid.txt").unlink()
+    with pytest.raises(
+        InputError, match=r"corpus: no valid\.txt or valid\.txt\.gz in it.*train, valid and test"
+    ):
+        load(folder)
+    (folder / "valid.txt").mkdir()
+    with pytest.raises(InputError, match=r"valid\.txt: a folder where a text file is needed"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("ptp", "Did you mean 'ptb'"),
+        ("wikitext2", "Did you mean 'wikitext-2'"),
+        ("demoo", "Did you mean 'demo'"),
+        ("zzzzzzzz", "Choose from: demo, ptb, wikitext-2"),
+        ("x" * 5000, "Choose from: demo"),
+        ("a\0b", "no such corpus, folder or file"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, hint: str) -> None:
+    with pytest.raises(InputError, match=rf"no such corpus, folder or file.*{hint}|{hint}"):
+        load(name)
+
+
+def test_a_mistyped_path_is_answered_with_the_file_that_is_there(make_corpus: MakeCorpus) -> None:
+    folder = make_corpus()
+    with pytest.raises(InputError, match=r"Did you mean '.*corpus/train\.txt'"):
+        load(folder / "trian.txt")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"corpus": ""}, "data.corpus=''"),
+        ({"min_count": 0}, "data.min_count=0: must be at least 1"),
+        ({"max_size": 2}, "data.max_size=2: must be at least 3"),
+        ({"tokenizer": "bpe"}, "data.tokenizer=bpe: must be one of whitespace, words"),
+        ({"documents": "chapter"}, "data.documents=chapter: must be one of none, blank-line, heading"),
+    ],
+)
+def test_options_outside_their_limits_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        DataConfig(**options)  # type: ignore[arg-type]

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import gc
+import hashlib
+import http.server
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from spanlm.data import registry
+from spanlm.data.config import SPLITS, DataConfig, Split
+from spanlm.data.corpora import load_corpus
+from spanlm.data.registry import CORPORA, PublishedCorpus, PublishedFile
+from spanlm.errors import InputError, RunError
+from tests.data.conftest import MakeCorpus
+
+TEXTS: dict[Split, bytes] = {"train": b"a b <unk>\na\n", "valid": b"a c\n", "test": b"b b\n"}
+
+
+class Server:
+    """A web server on this machine that gives what its tests put in."""
+
+    def __init__(self) -> None:
+        self.files = {f"/{split}.txt": text for split, text in TEXTS.items()}
+        self.length_lie = 0
+        self.requests: list[str] = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                path = urlsplit(self.path).path
+                outer.requests.append(path)
+                if path.startswith("/moved/"):
+                    self.send_response(302)
+                    self.send_header("Location", path.removeprefix("/moved"))
+                    self.send_header("Content-Length", "0")
+                    self.end_headers()
+                    return
+                body = outer.files.get(path)
+                self.send_response(200 if body is not None else 404)
+                body = body if body is not None else b"<html>not here</html>"
+                self.send_header("Content-Length", str(len(body) + outer.length_lie))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                return
+
+        self._server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def published(
+    url: str, texts: dict[Split, bytes] = TEXTS, tokens: int = 0, types: int = 0
+) -> PublishedCorpus:
+    files = {
+        split: PublishedFile(
+            url=f"{url}/{split}.txt",
+            sha256=hashlib.sha256(text).hexdigest(),
+            tokens=tokens or len(text.split()) + text.count(b"\n"),
+        )
+        for split, text in texts.items()
+    }
+    return PublishedCorpus(title="a tiny corpus", files=files, types=types or 4)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    server = Server()
+    monkeypatch.setitem(registry.CORPORA, "tiny", published(server.url))
+    monkeypatch.delenv("SPANLM_DATA", raising=False)
+    for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(proxy, raising=False)
+    yield server
+    server.stop()
+    # a download that broke off leaves its socket to the garbage collector
+    gc.collect()
+
+
+@pytest.fixture
+def tiny(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with an intact local copy."""
+    monkeypatch.setitem(registry.CORPORA, "tiny", published("http://127.0.0.1:9"))
+    monkeypatch.delenv("SPANLM_DATA", raising=False)
+    return make_corpus(dict(TEXTS), name="data/tiny").parent
+
+
+def test_the_registry_names_the_published_counts() -> None:
+    tokens = {name: [corpus.files[split].tokens for split in SPLITS] for name, corpus in CORPORA.items()}
+    assert tokens == {"ptb": [929_589, 73_760, 82_430], "wikitext-2": [2_088_628, 217_646, 245_569]}
+    assert {name: corpus.types for name, corpus in CORPORA.items()} == {"ptb": 10_000, "wikitext-2": 33_278}
+    for corpus in CORPORA.values():
+        for split, file in corpus.files.items():
+            assert len(bytes.fromhex(file.sha256)) == 32
+            assert file.url.startswith("https://")
+            assert file.url.endswith(f"{split}.txt")
+
+
+def test_a_local_copy_is_found_by_dir_or_by_the_environment(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_dir = load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
+    assert len(by_dir.vocabulary) == 4
+    monkeypatch.setenv("SPANLM_DATA", str(tiny))
+    assert load_corpus(DataConfig(corpus="tiny")).vocabulary == by_dir.vocabulary
+    monkeypatch.setenv("SPANLM_DATA", str(tiny / "elsewhere"))
+    assert load_corpus(DataConfig(corpus="tiny", dir=str(tiny))).vocabulary == by_dir.vocabulary
+
+
+def test_a_corpus_that_is_nowhere_is_an_error_that_says_how_to_get_it(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPANLM_DATA", str(tmp_path / "nothing"))
+    with pytest.raises(InputError) as caught:
+        load_corpus(DataConfig(corpus="ptb"))
+    message = str(caught.value)
+    for part in (tmp_path / "nothing" / "ptb", cache, "--data.download true", "--data.dir", "SPANLM_DATA"):
+        assert str(part) in message
+    assert "\n" not in message
+
+
+def test_a_local_copy_that_lacks_a_file_is_refused(tiny: Path) -> None:
+    (tiny / "tiny" / "valid.txt").unlink()
+    with pytest.raises(InputError, match=r"tiny: valid\.txt missing"):
+        load_corpus(DataConfig(corpus="tiny", dir=str(tiny), download=True))
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_file_with_another_hash_is_refused_by_name(tiny: Path, split: Split) -> None:
+    path = tiny / "tiny" / f"{split}.txt"
+    path.write_bytes(TEXTS[split].replace(b"b", b"c").replace(b"a", b"d"))
+    with pytest.raises(
+        InputError, match=rf"tiny/{split}\.txt: not the published tiny {split} text \(SHA-256"
+    ):
+        load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
+
+
+def test_a_wrong_count_is_refused_by_name(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = DataConfig(corpus="tiny", dir=str(tiny))
+    monkeypatch.setitem(registry.CORPORA, "tiny", published("http://127.0.0.1:9", tokens=7))
+    with pytest.raises(InputError, match=r"train\.txt: 6 tokens, but the published tiny text has 7"):
+        load_corpus(config)
+    monkeypatch.setitem(registry.CORPORA, "tiny", published("http://127.0.0.1:9", types=5))
+    with pytest.raises(InputError, match=r"train\.txt: 4 types, but the published tiny text has 5"):
+        load_corpus(config)
+    # cut another way, the text has other counts, and its hash says enough
+    load_corpus(DataConfig(corpus="tiny", dir=str(tiny), tokenizer="words"))
+
+
+def test_a_download_is_asked_for_and_then_kept(server: Server, cache: Path) -> None:
+    with pytest.raises(InputError, match=r"--data\.download true"):
+        load_corpus(DataConfig(corpus="tiny"))
+    assert server.requests == []
+    corpus = load_corpus(DataConfig(corpus="tiny", download=True))
+    assert corpus.vocabulary.words == ("a", "b", "<unk>", "<eos>")
+    assert corpus.notes == [f"a tiny corpus: downloaded to {cache / 'corpora' / 'tiny'}"]
+    assert sorted(server.requests) == ["/test.txt", "/train.txt", "/valid.txt"]
+    again = load_corpus(DataConfig(corpus="tiny"))
+    assert again.vocabulary == corpus.vocabulary
+    assert again.notes == []
+    assert len(server.requests) == 3
+
+
+def test_a_download_follows_a_redirect(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.CORPORA, "tiny", published(f"{server.url}/moved"))
+    assert len(load_corpus(DataConfig(corpus="tiny", download=True)).vocabulary) == 4
+
+
+def test_a_local_copy_is_used_before_a_download(tiny: Path) -> None:
+    assert len(load_corpus(DataConfig(corpus="tiny", dir=str(tiny), download=True)).vocabulary) == 4
+
+
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.parametrize("failure", ["404", "another text", "partial", "no server"])
+def test_a_failed_download_names_the_url_and_leaves_nothing(
+    server: Server, cache: Path, failure: str
+) -> None:
+    url = f"{server.url}/valid.txt"
+    if failure == "404":
+        del server.files["/valid.txt"]
+    elif failure == "another text":
+        server.files["/valid.txt"] = b"<html>a page</html>"
+    elif failure == "partial":
+        server.length_lie = 1000
+        url = f"{server.url}/train.txt"
+    else:
+        server.stop()
+        url = f"{server.url}/train.txt"
+    with pytest.raises(RunError, match=f"cannot download {url}: .+") as caught:
+        load_corpus(DataConfig(corpus="tiny", download=True))
+    assert "\n" not in str(caught.value)
+    left = [path.name for path in (cache / "corpora" / "tiny").iterdir()]
+    assert left == (["train.txt"] if failure in ("404", "another text") else [])
+    if failure != "no server":
+        server.files["/valid.txt"], server.length_lie = TEXTS["valid"], 0
+        assert len(load_corpus(DataConfig(corpus="tiny", download=True)).vocabulary) == 4
+
+
+def test_a_download_into_a_folder_that_cannot_be_written_is_told(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    monkeypatch.setenv("SPANLM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(RunError, match="set SPANLM_CACHE"):
+        load_corpus(DataConfig(corpus="tiny", download=True))

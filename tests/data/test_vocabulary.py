@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.errors import InputError, RunError
+
+WORDS = st.sampled_from(["a", "b", "c", "d", "e", EOS, UNK, "é", "\u2028"])
+
+
+def test_ids_are_in_order_of_first_appearance_and_the_specials_come_last_if_absent() -> None:
+    assert Vocabulary.from_counts({"the": 2, "cat": 1}).words == ("the", "cat", EOS, UNK)
+    assert Vocabulary.from_counts({"the": 2, UNK: 1, EOS: 3, "cat": 1}).words == ("the", UNK, EOS, "cat")
+
+
+def test_min_count_leaves_rare_words_out_but_no_special() -> None:
+    counts = {"the": 3, EOS: 1, "cat": 1, UNK: 1, "sat": 2}
+    assert Vocabulary.from_counts(counts, min_count=2).words == ("the", EOS, UNK, "sat")
+
+
+def test_max_size_keeps_the_most_frequent_and_of_equals_the_first() -> None:
+    counts = {"a": 1, "b": 2, "c": 2, "d": 2, EOS: 9}
+    assert Vocabulary.from_counts(counts, max_size=4).words == ("b", "c", EOS, UNK)
+    assert Vocabulary.from_counts(counts, max_size=2).words == (EOS, UNK)
+    assert Vocabulary.from_counts(counts, max_size=99).words == ("a", "b", "c", "d", EOS, UNK)
+
+
+@given(st.lists(WORDS), st.integers(1, 4), st.none() | st.integers(2, 9))
+def test_from_counts_agrees_with_a_plain_choice(
+    text: list[str], min_count: int, max_size: int | None
+) -> None:
+    counts = Counter(text)
+    common = [word for word in counts if counts[word] >= min_count and word not in (EOS, UNK)]
+    best = sorted(common, key=lambda word: -counts[word])[: None if max_size is None else max_size - 2]
+    expected = [word for word in counts if word in best or word in (EOS, UNK)]
+    expected += [special for special in (EOS, UNK) if special not in counts]
+    assert Vocabulary.from_counts(counts, min_count, max_size).words == tuple(expected)
+
+
+def test_unknown_words_have_the_id_of_unk() -> None:
+    vocabulary = Vocabulary(("a", EOS, UNK))
+    assert vocabulary.id("a") == 0
+    assert vocabulary.id("b") == vocabulary.unk_id == 2
+    assert vocabulary.eos_id == 1
+    assert vocabulary.encode(["b", "a", EOS]) == [2, 0, 1]
+    assert "a" in vocabulary
+    assert "b" not in vocabulary
+    assert vocabulary.word(0) == "a"
+    assert len(vocabulary) == 3
+
+
+@pytest.mark.parametrize("id", [-1, 3])
+def test_an_id_outside_the_vocabulary_is_refused(id: int) -> None:
+    with pytest.raises(InputError, match=f"word id={id}: must be from 0 to 2"):
+        Vocabulary(("a", EOS, UNK)).word(id)
+
+
+def test_the_hash_knows_the_order() -> None:
+    assert Vocabulary(("a", "b", EOS, UNK)).hash != Vocabulary(("b", "a", EOS, UNK)).hash
+    assert Vocabulary(("a", "b", EOS, UNK)).hash == Vocabulary(("a", "b", EOS, UNK)).hash
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("a", UNK), "<eos> is missing"),
+        (("a", EOS), "<unk> is missing"),
+        ((EOS, UNK, "a", "b", "a"), "'a' is listed twice"),
+        ((EOS, UNK, ""), "empty or holds white space"),
+        (("", EOS, UNK), "empty or holds white space"),
+        ((EOS, "", UNK), "empty or holds white space"),
+        ((EOS, UNK, "a b"), "empty or holds white space"),
+        ((EOS, UNK, "a\nb"), "empty or holds white space"),
+        ((EOS, UNK, "a\v"), "empty or holds white space"),
+        ((EOS, UNK, "\ud800"), "not Unicode"),
+        ((), "empty or holds white space"),
+    ],
+)
+def test_bad_words_are_refused(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Vocabulary(words)
+
+
+def test_a_word_may_hold_unicode_spaces() -> None:
+    assert "a\u00a0b" in Vocabulary(("a\u00a0b", "\u2028", EOS, UNK))
+
+
+def test_save_and_load_give_the_same_vocabulary(tmp_path: Path) -> None:
+    vocabulary = Vocabulary(("é", "\u2028", '"quote\\', EOS, UNK))
+    vocabulary.save(tmp_path / "vocabulary.json")
+    assert Vocabulary.load(tmp_path / "vocabulary.json") == vocabulary
+    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.json"]
+    content = json.loads((tmp_path / "vocabulary.json").read_text("utf-8"))
+    assert content.keys() == {"format", "hash", "words"}
+    assert content["format"] == 1
+
+
+def test_words_in_another_order_are_refused_by_the_hash(tmp_path: Path) -> None:
+    path = tmp_path / "vocabulary.json"
+    Vocabulary(("a", "b", EOS, UNK)).save(path)
+    content = json.loads(path.read_text())
+    content["words"][:2] = ["b", "a"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"vocabulary\.json: its hash .* does not match its words"):
+        Vocabulary.load(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", 'an object with "words"'),
+        ('{"words": 3}', "a list of strings"),
+        ('{"words": [3]}', "a list of strings"),
+        ('{"format": 2, "words": ["<eos>", "<unk>"]}', "format=2: must be 1"),
+        ('{"format": 1, "words": ["<eos>", "<unk>"]}', "its hash None does not match"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "vocabulary.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=rf"vocabulary\.json: .*{message}"):
+        Vocabulary.load(path)
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"none\.json: cannot read the vocabulary \(No such file"):
+        Vocabulary.load(tmp_path / "none.json")
+    with pytest.raises(RunError, match="cannot write the vocabulary"):
+        Vocabulary((EOS, UNK)).save(tmp_path / "none" / "vocabulary.json")
+
+
+def test_a_vocabulary_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        Vocabulary((EOS, UNK)).words = ()  # type: ignore[misc]

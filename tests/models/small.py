@@ -1,0 +1,142 @@
+"""One or more small configurations of every registered room, and what the tests do with them.
+
+A kind that is registered without an entry here stops the collection: the contract tests must cover it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import ENCODERS, LSTMConfig
+from spanlm.models.heads import HEADS, SoftmaxConfig
+from spanlm.models.interfaces import LMState, Readout, Tensors
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig, NoMemoryConfig
+
+HIDDEN = 12  # 1, 2, 3 and 4 parts divide it
+EMBEDDING = 5
+VOCABULARY = 11
+
+SMALL_MEMORIES: dict[str, list[Any]] = {
+    "none": [NoMemoryConfig()],
+    "key_value": [
+        KeyValueConfig(roles=1, window=3),
+        KeyValueConfig(roles=2, window=4),
+        KeyValueConfig(roles=3, window=1),
+        KeyValueConfig(roles=3, window=5),
+    ],
+    "ngram": [NGramConfig(order=2), NGramConfig(order=4)],
+}
+SMALL_ENCODERS: dict[str, list[Any]] = {
+    "lstm": [LSTMConfig(hidden_size=HIDDEN), LSTMConfig(hidden_size=HIDDEN, layers=2)],
+}
+SMALL_HEADS: dict[str, list[Any]] = {
+    "softmax": [SoftmaxConfig(tied=tied, bias=bias) for tied in (False, True) for bias in (True, False)],
+}
+
+
+def memories() -> list[Any]:
+    """Parameters: every memory's small configurations."""
+    return _params("MEMORIES", MEMORIES, SMALL_MEMORIES)
+
+
+def encoders() -> list[Any]:
+    """Parameters: every encoder's small configurations."""
+    return _params("ENCODERS", ENCODERS, SMALL_ENCODERS)
+
+
+def heads() -> list[Any]:
+    """Parameters: every head's small configurations."""
+    return _params("HEADS", HEADS, SMALL_HEADS)
+
+
+def models(**changes: Any) -> list[Any]:
+    """Parameters: every memory, every encoder and every head at least once in a whole model."""
+    plain = SMALL_ENCODERS["lstm"][0], SMALL_MEMORIES["key_value"][3], SMALL_HEADS["softmax"][0]
+    rooms = [(plain[0], p.values[0], plain[2], p.id) for p in memories()]
+    rooms += [(p.values[0], plain[1], plain[2], p.id) for p in encoders()]
+    rooms += [(plain[0], plain[1], p.values[0], p.id) for p in heads()]
+    return [pytest.param(model_config(e, m, h, **changes), id=name) for e, m, h, name in rooms]
+
+
+def model_config(encoder: Any, memory: Any, head: Any, **changes: Any) -> ModelConfig:
+    """A model whose embedding is as wide as the readout if the head is tied."""
+    width = encoder.output_size // memory.parts if head.tied else EMBEDDING
+    return ModelConfig(embedding_size=width, encoder=encoder, memory=memory, head=head, **changes)
+
+
+def _params(name: str, registry: Mapping[str, type], small: Mapping[str, Sequence[Any]]) -> list[Any]:
+    for kind, config in registry.items():
+        assert small.get(kind), f"{name}[{kind!r}] has no configuration in {__file__}: nothing would test it"
+        assert all(type(c) is config and c.kind == kind for c in small[kind])
+    return [pytest.param(c, id=identify(c)) for kind in registry for c in small[kind]]
+
+
+def identify(config: Any) -> str:
+    """`ngram-order=4`: the kind and what differs from the defaults."""
+    changed = [f"{f.name}={getattr(config, f.name)}" for f in fields(config) if f.name != "kind"]
+    return "-".join([config.kind, *changed])
+
+
+def values(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Standard normal numbers, the same on every call."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def words(*shape: int, seed: int = 0, size: int = VOCABULARY) -> Tensor:
+    """Word ids, the same on every call."""
+    return torch.randint(size, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def build(config: Any, *arguments: Any, init_range: float = 0.7) -> Any:
+    """Build a room in float64; the wide init makes every nonlinearity matter."""
+    torch.manual_seed(0)
+    return config.build(*arguments, init_range).double().eval()
+
+
+def language_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> LanguageModel:
+    """Build a whole model in evaluation mode, its weights spread wider than the configuration says."""
+    torch.manual_seed(0)
+    model = LanguageModel(config, VOCABULARY).to(dtype).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(5)
+    return model
+
+
+def join(readouts: Sequence[Readout]) -> Readout:
+    """One readout of segments in a row."""
+    attention = [r.attention for r in readouts if r.attention is not None]
+    assert len(attention) in (0, len(readouts))
+    return Readout(torch.cat([r.features for r in readouts]), torch.cat(attention) if attention else None)
+
+
+def tensors(result: Readout | LMState | Tensors | Tensor | list[Tensor]) -> list[Tensor]:
+    """Everything in a result, in a fixed order."""
+    if isinstance(result, list):
+        return result
+    if isinstance(result, Tensor):
+        return [result]
+    if isinstance(result, Readout):
+        return [x for x in (result.features, result.attention) if x is not None]
+    named = result.flat() if isinstance(result, LMState) else result
+    return [named[name] for name in sorted(named)]
+
+
+def assert_same(actual: Any, expected: Any, *, rtol: float = 1e-10, atol: float = 1e-12) -> None:
+    """All tensors agree to rounding in float64; booleans exactly."""
+    actual, expected = tensors(actual), tensors(expected)
+    torch.testing.assert_close(actual, expected, rtol=rtol, atol=atol)
+
+
+def bitwise(actual: Any, expected: Any) -> bool:
+    """Whether all tensors are equal to the last bit."""
+    pairs = zip(tensors(actual), tensors(expected), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)

@@ -1,0 +1,95 @@
+"""A GPU gives what the CPU gives: float64, every memory, outputs, states and gradients."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from spanlm.models.config import ModelConfig
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.ops import linear_log_prob as log_prob_module
+from spanlm.models.ops.linear_log_prob import linear_log_prob
+from tests.models import small
+from tests.models.small import assert_same, language_model, tensors, values, words
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+]
+
+every_model = pytest.mark.parametrize("config", small.models())
+
+
+def two_segments(model: LanguageModel, device: str) -> list[Tensor]:
+    """Answers for both, the state after them, and the gradient of all scores by every weight; on the CPU."""
+    state, results, loss = model.init_state(3), [], torch.zeros((), dtype=torch.float64, device=device)
+    assert {x.device.type for x in tensors(state)} <= {device}
+    for seed in (0, 1):
+        tokens, targets = words(6, 3, seed=seed).to(device), words(6, 3, seed=seed + 9).to(device)
+        readout, _ = model(tokens, state)
+        log_probs, _ = model.log_probs(tokens, state)
+        score, state = model.log_prob(tokens, targets, state)
+        mask = values(6, 3, seed=seed).to(device)
+        attention = 0 if readout.attention is None else (readout.attention * mask[..., None]).square().sum()
+        loss = loss + (score * mask).sum() + attention
+        results += [*tensors(readout), log_probs, score]
+    weights = [p for p in model.parameters() if p.requires_grad]
+    results += [*tensors(state), *torch.autograd.grad(loss, weights)]
+    return [x.detach().cpu() for x in results]
+
+
+@every_model
+def test_gpu_agrees_with_cpu(config: ModelConfig) -> None:
+    model = language_model(config)
+    twin = copy.deepcopy(model).to("cuda")
+    assert_same(two_segments(twin, "cuda"), two_segments(model, "cpu"), rtol=1e-9, atol=1e-10)
+
+
+@every_model
+def test_later_words_change_nothing_before_them(config: ModelConfig) -> None:
+    model = language_model(config, torch.float32).to("cuda")
+    tokens, state = words(8, 3).to("cuda"), model.init_state(3)
+    other = tokens.clone()
+    other[5:] = (other[5:] + 1) % small.VOCABULARY
+    one, two = model.log_probs(tokens, state)[0], model.log_probs(other, state)[0]
+    assert torch.equal(one[:5], two[:5])
+    assert not torch.equal(one[5:], two[5:])
+
+
+@pytest.mark.parametrize("chunk", [2**26, 30], ids=["whole", "chunks"])
+def test_log_prob_in_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_prob_module, "CHUNK_ELEMENTS", chunk)
+    targets = words(13, size=7)
+
+    def results(device: str) -> list[Tensor]:
+        leaves = [
+            values(*s, seed=n).to(device).requires_grad_() for n, s in enumerate([(13, 4), (7, 4), (7,)])
+        ]
+        log_p = linear_log_prob(*leaves, targets.to(device))
+        gradients = torch.autograd.grad(log_p, leaves, values(13, seed=9).to(device))
+        return [x.detach().cpu() for x in (log_p, *gradients)]
+
+    assert_same(results("cuda"), results("cpu"))
+
+
+@every_model
+def test_reduced_precision_trains(config: Any) -> None:
+    """bfloat16 autocast over two segments: float32 answers near the exact ones, finite gradients."""
+    torch.manual_seed(0)
+    model = LanguageModel(config, small.VOCABULARY).to("cuda")
+    tokens, targets = words(8, 2).to("cuda"), words(8, 2, seed=1).to("cuda")
+    expected, _ = model.log_prob(tokens, targets, model.init_state(2))
+    state, scores = model.init_state(2), []
+    with torch.autocast("cuda", torch.bfloat16):
+        for segment, target in zip(tokens.split(4), targets.split(4), strict=True):
+            score, state = model.log_prob(segment, target, state)
+            scores.append(score)
+    actual = torch.cat(scores)
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual, expected, rtol=0.02, atol=0.02)
+    actual.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)

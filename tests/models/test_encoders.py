@@ -1,0 +1,158 @@
+"""What every registered encoder promises (see `spanlm.models.interfaces`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.interfaces import Encoder, Tensors
+from tests.models import small
+from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
+
+every_encoder = pytest.mark.parametrize("config", small.encoders())
+
+
+def after_prefix(encoder: Encoder, batch: int = 2) -> Tensors:
+    """State of streams that have read three steps, without a graph."""
+    _, state = encoder(values(3, batch, EMBEDDING, seed=50), encoder.init_state(batch))
+    return {name: x.detach() for name, x in state.items()}
+
+
+@every_encoder
+@given(lengths=st.lists(st.integers(1, 4), min_size=1, max_size=5))
+@settings(max_examples=15, deadline=None)
+def test_any_cut_is_the_same_stream(config: Any, lengths: list[int]) -> None:
+    encoder = build(config, EMBEDDING)
+    x, state = values(sum(lengths), 2, EMBEDDING), after_prefix(encoder)
+    whole, end = encoder(x, state)
+    pieces = []
+    for segment in x.split(lengths):
+        h, state = encoder(segment, state)
+        pieces.append(h)
+    assert_same(torch.cat(pieces), whole)
+    assert_same(state, end)
+
+
+@every_encoder
+@given(changed=st.integers(0, 5))
+@settings(max_examples=6, deadline=None)
+def test_later_steps_change_nothing_before_them(config: Any, changed: int) -> None:
+    encoder, x = build(config, EMBEDDING), values(6, 2, EMBEDDING)
+    other = torch.cat([x[:changed], values(6 - changed, 2, EMBEDDING, seed=1)])
+    state = after_prefix(encoder)
+    one, two = encoder(x, state)[0], encoder(other, state)[0]
+    assert bitwise(one[:changed], two[:changed])
+    assert not torch.equal(one[changed:], two[changed:])
+
+
+@every_encoder
+def test_streams_do_not_touch_each_other(config: Any) -> None:
+    encoder, x = build(config, EMBEDDING), values(5, 3, EMBEDDING)
+    state = after_prefix(encoder, batch=3)
+    whole, end = encoder(x, state)
+    for b in range(3):
+        alone, end_alone = encoder(x[:, b : b + 1], {name: s[:, b : b + 1] for name, s in state.items()})
+        assert_same(alone, whole[:, b : b + 1])
+        assert_same(end_alone, [s[:, b : b + 1] for s in small.tensors(end)])
+    other = x.clone()
+    other[:, 1] = torch.nan
+    assert torch.equal(encoder(other, state)[0][:, ::2], whole[:, ::2])
+
+
+@every_encoder
+def test_state_is_a_value_and_is_read(config: Any) -> None:
+    encoder, x = build(config, EMBEDDING), values(2, 2, EMBEDDING)
+    state = after_prefix(encoder)
+    copy = {name: s.clone() for name, s in state.items()}
+    h, after = encoder(x, state)
+    assert bitwise(state, copy)
+    assert bitwise(encoder(x, state)[0], h)
+    assert {n: s.shape for n, s in after.items()} == {n: s.shape for n, s in state.items()}
+    for name in state:
+        other = encoder(x, {**state, name: torch.zeros_like(state[name])})[0]
+        assert not torch.isclose(other, h).all(), name
+
+
+@every_encoder
+def test_gradients_end_where_the_state_is_detached(config: Any) -> None:
+    encoder = build(config, EMBEDDING)
+
+    def gradient(detach: bool) -> Tensor:
+        first = values(3, 2, EMBEDDING).requires_grad_()
+        _, state = encoder(first, encoder.init_state(2))
+        if detach:
+            state = {name: s.detach() for name, s in state.items()}
+        h, _ = encoder(values(2, 2, EMBEDDING, seed=1), state)
+        (result,) = torch.autograd.grad(h.sum(), first, materialize_grads=True)
+        return result
+
+    assert not gradient(detach=True).any()
+    assert gradient(detach=False).any()
+
+
+@every_encoder
+def test_sizes(config: Any) -> None:
+    encoder = build(config, EMBEDDING)
+    assert encoder.output_size == config.output_size == HIDDEN
+    assert encoder(values(2, 3, EMBEDDING), encoder.init_state(3))[0].shape == (2, 3, HIDDEN)
+    larger = config.resized(20)
+    assert larger.output_size == 20
+    assert (larger.kind, larger.resized(HIDDEN)) == (config.kind, config)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("forget_bias", [1.0, -0.5, None])
+def test_lstm_starts_as_configured(layers: int, forget_bias: float | None) -> None:
+    """U(-r, r) but for the forget gate's bias; the library's second bias is held at zero."""
+    torch.manual_seed(0)
+    config = LSTMConfig(hidden_size=30, layers=layers, forget_bias=forget_bias)
+    encoder = config.build(20, 0.07)
+    named = dict(encoder.lstm.named_parameters())
+    assert len(named) == 4 * layers
+    for name, weight in named.items():
+        if name.startswith("bias_hh"):
+            assert not weight.requires_grad
+            assert not weight.any()
+            continue
+        assert weight.requires_grad
+        gates = weight.detach().chunk(4)
+        for gate, part in zip("ifgo", gates, strict=True):
+            if gate == "f" and name.startswith("bias_ih") and forget_bias is not None:
+                assert (part == forget_bias).all()
+            else:
+                assert 0.05 < part.abs().max() <= 0.07
+                assert part.min() < 0 < part.max()
+
+
+def test_frozen_bias_stays_zero_in_training() -> None:
+    encoder = LSTMConfig(hidden_size=HIDDEN).build(EMBEDDING, 0.1)
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=0.1)
+    before = encoder.lstm.bias_ih_l0.detach().clone()
+    encoder(values(3, 2, EMBEDDING).float(), encoder.init_state(2))[0].sum().backward()
+    optimizer.step()
+    assert not encoder.lstm.bias_hh_l0.any()
+    assert not torch.equal(encoder.lstm.bias_ih_l0, before)
+
+
+def test_dropout_between_layers_acts_only_in_training() -> None:
+    x = values(4, 2, EMBEDDING)
+    config = LSTMConfig(hidden_size=HIDDEN, layers=2, dropout=0.5)
+    encoder, plain = build(config, EMBEDDING), build(LSTMConfig(hidden_size=HIDDEN, layers=2), EMBEDDING)
+    state = encoder.init_state(2)
+    assert bitwise(encoder(x, state)[0], plain(x, state)[0])
+    encoder.train()
+    assert not torch.equal(encoder(x, state)[0], encoder(x, state)[0])
+
+
+def test_dropout_of_a_single_layer_is_no_dropout() -> None:
+    """There is nothing between the layers of a stack of one; and no warning."""
+    x = values(4, 2, EMBEDDING)
+    encoder = build(LSTMConfig(hidden_size=HIDDEN, dropout=0.5), EMBEDDING).train()
+    state = encoder.init_state(2)
+    assert bitwise(encoder(x, state)[0], encoder(x, state)[0])

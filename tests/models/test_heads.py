@@ -1,0 +1,110 @@
+"""What every registered head promises (see `spanlm.models.interfaces`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from spanlm.models.interfaces import Readout
+from tests.models import small
+from tests.models.small import assert_same, bitwise, build, values, words
+
+SIZE, VOCABULARY = 6, 13
+
+every_head = pytest.mark.parametrize("config", small.heads())
+
+
+def embedding() -> nn.Embedding:
+    torch.manual_seed(1)
+    return nn.Embedding(VOCABULARY, SIZE).double()
+
+
+def head_of(config: Any) -> Any:
+    return build(config, SIZE, embedding())
+
+
+@every_head
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
+def test_probabilities_sum_to_one(config: Any, scale: float) -> None:
+    log_p = head_of(config).log_probs(Readout(scale * values(4, 3, SIZE)))
+    assert log_p.shape == (4, 3, VOCABULARY)
+    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(4, 3, dtype=torch.float64), rtol=0, atol=1e-13)
+
+
+@every_head
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
+def test_one_target_is_one_column_of_all(config: Any, scale: float) -> None:
+    """Both questions to a head have one answer, gradients included."""
+    head = head_of(config)
+    features = (scale * values(4, 3, SIZE)).requires_grad_()
+    targets = words(4, 3, size=VOCABULARY)
+    leaves = [features, *head.parameters()]
+    one = head.log_prob(Readout(features), targets)
+    every = head.log_probs(Readout(features)).gather(-1, targets[..., None]).squeeze(-1)
+    assert one.shape == targets.shape
+    assert_same(one, every)
+    mask = values(4, 3, seed=2)
+    assert_same(
+        list(torch.autograd.grad((one * mask).sum(), leaves)),
+        list(torch.autograd.grad((every * mask).sum(), leaves)),
+        atol=1e-10,
+    )
+
+
+@every_head
+def test_steps_and_streams_do_not_touch_each_other(config: Any) -> None:
+    head, targets = head_of(config), words(3, 4, size=VOCABULARY)
+    features = values(3, 4, SIZE)
+    other = features.clone()
+    other[1, 2] = torch.nan
+    kept = torch.ones(3, 4, dtype=torch.bool)
+    kept[1, 2] = False
+    for ask in (head.log_probs, lambda readout: head.log_prob(readout, targets)):
+        assert torch.equal(ask(Readout(other))[kept], ask(Readout(features))[kept])
+
+
+@every_head
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_narrow_features_give_a_float32_answer(config: Any, dtype: torch.dtype) -> None:
+    wide = head_of(config)
+    torch.manual_seed(1)
+    narrow = build(config, SIZE, embedding()).float()
+    narrow.load_state_dict(wide.state_dict())
+    features, targets = values(5, 2, SIZE), words(5, 2, size=VOCABULARY)
+    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        one = narrow.log_prob(Readout(features.to(dtype)), targets)
+        every = narrow.log_probs(Readout(features.to(dtype)))
+    assert one.dtype == every.dtype == torch.float32
+    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.03, "atol": 0.03}
+    torch.testing.assert_close(one.double(), wide.log_prob(Readout(features), targets), **tolerance)
+    torch.testing.assert_close(every.double(), wide.log_probs(Readout(features)), **tolerance)
+
+
+@every_head
+def test_weights_start_uniform(config: Any) -> None:
+    torch.manual_seed(0)
+    table = nn.Embedding(500, 40)
+    head = config.build(40, table, 0.03)
+    own = [p for p in head.parameters() if p is not table.weight]
+    assert len(own) == (not config.tied) + config.bias
+    for parameter in own:
+        assert 0.029 < parameter.abs().max() <= 0.03
+        assert abs(parameter.mean()) < 0.005
+
+
+@pytest.mark.parametrize("config", [p for p in small.heads() if p.values[0].tied])
+def test_a_tied_head_shares_the_embedding(config: Any) -> None:
+    table = embedding()
+    head = config.build(SIZE, table, 0.1)
+    assert head.weight is table.weight
+
+    def answer() -> Tensor:
+        return head.double().log_probs(Readout(values(1, 1, SIZE))).detach()
+
+    before = answer()
+    with torch.no_grad():
+        table.weight[3] += 1
+    assert not bitwise(answer(), before)

@@ -1,0 +1,248 @@
+"""Whole models, every registered room in at least one of them: what must hold from word to probability."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.interfaces import LMState, Readout
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import KeyValueConfig, NGramConfig
+from tests.models import small
+from tests.models.small import assert_same, bitwise, join, language_model, tensors, words
+
+every_model = pytest.mark.parametrize("config", small.models())
+
+
+def after_prefix(model: LanguageModel, batch: int = 2, steps: int = 3) -> LMState:
+    return model(words(steps, batch, seed=50), model.init_state(batch))[1].detach()
+
+
+def answers(model: LanguageModel, tokens: Tensor, targets: Tensor, state: LMState) -> list[Tensor]:
+    """Everything a model can be asked for a segment, each (T, B, ...)."""
+    readout, _ = model(tokens, state)
+    one, _ = model.log_prob(tokens, targets, state)
+    every, _ = model.log_probs(tokens, state)
+    return [*tensors(readout), one, every]
+
+
+@every_model
+@given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5), fresh=st.booleans())
+@settings(max_examples=10, deadline=None)
+def test_any_cut_is_the_same_stream(config: ModelConfig, lengths: list[int], fresh: bool) -> None:
+    model = language_model(config)
+    tokens, targets = words(sum(lengths), 2), words(sum(lengths), 2, seed=1)
+    start = model.init_state(2) if fresh else after_prefix(model)
+    whole, end = model(tokens, start)
+    log_prob, _ = model.log_prob(tokens, targets, start)
+    state, readouts, scores = start, [], []
+    for segment, target in zip(tokens.split(lengths), targets.split(lengths), strict=True):
+        readouts.append(model(segment, state)[0])
+        score, state = model.log_prob(segment, target, state)
+        scores.append(score)
+    assert_same(join(readouts), whole)
+    assert_same(torch.cat(scores), log_prob)
+    assert_same(state, end)
+
+
+@every_model
+@given(last=st.integers(0, 6), seed=st.integers(1, 1000), double=st.booleans())
+@settings(max_examples=10, deadline=None)
+def test_later_words_change_nothing_before_them(
+    config: ModelConfig, last: int, seed: int, double: bool
+) -> None:
+    """Bit by bit: other words after step `last` leave every answer up to it as it was."""
+    model = language_model(config, torch.float64 if double else torch.float32)
+    tokens, targets = words(8, 3), words(8, 3, seed=2)
+    other = tokens.clone()
+    other[last + 1 :] = words(7 - last, 3, seed=seed)
+    other[last + 1] = (tokens[last + 1] + 1) % small.VOCABULARY
+    state = after_prefix(model, batch=3)
+    one, two = answers(model, tokens, targets, state), answers(model, other, targets, state)
+    assert bitwise([x[: last + 1] for x in one], [x[: last + 1] for x in two])
+    for a, b in zip(one, two, strict=True):
+        # the one weight of a window of one is 1 whatever was read
+        assert a.shape[-1] == 1 or not torch.equal(a[last + 1], b[last + 1])
+
+
+@every_model
+def test_targets_are_not_read(config: ModelConfig) -> None:
+    """A target decides which probability is reported at its own step, and nothing else."""
+    model = language_model(config)
+    tokens, targets, state = words(5, 2), words(5, 2, seed=1), after_prefix(model)
+    other = targets.clone()
+    other[2] = (other[2] + 1) % small.VOCABULARY
+    one, end = model.log_prob(tokens, targets, state)
+    two, other_end = model.log_prob(tokens, other, state)
+    assert bitwise(end, other_end)
+    assert (one != two).any(1).tolist() == [False, False, True, False, False]
+
+
+@every_model
+def test_streams_do_not_touch_each_other(config: ModelConfig) -> None:
+    model = language_model(config)
+    tokens, targets, state = words(6, 3), words(6, 3, seed=1), after_prefix(model, batch=3)
+    whole = answers(model, tokens, targets, state)
+    for b in range(3):
+        column = slice(b, b + 1)
+        alone = answers(model, tokens[:, column], targets[:, column], state.select(torch.tensor([b])))
+        assert_same(alone, [x[:, column] for x in whole])
+    other = tokens.clone()
+    other[:, 1] = (other[:, 1] + 1) % small.VOCABULARY
+    changed = answers(model, other, targets, state)
+    assert bitwise([x[:, ::2] for x in changed], [x[:, ::2] for x in whole])
+    assert not bitwise(changed, whole)
+
+
+@every_model
+def test_reset_streams_start_again(config: ModelConfig) -> None:
+    """A reset stream is a new stream, bit by bit, even if NaN stood in it; the others go on."""
+    model = language_model(config)
+    tokens, targets, fresh = words(6, 3), words(6, 3, seed=1), model.init_state(3)
+    state = after_prefix(model, batch=3)
+    marked = torch.tensor([True, False, True])
+    poisoned = LMState.from_flat({name: nan_where(x, marked) for name, x in state.flat().items()})
+    result = answers(model, tokens, targets, poisoned.reset(marked, fresh))
+    new, old = answers(model, tokens, targets, fresh), answers(model, tokens, targets, state)
+    assert bitwise([x[:, marked] for x in result], [x[:, marked] for x in new])
+    assert bitwise([x[:, ~marked] for x in result], [x[:, ~marked] for x in old])
+    assert not bitwise(new, old)
+
+
+def nan_where(x: Tensor, streams: Tensor) -> Tensor:
+    x = x.clone()
+    if x.is_floating_point():
+        x[:, streams] = torch.nan
+    return x
+
+
+@every_model
+def test_probabilities(config: ModelConfig) -> None:
+    """They sum to 1, and log_prob is one of log_probs."""
+    model = language_model(config)
+    tokens, targets, state = words(6, 3), words(6, 3, seed=1), after_prefix(model, batch=3)
+    every, end = model.log_probs(tokens, state)
+    one, same_end = model.log_prob(tokens, targets, state)
+    assert every.shape == (6, 3, small.VOCABULARY)
+    total = every.exp().sum(-1)
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-13)
+    assert_same(one, every.gather(-1, targets[..., None]).squeeze(-1))
+    assert bitwise(end, same_end)
+
+
+@every_model
+def test_gradients_end_at_the_segment_border(config: ModelConfig) -> None:
+    model = language_model(config)
+
+    def reached(detach: bool) -> Tensor:
+        """Which words of the first segment the second segment's loss teaches."""
+        first, second = torch.tensor([[1], [2], [3]]), torch.tensor([[4], [5]])
+        _, state = model(first, model.init_state(1))
+        if detach:
+            state = state.detach()
+            assert not any(x.requires_grad for x in tensors(state))
+        readout, _ = model(second, state)
+        (gradient,) = torch.autograd.grad(readout.features.sum(), model.embedding.weight)
+        return gradient.abs().sum(1).nonzero().flatten()
+
+    assert reached(detach=True).tolist() == [4, 5]
+    assert reached(detach=False).tolist() == [1, 2, 3, 4, 5]
+
+
+@every_model
+def test_weights_start_in_range(config: ModelConfig) -> None:
+    """U(-r, r) for everything that learns (of encoders: `test_encoders.py`)."""
+    torch.manual_seed(0)
+    width = 240 // config.memory.parts if config.head.tied else 20
+    larger = dataclasses.replace(
+        config, init_range=0.03, embedding_size=width, encoder=config.encoder.resized(240)
+    )
+    for name, parameter in LanguageModel(larger, 50).named_parameters():
+        if not name.startswith("encoder."):
+            assert parameter.requires_grad
+            assert -0.03 <= parameter.min() < -0.02, name
+            assert 0.02 < parameter.max() <= 0.03, name
+
+
+def test_init_range_and_forget_bias_reach_the_encoder() -> None:
+    encoder = LSTMConfig(hidden_size=6, forget_bias=1.5)
+    lstm = LanguageModel(ModelConfig(encoder=encoder, init_range=0.02), 10).encoder.lstm
+    assert lstm.bias_ih_l0.tolist()[6:12] == [1.5] * 6
+    assert 0.015 < lstm.weight_hh_l0.abs().max() <= 0.02
+
+
+def dropped(kept: Tensor, plain: Tensor, rate: float) -> None:
+    """Every element is zero or scaled up to keep the mean; neither all nor none are zero."""
+    zero = kept == 0
+    torch.testing.assert_close(kept[~zero], plain[~zero] / (1 - rate))
+    assert rate / 2 < zero.double().mean() < (1 + rate) / 2
+
+
+@pytest.mark.parametrize(
+    "memory", [KeyValueConfig(roles=3, window=3), NGramConfig(order=3)], ids=small.identify
+)
+def test_output_dropout_acts_only_in_training(memory: Any) -> None:
+    """It acts on what the head reads; what is remembered and attended stays whole."""
+    config = small.model_config(small.SMALL_ENCODERS["lstm"][0], memory, small.SMALL_HEADS["softmax"][0])
+    model = language_model(dataclasses.replace(config, output_dropout=0.4))
+    plain = language_model(config)
+    tokens, state = words(9, 8), plain.init_state(8)
+    expected, end = plain(tokens, state)
+    assert bitwise(model(tokens, state)[0], expected)
+    readout, same_end = model.train()(tokens, state)
+    dropped(readout.features, expected.features, 0.4)
+    assert bitwise(tensors(readout)[1:], tensors(expected)[1:])
+    assert bitwise(same_end, end)
+    assert not bitwise(model(tokens, state)[0], readout)
+
+
+def test_input_dropout_acts_only_in_training() -> None:
+    config = small.models()[0].values[0]
+    model = language_model(dataclasses.replace(config, input_dropout=0.4))
+    seen: list[Tensor] = []
+    model.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    tokens, state = words(9, 8), model.init_state(8)
+    whole = model(tokens, state)[0]
+    assert bitwise(whole, language_model(config)(tokens, state)[0])
+    assert not bitwise(model.train()(tokens, state)[0], whole)
+    dropped(seen[1], model.embedding(tokens), 0.4)
+
+
+@every_model
+def test_reduced_precision_stays_close_over_segments(config: ModelConfig) -> None:
+    """Under autocast the state is carried from segment to segment and every answer is float32."""
+    torch.manual_seed(0)
+    model = LanguageModel(config, small.VOCABULARY).eval()
+    tokens, targets = words(8, 2), words(8, 2, seed=1)
+    expected, _ = model.log_prob(tokens, targets, model.init_state(2))
+    state, scores = model.init_state(2), []
+    with torch.autocast("cpu", torch.bfloat16):
+        for segment, target in zip(tokens.split(3), targets.split(3), strict=True):
+            score, state = model.log_prob(segment, target, state)
+            scores.append(score)
+    actual = torch.cat(scores)
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual, expected, rtol=0.02, atol=0.02)
+    actual.sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
+
+
+def test_readout_of_a_model_has_no_hidden_state() -> None:
+    """Nothing but weights is stored on the module: two interleaved sets of streams do not mix."""
+    model = language_model(small.models()[0].values[0])
+    state_a, state_b = model.init_state(2), after_prefix(model)
+    expected, collected = model(words(6, 2), state_a)[0], []
+    for t in range(6):
+        readout, state_a = model(words(6, 2)[t : t + 1], state_a)
+        _, state_b = model(words(1, 2, seed=t), state_b)
+        collected.append(readout)
+    assert_same(join(collected), Readout(expected.features, expected.attention))
+    assert not list(model.named_buffers())

@@ -1,0 +1,83 @@
+"""`LMState` is a value: every operation gives a new one and leaves the old as it was."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from spanlm.models.config import ModelConfig
+from spanlm.models.interfaces import LMState
+from tests.models import small
+from tests.models.small import assert_same, bitwise, language_model, words
+
+every_model = pytest.mark.parametrize("config", small.models())
+
+
+def carried(config: ModelConfig, batch: int = 4) -> LMState:
+    """State after three words, still with its graph."""
+    model = language_model(config)
+    return model(words(3, batch), model.init_state(batch))[1]
+
+
+@every_model
+def test_flat_and_back(config: ModelConfig) -> None:
+    state = carried(config)
+    flat = state.flat()
+    assert len(flat) == len(state.encoder) + len(state.memory)
+    assert all(name.startswith(("encoder.", "memory.")) for name in flat)
+    again = LMState.from_flat(flat)
+    assert again.encoder.keys() == state.encoder.keys()
+    assert again.memory.keys() == state.memory.keys()
+    assert bitwise(again, state)
+    assert all(x is y for x, y in zip(small.tensors(again), small.tensors(state), strict=True))
+
+
+@every_model
+def test_select_takes_and_repeats_streams(config: ModelConfig) -> None:
+    model = language_model(config)
+    state = carried(config)
+    index = torch.tensor([2, 0, 0, 3, 2])
+    chosen = state.select(index)
+    assert bitwise(chosen, state.map(lambda x: x[:, index]))
+    tokens = words(4, 4, seed=1)
+    whole, end = model(tokens, state)
+    some, some_end = model(tokens[:, index], chosen)
+    assert_same(some, [x[:, index] for x in small.tensors(whole)])
+    assert_same(some_end, end.select(index))
+
+
+@every_model
+def test_detach_keeps_values_and_drops_the_graph(config: ModelConfig) -> None:
+    state = carried(config)
+    detached = state.detach()
+    assert bitwise(detached, state)
+    assert any(x.requires_grad for x in small.tensors(state))
+    assert not any(x.requires_grad for x in small.tensors(detached))
+
+
+@every_model
+@pytest.mark.parametrize("marked", [[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 1]], ids=str)
+def test_reset_touches_only_the_marked_streams(config: ModelConfig, marked: list[int]) -> None:
+    state = carried(config)
+    before = state.map(torch.clone)
+    initial = language_model(config).init_state(4)
+    mask = torch.tensor(marked, dtype=torch.bool)
+    result = state.reset(mask, initial)
+    assert bitwise(result.map(lambda x: x[:, mask]), initial.map(lambda x: x[:, mask]))
+    assert bitwise(result.map(lambda x: x[:, ~mask]), state.map(lambda x: x[:, ~mask]))
+    assert bitwise(state, before)
+
+
+@every_model
+def test_initial_states_of_streams_are_alike(config: ModelConfig) -> None:
+    """A batch of new streams is one new stream repeated: every tensor has its streams at dimension 1."""
+    model = language_model(config)
+    one, four = model.init_state(1), model.init_state(4)
+    assert bitwise(one.select(torch.zeros(4, dtype=torch.int64)), four)
+
+
+@every_model
+def test_to_moves_every_tensor(config: ModelConfig) -> None:
+    state = carried(config)
+    assert {x.device.type for x in small.tensors(state.to("meta"))} == {"meta"}
+    assert bitwise(state.to("cpu"), state)

@@ -1,0 +1,163 @@
+"""Every equation once more: a plain loop over streams, time steps and memory slots, one vector at a time.
+
+Written from the papers, not from `spanlm.models`; slow on purpose. Vectors are float64 tensors only so that
+autograd can differentiate the loops. `past[b]` lists what stream b remembers, oldest first; it may be shorter
+than the window, or empty. Every function returns new lists and leaves its arguments as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Past = list[list[Tensor]]
+
+
+@dataclass
+class LSTMLayer:
+    """One layer: gates stacked in the order input, forget, candidate, output, each with one bias."""
+
+    w_x: Tensor  # (4k, E)
+    w_h: Tensor  # (4k, k)
+    b: Tensor  # (4k,)
+
+
+def lstm(x: Tensor, h0: Tensor, c0: Tensor, layers: list[LSTMLayer]) -> tuple[Tensor, Tensor, Tensor]:
+    """Stack of LSTM cells (Hochreiter & Schmidhuber, 1997): x (T, B, E), h0 and c0 (layers, B, k).
+
+    i = σ(W_i x + U_i h + b_i), likewise f and o;  g = tanh(W_g x + U_g h + b_g)
+    c' = f·c + i·g;  h' = o·tanh(c')
+    """
+    steps, streams = x.shape[:2]
+    outputs = [[torch.empty(0)] * streams for _ in range(steps)]
+    last_h = [[h0[n, b] for b in range(streams)] for n in range(len(layers))]
+    last_c = [[c0[n, b] for b in range(streams)] for n in range(len(layers))]
+    for b in range(streams):
+        for t in range(steps):
+            below = x[t, b]
+            for n, layer in enumerate(layers):
+                h, c = last_h[n][b], last_c[n][b]
+                k = len(h)
+                gates = layer.w_x.mv(below) + layer.w_h.mv(h) + layer.b
+                i, f = gates[:k].sigmoid(), gates[k : 2 * k].sigmoid()
+                g, o = gates[2 * k : 3 * k].tanh(), gates[3 * k :].sigmoid()
+                last_c[n][b] = f * c + i * g
+                last_h[n][b] = o * last_c[n][b].tanh()
+                below = last_h[n][b]
+            outputs[t][b] = below
+    return grid(outputs), grid(last_h), grid(last_c)
+
+
+@dataclass
+class Projections:
+    """The matrices of Eq. 1-4 of Daniluk et al. (2017): all k x k, `w` a vector, no biases."""
+
+    w_y: Tensor
+    w_h: Tensor
+    w: Tensor
+    w_r: Tensor
+    w_x: Tensor
+
+
+def attention(h: Tensor, past: Past, window: int, p: Projections) -> tuple[Tensor, Tensor, Past]:
+    """Eq. 1-4: one vector is key, value and what the next word is predicted from."""
+    return look_back(h, past, window, p, lambda o: (o, o, o))
+
+
+def key_value(h: Tensor, past: Past, window: int, p: Projections) -> tuple[Tensor, Tensor, Past]:
+    """Eq. 6-10: h = [k; v], keys are compared, values are read, the current value predicts."""
+
+    def parts(o: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        k = len(o) // 2
+        return o[:k], o[k:], o[k:]
+
+    return look_back(h, past, window, p, parts)
+
+
+def key_value_predict(h: Tensor, past: Past, window: int, p: Projections) -> tuple[Tensor, Tensor, Past]:
+    """Eq. 11-12: h = [k; v; p], the third part does nothing but predict."""
+
+    def parts(o: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        k = len(o) // 3
+        return o[:k], o[k : 2 * k], o[2 * k :]
+
+    return look_back(h, past, window, p, parts)
+
+
+def look_back(
+    h: Tensor,
+    past: Past,
+    window: int,
+    p: Projections,
+    parts: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
+) -> tuple[Tensor, Tensor, Past]:
+    """For each step: score the outputs of the last `window` steps, average their values, combine.
+
+    The current output is not among them. Nothing remembered: r = 0 and no weights.
+    Weights are (T, B, window), the last column one step back; columns before the stream's start are 0.
+    """
+    steps, streams = h.shape[:2]
+    features = [[torch.empty(0)] * streams for _ in range(steps)]
+    weights = [[torch.empty(0)] * streams for _ in range(steps)]
+    after = [list(outputs) for outputs in past]
+    for b in range(streams):
+        for t in range(steps):
+            query, _, predict = parts(h[t, b])
+            remembered = after[b][-window:]
+            exponentials = []
+            for output in remembered:
+                m = (p.w_y.mv(parts(output)[0]) + p.w_h.mv(query)).tanh()
+                exponentials.append(p.w.dot(m).exp())
+            alpha = [e / sum(exponentials) for e in exponentials]
+            r = torch.zeros_like(predict)
+            for a, output in zip(alpha, remembered, strict=True):
+                r = r + a * parts(output)[1]
+            features[t][b] = (p.w_r.mv(r) + p.w_x.mv(predict)).tanh()
+            empty = [h.new_zeros(())] * (window - len(alpha))
+            weights[t][b] = torch.stack(empty + alpha)
+            after[b].append(h[t, b])
+    return grid(features), grid(weights), [outputs[-window:] for outputs in after]
+
+
+def ngram(h: Tensor, past: Past, order: int, w_n: Tensor) -> tuple[Tensor, Past]:
+    """Eq. 13 with N = `order` equal parts: h* = tanh(W^N [h_t^1; h_{t-1}^2; ...; h_{t-N+1}^N]).
+
+    (The text says N - 1 parts, the time indices and the published sizes say N.) Before the start: zeros.
+    """
+    steps, streams, size = h.shape
+    k = size // order
+    features = [[torch.empty(0)] * streams for _ in range(steps)]
+    after = [list(outputs) for outputs in past]
+    for b in range(streams):
+        for t in range(steps):
+            after[b].append(h[t, b])
+            pieces = []
+            for lag in range(order):
+                if lag < len(after[b]):
+                    pieces.append(after[b][-1 - lag][lag * k : (lag + 1) * k])
+                else:
+                    pieces.append(h.new_zeros(k))
+            features[t][b] = w_n.mv(torch.cat(pieces)).tanh()
+    return grid(features), [outputs[-(order - 1) :] for outputs in after]
+
+
+def linear_softmax(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Eq. 5: log of exp(W*_v x + b_v) / sum over the vocabulary, (T, B, V)."""
+    steps, streams = x.shape[:2]
+    rows = [[torch.empty(0)] * streams for _ in range(steps)]
+    for b in range(streams):
+        for t in range(steps):
+            logits = [weight[v].dot(x[t, b]) for v in range(len(weight))]
+            if bias is not None:
+                logits = [logit + bias[v] for v, logit in enumerate(logits)]
+            total = sum(logit.exp() for logit in logits)
+            rows[t][b] = torch.stack([(logit.exp() / total).log() for logit in logits])
+    return grid(rows)
+
+
+def grid(rows: list[list[Tensor]]) -> Tensor:
+    """Stack a list of lists of vectors along two new leading dimensions."""
+    return torch.stack([torch.stack(row) for row in rows])
