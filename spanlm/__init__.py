@@ -1,11 +1,11 @@
 """Recurrent language models that look back: train, evaluate, score and look into them.
 
-    import spanlm
-    model = spanlm.load("runs/demo")
-    model.evaluate(split="valid").perplexity
-    for word in model.score("the name is bound ."): ...
-    model.attend("the name is bound .").weights
-    " ".join(model.generate("the", length=20))
+import spanlm
+model = spanlm.load("runs/demo")
+model.evaluate(split="valid").perplexity
+for word in model.score("the name is bound ."): ...
+model.attend("the name is bound .").weights
+" ".join(model.generate("the", length=20))
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def kinds_of(tree: Tree) -> dict[str, str]:
     return kinds
 
 
-class ConfigParser(ArgumentParser):  # type: ignore[misc]
+class ConfigParser(ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest field."""
 
     source = ""

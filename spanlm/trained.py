@@ -155,7 +155,9 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
     """
     folder = Path(run)
     if not (folder / CONFIG).is_file():
-        raise InputError(f"{folder}: is not the folder of a run: it has no {CONFIG}. `spanlm train --out {folder}` makes one.")
+        raise InputError(
+            f"{folder}: is not the folder of a run: it has no {CONFIG}. `spanlm train --out {folder}` makes one."
+        )
     config = RunConfig.load(folder / CONFIG)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     model = LanguageModel(config.model, len(vocabulary))

@@ -77,7 +77,11 @@ def _run(
         log_p = model.head.log_probs(readout)[:, 0]
         surprisal = -log_p.gather(1, following.unsqueeze(1)).squeeze(1)
         top = log_p.topk(min(expected, log_p.shape[1]), dim=1)
-        yield _attention(readout)[:, 0].cpu(), surprisal.cpu(), type(top)((top.values.cpu(), top.indices.cpu()))
+        yield (
+            _attention(readout)[:, 0].cpu(),
+            surprisal.cpu(),
+            type(top)((top.values.cpu(), top.indices.cpu())),
+        )
 
 
 def attention_by_lag(model: LanguageModel, batcher: Batcher) -> LagProfile:

@@ -130,9 +130,7 @@ def published_by_lag(model: str | None, window: int) -> tuple[float, ...] | None
     if model is None:
         return None
     if model not in PUBLISHED:
-        raise InputError(
-            f"model={model}: no attention by lag was published for it.{nearest(model, PUBLISHED)}"
-        )
+        raise InputError(f"model={model}: no attention by lag was published for it.{nearest(model, PUBLISHED)}")
     row = PUBLISHED[model]
     return row if len(row) == window else None
 

@@ -76,9 +76,7 @@ def blue(share: float) -> str:
     """Return the colour for `share` in [0, 1] of a one-hue scale from almost white to dark blue."""
     place = min(max(share, 0.0), 1.0) * (len(_BLUES_RGB) - 1)
     low = min(int(place), len(_BLUES_RGB) - 2)
-    mixed = (
-        round(a + (b - a) * (place - low)) for a, b in zip(_BLUES_RGB[low], _BLUES_RGB[low + 1], strict=True)
-    )
+    mixed = (round(a + (b - a) * (place - low)) for a, b in zip(_BLUES_RGB[low], _BLUES_RGB[low + 1], strict=True))
     return "#{:02x}{:02x}{:02x}".format(*mixed)
 
 

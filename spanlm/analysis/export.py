@@ -95,9 +95,7 @@ def _csv(rows: list[tuple[object, ...]]) -> bytes:
 
 def _attention_npz(record: AttentionRecord) -> bytes:
     width = max(len(row) for row in record.expected)
-    words = np.array(
-        [[word for word, _ in row] + [""] * (width - len(row)) for row in record.expected], dtype=str
-    )
+    words = np.array([[word for word, _ in row] + [""] * (width - len(row)) for row in record.expected], dtype=str)
     chances = [[chance for _, chance in row] + [0.0] * (width - len(row)) for row in record.expected]
     file = io.BytesIO()
     np.savez_compressed(

@@ -16,9 +16,7 @@ def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
     """
     suffix = path.suffix.lower()
     if suffix not in legal:
-        raise InputError(
-            f"{path}: cannot write {suffix or 'a file without a suffix'}.{nearest(suffix, legal)}"
-        )
+        raise InputError(f"{path}: cannot write {suffix or 'a file without a suffix'}.{nearest(suffix, legal)}")
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():

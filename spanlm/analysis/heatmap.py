@@ -44,9 +44,7 @@ def heatmap(record: AttentionRecord) -> Drawing:
         InputError: If the text has more than 400 words: no page holds them.
     """
     if len(record) > ROW_LIMIT:
-        raise InputError(
-            f"a figure of {len(record)} words: must be at most {ROW_LIMIT}; write .html, .csv or .npz"
-        )
+        raise InputError(f"a figure of {len(record)} words: must be at most {ROW_LIMIT}; write .html, .csv or .npz")
     layout, top = _layout(record), _scale_top(record)
     drawing = Drawing(layout.width, layout.height, record.title, _description(record))
     _heading(drawing, record, layout)
@@ -117,9 +115,7 @@ def _cell(
     x, y = corner
     weight = float(record.weights[position, record.window - lag])
     source = record.words[position - lag]
-    drawing.add(
-        Rect(x, y, _CELL - 1, _ROW - 1, blue(weight / top), tip=f"{source}, −{lag}: {100 * weight:.1f} %")
-    )
+    drawing.add(Rect(x, y, _CELL - 1, _ROW - 1, blue(weight / top), tip=f"{source}, −{lag}: {100 * weight:.1f} %"))
     if weight >= _NAMED:
         ink = "#ffffff" if weight / top > 0.68 else INK
         name = clip(source, _CELL_SIZE, _CELL - 4)

@@ -80,7 +80,5 @@ def _key(drawing: Drawing, model: str | None) -> None:
     drawing.add(Rect(_LEFT, 52, 12, 12, MEASURED), Text(_LEFT + 18, 62, "measured", 11, INK))
     if model:
         x = _LEFT + 110
-        drawing.add(
-            Line(((x, 58), (x + 22, 58)), PUBLISHED_INK, 2), Line(((x + 11, 58),), PUBLISHED_INK, 2, dots=4)
-        )
+        drawing.add(Line(((x, 58), (x + 22, 58)), PUBLISHED_INK, 2), Line(((x + 11, 58),), PUBLISHED_INK, 2, dots=4))
         drawing.add(Text(x + 30, 62, f"{model}, {PUBLISHED_SOURCE}", 11, INK))

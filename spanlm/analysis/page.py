@@ -71,9 +71,7 @@ def _payload(record: AttentionRecord) -> dict[str, object]:
         "tokens": [record.words[0], *record.targets],
         "weights": np.rint(1000 * record.weights.astype(np.float64)).astype(int).tolist(),
         "bits": np.round(record.bits, 2).tolist(),
-        "expected": [
-            [[word, float(f"{chance:.3g}")] for word, chance in row[:_SHOWN]] for row in record.expected
-        ],
+        "expected": [[[word, float(f"{chance:.3g}")] for word, chance in row[:_SHOWN]] for row in record.expected],
         "mean": _mean_percent(record),
         "darkest": _darkest(record),
     }

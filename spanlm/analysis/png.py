@@ -62,9 +62,7 @@ def _paint(axes: Any, shape: Shape, order: int) -> None:
 def _rect(axes: Any, rect: Rect, order: int) -> None:
     from matplotlib.patches import Rectangle
 
-    axes.add_patch(
-        Rectangle((rect.x, rect.y), rect.width, rect.height, facecolor=rect.fill, linewidth=0, zorder=order)
-    )
+    axes.add_patch(Rectangle((rect.x, rect.y), rect.width, rect.height, facecolor=rect.fill, linewidth=0, zorder=order))
 
 
 def _text(axes: Any, text: Text, order: int) -> None:

@@ -53,9 +53,7 @@ class AttentionRecord:
         )
         _require_length("targets", len(self.targets), count)
         _require_length("expected", len(self.expected), count)
-        require(
-            self.surprisal.shape == (count,), "record.surprisal.shape", self.surprisal.shape, f"({count},)"
-        )
+        require(self.surprisal.shape == (count,), "record.surprisal.shape", self.surprisal.shape, f"({count},)")
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
             raise InputError("record.weights: every weight must be a finite number that is not negative")
         if not np.isfinite(self.surprisal).all():

@@ -53,9 +53,7 @@ def _element(shape: Shape) -> str:
 
 
 def _rect(rect: Rect) -> str:
-    box = _attributes(
-        {"x": rect.x, "y": rect.y, "width": rect.width, "height": rect.height, "fill": rect.fill}
-    )
+    box = _attributes({"x": rect.x, "y": rect.y, "width": rect.width, "height": rect.height, "fill": rect.fill})
     return f"<rect{box}><title>{xml_text(rect.tip)}</title></rect>" if rect.tip else f"<rect{box}/>"
 
 

@@ -8,6 +8,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -65,7 +66,9 @@ class TrainingReport(Watcher):
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=24),
                 TextColumn("{task.completed}/{task.total}"),
-                TextColumn("loss {task.fields[loss]}  ppl {task.fields[ppl]}  {task.fields[rate]} tok/s  lr {task.fields[lr]}"),
+                TextColumn(
+                    "loss {task.fields[loss]}  ppl {task.fields[ppl]}  {task.fields[rate]} tok/s  lr {task.fields[lr]}"
+                ),
                 TextColumn("eta"),
                 TimeRemainingColumn(),
                 console=self._console,
@@ -124,7 +127,7 @@ class TrainingReport(Watcher):
 
     def _move_bar(self, label: str, event: StepEvent) -> None:
         assert self._bar is not None
-        fields = {
+        fields: dict[str, Any] = {
             "loss": f"{event.loss:.3f}",
             "ppl": ppl(event.loss),
             "rate": f"{event.tokens_per_second:,.0f}",

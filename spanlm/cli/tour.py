@@ -28,7 +28,7 @@ def tour(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     page = folder / "attention.html"
     save_attention(model.attend(_excerpt(corpus)), page)
     out(f"\nwhere it looked, word by word: open {page} in a browser")
-    out(f"next: spanlm score {folder} FILE · spanlm generate {folder} --prompt \"the\" · spanlm presets")
+    out(f'next: spanlm score {folder} FILE · spanlm generate {folder} --prompt "the" · spanlm presets')
 
 
 def _compare(model: TrainedModel, config: RunConfig, corpus: Corpus, folder: Path) -> list[tuple[str, float]]:

@@ -82,7 +82,10 @@ def _own_parser() -> argparse.ArgumentParser:
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
     parser.add_argument(
-        "--resume", choices=("auto", "never"), default="never", help="auto: go on from the last checkpoint, if any"
+        "--resume",
+        choices=("auto", "never"),
+        default="never",
+        help="auto: go on from the last checkpoint, if any",
     )
     parser.add_argument(
         "--match-parameters",

@@ -115,9 +115,7 @@ class DocumentBatcher:
         InputError: A size is below 1.
     """
 
-    def __init__(
-        self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, shuffle: bool = False
-    ) -> None:
+    def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, shuffle: bool = False) -> None:
         self._source = SegmentSource(tokens, eos_id)
         self._batch_size = _size("batch_size", batch_size)
         self._length = _size("length", length)

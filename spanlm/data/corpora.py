@@ -43,9 +43,7 @@ class Corpus:
     tokenizer: Tokenizer
 
 
-def load_corpus(
-    config: DataConfig, vocabulary: Vocabulary | None = None, splits: Sequence[Split] = SPLITS
-) -> Corpus:
+def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits: Sequence[Split] = SPLITS) -> Corpus:
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
     The first load of a text reads it three times (hash, counts, ids) in bounded memory and keeps the result

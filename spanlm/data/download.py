@@ -28,8 +28,7 @@ def download(file: PublishedFile, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(
-            f"cannot write {path.parent} ({error.strerror}); "
-            f"set {CACHE_VARIABLE} to a folder that can be written"
+            f"cannot write {path.parent} ({error.strerror}); set {CACHE_VARIABLE} to a folder that can be written"
         ) from error
     try:
         # pooch downloads to another name in the same folder, checks the hash and then renames
@@ -37,6 +36,5 @@ def download(file: PublishedFile, path: Path) -> None:
     except (OSError, ValueError) as error:
         cause = " ".join(str(error).split())
         raise RunError(
-            f"cannot download {file.url}: {cause}; try again, or put the file into a folder and name it with "
-            "--data.dir"
+            f"cannot download {file.url}: {cause}; try again, or put the file into a folder and name it with --data.dir"
         ) from error

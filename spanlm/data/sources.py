@@ -74,11 +74,7 @@ def split_by_lines(path: Path) -> tuple[dict[Split, Text], str]:
     whole = Text(path)
     lines, size = _count_lines(whole)
     if lines < len(SPLITS):
-        what = (
-            "the file is empty"
-            if size == 0
-            else f"{lines} line(s) cannot be split into train, valid and test"
-        )
+        what = "the file is empty" if size == 0 else f"{lines} line(s) cannot be split into train, valid and test"
         raise InputError(f"{path}: {what}; give a folder with train.txt, valid.txt and test.txt")
     test = max(1, lines * (100 - _TRAIN_SHARE - _VALID_SHARE) // 100)
     valid = max(1, lines * _VALID_SHARE // 100)

@@ -40,9 +40,7 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
     require(tokenizer in get_args(Tokenizer), "tokenizer", tokenizer, "whitespace or words")
     words = _WORD.findall(line)
     if EOS in words:
-        raise InputError(
-            f"the word {EOS} is reserved for the end of a line; delete it or write it another way"
-        )
+        raise InputError(f"the word {EOS} is reserved for the end of a line; delete it or write it another way")
     return words if tokenizer == "whitespace" else [part for word in words for part in cut_word(word)]
 
 
@@ -54,9 +52,7 @@ def cut_word(word: str) -> list[str]:
 @cache
 def _pattern() -> re.Pattern[str]:
     letter = rf"[\w{_JOINERS}{_combining_marks()}]"
-    return re.compile(
-        rf"{re.escape(UNK)}|(?:[^\W\d_]\.){{2,}}(?!{letter})|{letter}+(?:['’.,\-]{letter}+)*|[^{_SPACE}]"
-    )
+    return re.compile(rf"{re.escape(UNK)}|(?:[^\W\d_]\.){{2,}}(?!{letter})|{letter}+(?:['’.,\-]{letter}+)*|[^{_SPACE}]")
 
 
 def _combining_marks() -> str:

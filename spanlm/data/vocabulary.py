@@ -47,9 +47,7 @@ class Vocabulary:
             raise InputError("vocabulary: a word is empty or holds white space; build it from a text again")
         ids = {word: index for index, word in enumerate(self.words)}
         if len(ids) != len(self.words):
-            raise InputError(
-                f"vocabulary: {_first_repeated(self.words)!r} is listed twice; each word has one id"
-            )
+            raise InputError(f"vocabulary: {_first_repeated(self.words)!r} is listed twice; each word has one id")
         for special in (EOS, UNK):
             if special not in ids:
                 raise InputError(f"vocabulary: {special} is missing; every vocabulary needs {EOS} and {UNK}")
@@ -118,9 +116,7 @@ class Vocabulary:
             with replacing(Path(path)) as file:
                 file.write(json.dumps(content, ensure_ascii=False, indent=0).encode())
         except OSError as error:
-            raise RunError(
-                f"{path}: cannot write the vocabulary ({error.strerror}); choose another folder"
-            ) from error
+            raise RunError(f"{path}: cannot write the vocabulary ({error.strerror}); choose another folder") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
@@ -146,9 +142,7 @@ class Vocabulary:
 def _separable(listed: bytes, words: int) -> bool:
     """Tell whether this many lines are words: none empty, none with white space."""
     empty = listed.startswith(b"\n") or listed.endswith(b"\n") or b"\n\n" in listed or not listed
-    return (
-        not empty and listed.count(b"\n") == words - 1 and not any(space in listed for space in b" \t\r\v\f")
-    )
+    return not empty and listed.count(b"\n") == words - 1 and not any(space in listed for space in b" \t\r\v\f")
 
 
 def _first_repeated(words: Iterable[str]) -> str:

@@ -98,9 +98,7 @@ class Tally:
         unk = mask & (targets == unk_id)
         counts = torch.stack([mask.sum(), unk.sum()]).tolist()
         sums = torch.stack([nll.sum(), torch.where(unk, nll, 0.0).sum()]).tolist()
-        return Tally(
-            self.tokens + counts[0], self.nll + sums[0], self.unk_tokens + counts[1], self.unk_nll + sums[1]
-        )
+        return Tally(self.tokens + counts[0], self.nll + sums[0], self.unk_tokens + counts[1], self.unk_nll + sums[1])
 
 
 def tally(

@@ -1,11 +1,13 @@
-"""Text as it streams in, cut into the pieces that are scored."""
+"""Text as it streams in, cut into the pieces that are scored. A file larger than memory passes through."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from spanlm.data.config import Tokenizer
+from spanlm.data.text import Text, pieces
 from spanlm.data.tokenizer import tokenize
+from spanlm.data.vocabulary import EOS
 from spanlm.evaluation.words import Piece
 
 WORDS = 2048
@@ -14,18 +16,38 @@ WORDS = 2048
 
 def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
     """Tokenise lines that are in memory."""
-    for number, line in enumerate(lines, start=1):
-        yield from line_pieces(number, tokenize(line, tokenizer))
+    tokens = (word for line in lines for word in [*tokenize(line, tokenizer), EOS])
+    return _cut(tokens)
 
 
-def line_pieces(number: int, words: list[str]) -> Iterator[Piece]:
-    """Cut one line into pieces of at most WORDS words."""
-    starts = range(0, max(1, len(words)), WORDS)
-    for start in starts:
-        yield Piece(
-            sentence=number,
-            start=start + 1,
-            words=words[start : start + WORDS],
-            opens=start == 0,
-            closes=start == starts[-1],
-        )
+def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
+    """Read and tokenise a file of any length, even one that is a single line.
+
+    Raises:
+        InputError: the file breaks a rule of `spanlm.data.text`.
+    """
+    return _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
+
+
+def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
+    """Tokenise a piece that starts and ends at the edges of words, with <eos> at each line end."""
+    first, *others = piece.split("\n")
+    yield from tokenize(first, tokenizer)
+    for line in others:
+        yield EOS
+        yield from tokenize(line, tokenizer)
+
+
+def _cut(tokens: Iterable[str]) -> Iterator[Piece]:
+    """Cut words with <eos> after each line into pieces of at most WORDS words, each of one line."""
+    words: list[str] = []
+    line, start = 1, 1
+    for token in tokens:
+        if token == EOS:
+            yield Piece(line, start, words, opens=start == 1, closes=True)
+            words, line, start = [], line + 1, 1
+        else:
+            if len(words) == WORDS:
+                yield Piece(line, start, words, opens=start == 1, closes=False)
+                words, start = [], start + WORDS
+            words.append(token)

@@ -130,9 +130,7 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
 class _WordScorer:
     """Runs pieces through the model; carries the state of one stream where asked."""
 
-    def __init__(
-        self, model: LanguageModel, vocabulary: Vocabulary, log_base: float, oov: str, eos: bool
-    ) -> None:
+    def __init__(self, model: LanguageModel, vocabulary: Vocabulary, log_base: float, oov: str, eos: bool) -> None:
         self.model, self.vocabulary = model, vocabulary
         self.log_base, self.oov, self.eos = log_base, oov, eos
         self.device = model.embedding.weight.device

@@ -43,9 +43,7 @@ def count_configured(config: ModelConfig, vocabulary_size: int) -> ParameterCoun
 
 def lstm_budget(hidden_size: int, like: ModelConfig, vocabulary_size: int) -> int:
     """Return θ_M of a one-layer LSTM without memory, with the embedding size of `like` and an untied softmax."""
-    plain = replace(
-        like, encoder=LSTMConfig(hidden_size=hidden_size), memory=NoMemoryConfig(), head=SoftmaxConfig()
-    )
+    plain = replace(like, encoder=LSTMConfig(hidden_size=hidden_size), memory=NoMemoryConfig(), head=SoftmaxConfig())
     return count_configured(plain, vocabulary_size).model
 
 

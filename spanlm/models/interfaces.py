@@ -57,8 +57,7 @@ class LMState:
 
         def pick(old: Tensors, new: Tensors) -> Tensors:
             return {
-                name: torch.where(streams.view(1, -1, *[1] * (x.dim() - 2)), new[name], x)
-                for name, x in old.items()
+                name: torch.where(streams.view(1, -1, *[1] * (x.dim() - 2)), new[name], x) for name, x in old.items()
             }
 
         return LMState(pick(self.encoder, initial.encoder), pick(self.memory, initial.memory))
@@ -128,11 +127,11 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
-        """log p(target) as (T, B) float32 (or float64), never holding more than a chunk of (T, B, V)."""
+        """Log p(target) as (T, B) float32 (or float64), never holding more than a chunk of (T, B, V)."""
 
     @abstractmethod
     def log_probs(self, readout: Readout) -> Tensor:
-        """log p of every word, (T, B, V)."""
+        """Log p of every word, (T, B, V)."""
 
 
 class EncoderConfig(Protocol):

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from spanlm.models.config import ModelConfig
-from spanlm.models.interfaces import LMState, Readout
+from spanlm.models.interfaces import LMState, Memory, Readout
 
 
 class LanguageModel(nn.Module):
@@ -26,7 +26,7 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary_size, config.embedding_size)
         nn.init.uniform_(self.embedding.weight, -config.init_range, config.init_range)
         self.encoder = config.encoder.build(config.embedding_size, config.init_range)
-        self.memory = config.memory.build(self.encoder.output_size, config.init_range)
+        self.memory: Memory = config.memory.build(self.encoder.output_size, config.init_range)
         self.head = config.head.build(self.memory.readout_size, self.embedding, config.init_range)
 
     def init_state(self, batch_size: int) -> LMState:
@@ -42,11 +42,11 @@ class LanguageModel(nn.Module):
         return Readout(features, readout.attention), LMState(encoder_state, memory_state)
 
     def log_prob(self, tokens: Tensor, targets: Tensor, state: LMState) -> tuple[Tensor, LMState]:
-        """log p(targets | tokens up to and including the same step), (T, B), natural logarithm."""
+        """Log p(targets | tokens up to and including the same step), (T, B), natural logarithm."""
         readout, state = self(tokens, state)
         return self.head.log_prob(readout, targets), state
 
     def log_probs(self, tokens: Tensor, state: LMState) -> tuple[Tensor, LMState]:
-        """log p of every next word, (T, B, V)."""
+        """Log p of every next word, (T, B, V)."""
         readout, state = self(tokens, state)
         return self.head.log_probs(readout), state

@@ -38,12 +38,22 @@ _KVP_MATCHED_REMARK = "786 units, which fit the printed 23.9M; the paper's numbe
 
 
 def _row(
-    name: str, sources: tuple[str, ...], hidden_size: int, memory: AnyMemoryConfig, reported: Reported, remark: str = ""
+    name: str,
+    sources: tuple[str, ...],
+    hidden_size: int,
+    memory: AnyMemoryConfig,
+    reported: Reported,
+    remark: str = "",
 ) -> Preset:
     model = ModelConfig(embedding_size=300, encoder=LSTMConfig(hidden_size=hidden_size), memory=memory)
     config = RunConfig(model=model, training=TrainingConfig(epochs=50, patience=2))
     return Preset(
-        name=f"daniluk2017/{name}", paper=PAPER, sources=sources, config=config, reported=reported, remark=remark
+        name=f"daniluk2017/{name}",
+        paper=PAPER,
+        sources=sources,
+        config=config,
+        reported=reported,
+        remark=remark,
     )
 
 

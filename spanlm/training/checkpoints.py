@@ -81,7 +81,7 @@ def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     Raises:
         RunError: there are checkpoints, and all are damaged.
     """
-    refused = []
+    refused: list[str] = []
     for path in reversed(_steps(folder)):
         try:
             return _read(path), refused

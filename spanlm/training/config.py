@@ -113,7 +113,12 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         require(self.epochs >= 1, "training.epochs", self.epochs, "at least 1")
-        require(self.patience is None or self.patience >= 1, "training.patience", self.patience, "at least 1, or null")
+        require(
+            self.patience is None or self.patience >= 1,
+            "training.patience",
+            self.patience,
+            "at least 1, or null",
+        )
         require(self.checkpoint_every >= 1, "training.checkpoint_every", self.checkpoint_every, "at least 1")
         require(self.log_every >= 1, "training.log_every", self.log_every, "at least 1")
         require(0 <= self.seed < 2**63, "training.seed", self.seed, "in [0, 2^63)")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +13,7 @@ from spanlm.training.config import OptimizerConfig, ScheduleConfig
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Make the optimiser of the model's trainable parameters; one fused pass over them a step."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[config.kind]
+    kind: Callable[..., torch.optim.Optimizer] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[config.kind]
     return kind(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
 
 

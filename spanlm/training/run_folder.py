@@ -1,6 +1,6 @@
 """The folder of a run, which explains itself.
 
-    config.yaml  vocabulary.json  model.safetensors (the best by validation)  metrics.jsonl  checkpoints/
+config.yaml  vocabulary.json  model.safetensors (the best by validation)  metrics.jsonl  checkpoints/
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> None:
     try:
         replace_file(folder / MODEL, to_bytes(dict(model.named_parameters()), metadata))
     except OSError as error:
-        raise RunError(f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact.") from None
+        raise RunError(
+            f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
+        ) from None
 
 
 def load_weights(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -129,14 +130,20 @@ class Trainer:
         self._clock.start()
         self.segments = self.batcher.count(self._order())
         for segment in self.batcher.segments(self._order(), start=self.position.segment):
-            self._step(to_device(segment, self.device))
+            self.step(segment)
             if request.signal_number is not None:
                 self._interrupt(request.signal_number)
             if self.position.step % self.config.training.checkpoint_every == 0:
                 self._checkpoint()
         self._validate(request)
 
-    def _step(self, segment: Segment) -> None:
+    def step(self, segment: Segment) -> None:
+        """Do one optimiser step on a segment, after those before it.
+
+        Raises:
+            RunError: the loss or the gradient is not finite; nothing was updated.
+        """
+        segment = to_device(segment, self.device)
         state = self.state.reset(segment.reset, self.initial)
         with autocast(self.device, self.config.training.precision):
             log_p, state = self.model.log_prob(segment.inputs, segment.targets, state)
@@ -290,7 +297,7 @@ def _fingerprint(corpus: Corpus) -> str:
     """Identify what is trained on: the vocabulary and every id of the training and validation parts."""
     digest = hashlib.sha256(corpus.vocabulary.hash.encode())
     for split in ("train", "valid"):
-        digest.update(memoryview(corpus.splits[split].ids))
+        digest.update(np.ascontiguousarray(corpus.splits[split].ids).data)
         digest.update(corpus.splits[split].documents.tobytes())
     return digest.hexdigest()
 

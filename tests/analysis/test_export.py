@@ -43,9 +43,7 @@ def test_the_same_record_gives_the_same_bytes(tmp_path: Path, record: AttentionR
     ("name", "message"),
     [("a.htm", "Did you mean '.html'"), ("a", "without a suffix"), ("a.xlsx", r"cannot write \.xlsx")],
 )
-def test_an_unknown_suffix_names_the_known(
-    tmp_path: Path, record: AttentionRecord, name: str, message: str
-) -> None:
+def test_an_unknown_suffix_names_the_known(tmp_path: Path, record: AttentionRecord, name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         save_attention(record, tmp_path / name)
     assert os.listdir(tmp_path) == []

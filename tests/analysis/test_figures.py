@@ -156,9 +156,7 @@ def test_png_has_the_shapes_where_the_drawing_puts_them() -> None:
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (4, 23, 20, 59)
 
 
-def test_without_matplotlib_the_way_out_is_named(
-    monkeypatch: pytest.MonkeyPatch, record: AttentionRecord
-) -> None:
+def test_without_matplotlib_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, record: AttentionRecord) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r'pip install "spanlm\[plot\]"'):
         render_png(heatmap(record))

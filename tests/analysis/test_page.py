@@ -44,9 +44,7 @@ class Page(HTMLParser):
         return [data for name, _, data in self.content if name == tag and data.strip()]
 
     def record(self) -> dict[str, Any]:
-        (text,) = (
-            data for name, attrs, data in self.content if name == "script" and attrs.get("id") == "record"
-        )
+        (text,) = (data for name, attrs, data in self.content if name == "script" and attrs.get("id") == "record")
         return dict(json.loads(text))
 
 

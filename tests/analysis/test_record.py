@@ -58,8 +58,6 @@ def test_no_slot_is_occupied_before_the_text_begins(record: AttentionRecord) -> 
         ("weights", np.full((8, 3), -0.1), "not negative"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    record: AttentionRecord, field: str, value: object, message: str
-) -> None:
+def test_what_does_not_fit_is_refused(record: AttentionRecord, field: str, value: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         replace(record, **{field: value})

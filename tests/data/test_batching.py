@@ -141,9 +141,7 @@ def test_each_document_opens_with_eos_after_a_reset(
 
 
 @given(lines=CORPORA, batch_size=SIZES, shuffle=st.booleans())
-def test_each_line_is_a_stream_of_its_own(
-    lines: list[tuple[int, bool]], batch_size: int, shuffle: bool
-) -> None:
+def test_each_line_is_a_stream_of_its_own(lines: list[tuple[int, bool]], batch_size: int, shuffle: bool) -> None:
     tokens = token_file(lines)
     segments = list(SentenceBatcher(tokens, EOS_ID, batch_size=batch_size, shuffle=shuffle).segments(seed=5))
     words = iter(range(1, len(tokens) + 1))

@@ -167,9 +167,7 @@ def test_a_bad_file_of_a_folder_is_refused_by_name(
 def test_a_folder_needs_three_files(make_corpus: MakeCorpus) -> None:
     folder = make_corpus()
     (folder / "valid.txt").unlink()
-    with pytest.raises(
-        InputError, match=r"corpus: no valid\.txt or valid\.txt\.gz in it.*train, valid and test"
-    ):
+    with pytest.raises(InputError, match=r"corpus: no valid\.txt or valid\.txt\.gz in it.*train, valid and test"):
         load(folder)
     (folder / "valid.txt").mkdir()
     with pytest.raises(InputError, match=r"valid\.txt: a folder where a text file is needed"):

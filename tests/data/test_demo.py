@@ -67,8 +67,7 @@ def test_sentences_are_kept_and_all_else_is_dropped() -> None:
     (topic,) = extract_topics({"while": MARKED_UP})
     assert text_of(topic) == [
         "the while statement is used for repeated execution as long as an expression is true :",
-        "this repeatedly tests the expression and , if it is true , executes the first suite ; "
-        "see object.__bool__ .",
+        "this repeatedly tests the expression and , if it is true , executes the first suite ; see object.__bool__ .",
         "a break statement , e.g. in the first suite , ends the post-mortem loop .",
         "every item of a list is a sentence of its own .",
         "called to implement truth value testing .",
@@ -80,9 +79,7 @@ def test_sentences_are_kept_and_all_else_is_dropped() -> None:
 
 def test_a_sentence_of_two_topics_stays_with_the_smaller_one() -> None:
     shared, other = "This sentence is in both topics.", "This one is in the larger topic alone."
-    topics = extract_topics(
-        {"compound": f"{shared} {other}\n", "while": f"{shared}\n", "empty": "no prose\n"}
-    )
+    topics = extract_topics({"compound": f"{shared} {other}\n", "while": f"{shared}\n", "empty": "no prose\n"})
     assert [(topic.name, len(topic.sentences)) for topic in topics] == [("compound", 1), ("while", 1)]
 
 

@@ -17,9 +17,7 @@ LINES = st.lists(
     st.one_of(
         st.just([]),
         st.just([]),
-        st.sampled_from(
-            [[1, 5, 1], [1, 5, 6, 7, 1], [1, 1, 5, 1, 1], [1, 1, 1], [1, 5], [1], [5, 1], [1, 1]]
-        ),
+        st.sampled_from([[1, 5, 1], [1, 5, 6, 7, 1], [1, 1, 5, 1, 1], [1, 1, 1], [1, 5], [1], [5, 1], [1, 1]]),
         st.lists(st.integers(1, 6), max_size=7),
     ),
     max_size=12,

@@ -60,9 +60,7 @@ class Server:
         self._server.server_close()
 
 
-def published(
-    url: str, texts: dict[Split, bytes] = TEXTS, tokens: int = 0, types: int = 0
-) -> PublishedCorpus:
+def published(url: str, texts: dict[Split, bytes] = TEXTS, tokens: int = 0, types: int = 0) -> PublishedCorpus:
     files = {
         split: PublishedFile(
             url=f"{url}/{split}.txt",
@@ -106,9 +104,7 @@ def test_the_registry_names_the_published_counts() -> None:
             assert file.url.endswith(f"{split}.txt")
 
 
-def test_a_local_copy_is_found_by_dir_or_by_the_environment(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_local_copy_is_found_by_dir_or_by_the_environment(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_dir = load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
     assert len(by_dir.vocabulary) == 4
     monkeypatch.setenv("SPANLM_DATA", str(tiny))
@@ -139,9 +135,7 @@ def test_a_local_copy_that_lacks_a_file_is_refused(tiny: Path) -> None:
 def test_a_file_with_another_hash_is_refused_by_name(tiny: Path, split: Split) -> None:
     path = tiny / "tiny" / f"{split}.txt"
     path.write_bytes(TEXTS[split].replace(b"b", b"c").replace(b"a", b"d"))
-    with pytest.raises(
-        InputError, match=rf"tiny/{split}\.txt: not the published tiny {split} text \(SHA-256"
-    ):
+    with pytest.raises(InputError, match=rf"tiny/{split}\.txt: not the published tiny {split} text \(SHA-256"):
         load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
 
 
@@ -182,9 +176,7 @@ def test_a_local_copy_is_used_before_a_download(tiny: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("failure", ["404", "another text", "partial", "no server"])
-def test_a_failed_download_names_the_url_and_leaves_nothing(
-    server: Server, cache: Path, failure: str
-) -> None:
+def test_a_failed_download_names_the_url_and_leaves_nothing(server: Server, cache: Path, failure: str) -> None:
     url = f"{server.url}/valid.txt"
     if failure == "404":
         del server.files["/valid.txt"]

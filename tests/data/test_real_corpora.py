@@ -10,9 +10,7 @@ from spanlm.data.registry import CORPORA
 
 pytestmark = [
     pytest.mark.corpus,
-    pytest.mark.skipif(
-        "SPANLM_DATA" not in os.environ, reason="needs a folder with corpora: set SPANLM_DATA"
-    ),
+    pytest.mark.skipif("SPANLM_DATA" not in os.environ, reason="needs a folder with corpora: set SPANLM_DATA"),
 ]
 
 

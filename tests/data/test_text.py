@@ -82,9 +82,7 @@ def test_a_long_line_comes_in_small_pieces(tmp_path: Path) -> None:
         (b"a<eos> <eos>b\n\t<eos>\v", "line 2: the word <eos> is reserved"),
     ],
 )
-def test_bad_bytes_are_refused_with_their_place(
-    tmp_path: Path, data: bytes, message: str, chunk_bytes: int
-) -> None:
+def test_bad_bytes_are_refused_with_their_place(tmp_path: Path, data: bytes, message: str, chunk_bytes: int) -> None:
     with pytest.raises(InputError, match=rf"bad\.txt.*{message}"):
         read(tmp_path / "bad.txt", data, chunk_bytes)
 

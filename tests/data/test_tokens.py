@@ -76,10 +76,7 @@ def test_ids_and_documents_are_those_of_a_plain_loop_whatever_the_chunk_size(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.txt"
     path.write_bytes(text.encode())
-    lines = [
-        tokenize(" ".join(line), tokenizer) if tokenizer == "words" else line
-        for line in lines_of(text.encode())
-    ]
+    lines = [tokenize(" ".join(line), tokenizer) if tokenizer == "words" else line for line in lines_of(text.encode())]
     expected = tokens_of(lines)
     vocabulary = Vocabulary((*sorted(known), UNK, EOS))
     with pytest.MonkeyPatch.context() as patch:
@@ -144,9 +141,7 @@ def test_a_second_load_reads_the_cache_and_not_the_text(
     assert written == {entry: entry.stat().st_mtime_ns for entry in entries(cache) + entries(cache, "counts")}
 
 
-def test_each_text_vocabulary_tokenizer_and_document_rule_has_an_entry_of_its_own(
-    tmp_path: Path, cache: Path
-) -> None:
+def test_each_text_vocabulary_tokenizer_and_document_rule_has_an_entry_of_its_own(tmp_path: Path, cache: Path) -> None:
     path, other = tmp_path / "a.txt", tmp_path / "b.txt"
     path.write_bytes(b"a b\n")
     other.write_bytes(b"b a\n")
@@ -220,9 +215,7 @@ def test_a_text_that_is_refused_leaves_nothing_in_the_cache(tmp_path: Path, cach
     assert [entry for kind in cache.iterdir() for entry in kind.iterdir()] == []
 
 
-def test_builders_at_the_same_time_do_no_harm(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_builders_at_the_same_time_do_no_harm(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"some words of a line\n" * 500)
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 64)
@@ -240,8 +233,7 @@ def test_builders_at_the_same_time_do_no_harm(
     monkeypatch.setattr(tokens_module, "_read", read_together)
     results: list[list[int]] = []
     threads = [
-        threading.Thread(target=lambda: results.append(encode(path, vocabulary)[0].ids.tolist()))
-        for _ in range(4)
+        threading.Thread(target=lambda: results.append(encode(path, vocabulary)[0].ids.tolist())) for _ in range(4)
     ]
     for thread in threads:
         thread.start()
@@ -264,9 +256,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_set(
         encode(path, Vocabulary((EOS, UNK)))
 
 
-def test_a_full_disk_is_told_and_leaves_nothing(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"a b\n")
     vocabulary = build(path)

@@ -32,9 +32,7 @@ def test_max_size_keeps_the_most_frequent_and_of_equals_the_first() -> None:
 
 
 @given(st.lists(WORDS), st.integers(1, 4), st.none() | st.integers(2, 9))
-def test_from_counts_agrees_with_a_plain_choice(
-    text: list[str], min_count: int, max_size: int | None
-) -> None:
+def test_from_counts_agrees_with_a_plain_choice(text: list[str], min_count: int, max_size: int | None) -> None:
     counts = Counter(text)
     common = [word for word in counts if counts[word] >= min_count and word not in (EOS, UNK)]
     best = sorted(common, key=lambda word: -counts[word])[: None if max_size is None else max_size - 2]
@@ -140,3 +138,8 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
 def test_a_vocabulary_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         Vocabulary((EOS, UNK)).words = ()  # type: ignore[misc]
+
+
+def test_of_many_equally_frequent_words_the_first_stay() -> None:
+    counts = {f"w{n}": 1 + n % 2 for n in range(1000)}
+    assert Vocabulary.from_counts(counts, max_size=302).words[:300] == tuple(f"w{n}" for n in range(1, 601, 2))

@@ -66,9 +66,7 @@ def test_log_prob_in_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None
     targets = words(13, size=7)
 
     def results(device: str) -> list[Tensor]:
-        leaves = [
-            values(*s, seed=n).to(device).requires_grad_() for n, s in enumerate([(13, 4), (7, 4), (7,)])
-        ]
+        leaves = [values(*s, seed=n).to(device).requires_grad_() for n, s in enumerate([(13, 4), (7, 4), (7,)])]
         log_p = linear_log_prob(*leaves, targets.to(device))
         gradients = torch.autograd.grad(log_p, leaves, values(13, seed=9).to(device))
         return [x.detach().cpu() for x in (log_p, *gradients)]

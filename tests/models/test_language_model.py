@@ -56,9 +56,7 @@ def test_any_cut_is_the_same_stream(config: ModelConfig, lengths: list[int], fre
 @every_model
 @given(last=st.integers(0, 6), seed=st.integers(1, 1000), double=st.booleans())
 @settings(max_examples=10, deadline=None)
-def test_later_words_change_nothing_before_them(
-    config: ModelConfig, last: int, seed: int, double: bool
-) -> None:
+def test_later_words_change_nothing_before_them(config: ModelConfig, last: int, seed: int, double: bool) -> None:
     """Bit by bit: other words after step `last` leave every answer up to it as it was."""
     model = language_model(config, torch.float64 if double else torch.float32)
     tokens, targets = words(8, 3), words(8, 3, seed=2)
@@ -162,9 +160,7 @@ def test_weights_start_in_range(config: ModelConfig) -> None:
     """U(-r, r) for everything that learns (of encoders: `test_encoders.py`)."""
     torch.manual_seed(0)
     width = 240 // config.memory.parts if config.head.tied else 20
-    larger = dataclasses.replace(
-        config, init_range=0.03, embedding_size=width, encoder=config.encoder.resized(240)
-    )
+    larger = dataclasses.replace(config, init_range=0.03, embedding_size=width, encoder=config.encoder.resized(240))
     for name, parameter in LanguageModel(larger, 50).named_parameters():
         if not name.startswith("encoder."):
             assert parameter.requires_grad
@@ -186,9 +182,7 @@ def dropped(kept: Tensor, plain: Tensor, rate: float) -> None:
     assert rate / 2 < zero.double().mean() < (1 + rate) / 2
 
 
-@pytest.mark.parametrize(
-    "memory", [KeyValueConfig(roles=3, window=3), NGramConfig(order=3)], ids=small.identify
-)
+@pytest.mark.parametrize("memory", [KeyValueConfig(roles=3, window=3), NGramConfig(order=3)], ids=small.identify)
 def test_output_dropout_acts_only_in_training(memory: Any) -> None:
     """It acts on what the head reads; what is remembered and attended stays whole."""
     config = small.model_config(small.SMALL_ENCODERS["lstm"][0], memory, small.SMALL_HEADS["softmax"][0])

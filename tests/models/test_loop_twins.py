@@ -31,10 +31,7 @@ def past_outputs(kind: str, capacity: int, batch: int, size: int) -> reference.P
     """What each stream remembers: nothing, as much as fits, or from 0 up to that, stream by stream."""
     full = {"fresh": 0, "full": capacity}
     counts = [full.get(kind, (1 + 2 * b) % (capacity + 1)) for b in range(batch)]
-    return [
-        [values(size, seed=100 * b + n).requires_grad_() for n in range(count)]
-        for b, count in enumerate(counts)
-    ]
+    return [[values(size, seed=100 * b + n).requires_grad_() for n in range(count)] for b, count in enumerate(counts)]
 
 
 def slots(past: reference.Past, length: int, part: Callable[[Tensor], Tensor], empty: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The LSTM encoder (Hochreiter & Schmidhuber, 1997; the variant of Zaremba et al., 2014).
 
-    i, f, g, o = W_ih x_t + W_hh h_{t-1} + b,
-    c_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),    h_t = σ(o) ⊙ tanh(c_t)
+i, f, g, o = W_ih x_t + W_hh h_{t-1} + b,
+c_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),    h_t = σ(o) ⊙ tanh(c_t)
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class LSTMEncoder(Encoder):
 
     def init_state(self, batch_size: int) -> Tensors:
         """Zeros."""
-        weight = self.lstm.weight_hh_l0
+        weight: Tensor = self.lstm.get_parameter("weight_hh_l0")
         zeros = weight.new_zeros(self.lstm.num_layers, batch_size, self.output_size)
         return {"h": zeros, "c": zeros.clone()}
 

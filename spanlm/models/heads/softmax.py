@@ -38,9 +38,7 @@ class SoftmaxHead(Head):
 
     bias: nn.Parameter | None
 
-    def __init__(
-        self, config: SoftmaxConfig, readout_size: int, embedding: nn.Embedding, init_range: float
-    ) -> None:
+    def __init__(self, config: SoftmaxConfig, readout_size: int, embedding: nn.Embedding, init_range: float) -> None:
         super().__init__()
         vocabulary_size, embedding_size = embedding.weight.shape
         if config.tied:
@@ -58,11 +56,11 @@ class SoftmaxHead(Head):
             self.bias = nn.Parameter(torch.empty(vocabulary_size).uniform_(-init_range, init_range))
 
     def log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
-        """log p(target), (T, B)."""
+        """Log p(target), (T, B)."""
         x = readout.features.flatten(0, 1)
         return linear_log_prob(x, self.weight, self.bias, targets.flatten()).view_as(targets)
 
     def log_probs(self, readout: Readout) -> Tensor:
-        """log p of every word, (T, B, V), normalised in float32 or float64."""
+        """Log p of every word, (T, B, V), normalised in float32 or float64."""
         logits = linear(readout.features, self.weight, self.bias)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)

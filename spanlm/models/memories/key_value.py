@@ -90,7 +90,7 @@ class KeyValueMemory(Memory):
 
     def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, roles·k)."""
-        parts = h.split(self.readout_size, dim=-1)
+        parts = torch.split(h, self.readout_size, dim=-1)
         key, value, prediction = parts[0], parts[min(1, self.roles - 1)], parts[-1]
         carried = state["filled"].unsqueeze(-1)
         # where, not a product: nothing that stands in an empty slot can leak, NaN included

@@ -66,9 +66,6 @@ class NGramMemory(Memory):
         """Gather the parts due at every step of h (T, B, N·k)."""
         steps, size, past = len(h), self.readout_size, self.order - 1
         outputs = torch.cat([state["outputs"].to(h.dtype), h])
-        due = [
-            outputs[past - lag : past - lag + steps, :, lag * size : (lag + 1) * size]
-            for lag in range(self.order)
-        ]
+        due = [outputs[past - lag : past - lag + steps, :, lag * size : (lag + 1) * size] for lag in range(self.order)]
         features = torch.tanh(self.combine(torch.cat(due, dim=-1)))
         return Readout(features), {"outputs": outputs[steps:]}

@@ -13,12 +13,14 @@ Where all logits fit in one chunk, P is kept for the backward pass; else each ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
+
+from spanlm.models.ops.precision import without_autocast
 
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time (256 MB of float32): whole batches of small models, a bound for large ones."""
@@ -36,7 +38,7 @@ def _normalise(logits: Tensor, targets: Tensor, keep_softmax: bool) -> Tensor:
     """Return log p(target) (N,); with `keep_softmax` P takes the place of the logits."""
     log_p = logits.new_empty(len(targets), dtype=torch.promote_types(logits.dtype, torch.float32))
     limit = logits.numel() if logits.is_cuda else _BLOCK_ELEMENTS
-    for rows in _chunks(*logits.shape, limit):
+    for rows in _chunks(len(logits), logits.shape[1], limit):
         block = logits[rows].to(log_p.dtype).log_softmax(1)
         target = targets[rows, None]
         log_p[rows] = block.gather(1, target).squeeze(1)
@@ -63,8 +65,10 @@ class _LinearLogProb(torch.autograd.Function):
         return log_p
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+    @torch.autograd.function.once_differentiable
+    @without_autocast
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+        (grad,) = grads
         inputs, matrix, offset, targets, log_p, kept = ctx.saved_tensors
         wide = log_p.dtype
         scaled = inputs * grad.unsqueeze(1).to(inputs.dtype)
@@ -88,8 +92,11 @@ class _LinearLogProb(torch.autograd.Function):
         return grad_x.mul_(grad.unsqueeze(1)), grad_weight, grad_bias, None, None
 
 
+_apply: Callable[..., Tensor] = _LinearLogProb.apply  # the library leaves it untyped
+
+
 def linear_log_prob(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
-    """log softmax(W x + b)[target].
+    """Log softmax(W x + b)[target].
 
     Under autocast the products run in the autocast type; log-sum-exp and the result are float32.
 
@@ -105,5 +112,5 @@ def linear_log_prob(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Ten
     device = x.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     with torch.autocast(device, enabled=False):
-        log_p: Tensor = _LinearLogProb.apply(x, weight, bias, targets, dtype)
+        log_p: Tensor = _apply(x, weight, bias, targets, dtype)
     return log_p

@@ -10,10 +10,13 @@ segment. Query t may look at slots t ... t+L-1; lag j (1 = the step before) is s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from spanlm.models.ops.precision import without_autocast
 
 
 class _AdditiveScores(torch.autograd.Function):
@@ -31,6 +34,7 @@ class _AdditiveScores(torch.autograd.Function):
         return scores.permute(1, 2, 0).contiguous()
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         activations, weight = ctx.saved_tensors
         window, steps, batch, size = activations.shape
@@ -61,6 +65,7 @@ class _WindowSum(torch.autograd.Function):
         return read
 
     @staticmethod
+    @without_autocast
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
         weights, values = ctx.saved_tensors
         steps, window = weights.shape[0], weights.shape[2]
@@ -71,6 +76,10 @@ class _WindowSum(torch.autograd.Function):
             torch.sum(grad * values[slot : slot + steps], dim=-1, out=grad_weights[..., slot])
             grad_values[slot : slot + steps].addcmul_(grad, weights[..., slot, None])
         return grad_weights, grad_values
+
+
+_additive_scores: Callable[..., Tensor] = _AdditiveScores.apply  # the library leaves them untyped
+_window_sum: Callable[..., Tensor] = _WindowSum.apply
 
 
 def window_filled(filled: Tensor, steps: int) -> Tensor:
@@ -108,7 +117,8 @@ def additive_window_attention(
         keys: (L + T, B, D), already projected; the first L are carried, the last is never read.
         values: (L + T, B, D').
         weight: (D,), the vector w.
-        filled: (L, B) bool, which carried slots hold something; an empty slot is never read, even if NaN.
+        filled: (L, B) bool, which carried slots hold something. An empty slot gets weight 0, but what stands in
+            it must be finite: callers clear it before they project it.
 
     Returns:
         The reads (T, B, D') and the weights (T, B, L), column j being lag L - j.
@@ -116,6 +126,6 @@ def additive_window_attention(
     # reduced precision would quantise the weights; the products around this op carry the cost
     query, keys, values, weight = (x.float() if x.dtype.itemsize < 4 else x for x in (query, keys, values, weight))
     may_read = window_filled(filled, query.shape[0])
-    scores = _AdditiveScores.apply(query, keys, weight)
+    scores = _additive_scores(query, keys, weight)
     weights = masked_softmax(scores, may_read)
-    return _WindowSum.apply(weights, values), weights
+    return _window_sum(weights, values), weights

@@ -1,0 +1,191 @@
+"""What is measured: the project's own training step and evaluation, and the textbook's, on the same tokens."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from spanlm.config import RunConfig
+from spanlm.data.batching import Segment
+from spanlm.data.corpora import Corpus
+from spanlm.data.tokens import TokenFile
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.evaluation.scoring import Precision, tally
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import KeyValueConfig, NoMemoryConfig
+from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+from spanlm.training.events import Watcher
+from spanlm.training.trainer import Trainer
+
+CLIP = 5.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model and a batch to measure.
+
+    Attributes:
+        name: in the report.
+        model: its rooms.
+        vocabulary_size: V.
+        batch_size: B.
+        length: T.
+    """
+
+    name: str
+    model: ModelConfig
+    vocabulary_size: int
+    batch_size: int
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one step."""
+        return self.batch_size * self.length
+
+
+LSTM_650 = Size(
+    "LSTM 2×650 tied",
+    ModelConfig(
+        embedding_size=650,
+        init_range=0.05,
+        encoder=LSTMConfig(hidden_size=650, layers=2),
+        memory=NoMemoryConfig(),
+        head=SoftmaxConfig(tied=True),
+    ),
+    vocabulary_size=10_000,
+    batch_size=20,
+    length=35,
+)
+KVP_834 = Size(
+    "Key-Value-Predict 834, window 5",
+    ModelConfig(encoder=LSTMConfig(hidden_size=834), memory=KeyValueConfig(roles=3, window=5)),
+    vocabulary_size=10_000,
+    batch_size=64,
+    length=20,
+)
+
+
+def synthetic_corpus(size: Size, steps: int) -> Corpus:
+    """Make random tokens, Zipf-distributed as words are: speed must not depend on a download."""
+    words = [EOS, UNK, *(f"w{i}" for i in range(size.vocabulary_size - 2))]
+    vocabulary = Vocabulary.from_counts(dict.fromkeys(words, 1))
+    ranks = np.arange(1, size.vocabulary_size + 1)
+    generator = np.random.default_rng(1)
+    ids = generator.choice(size.vocabulary_size, size.tokens * steps, p=(1 / ranks) / (1 / ranks).sum())
+    ids[-1] = vocabulary.eos_id
+    tokens = TokenFile(ids.astype(np.int32), np.zeros(1, dtype=np.int64))
+    splits = {"train": tokens, "valid": tokens, "test": tokens}
+    return Corpus(
+        name="random",
+        vocabulary=vocabulary,
+        splits=splits,
+        notes=[],
+        oov=dict.fromkeys(splits, 0),
+        tokenizer="whitespace",
+    )
+
+
+def project_trainer(size: Size, precision: Precision, device: str, corpus: Corpus) -> Trainer:
+    """Make the trainer whose step is measured: SGD, as the textbook's."""
+    training = TrainingConfig(
+        optimizer=OptimizerConfig(kind="sgd", lr=1e-3, clip=CLIP),
+        batching=BatchingConfig(kind="streams", batch_size=size.batch_size, length=size.length),
+        precision=precision,
+        device=device,
+        log_every=2**31,
+    )
+    return Trainer(RunConfig(model=size.model, training=training), corpus, Path(tempfile.gettempdir()), Watcher())
+
+
+class SplitOnly(Memory):
+    """The plain LSTM with the softmax width of a memory that splits: hands on one part, looks back at nothing."""
+
+    def __init__(self, readout_size: int) -> None:
+        super().__init__()
+        self.readout_size = readout_size
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Nothing."""
+        return {}
+
+    def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+        """Hand on the last part of h."""
+        return Readout(h[..., -self.readout_size :]), {}
+
+
+def without_memory(trainer: Trainer) -> Trainer:
+    """Take the memory out of a trainer's model and leave encoder and softmax as they are."""
+    trainer.model.memory = SplitOnly(trainer.model.memory.readout_size)
+    trainer.initial = trainer.state = trainer.model.init_state(trainer.config.training.batching.batch_size)
+    return trainer
+
+
+class Textbook(nn.Module):
+    """embedding, nn.LSTM, linear, as every tutorial writes them."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        model = size.model
+        self.embedding = nn.Embedding(size.vocabulary_size, model.embedding_size)
+        self.lstm = nn.LSTM(model.embedding_size, model.encoder.hidden_size, model.encoder.layers)
+        self.decoder = nn.Linear(model.encoder.hidden_size, size.vocabulary_size)
+        if model.head.tied:
+            self.decoder.weight = self.embedding.weight
+
+    def forward(self, tokens: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Logits (T, B, V) and the state after."""
+        output, state = self.lstm(self.embedding(tokens), state)
+        return self.decoder(output), state
+
+
+def textbook_step(size: Size, precision: Precision, device: torch.device) -> Callable[[Segment], None]:
+    """Return the tutorial's training step: forward, cross-entropy, backward, clip, SGD, loss as a number."""
+    model = Textbook(size).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    layers, units = size.model.encoder.layers, size.model.encoder.hidden_size
+    state = (torch.zeros(layers, size.batch_size, units, device=device),) * 2
+
+    def step(segment: Segment) -> None:
+        nonlocal state
+        inputs, targets = segment.inputs.to(device), segment.targets.to(device)
+        optimizer.zero_grad()
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            logits, after = model(inputs, state)
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        state = (after[0].detach(), after[1].detach())
+        loss.item()
+
+    return step
+
+
+def evaluation_step(model: LanguageModel, precision: Precision) -> Callable[[Segment], None]:
+    """Return the project's evaluation of one segment."""
+
+    def step(segment: Segment) -> None:
+        tally(model, [replace(segment, reset=torch.ones_like(segment.reset))], -1, precision)
+
+    return step
+
+
+def training_flops(size: Size) -> float:
+    """Multiply-adds of the matrix products of one token, forward and backward, times two."""
+    with torch.device("meta"):
+        model = LanguageModel(size.model, size.vocabulary_size)
+    weights = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "embedding" not in name)
+    if size.model.head.tied:
+        weights += model.embedding.weight.numel()
+    return 6.0 * weights

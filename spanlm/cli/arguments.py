@@ -1,0 +1,56 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from spanlm.cli.main import VerbParser
+from spanlm.errors import InputError
+
+
+def verb_parser(verb: str, description: str) -> VerbParser:
+    """Make a verb's parser; its description keeps its line breaks."""
+    return VerbParser(
+        prog=f"spanlm {verb}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_run(parser: VerbParser) -> None:
+    """Add the run folder and the device."""
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run")
+    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+
+
+def add_corpus(parser: VerbParser) -> None:
+    """Add what names a corpus and a part of it."""
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="default: the corpus of the training")
+    parser.add_argument("--split", default="test", choices=("train", "valid", "test"), help="default: test")
+    parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
+    parser.add_argument("--download", action="store_true", help="fetch a registered corpus that is not there")
+
+
+@contextmanager
+def output(path: Path | None) -> Iterator[TextIO]:
+    """Open `path` for writing as it will be when complete, or standard output for None."""
+    if path is None:
+        yield sys.stdout
+        return
+    if not path.parent.is_dir():
+        raise InputError(f"--out={path}: there is no folder {path.parent}. Make it first.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            yield file
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,53 @@
+"""`spanlm generate RUN --prompt …`."""
+
+from __future__ import annotations
+
+import sys
+
+from spanlm.cli.arguments import add_run, verb_parser
+from spanlm.data.vocabulary import EOS
+from spanlm.evaluation.generation import generate
+from spanlm.trained import load
+
+_DESCRIPTION = """
+Continue a prompt, word by word. A line end (<eos>) is printed as one.
+
+  spanlm generate runs/demo --prompt "the name" --length 40 --temperature 0.8 --top-p 0.9 --seed 7
+"""
+
+
+def run(arguments: list[str]) -> None:
+    """Generate."""
+    parser = verb_parser("generate", _DESCRIPTION)
+    add_run(parser)
+    parser.add_argument("--prompt", default="", help="words to continue (default: start a line)")
+    parser.add_argument("--length", type=int, default=50, help="how many words (default 50)")
+    parser.add_argument(
+        "--temperature", type=float, default=1.0, help="1: as the model says; 0: always the most probable"
+    )
+    parser.add_argument("--top-k", type=int, help="draw from the k most probable words")
+    parser.add_argument(
+        "--top-p", type=float, help="draw from the fewest words that hold this share of the probability"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same words (default 1)")
+    parser.add_argument("--unk", action="store_true", help="let <unk> be drawn, too")
+    options = parser.parse_args(arguments)
+    model = load(options.run, options.device)
+    words = generate(
+        model.model,
+        model.vocabulary,
+        model.tokenize(options.prompt),
+        length=options.length,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+        unk=options.unk,
+    )
+    sys.stdout.write(options.prompt)
+    at_line_start = not options.prompt
+    for word in words:
+        sys.stdout.write("\n" if word == EOS else word if at_line_start else f" {word}")
+        sys.stdout.flush()
+        at_line_start = word == EOS
+    sys.stdout.write("" if at_line_start else "\n")

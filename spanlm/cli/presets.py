@@ -1,0 +1,78 @@
+"""`spanlm presets`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.table import Table
+
+from spanlm.cli.arguments import verb_parser
+from spanlm.cli.report import console, out
+from spanlm.models.counting import count_configured
+from spanlm.presets import PRESETS, Preset
+
+_DESCRIPTION = """
+The rows of published tables that `spanlm train NAME` trains, with their sizes at the paper's vocabulary and the
+numbers the paper printed. On another corpus the embedding and the softmax have another size: `--match-parameters`
+keeps the comparison fair there.
+"""
+
+
+def run(arguments: list[str]) -> None:
+    """List the presets."""
+    parser = verb_parser("presets", _DESCRIPTION)
+    parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
+    options = parser.parse_args(arguments)
+    rows = [describe_preset(preset) for preset in PRESETS.values()]
+    if options.json:
+        out(json.dumps(rows, indent=1, ensure_ascii=False))
+    else:
+        _show(rows)
+
+
+def describe_preset(preset: Preset) -> dict[str, Any]:
+    """Return a preset as plain values; parameters are those at the paper's vocabulary size."""
+    reported = preset.reported
+    count = count_configured(preset.config.model, reported.vocabulary_size) if reported.vocabulary_size else None
+    return {
+        "name": preset.name,
+        "paper": preset.paper,
+        "rows": list(preset.sources),
+        "corpus": reported.corpus,
+        "vocabulary_size": reported.vocabulary_size or None,
+        "model_parameters": count.model if count else None,
+        "all_parameters": count.total if count else None,
+        "published_model_parameters_millions": reported.model_parameters,
+        "published_valid_perplexity": reported.valid_ppl,
+        "published_test_perplexity": reported.test_ppl,
+        "remark": preset.remark,
+        "config": preset.config.to_tree(),
+    }
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("name", "table row", "θ_M", "published θ_M", "published valid / test"):
+        table.add_column(name, justify="right" if "θ" in name or "/" in name else "left", overflow="fold")
+    remarks: dict[str, list[str]] = {}
+    for row in rows:
+        parameters, published = row["model_parameters"], row["published_model_parameters_millions"]
+        if row["remark"]:
+            remarks.setdefault(row["remark"].split(":")[0], []).append(row["name"])
+        table.add_row(
+            row["name"],
+            "; ".join(row["rows"]),
+            f"{parameters / 1e6:.2f}M" if parameters else "",
+            f"{published}M" if published else "",
+            _perplexities(row),
+        )
+    console().print(table)
+    for remark, names in remarks.items():
+        out(f"\n{', '.join(names)}: {remark}.")
+    out("\nPublished: Daniluk et al. 2017, Wikipedia (7,500 articles, 77,000 words of vocabulary); θ_M is given there.")
+
+
+def _perplexities(row: dict[str, Any]) -> str:
+    valid, test = row["published_valid_perplexity"], row["published_test_perplexity"]
+    return f"{valid or '–'} / {test}" if test else ""

@@ -1,0 +1,92 @@
+"""`spanlm score RUN [FILE|-]`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TextIO
+
+from spanlm.cli.arguments import add_run, output, verb_parser
+from spanlm.data.text import Text
+from spanlm.evaluation.text_pieces import text_as_pieces
+from spanlm.evaluation.words import WordScore, score_words
+from spanlm.trained import load
+
+_DESCRIPTION = """
+One row for every word: its surprisal −log p(word | context), the entropy of the distribution it was drawn from, its
+rank in it, and whether the vocabulary has it. The first word of a line is scored from the line end before it (<eos>),
+so no word is left out. Text is cut into words as the training text was; it streams, whatever its size.
+
+  spanlm score runs/demo stimuli.txt --base 2 > surprisal.tsv
+  echo "the name is bound ." | spanlm score runs/demo - --format jsonl
+"""
+
+BASES = {"2": 2.0, "e": math.e, "10": 10.0}
+COLUMNS = [field.name for field in fields(WordScore)]
+
+
+def run(arguments: list[str]) -> None:
+    """Score."""
+    parser = verb_parser("score", _DESCRIPTION)
+    add_run(parser)
+    parser.add_argument(
+        "file", nargs="?", default="-", metavar="FILE", help="a text file [.gz]; - or nothing: standard input"
+    )
+    parser.add_argument(
+        "--base",
+        choices=tuple(BASES),
+        default="2",
+        help="of the logarithm: 2 bits, e nats, 10 bans (default 2)",
+    )
+    parser.add_argument("--format", choices=("tsv", "jsonl"), default="tsv")
+    parser.add_argument(
+        "--state",
+        choices=("carry", "line", "document"),
+        default="line",
+        help="a word's context: the text so far, its line, the lines since a blank one (default: line)",
+    )
+    parser.add_argument(
+        "--oov",
+        choices=("flag", "error"),
+        default="flag",
+        help="words outside the vocabulary: score as <unk> and flag, or refuse",
+    )
+    parser.add_argument("--eos", action="store_true", help="give line ends rows, too")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
+    options = parser.parse_args(arguments)
+    model = load(options.run, options.device)
+    path = Path("/dev/stdin") if options.file == "-" else Path(options.file)
+    pieces = text_as_pieces(Text(path), model.config.data.effective_tokenizer)
+    scores = score_words(
+        model.model,
+        model.vocabulary,
+        pieces,
+        state=options.state,
+        base=BASES[options.base],
+        oov=options.oov,
+        eos=options.eos,
+    )
+    with output(options.out) as file:
+        _WRITERS[options.format](scores, file)
+
+
+def _write_tsv(scores: Iterator[WordScore], file: TextIO) -> None:
+    # words hold no white space, so no quoting is needed; R: read.delim(file, quote = "", na.strings = "")
+    file.write("\t".join(COLUMNS) + "\n")
+    for s in scores:
+        row = (s.sentence, s.index, s.word, f"{s.surprisal:.6f}", f"{s.entropy:.6f}", s.rank, int(s.oov))
+        file.write("\t".join(map(str, row)) + "\n")
+
+
+def _write_jsonl(scores: Iterator[WordScore], file: TextIO) -> None:
+    for score in scores:
+        file.write(json.dumps(asdict(score), ensure_ascii=False) + "\n")
+
+
+_WRITERS: dict[str, Callable[[Iterator[WordScore], TextIO], None]] = {
+    "tsv": _write_tsv,
+    "jsonl": _write_jsonl,
+}
