@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spanlm.data.files import replacing
 from spanlm.errors import InputError, RunError, nearest
+from spanlm.files import replacing
 
 
 def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:

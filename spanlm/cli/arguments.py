@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +12,7 @@ from typing import TextIO
 
 from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError
+from spanlm.files import replacing
 
 
 def verb_parser(verb: str, description: str) -> VerbParser:
@@ -46,11 +47,7 @@ def output(path: Path | None) -> Iterator[TextIO]:
         return
     if not path.parent.is_dir():
         raise InputError(f"--out={path}: there is no folder {path.parent}. Make it first.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            yield file
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+        yield text
+        text.flush()
+        text.detach()

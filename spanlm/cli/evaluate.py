@@ -61,7 +61,7 @@ def _show(model: TrainedModel, result: Evaluation, notes: list[str]) -> None:
             ("perplexity", f"{result.perplexity:.2f}"),
             (
                 "NLL",
-                f"{result.nll_per_token:.4f} nats = {result.bits_per_token:.4f} bits a token; in all {result.nll:,.1f} nats",
+                f"{result.nll_per_token:.4f} nats = {result.bits_per_token:.4f} bits; total {result.nll:,.1f} nats",
             ),
             (
                 "unknown",

@@ -15,7 +15,7 @@ SPLITS: tuple[Split, ...] = get_args(Split)
 DEMO = "demo"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """Which text a model reads, and how it is cut into words and documents.
 

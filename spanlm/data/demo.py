@@ -32,13 +32,15 @@ _NOT_PROSE = re.compile(rf">>>|\.\.\. |::=|[+|]|{_VERSION_NOTE}|See also|Source 
 _BOUNDARY = re.compile(
     r"(?:(?<=[.?!:])|(?<=[.?!]\)))(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!vs\.) +(?=[\"“`*(]*[A-Z]|[\"`])"
 )
-_LABEL = re.compile(r"[A-Z][\w’ ]+:")
+# what a colon ends without being a sentence
+_LABEL = re.compile(rf"[A-Z][\w’]*(?: [\w’]+){{0,2}}:|PEP .*:|{_VERSION_NOTE}.*")
 _FOOTNOTE = re.compile(r" *\[\d+\]")
 _EMPHASIS = re.compile(r"(\*{1,2})(?=\S)([^*]+)(?<=\S)\1")
 _CODE = re.compile(r"([\"`]+)'?(-?\d+|[A-Za-z_][\w.]*)(?:\(\))?'?\1")
 _STARTS = re.compile(r"[\"“`*(]*[A-Z]|[\"`]")
-_PLAIN = re.compile(r"[A-Za-z_(“][A-Za-z0-9_ ,;:.'’()“”…é–—-]*[.?!:)]")
-_GLUED = re.compile(r"[a-z)][.?!][A-Z][a-z]+ [a-z]")
+_PLAIN = re.compile(r"[A-Za-z_(“][A-Za-z0-9_ ,;:.'’()“”…é–—-]*(?:[.?!]\)?|:)")
+# two sentences without a space between them, and calls
+_SPOILED = re.compile(r"[a-z)][.?!][A-Z][a-z]+ [a-z]|\(\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def _sentences(text: str) -> Iterator[str]:
     for block in re.split(r"\n[ \t]*\n", text):
         for sentence in _BOUNDARY.split(_paragraph(block)):
             plain = _without_markup(sentence)
-            if _STARTS.match(sentence) and _PLAIN.fullmatch(plain) and not _GLUED.search(plain):
+            if _STARTS.match(sentence) and _PLAIN.fullmatch(plain) and not _SPOILED.search(plain):
                 yield plain
 
 

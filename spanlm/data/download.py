@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spanlm.data.files import CACHE_VARIABLE, cache_folder
+from spanlm.data.cache import CACHE_VARIABLE, cache_folder
 from spanlm.data.registry import PublishedFile
 from spanlm.errors import RunError
 

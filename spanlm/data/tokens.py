@@ -11,11 +11,11 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from spanlm.data.cache import cache_folder, cache_key, caching
 from spanlm.data.config import Documents, Tokenizer
 from spanlm.data.counts import WordCounts
 from spanlm.data.documents import DocumentFinder
 from spanlm.data.encoding import Encoder, count_pieces
-from spanlm.data.files import cache_folder, cache_key, caching
 from spanlm.data.text import Text, pieces
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, require

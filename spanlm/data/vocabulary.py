@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from spanlm.data.counts import WordCounts
-from spanlm.data.files import replacing
 from spanlm.errors import InputError, RunError, require
+from spanlm.files import replacing
 
 EOS = "<eos>"
 UNK = "<unk>"

@@ -26,7 +26,7 @@ import safetensors.torch
 from torch import Tensor
 
 from spanlm.errors import RunError
-from spanlm.training.files import sync_folder, write_synced
+from spanlm.files import sync_folder, write_synced
 
 KEPT = 2
 TENSOR_FILES = ("weights", "optimizer", "carried")

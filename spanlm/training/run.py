@@ -9,9 +9,9 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
+from spanlm.files import remove_unfinished, replace_file
 from spanlm.models.counting import ParameterCount, count_parameters
 from spanlm.training.events import Watcher
-from spanlm.training.files import replace_file
 from spanlm.training.position import Position
 from spanlm.training.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
 from spanlm.training.trainer import Trainer
@@ -54,6 +54,7 @@ def train(
     watcher = watcher or Watcher()
     _make_folder(folder)
     with locked(folder):
+        remove_unfinished(folder)
         _claim(config, corpus, folder, resume)
         trainer = Trainer(config, corpus, folder, watcher)
         watcher.start(Prepared(config, corpus, folder, count_parameters(trainer.model), str(trainer.device)))

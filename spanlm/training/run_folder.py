@@ -18,8 +18,8 @@ from torch import nn
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
+from spanlm.files import replace_file
 from spanlm.training.checkpoints import to_bytes
-from spanlm.training.files import replace_file
 
 CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
     "config.yaml",

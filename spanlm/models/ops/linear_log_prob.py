@@ -67,7 +67,9 @@ class _LinearLogProb(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     @without_autocast
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
+    def backward(  # type: ignore[override]  # the decorator hides the signature
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None, None, None]:
         (grad,) = grads
         inputs, matrix, offset, targets, log_p, kept = ctx.saved_tensors
         wide = log_p.dtype

@@ -1,0 +1,66 @@
+"""Files that appear whole or not at all, and survive a kill at any moment.
+
+Content goes to the disk under a temporary name and is then renamed; the folder's own entry is forced out, too.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+UNFINISHED = ".unfinished"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file that takes the place of `path` when the block ends without an error.
+
+    A reader sees the old content or the new one, and writers at the same time do not mix.
+
+    Raises:
+        OSError: the disk refused; the old file is intact and nothing is left of the new one.
+    """
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put `content` at `path`, as `replacing` does."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Write a file and wait until the disk has it."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the disk has the folder's names."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what writers that were killed left behind; only where no other writer can be at work."""
+    for left in folder.glob(f"*{UNFINISHED}"):
+        left.unlink()

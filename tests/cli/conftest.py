@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from spanlm.cli.main import main
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    status: int
+    out: str
+    err: str
+
+    def refused(self, *parts: str, status: int = 2, out: str | None = "") -> None:
+        """One line on stderr that says all of `parts`; nothing on stdout unless `out` is None."""
+        assert self.status == status, self
+        assert self.err.startswith("spanlm: ") and self.err.endswith("\n"), self
+        assert self.err.count("\n") == 1, self
+        assert "Traceback" not in self.err
+        for part in parts:
+            assert part in self.err, self
+        if out is not None:
+            assert self.out == out, self
+
+    @property
+    def done(self) -> str:
+        """The output of a command that went well and had nothing to complain of."""
+        assert (self.status, self.err) == (0, ""), self
+        return self.out
+
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs `spanlm ARGUMENTS` in this process."""
+
+    def run(*arguments: object) -> Result:
+        capsys.readouterr()
+        status = main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Result(status, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that writes where it stands writes into the test's own folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPANLM_DATA", raising=False)

@@ -1,0 +1,106 @@
+"""What several folders of tests share: a cache of the session's own, a small text, and tiny runs trained once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import spanlm
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.memories import KeyValueConfig, NoMemoryConfig
+from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+
+TINY_WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sat",
+    "ran",
+    "on",
+    "mat",
+    ".",
+    "name",
+    "is",
+    "bound",
+    "to",
+    "naïve",
+    "猫",
+    "object",
+]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No test reads or fills the user's own cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPANLM_CACHE", str(folder))
+        yield folder
+
+
+def tiny_lines(count: int, seed: int) -> list[str]:
+    """Lines of the tiny language: each word prefers the next one of the list; every 13th line is blank."""
+    draw, lines = random.Random(seed), []
+    for number in range(1, count + 1):
+        at, words = draw.randrange(len(TINY_WORDS)), []
+        for _ in range(draw.randint(2, 8)):
+            words.append(TINY_WORDS[at % len(TINY_WORDS)])
+            at += 1 if draw.random() < 0.7 else draw.randrange(len(TINY_WORDS))
+        lines.append("" if number % 13 == 0 else " ".join(words))
+    return lines
+
+
+@pytest.fixture(scope="session")
+def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus folder; valid and test hold words that the training part lacks, and a written <unk>."""
+    folder = tmp_path_factory.mktemp("tiny") / "tiny"
+    folder.mkdir()
+    for seed, (split, count) in enumerate({"train": 150, "valid": 30, "test": 40}.items()):
+        lines = tiny_lines(count, seed)
+        if split != "train":
+            lines[1:1] = ["the zebra <unk> sat", "zebra zebra"]
+        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_config(tiny_corpus: Path) -> RunConfig:
+    """A Key-Value-Predict model that trains in a second."""
+    return RunConfig(
+        data=DataConfig(corpus=str(tiny_corpus), documents="blank-line"),
+        model=ModelConfig(
+            embedding_size=6, encoder=LSTMConfig(hidden_size=12), memory=KeyValueConfig(roles=3, window=3)
+        ),
+        training=TrainingConfig(
+            optimizer=OptimizerConfig(lr=0.03),
+            batching=BatchingConfig(batch_size=4, length=7, eval_batch_size=3),
+            epochs=10,
+            patience=None,
+        ),
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+    """The folder of a finished run; tests only read it."""
+    return _trained(tiny_config, tmp_path_factory.mktemp("runs") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def lstm_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+    """The same without a memory."""
+    config = replace(tiny_config, model=replace(tiny_config.model, memory=NoMemoryConfig()))
+    return _trained(config, tmp_path_factory.mktemp("runs") / "lstm")
+
+
+def _trained(config: RunConfig, folder: Path) -> Path:
+    spanlm.train(config, spanlm.load_corpus(config.data), folder)
+    return folder

@@ -1,0 +1,119 @@
+"""The slow, plain way to every number of the evaluation: float64, one word at a time, no batches."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spanlm.data.corpora import Corpus
+from spanlm.data.tokens import TokenFile
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
+from tests.models.small import language_model, model_config
+
+WORDS = (EOS, "the", "cat", UNK, "dog", "sat", "on", "mat", "ran", "naïve", ".")
+VOCABULARY = Vocabulary(WORDS)
+MEMORIES: dict[str, AnyMemoryConfig] = {
+    "none": NoMemoryConfig(),
+    "attention": KeyValueConfig(roles=1, window=4),
+    "kvp": KeyValueConfig(roles=3, window=3),
+    "ngram": NGramConfig(order=3),
+}
+
+Lines = Sequence[Sequence[str]]
+
+
+def small_model(memory: str = "kvp") -> LanguageModel:
+    """A float64 model over WORDS with weights that matter."""
+    return language_model(model_config(LSTMConfig(hidden_size=12), MEMORIES[memory], SoftmaxConfig()))
+
+
+def float64(model: LanguageModel) -> LanguageModel:
+    """A copy to compute with."""
+    return copy.deepcopy(model).double().eval()
+
+
+@torch.no_grad()
+def distributions(model: LanguageModel, inputs: Iterable[int]) -> NDArray[np.float64]:
+    """log p of every word (N, V) after each input, read one at a time from an empty state."""
+    state, rows = model.init_state(1), []
+    for word in inputs:
+        log_p, state = model.log_probs(torch.tensor([[word]]), state)
+        rows.append(log_p[0, 0].double().numpy())
+    return np.stack(rows)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is to be said of one target."""
+
+    sentence: int
+    index: int
+    word: str
+    nll: float
+    entropy: float
+    rank: int
+    oov: bool
+
+
+def groups(lines: Lines, state: str) -> list[list[int]]:
+    """Numbers of the lines that share a context."""
+    found: list[list[int]] = []
+    any_words = False
+    for number, line in enumerate(lines):
+        opens = {
+            "carry": number == 0,
+            "line": True,
+            "document": number == 0 or (any_words and bool(line) and not lines[number - 1]),
+        }[state]
+        any_words = any_words or bool(line)
+        if opens:
+            found.append([])
+        found[-1].append(number)
+    return found
+
+
+def rows(model: LanguageModel, vocabulary: Vocabulary, lines: Lines, state: str) -> list[Row]:
+    """Every target of a text, <eos> included, from its definition."""
+    found = []
+    for group in groups(lines, state):
+        targets = [(n, i, word) for n in group for i, word in enumerate([*lines[n], EOS])]
+        ids = vocabulary.encode(word for _, _, word in targets)
+        log_p = distributions(model, [vocabulary.eos_id, *ids[:-1]])
+        for (n, i, word), id, row in zip(targets, ids, log_p, strict=True):
+            entropy = -sum(math.exp(x) * x for x in row.tolist())
+            rank = 1 + sum(x > row[id] for x in row.tolist())
+            found.append(Row(n + 1, i + 1, word, -float(row[id]), entropy, rank, word not in vocabulary))
+    return found
+
+
+def corpus(lines: Lines, vocabulary: Vocabulary = VOCABULARY, split: str = "test") -> Corpus:
+    """A corpus of one split, documents as `groups` finds them."""
+    ids = [id for line in lines for id in vocabulary.encode([*line, EOS])]
+    starts = [sum(len(line) + 1 for line in lines[: group[0]]) for group in groups(lines, "document")]
+    return Corpus(
+        name="small",
+        vocabulary=vocabulary,
+        splits={split: TokenFile(np.array(ids, dtype=np.int32), np.array(starts, dtype=np.int64))},
+        notes=[],
+        oov={split: sum(word not in vocabulary for line in lines for word in line)},
+        tokenizer="whitespace",
+    )
+
+
+def lines_of(text: str) -> list[list[str]]:
+    """Lines of a text as words."""
+    return [line.split() for line in text.split("\n")]
+
+
+TEXT = lines_of("the cat sat on the mat .\na dog ran\n\nthe naïve zebra sat\nran ran\n\n\n<unk> the dog .\non mat")
+"""Three documents, double blank lines, words that the vocabulary lacks (a, zebra) and a written <unk>."""

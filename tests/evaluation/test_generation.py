@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from spanlm.errors import InputError
+from spanlm.evaluation.generation import generate, sample
+from spanlm.models.language_model import LanguageModel
+from tests.evaluation import reference
+
+VOCABULARY = reference.VOCABULARY
+UNK = VOCABULARY.unk_id
+PROBABILITIES = [0.4, 0.25, 0.2, 0.1, 0.04, 0.01]
+
+
+@pytest.fixture(scope="module")
+def model() -> LanguageModel:
+    return reference.small_model()
+
+
+def words(model: LanguageModel, prompt: str = "the", **options: Any) -> list[str]:
+    return list(generate(model, VOCABULARY, prompt.split(), **options))
+
+
+def draws(
+    count: int, *, temperature: float = 1.0, top_k: Any = None, top_p: Any = None, barred: Any = ()
+) -> Counter[int]:
+    log_p = torch.tensor(PROBABILITIES).log()
+    generator = torch.Generator().manual_seed(7)
+    return Counter(sample(log_p, temperature, top_k, top_p, list(barred), generator) for _ in range(count))
+
+
+def chi_square(found: Counter[int], probabilities: list[float]) -> float:
+    count = sum(found.values())
+    return sum((found[i] - count * p) ** 2 / (count * p) for i, p in enumerate(probabilities) if p)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_frequencies_are_the_probabilities(temperature: float) -> None:
+    sharpened = np.array(PROBABILITIES) ** (1 / temperature)
+    expected = (sharpened / sharpened.sum()).tolist()
+    # 99.9 % of such statistics with 5 degrees of freedom are below 20.5; the seed is fixed
+    assert chi_square(draws(4000, temperature=temperature), expected) < 20.5
+    wrong = PROBABILITIES if temperature != 1 else [1 / 6] * 6
+    assert chi_square(draws(4000, temperature=temperature), wrong) > 100
+
+
+@pytest.mark.parametrize(
+    ("options", "support"),
+    [
+        ({"top_k": 1}, {0}),
+        ({"top_k": 3}, {0, 1, 2}),
+        ({"top_k": 99}, {0, 1, 2, 3, 4, 5}),
+        ({"top_p": 0.3}, {0}),
+        ({"top_p": 0.41}, {0, 1}),
+        ({"top_p": 0.84}, {0, 1, 2}),
+        ({"top_p": 0.86}, {0, 1, 2, 3}),
+        ({"top_p": 1.0}, {0, 1, 2, 3, 4, 5}),
+        ({"top_p": 1e-9}, {0}),
+        ({"top_k": 2, "top_p": 0.9}, {0, 1}),
+        ({"top_k": 4, "top_p": 0.5}, {0, 1}),
+        ({"barred": [0, 2]}, {1, 3, 4, 5}),
+        ({"barred": [0], "top_k": 2}, {1, 2}),
+        ({"barred": [0], "top_p": 0.5}, {1, 2}),
+    ],
+    ids=str,
+)
+def test_supports_are_exact(options: dict[str, Any], support: set[int]) -> None:
+    found = draws(3000, **options)
+    assert set(found) == support
+    kept = [p if i in support else 0.0 for i, p in enumerate(PROBABILITIES)]
+    # 99.9 % with 5 degrees of freedom
+    assert chi_square(found, [p / sum(kept) for p in kept]) < 20.5
+
+
+def test_temperature_acts_before_top_p() -> None:
+    # at temperature 2 the first two words have 0.51 of the probability, at 1 they have 0.65
+    assert set(draws(2000, top_p=0.6)) == {0, 1}
+    assert set(draws(2000, top_p=0.6, temperature=2.0)) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_fewest_words_that_reach_top_p(seed: int) -> None:
+    """Against the definition: no smaller set of words holds as much."""
+    draw = torch.Generator().manual_seed(seed)
+    log_p = torch.randn(7, generator=draw).log_softmax(0)
+    p = log_p.exp().tolist()
+    for top_p in (0.2, 0.55, 0.8, 0.95):
+        fewest = next(n for n in range(1, 8) if any(sum(c) >= top_p for c in itertools.combinations(p, n)))
+        support = {sample(log_p, 1.0, None, top_p, [], draw) for _ in range(1500)}
+        best = sorted(range(7), key=lambda i: -p[i])[:fewest]
+        assert support <= set(best)
+        assert {i for i in best if p[i] > 0.02} <= support
+
+
+def test_the_distribution_handed_in_is_not_changed() -> None:
+    log_p = torch.tensor(PROBABILITIES).log()
+    before = log_p.clone()
+    sample(log_p, 0.7, 2, 0.9, [0], torch.Generator())
+    assert torch.equal(log_p, before)
+
+
+def test_words_follow_the_model(model: LanguageModel) -> None:
+    """First and second words of many seeds, against the model's own distribution without <unk>."""
+    log_p = reference.distributions(model, [VOCABULARY.eos_id, VOCABULARY.id("the")])[-1]
+    allowed = np.where(np.arange(len(VOCABULARY)) == UNK, 0, np.exp(log_p))
+    found: Counter[int] = Counter(VOCABULARY.id(words(model, length=1, seed=seed)[0]) for seed in range(600))
+    expected = (allowed / allowed.sum()).tolist()
+    rare = sum(e for e in expected if e * 600 < 5)
+    big = [e if e * 600 >= 5 else 0.0 for e in expected]
+    assert chi_square(found, big) < 29.6  # 99.9 % with 10 degrees of freedom
+    assert sum(found[i] for i, e in enumerate(big) if not e) <= 600 * rare + 15
+    assert found[UNK] == 0
+
+
+def test_the_greedy_way_is_the_model_read_one_word_at_a_time(model: LanguageModel) -> None:
+    found = words(model, "the cat zebra", length=12, temperature=0)
+    ids = [VOCABULARY.eos_id, *VOCABULARY.encode(["the", "cat", "zebra"])]
+    for word in found:
+        row = reference.distributions(model, ids)[-1]
+        row[UNK] = -np.inf
+        assert VOCABULARY.id(word) == int(row.argmax())
+        ids.append(VOCABULARY.id(word))
+    assert found == words(model, "the cat zebra", length=12, temperature=0, seed=99)
+
+
+def test_top_k_of_one_and_cold_are_greedy(model: LanguageModel) -> None:
+    greedy = words(model, length=10, temperature=0)
+    assert words(model, length=10, top_k=1) == greedy
+    assert words(model, length=10, temperature=1e-6) == greedy
+    assert words(model, length=10, top_p=1e-9) == greedy
+
+
+def test_seeds(model: LanguageModel) -> None:
+    assert words(model, length=20, seed=3) == words(model, length=20, seed=3)
+    assert words(model, length=20, seed=3) != words(model, length=20, seed=4)
+    assert words(model, length=20, seed=3)[:7] == words(model, length=7, seed=3)
+
+
+def test_unk_is_drawn_only_if_asked_for(model: LanguageModel) -> None:
+    loud = reference.small_model()
+    with torch.no_grad():
+        loud.head.bias[UNK] += 100  # type: ignore[index, operator]
+    assert words(loud, length=5, unk=True) == ["<unk>"] * 5
+    for options in ({}, {"temperature": 0}, {"top_k": 11}, {"top_p": 0.99}):
+        assert "<unk>" not in words(loud, length=40, **options)
+
+
+def test_the_global_generator_is_not_touched(model: LanguageModel) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    words(model, length=10)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_model_is_left_as_it_was(model: LanguageModel) -> None:
+    copy = reference.small_model().train()
+    copy.output_dropout = 0.5
+    assert words(copy, length=20) == words(model, length=20), "dropout must be off"
+    assert copy.training
+    running = generate(copy, VOCABULARY, [], length=5)
+    next(running)
+    running.close()  # type: ignore[attr-defined]
+    assert copy.training
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"length": 0}, "--length=0: must be at least 1"),
+        ({"temperature": -0.1}, "--temperature=-0.1: must be 0 or positive"),
+        ({"temperature": float("nan")}, "--temperature=nan: must be 0 or positive"),
+        ({"top_k": 0}, "--top-k=0: must be at least 1"),
+        ({"top_p": 0.0}, r"--top-p=0.0: must be in \(0, 1\]"),
+        ({"top_p": 1.01}, r"--top-p=1.01: must be in \(0, 1\]"),
+        ({"top_p": float("nan")}, r"--top-p=nan: must be in \(0, 1\]"),
+    ],
+    ids=str,
+)
+def test_options_out_of_range(model: LanguageModel, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        words(model, **options)
+
+
+@pytest.mark.xfail(strict=True, reason="generation.py:48-54: a traceback from torch instead of InputError")
+@pytest.mark.parametrize(
+    "options", [{"temperature": float("inf")}, {"temperature": 1e-320}, {"seed": 2**70}, {"seed": -(2**70)}], ids=str
+)
+def test_extreme_options_are_refused_or_work(model: LanguageModel, options: dict[str, Any]) -> None:
+    try:
+        words(model, length=3, **options)
+    except InputError as error:
+        assert next(iter(options)) in str(error)

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import copy
+import math
+import os
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spanlm.data.config import DataConfig
+from spanlm.data.corpora import load_corpus
+from spanlm.errors import InputError
+from spanlm.evaluation import perplexity as module
+from spanlm.evaluation.perplexity import evaluate, perplexity
+from spanlm.evaluation.scoring import Tally
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.interfaces import BatchingKind, Readout
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import NoMemoryConfig
+from tests.evaluation import reference
+
+STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}
+TARGETS = sum(len(line) + 1 for line in reference.TEXT)
+
+
+@pytest.mark.parametrize("memory", reference.MEMORIES)
+@pytest.mark.parametrize("kind", STATES)
+def test_nll_is_that_of_one_word_at_a_time(kind: BatchingKind, memory: str) -> None:
+    model, corpus = reference.small_model(memory), reference.corpus(reference.TEXT)
+    rows = reference.rows(model, corpus.vocabulary, reference.TEXT, STATES[kind])
+    result = evaluate(model, corpus, kind=kind)
+    nll = sum(row.nll for row in rows)
+    unknown = [row.nll for row in rows if row.oov or row.word == "<unk>"]
+    assert result.tokens == len(rows) == TARGETS
+    assert result.nll == pytest.approx(nll, rel=1e-12)
+    assert result.nll_per_token == pytest.approx(nll / TARGETS, rel=1e-12)
+    assert result.bits_per_token == pytest.approx(nll / TARGETS / math.log(2), rel=1e-12)
+    assert result.perplexity == pytest.approx(math.exp(nll / TARGETS), rel=1e-12)
+    assert (result.oov_tokens, result.unk_tokens) == (2, 3) == (2, len(unknown))
+    assert (result.oov_share, result.unk_share) == (2 / TARGETS, 3 / TARGETS)
+    without = math.exp((nll - sum(unknown)) / (TARGETS - 3))
+    assert result.perplexity_without_unk == pytest.approx(without, rel=1e-12)
+    assert result.perplexity_without_unk != pytest.approx(result.perplexity, rel=1e-3)
+
+
+def test_the_three_contexts_are_three_numbers() -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    found = [evaluate(model, corpus, kind=kind).nll for kind in STATES]
+    assert min(abs(a - b) for a, b in zip(found, [*found[1:], found[0]], strict=True)) > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["documents", "sentences"])
+@pytest.mark.parametrize("batch_size", [2, 3, 7, 50])
+def test_documents_and_sentences_do_not_depend_on_batch_size(kind: BatchingKind, batch_size: int) -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    one, several = (evaluate(model, corpus, kind=kind, batch_size=size) for size in (1, batch_size))
+    assert several.nll == pytest.approx(one.nll, rel=1e-12)
+    assert asdict(replace(one, nll=0, nll_per_token=0, bits_per_token=0, perplexity=0)).keys() == one.to_json().keys()
+    assert (several.tokens, several.unk_tokens, several.oov_tokens) == (one.tokens, one.unk_tokens, one.oov_tokens)
+    assert several.protocol == one.protocol
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 31])
+def test_streams_start_in_the_middle_with_the_true_word_before(batch_size: int) -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    ids = [corpus.vocabulary.eos_id, *corpus.splits["test"].ids.tolist()]
+    column = math.ceil(TARGETS / batch_size)
+    nll = 0.0
+    for start in range(0, TARGETS, column):
+        piece = ids[start : start + column + 1]
+        log_p = reference.distributions(model, piece[:-1])
+        nll -= sum(float(row[target]) for row, target in zip(log_p, piece[1:], strict=True))
+    result = evaluate(model, corpus, batch_size=batch_size)
+    assert result.tokens == TARGETS
+    assert result.nll == pytest.approx(nll, rel=1e-12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(length=st.integers(1, 60), batch_size=st.integers(1, 9), kind=st.sampled_from(sorted(STATES)))
+def test_steps_at_a_time_change_nothing(length: int, batch_size: int, kind: BatchingKind) -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    usual = evaluate(model, corpus, kind=kind, batch_size=batch_size)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LENGTH", length)
+        result = evaluate(model, corpus, kind=kind, batch_size=batch_size)
+    assert (result.tokens, result.unk_tokens) == (usual.tokens, usual.unk_tokens) == (TARGETS, 3)
+    assert result.nll == pytest.approx(usual.nll, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "batch_size", "words"),
+    [
+        ("streams", 1, "one stream, opened by <eos>, state carried throughout"),
+        ("streams", 8, "8 streams, each starting with an empty state, opened by <eos>, state carried throughout"),
+        ("documents", 8, "state reset at each of 3 documents, each opened by <eos>"),
+        ("sentences", 1, "state reset at each line, each opened by <eos>"),
+    ],
+)
+def test_the_protocol_is_said(kind: BatchingKind, batch_size: int, words: str) -> None:
+    corpus = reference.corpus(reference.TEXT)
+    result = evaluate(reference.small_model(), corpus, kind=kind, batch_size=batch_size)
+    assert result.protocol == f"every token predicted once, <eos> counted; {words}"
+
+
+def test_a_missing_split_is_named() -> None:
+    with pytest.raises(InputError, match=r"--split=valid: small has test"):
+        evaluate(reference.small_model(), reference.corpus(reference.TEXT), "valid")
+
+
+def test_batch_size_must_be_positive() -> None:
+    with pytest.raises(InputError, match=r"batch_size=0: must be at least 1"):
+        evaluate(reference.small_model(), reference.corpus(reference.TEXT), batch_size=0)
+
+
+def test_nothing_but_unknown_words_has_no_perplexity_without_them() -> None:
+    # every target <unk>: no line end either
+    corpus = reference.corpus([["zebra", "<unk>"]])
+    ids = corpus.splits["test"].ids[:2]
+    corpus = replace(corpus, splits={"test": replace(corpus.splits["test"], ids=ids)}, oov={"test": 1})
+    result = evaluate(reference.small_model(), corpus)
+    assert (result.tokens, result.unk_tokens, result.unk_share) == (2, 2, 1.0)
+    assert result.perplexity_without_unk is None
+
+
+def test_a_written_unk_is_no_oov() -> None:
+    result = evaluate(reference.small_model(), reference.corpus([["<unk>", "the"]]))
+    assert (result.oov_tokens, result.unk_tokens) == (0, 1)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_model_is_left_as_it_was(training: bool) -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    model.output_dropout = 0.5
+    expected = evaluate(model, corpus).nll
+    before = copy.deepcopy(model.state_dict())
+    result = evaluate(model.train(training), corpus)
+    assert model.training == training
+    assert result.nll == expected, "dropout must be off"
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_sums_are_float64() -> None:
+    """A million small numbers beside a large one would be lost in float32."""
+    scored: Any = type("Scored", (), {})()
+    scored.segment = type("Segment", (), {})()
+    scored.segment.mask, scored.segment.targets = torch.ones(1, 1, dtype=torch.bool), torch.zeros(1, 1)
+    scored.log_p = torch.full((1, 1), -1.0)
+    assert Tally(nll=2.0**30).plus(scored, 5).nll == 2.0**30 + 1
+
+
+def test_bf16_is_near() -> None:
+    model, corpus = reference.small_model().float(), reference.corpus(reference.TEXT)
+    exact, rough = evaluate(model, corpus), evaluate(model, corpus, precision="bf16")
+    assert rough.nll == pytest.approx(exact.nll, rel=0.02)
+    assert rough.nll != exact.nll
+
+
+def test_float32_is_nearer() -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    exact = evaluate(model, corpus).nll
+    assert evaluate(model.float(), corpus).nll == pytest.approx(exact, rel=1e-5)
+
+
+def test_perplexity_does_not_overflow() -> None:
+    assert perplexity(0.0) == 1.0
+    assert perplexity(math.log(100)) == pytest.approx(100)
+    assert perplexity(699.0) == math.exp(699.0)
+    assert perplexity(1e4) == math.inf
+
+
+class Uniform(torch.nn.Module):
+    """A head without favourites: every word has probability 1 / V."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
+        return torch.full(targets.shape, -math.log(self.size), dtype=torch.float64)
+
+
+needs_corpus = pytest.mark.skipif(
+    "SPANLM_DATA" not in os.environ, reason="needs a folder with corpora: set SPANLM_DATA"
+)
+
+
+def _smallest(size: int) -> LanguageModel:
+    config = ModelConfig(embedding_size=2, encoder=LSTMConfig(hidden_size=2), memory=NoMemoryConfig())
+    torch.manual_seed(1)
+    return LanguageModel(config, size)
+
+
+@pytest.mark.corpus
+@needs_corpus
+@pytest.mark.parametrize(("name", "tokens", "types"), [("ptb", 82_430, 10_000), ("wikitext-2", 245_569, 33_278)])
+@pytest.mark.parametrize(
+    ("kind", "batch_size"), [("streams", 10), ("streams", 64), ("documents", 60), ("sentences", 64)]
+)
+def test_every_token_of_the_published_test_sets_counts_once(
+    name: str, tokens: int, types: int, kind: BatchingKind, batch_size: int
+) -> None:
+    corpus = load_corpus(DataConfig(corpus=name, documents="heading" if name == "wikitext-2" else "none"))
+    model = _smallest(types)
+    model.head = Uniform(types)  # type: ignore[assignment]
+    result = evaluate(model, corpus, kind=kind, batch_size=batch_size)
+    assert result.tokens == tokens
+    assert result.perplexity == pytest.approx(types, rel=1e-9)
+    assert result.nll == pytest.approx(tokens * math.log(types), rel=1e-9)
+    unknown = int((np.asarray(corpus.splits["test"].ids) == corpus.vocabulary.unk_id).sum())
+    assert (result.unk_tokens, result.oov_tokens) == (unknown, 0)
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_ptb_with_an_untrained_model() -> None:
+    corpus = load_corpus(DataConfig(corpus="ptb"))
+    result = evaluate(_smallest(10_000), corpus, batch_size=32)
+    assert result.tokens == 82_430
+    # weights in ±0.1 know nothing
+    assert result.perplexity == pytest.approx(10_000, rel=0.01)

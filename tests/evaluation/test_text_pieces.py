@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spanlm.data import text as data_text
+from spanlm.data.config import Tokenizer
+from spanlm.data.text import Text
+from spanlm.data.tokenizer import tokenize
+from spanlm.errors import InputError
+from spanlm.evaluation import text_pieces
+from spanlm.evaluation.text_pieces import lines_as_pieces, text_as_pieces
+from spanlm.evaluation.words import Piece
+
+
+def whole(pieces: list[Piece]) -> list[list[str]]:
+    """The lines that pieces are cut from, after checking every piece's place."""
+    lines: list[list[str]] = []
+    closed = True
+    for piece in pieces:
+        assert piece.opens == closed
+        if piece.opens:
+            lines.append([])
+        assert (piece.sentence, piece.start) == (len(lines), len(lines[-1]) + 1)
+        lines[-1] += piece.words
+        closed = piece.closes
+    assert closed
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"the cat\nsat\n", [["the", "cat"], ["sat"]]),
+        (b"the cat\nsat", [["the", "cat"], ["sat"]]),
+        (b"\n\nthe\n\n", [[], [], ["the"], []]),
+        (b"the cat\r\nsat\r\n", [["the", "cat"], ["sat"]]),
+        (
+            "na\u00efve \u732b\n\u05e9\u05dc\u05d5\u05dd\u00a0x\u2028y\n".encode(),
+            [["naïve", "猫"], ["שלום\u00a0x\u2028y"]],
+        ),
+        (b"\xef\xbb\xbfthe\n", [["the"]]),
+        (b"  the \t cat  \n", [["the", "cat"]]),
+        (b"", []),
+        (b"\n", [[]]),
+    ],
+    ids=["plain", "no final newline", "blank lines", "crlf", "non-ascii", "bom", "spaces", "empty", "newline"],
+)
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz"])
+def test_files(content: bytes, lines: list[list[str]], suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    assert whole(list(text_as_pieces(Text(path), "whitespace"))) == lines
+
+
+WORDS = st.text(st.sampled_from("ab猫é.'-é<"), min_size=1, max_size=6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    lines=st.lists(st.lists(WORDS, max_size=8), min_size=1, max_size=6),
+    limit=st.integers(1, 6),
+    chunk=st.integers(1, 12),
+    tokenizer=st.sampled_from(["whitespace", "words"]),
+)
+def test_a_file_in_any_chunks_is_its_lines(
+    lines: list[list[str]], limit: int, chunk: int, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "chunks.txt"
+    texts = [" ".join(line) for line in lines]
+    path.write_text("".join(f"{line}\n" for line in texts), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_text, "CHUNK_BYTES", chunk)
+        patch.setattr(text_pieces, "WORDS", limit)
+        read = list(text_as_pieces(Text(path), tokenizer))
+        held = list(lines_as_pieces(texts, tokenizer))
+    assert read == held
+    assert whole(read) == [tokenize(line, tokenizer) for line in texts]
+    assert all(1 <= len(piece.words) <= limit or (piece.opens and piece.closes) for piece in read)
+
+
+def test_a_line_of_exactly_the_limit_is_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_pieces, "WORDS", 3)
+    assert [len(piece.words) for piece in lines_as_pieces(["a b c", "a b c d", "a b c d e f"], "whitespace")] == [
+        3,
+        3,
+        1,
+        3,
+        3,
+    ]
+
+
+def test_reading_is_lazy() -> None:
+    def lines() -> object:
+        yield "the cat"
+        raise AssertionError("read on before asked")
+
+    assert next(lines_as_pieces(lines(), "whitespace")).words == ["the", "cat"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"the \xff cat", r"bad\.txt: not UTF-8 at byte 4"),
+        (b"the cat\0", r"bad\.txt: a NUL byte at byte 7"),
+        (b"one\ntwo <eos>\n", r"bad\.txt, line 2: the word <eos> is reserved"),
+    ],
+)
+def test_files_that_break_the_rules(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.txt"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        list(text_as_pieces(Text(path), "whitespace"))
+
+
+def test_lines_in_memory_keep_the_same_rules() -> None:
+    with pytest.raises(InputError, match="<eos> is reserved"):
+        list(lines_as_pieces(["the <eos> cat"], "whitespace"))
+    # lines of an open file bring their ends along
+    assert whole(list(lines_as_pieces(["the cat\n", "sat\r\n"], "whitespace"))) == [["the", "cat"], ["sat"]]

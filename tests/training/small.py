@@ -1,0 +1,189 @@
+"""A tiny corpus and tiny runs, and what two runs must share to be the same run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.data.corpora import Corpus
+from spanlm.data.tokens import TokenFile
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from spanlm.training.events import EpochEvent, StepEvent, Watcher
+from spanlm.training.run import Prepared
+
+WORDS = (EOS, UNK, *(f"w{number}" for number in range(22)))
+CLOCK = ("time", "tokens_per_second")
+
+
+def _tokens(count: int, seed: int) -> TokenFile:
+    """Lines of 3 to 8 words in which a word says much of the next one, and a document every few lines."""
+    draw = np.random.default_rng(seed)
+    ids, starts, lines = [], [0], 0
+    while len(ids) < count:
+        word = int(draw.integers(1, len(WORDS)))
+        for _ in range(int(draw.integers(3, 9))):
+            ids.append(word)
+            word = 1 + (word * 7 + int(draw.integers(2))) % (len(WORDS) - 1)
+        ids.append(0)
+        lines += 1
+        if lines % 4 == 0:
+            starts.append(len(ids))
+    starts = [start for start in starts if start < count]
+    return TokenFile(np.array(ids[:count], dtype=np.int32), np.array(starts, dtype=np.int64))
+
+
+def make_corpus(train: int = 300, seed: int = 0, words: tuple[str, ...] = WORDS, documents: bool = True) -> Corpus:
+    """V = 24; `train` training tokens, a third of that for validation and for test."""
+    splits = {"train": _tokens(train, seed), "valid": _tokens(train // 3, seed + 1), "test": _tokens(train // 3, 3)}
+    if not documents:
+        splits = {name: replace(tokens, documents=np.zeros(1, np.int64)) for name, tokens in splits.items()}
+    return Corpus(
+        name="tiny",
+        vocabulary=Vocabulary(words),
+        splits=splits,
+        notes=[],
+        oov=dict.fromkeys(splits, 0),
+        tokenizer="whitespace",
+    )
+
+
+def make_config(
+    memory: AnyMemoryConfig | None = None,
+    *,
+    dropout: float = 0.2,
+    layers: int = 1,
+    tied: bool = False,
+    optimizer: OptimizerConfig | None = None,
+    schedule: ScheduleConfig | None = None,
+    kind: Any = "documents",
+    shuffle: bool = True,
+    batch_size: int = 3,
+    **training: Any,
+) -> RunConfig:
+    """A model of 6 units in the shape of a real one; an epoch of `make_corpus()` has about 20 steps."""
+    fields: dict[str, Any] = {"epochs": 2, "patience": None, "device": "cpu", "checkpoint_every": 7, "log_every": 3}
+    return RunConfig(
+        data=DataConfig(corpus="tiny"),
+        model=ModelConfig(
+            embedding_size=2 if tied else 5,
+            input_dropout=dropout,
+            output_dropout=dropout,
+            encoder=LSTMConfig(hidden_size=6, layers=layers, dropout=dropout),
+            memory=memory or KeyValueConfig(roles=3, window=4),
+            head=SoftmaxConfig(tied=tied),
+        ),
+        training=TrainingConfig(
+            optimizer=optimizer or OptimizerConfig(lr=0.02),
+            schedule=schedule or ScheduleConfig(),
+            batching=BatchingConfig(kind=kind, batch_size=batch_size, length=6, shuffle=shuffle, eval_batch_size=2),
+            **{**fields, **training},
+        ),
+    )
+
+
+SGD = OptimizerConfig(kind="sgd", lr=2.0, clip=0.5, weight_decay=1e-4)
+PLATEAU = ScheduleConfig(kind="plateau", factor=1.5)
+STEP = ScheduleConfig(kind="step", factor=2.0, full_epochs=1)
+
+RUNS: dict[str, Callable[[], RunConfig]] = {
+    "key-value-predict, shuffled documents, adam": make_config,
+    "n-gram, shuffled sentences, sgd, plateau": lambda: make_config(
+        NGramConfig(order=3), kind="sentences", optimizer=SGD, schedule=PLATEAU, epochs=3
+    ),
+    "no memory, streams, sgd, step, two layers": lambda: make_config(
+        NoMemoryConfig(), kind="streams", optimizer=SGD, schedule=STEP, layers=2, loss="time-sum", shuffle=False
+    ),
+    "attention, streams, adam with decay": lambda: make_config(
+        KeyValueConfig(roles=1, window=3),
+        kind="streams",
+        shuffle=False,
+        optimizer=OptimizerConfig(lr=0.02, weight_decay=0.01, clip=None),
+    ),
+    "key-value, tied, documents, bf16": lambda: make_config(
+        KeyValueConfig(roles=3, window=9), tied=True, shuffle=False, precision="bf16", seed=5
+    ),
+}
+"""Every memory, batching, optimiser, schedule, loss and precision; a window longer than a segment, too."""
+
+
+def with_training(config: RunConfig, **fields: Any) -> RunConfig:
+    """The same run but for fields of `training`."""
+    return replace(config, training=replace(config.training, **fields))
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl but for its clock times."""
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{name: value for name, value in json.loads(line).items() if name not in CLOCK} for line in lines]
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The run's checkpoints, oldest first."""
+    return sorted((folder / "checkpoints").glob("step-*"))
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    """All that an uninterrupted run leaves, byte by byte: what a resumed one must leave, too."""
+    last = checkpoints(folder)[-1]
+    position = json.loads((last / "position.json").read_text())
+    del position["metrics_size"]  # clock times are not equally long
+    return {
+        "model": _safetensors(folder / "model.safetensors"),
+        "last": last.name,
+        **{name: (last / f"{name}.safetensors").read_bytes() for name in ("weights", "optimizer", "carried")},
+        "position": position,
+        "rows": rows(folder),
+        "vocabulary": (folder / "vocabulary.json").read_bytes(),
+    }
+
+
+def _safetensors(path: Path) -> tuple[Any, bytes]:
+    """Header and bytes; the library writes the metadata in an order of its own choice."""
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), content[end:]
+
+
+def differing(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    """Names of what differs between two outcomes: a short assertion message."""
+    return [name for name in first.keys() | second.keys() if first.get(name) != second.get(name)]
+
+
+def one_thread() -> None:
+    """Bits are promised for a fixed number of threads."""
+    torch.set_num_threads(1)
+
+
+class Heard(Watcher):
+    """Keeps what a trainer tells."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.steps: list[StepEvent] = []
+        self.epochs: list[EpochEvent] = []
+        self.prepared: list[Prepared] = []
+
+    def start(self, run: Prepared) -> None:
+        self.prepared.append(run)
+
+    def step(self, event: StepEvent) -> None:
+        self.steps.append(event)
+
+    def epoch(self, event: EpochEvent) -> None:
+        self.epochs.append(event)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)

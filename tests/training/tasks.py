@@ -1,0 +1,102 @@
+"""What `processes` runs: a training run, or the command line; killed at a moment, or with a disk that is full."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import spanlm
+from spanlm.cli.main import main
+from spanlm.errors import SpanlmError
+from spanlm.training.run import train
+from tests.training.small import RUNS, make_corpus, one_thread, with_training
+
+_WATCHED = (str(Path(spanlm.__file__).parent), shutil.__file__)
+TORN_BYTES = 9
+
+
+def train_run(
+    name: str,
+    folder: str,
+    fields: dict[str, Any] | None = None,
+    kill_at: int | None = None,
+    survey: str | None = None,
+    corpus: dict[str, Any] | None = None,
+) -> int:
+    """Train, or go on with, one of `RUNS`; kill this process at moment `kill_at`, or write down all moments."""
+    one_thread()
+    config = with_training(RUNS[name](), **fields or {})
+    text = make_corpus(**corpus or {})
+    moments: list[str] = []
+    if kill_at is not None:
+        sys.setprofile(_moments(lambda number, frame, event, argument: _kill(number == kill_at, event, argument)))
+    if survey is not None:
+        sys.setprofile(_moments(lambda number, frame, event, argument: moments.append(_label(frame, event, argument))))
+    try:
+        train(config, text, Path(folder), resume=True)
+    except SpanlmError as error:
+        print(error, file=sys.stderr)
+        return error.exit_status
+    finally:
+        sys.setprofile(None)
+    if survey is not None:
+        Path(survey).write_text(json.dumps(moments))
+    return 0
+
+
+def command(arguments: list[str], largest_file: int | None = None) -> int:
+    """Run the command line; no file may grow beyond `largest_file` bytes, as on a full disk."""
+    one_thread()
+    if largest_file is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+    return main(arguments)
+
+
+def hold(folder: str) -> int:
+    """Hold the lock of a run's folder until killed."""
+    from spanlm.training.run_folder import locked
+
+    with locked(Path(folder)):
+        (Path(folder) / "held").touch()
+        signal.pause()
+    return 0
+
+
+Moment = Callable[[int, FrameType, str, Any], None]
+
+
+def _moments(seen: Moment) -> Callable[[FrameType, str, Any], None]:
+    """Number every entry to and return from a function of the library, and of any C function that it calls."""
+    count = 0
+
+    def profile(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        if frame.f_code.co_filename.startswith(_WATCHED):
+            seen(count, frame, event, argument)
+            count += 1
+
+    return profile
+
+
+def _label(frame: FrameType, event: str, argument: Any) -> str:
+    called = f" {argument.__name__}" if event.startswith("c_") else ""
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_code.co_qualname} {event}{called}"
+
+
+def _kill(now: bool, event: str, argument: Any) -> None:
+    if not now:
+        return
+    if event == "c_return" and argument.__name__ == "flush":
+        # as if the kernel had taken only part of what was written
+        descriptor = argument.__self__.fileno()
+        os.ftruncate(descriptor, max(os.fstat(descriptor).st_size - TORN_BYTES, 0))
+    os.kill(os.getpid(), signal.SIGKILL)

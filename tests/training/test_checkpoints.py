@@ -1,0 +1,256 @@
+"""A checkpoint is whole or refused, and its writing can stop anywhere."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from spanlm.errors import RunError
+from spanlm.files import replace_file
+from spanlm.training.checkpoints import Checkpoint, load_last_checkpoint, save_checkpoint
+from spanlm.training.run import train
+from tests.training.small import Heard, checkpoints, make_config, make_corpus, outcome, with_training
+
+CONTENTS = ("weights.safetensors", "optimizer.safetensors", "carried.safetensors", "position.json")
+FILES = (*CONTENTS, "manifest.json")
+
+
+def make_checkpoint(step: int) -> Checkpoint:
+    draw = torch.Generator().manual_seed(step)
+    return Checkpoint(
+        weights={"embedding.weight": torch.randn(4, 3, generator=draw), "head.bias": torch.randn(4, generator=draw)},
+        optimizer={"head.bias/exp_avg": torch.randn(4, generator=draw), "head.bias/step": torch.tensor(float(step))},
+        carried={"encoder.h": torch.randn(1, 2, 3, generator=draw), "generator.cpu": torch.get_rng_state()},
+        position={"step": step, "rate": 0.1, "best_loss": None},
+    )
+
+
+def same(first: Checkpoint, second: Checkpoint) -> bool:
+    parts = ((getattr(first, name), getattr(second, name)) for name in ("weights", "optimizer", "carried"))
+    tensors = all(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a) for a, b in parts)
+    return tensors and first.position == second.position
+
+
+@pytest.fixture
+def two(room: Path) -> Path:
+    """A folder with the checkpoints of steps 1 and 2."""
+    for step in (1, 2):
+        save_checkpoint(room / "checkpoints", step, make_checkpoint(step))
+    return room / "checkpoints"
+
+
+def refused(folder: Path, damaged: Path) -> str:
+    """The one before is taken, and what is said names the damaged one; returns that."""
+    loaded, notes = load_last_checkpoint(folder)
+    assert loaded is not None and same(loaded, make_checkpoint(1))
+    assert len(notes) == 1 and notes[0].startswith(str(damaged)) and "\n" not in notes[0]
+    return notes[0]
+
+
+def test_what_is_saved_is_what_is_read(two: Path) -> None:
+    loaded, notes = load_last_checkpoint(two)
+    assert loaded is not None and same(loaded, make_checkpoint(2)) and not notes
+
+
+def test_no_checkpoint_is_none(room: Path) -> None:
+    assert load_last_checkpoint(room / "checkpoints") == (None, [])
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_truncated_anywhere_is_refused(two: Path, name: str) -> None:
+    path = two / "step-000000002" / name
+    content = path.read_bytes()
+    for length in sorted({len(content) * part // 100 for part in range(100)} | {len(content) - 1}):
+        path.write_bytes(content[:length])
+        note = refused(two, path.parent)
+        assert name in note or name == "manifest.json"
+    path.write_bytes(content)
+    assert load_last_checkpoint(two)[1] == []
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_a_flipped_bit_anywhere_is_refused(two: Path, name: str) -> None:
+    path = two / "step-000000002" / name
+    content, draw = path.read_bytes(), random.Random(name)
+    for _ in range(250):
+        flipped = bytearray(content)
+        flipped[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        path.write_bytes(flipped)
+        assert name in refused(two, path.parent)
+
+
+def test_each_flipped_bit_of_the_manifest_is_refused(two: Path) -> None:
+    path = two / "step-000000002" / "manifest.json"
+    content = path.read_bytes()
+    for place in range(len(content)):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        refused(two, path.parent)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_refused_by_name(two: Path, name: str) -> None:
+    (two / "step-000000002" / name).unlink()
+    assert name in refused(two, two / "step-000000002")
+
+
+def test_a_damaged_manifest_is_refused_by_name(two: Path) -> None:
+    (two / "step-000000002" / "manifest.json").write_bytes(b"{")
+    assert "manifest.json" in refused(two, two / "step-000000002")
+
+
+def test_files_of_another_checkpoint_are_refused(two: Path) -> None:
+    for name in CONTENTS:
+        path = two / "step-000000002" / name
+        own = path.read_bytes()
+        shutil.copy(two / "step-000000001" / name, path)
+        assert name in refused(two, path.parent)
+        path.write_bytes(own)
+
+
+def test_all_damaged_is_an_error_that_names_the_newest(two: Path) -> None:
+    for step in (1, 2):
+        (two / f"step-{step:09d}" / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(RunError, match=r"step-000000002: .*weights\.safetensors.*no checkpoint before it is whole"):
+        load_last_checkpoint(two)
+
+
+def test_the_last_two_are_kept(two: Path) -> None:
+    for step in (3, 10, 100):
+        save_checkpoint(two, step, make_checkpoint(step))
+    assert [path.name for path in checkpoints(two.parent)] == ["step-000000010", "step-000000100"]
+
+
+def test_a_good_one_is_kept_beside_those_that_are_damaged(two: Path) -> None:
+    """Going back past a damaged checkpoint and stopping early must not leave one good copy alone."""
+    save_checkpoint(two, 20, make_checkpoint(20))
+    (two / "step-000000020" / "weights.safetensors").write_bytes(b"")
+    for step in (3, 4):
+        save_checkpoint(two, step, make_checkpoint(step))
+    (two / "step-000000004" / "weights.safetensors").write_bytes(b"")
+    loaded, _ = load_last_checkpoint(two)
+    assert loaded is not None and same(loaded, make_checkpoint(3))
+
+
+def test_leftovers_of_a_killed_save_are_ignored_and_removed(two: Path) -> None:
+    shutil.copytree(two / "step-000000001", two / ".tmp-step-000000009")
+    loaded, notes = load_last_checkpoint(two)
+    assert loaded is not None and same(loaded, make_checkpoint(2)) and not notes
+    save_checkpoint(two, 3, make_checkpoint(3))
+    assert sorted(path.name for path in two.iterdir()) == ["step-000000002", "step-000000003"]
+
+
+def test_the_same_step_again_replaces_a_damaged_copy(two: Path) -> None:
+    (two / "step-000000002" / "position.json").write_bytes(b"")
+    save_checkpoint(two, 2, make_checkpoint(2))
+    loaded, notes = load_last_checkpoint(two)
+    assert loaded is not None and same(loaded, make_checkpoint(2)) and not notes
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace", "open", "mkdir"])
+@pytest.mark.parametrize("problem", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+def test_a_disk_that_refuses_leaves_the_ones_before(
+    two: Path, monkeypatch: pytest.MonkeyPatch, call: str, problem: int
+) -> None:
+    real: Callable[..., object] = getattr(os, call)
+
+    def refuse(*arguments: object, **named: object) -> object:
+        if ".tmp-step" in str(arguments[0]) or isinstance(arguments[0], int):
+            raise OSError(problem, os.strerror(problem))
+        return real(*arguments, **named)
+
+    with monkeypatch.context() as patch, pytest.raises(RunError) as error:
+        if call == "open":
+            patch.setattr(Path, "open", refuse)
+        else:
+            patch.setattr(os, call, refuse)
+        save_checkpoint(two, 3, make_checkpoint(3))
+    assert os.strerror(problem) in str(error.value) and "step-000000002 is intact" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert sorted(path.name for path in two.iterdir()) == ["step-000000001", "step-000000002"]
+    loaded, notes = load_last_checkpoint(two)
+    assert loaded is not None and same(loaded, make_checkpoint(2)) and not notes
+
+
+class Disk:
+    """Watches fsync and rename: what has a name that a reader looks for must be on the disk first."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.synced: dict[int, int] = {}
+        self.unsynced_names: set[int] = set()
+        self.renamed: list[str] = []
+        self.fsync, self.replace = os.fsync, os.replace
+        monkeypatch.setattr(os, "fsync", self.on_fsync)
+        monkeypatch.setattr(os, "replace", self.on_replace)
+
+    def on_fsync(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        self.synced[status.st_ino] = status.st_size
+        self.unsynced_names.discard(status.st_ino)
+        self.fsync(descriptor)
+
+    def on_replace(self, source: Path, target: Path) -> None:
+        source, target = Path(source), Path(target)
+        for path in [source, *source.rglob("*")]:
+            status = path.stat()
+            assert status.st_ino in self.synced, f"{path.name} is renamed before the disk has it"
+            assert path.is_dir() or self.synced[status.st_ino] == status.st_size
+        self.replace(source, target)
+        self.unsynced_names.add(target.parent.stat().st_ino)
+        self.renamed.append(target.name)
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = Disk(monkeypatch)
+    save_checkpoint(room, 1, make_checkpoint(1))
+    assert disk.renamed == ["step-000000001"]
+    assert not disk.unsynced_names
+
+
+def test_a_file_is_on_the_disk_before_it_takes_the_old_ones_place(
+    room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    replace_file(room / "config.yaml", b"new")
+    assert disk.renamed == ["config.yaml"] and not disk.unsynced_names
+
+
+def test_the_metrics_are_on_the_disk_before_the_checkpoint_that_counts_them(
+    room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    sizes = []
+
+    def replace(source: Path, target: Path) -> None:
+        if Path(target).name.startswith("step-"):
+            counted = json.loads((Path(source) / "position.json").read_text())["metrics_size"]
+            metrics = (room / "run" / "metrics.jsonl").stat()
+            assert disk.synced[metrics.st_ino] == metrics.st_size == counted
+            sizes.append(counted)
+        disk.on_replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    train(make_config(epochs=1), make_corpus(), room / "run")
+    assert len(sizes) >= 3 and sizes == sorted(sizes)
+
+
+@pytest.mark.parametrize("damaged", ["weights.safetensors", "manifest.json"])
+def test_a_run_goes_on_past_a_damaged_checkpoint_to_the_same_end(room: Path, damaged: str) -> None:
+    config, corpus = make_config(), make_corpus()
+    train(config, corpus, room / "whole")
+    train(with_training(config, epochs=1), corpus, room / "run")
+    last = checkpoints(room / "run")[-1]
+    (last / damaged).write_bytes((last / damaged).read_bytes()[:-1])
+    heard = Heard()
+    train(config, corpus, room / "run", heard, resume=True)
+    assert str(last) in heard.notes[0]
+    assert outcome(room / "run") == outcome(room / "whole")

@@ -1,0 +1,186 @@
+"""A run that is killed at any moment and resumed ends as one that nobody disturbed: the same bits, the same metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.processes import ROOT, Processes
+from tests.training.small import RUNS, differing, outcome, rows
+
+FIRST, *OTHERS = RUNS
+Undisturbed = Callable[..., tuple[dict[str, Any], list[str]]]
+
+FILES = {"config.yaml", "vocabulary.json", "model.safetensors", "metrics.jsonl", "checkpoints", ".lock"}
+
+
+@pytest.fixture
+def undisturbed(processes: Processes, room: Path) -> Undisturbed:
+    """Runs to the end; returns the outcome, and a label for each moment at which the run could have been killed."""
+
+    def run(name: str, **fields: Any) -> tuple[dict[str, Any], list[str]]:
+        survey = room / "moments"
+        assert processes.run("train_run", name=name, folder=str(room / "whole"), fields=fields) == 0
+        arguments = {"folder": str(room / "watched"), "survey": str(survey), "fields": fields}
+        assert processes.run("train_run", name=name, **arguments) == 0
+        expected = outcome(room / "whole")
+        assert not differing(outcome(room / "watched"), expected)
+        return expected, json.loads(survey.read_text())
+
+    return run
+
+
+def kinds_of_moments(moments: list[str], draw: random.Random) -> list[int]:
+    """One moment of each kind, that is of each label, at a random place of the run; in random order."""
+    places: dict[str, list[int]] = {}
+    for number, label in enumerate(moments):
+        places.setdefault(label, []).append(number)
+    chosen = [draw.choice(numbers) for numbers in places.values()]
+    draw.shuffle(chosen)
+    return chosen
+
+
+def killed_and_resumed(processes: Processes, folder: Path, name: str, kills: list[int], **fields: Any) -> int:
+    """Run with a kill at each of these moments of successive processes, then to the end; return how many died."""
+    died = 0
+    for moment in kills:
+        status = processes.run("train_run", name=name, folder=str(folder), kill_at=moment, fields=fields)
+        assert status in (0, -signal.SIGKILL)
+        died += status != 0
+    assert processes.run("train_run", name=name, folder=str(folder), fields=fields) == 0
+    return died
+
+
+def of_files(moments: list[str], *files: str) -> list[str]:
+    return [label if label.startswith(files) else "" for label in moments]
+
+
+def test_a_few_kills_of_every_kind(processes: Processes, undisturbed: Undisturbed, room: Path) -> None:
+    expected, moments = undisturbed(FIRST)
+    draw = random.Random(1)
+    writing = kinds_of_moments(of_files(moments, "checkpoints.py", "files.py", "run_folder.py"), draw)
+    flushes = [number for number, label in enumerate(moments) if label.endswith("c_return flush")]
+    validating = [number for number, label in enumerate(moments) if label.startswith("scoring.py:Tally.plus")]
+    stepping = [number for number, label in enumerate(moments) if label.startswith("trainer.py:Trainer.step")]
+    chosen = writing[:8] + [draw.choice(flushes) for _ in range(4)] + [draw.choice(validating), draw.choice(stepping)]
+    for number, moment in enumerate(chosen):
+        folder = room / f"killed-{number}"
+        assert killed_and_resumed(processes, folder, FIRST, [moment]) == 1
+        assert not differing(outcome(folder), expected), moments[moment]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_many_kills_of_every_kind(processes: Processes, undisturbed: Undisturbed, room: Path, name: str) -> None:
+    expected, moments = undisturbed(name)
+    # another part of the kinds in each of the runs, and all of them in some run
+    draw = random.Random(list(RUNS).index(name))
+    chosen = kinds_of_moments(moments, draw)[:26]
+    died = 0
+    for number, moment in enumerate(chosen):
+        folder, again = room / f"killed-{number}", draw.randrange(len(moments))
+        died += killed_and_resumed(processes, folder, name, [moment, again])
+        assert not differing(outcome(folder), expected), (moments[moment], moments[again])
+    assert died >= 30
+
+
+@pytest.mark.slow
+def test_kills_at_writes_and_renames(processes: Processes, undisturbed: Undisturbed, room: Path) -> None:
+    expected, moments = undisturbed(FIRST)
+    writing = kinds_of_moments(
+        of_files(moments, "checkpoints.py", "files.py", "run_folder.py", "run.py", "vocabulary.py", "shutil.py"),
+        random.Random(2),
+    )[:75]
+    for number, moment in enumerate(writing):
+        folder = room / f"killed-{number}"
+        assert killed_and_resumed(processes, folder, FIRST, [moment]) == 1
+        assert not differing(outcome(folder), expected), moments[moment]
+        assert {path.name for path in folder.iterdir()} == FILES, moments[moment]
+        assert len(list((folder / "checkpoints").iterdir())) == 2, moments[moment]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_many_kills_in_a_row(processes: Processes, undisturbed: Undisturbed, room: Path, name: str) -> None:
+    expected, moments = undisturbed(name, checkpoint_every=2)
+    draw = random.Random(3)
+    kills = [draw.randrange(len(moments) // 4) for _ in range(9)]
+    died = killed_and_resumed(processes, room / "killed", name, kills, checkpoint_every=2)
+    assert died >= 5
+    assert not differing(outcome(room / "killed"), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUNS)
+def test_kills_from_outside_at_random_times(
+    processes: Processes, undisturbed: Undisturbed, room: Path, name: str
+) -> None:
+    expected, _ = undisturbed(name, checkpoint_every=1)
+    arguments = {"name": name, "folder": str(room / "killed"), "fields": {"checkpoint_every": 1}}
+    draw, died = random.Random(4), 0
+    for _ in range(12):
+        pid = processes.start("train_run", **arguments)
+        time.sleep(draw.uniform(0.0, 0.06))
+        os.kill(pid, signal.SIGKILL)
+        died += processes.wait(pid) == -signal.SIGKILL
+    assert died >= 3
+    assert processes.run("train_run", **arguments) == 0
+    assert not differing(outcome(room / "killed"), expected)
+
+
+def test_a_finished_run_stays_as_it_is(processes: Processes, undisturbed: Undisturbed, room: Path) -> None:
+    expected, _ = undisturbed(FIRST)
+    assert processes.run("train_run", name=FIRST, folder=str(room / "whole")) == 0
+    assert not differing(outcome(room / "whole"), expected)
+    assert {path.name for path in (room / "whole").iterdir()} == FILES
+
+
+@pytest.mark.parametrize("name", [FIRST, OTHERS[0]])
+def test_more_epochs_are_as_if_wanted_from_the_start(
+    processes: Processes, undisturbed: Undisturbed, room: Path, name: str
+) -> None:
+    expected, _ = undisturbed(name, epochs=4)
+    folder = str(room / "extended")
+    assert processes.run("train_run", name=name, folder=folder, fields={"epochs": 1}) == 0
+    assert processes.run("train_run", name=name, folder=folder, fields={"epochs": 4}) == 0
+    assert not differing(outcome(room / "extended"), expected)
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(processes: Processes, room: Path) -> None:
+    for folder, seed in (("one", 1), ("same", 1), ("other", 2)):
+        assert processes.run("train_run", name=FIRST, folder=str(room / folder), fields={"seed": seed}) == 0
+    one, same, other = (outcome(room / folder) for folder in ("one", "same", "other"))
+    assert not differing(one, same)
+    assert {"model", "weights", "optimizer", "carried", "rows"} <= set(differing(one, other))
+
+
+def test_the_command_line_is_killed_and_goes_on(text_folder: Path, room: Path, processes: Processes) -> None:
+    options = [
+        *("train", "demo", "--corpus", str(text_folder), "--model.embedding_size", "5"),
+        *("--model.encoder.hidden_size", "6", "--training.batching.batch_size", "3", "--training.batching.length", "6"),
+        *("--training.epochs", "12", "--training.patience", "null", "--training.checkpoint_every", "5"),
+        *("--training.device", "cpu", "--training.log_every", "1"),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "spanlm", *options, "--out", str(room / "killed")]
+    killed = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    metrics, deadline = room / "killed" / "metrics.jsonl", time.monotonic() + 60
+    while not (metrics.exists() and metrics.read_bytes().count(b"\n") > 30) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    killed.kill()
+    assert killed.wait() == -signal.SIGKILL
+    going_on = ["train", "--no-tour", "--resume", "auto"]  # the folder knows its configuration
+    assert processes.run("command", arguments=[*going_on, "--out", str(room / "killed")]) == 0
+    assert processes.run("command", arguments=[*options, "--out", str(room / "whole")]) == 0
+    expected = outcome(room / "whole")
+    assert len(rows(room / "whole")) > 100
+    assert not differing(outcome(room / "killed"), expected)
