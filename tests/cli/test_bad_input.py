@@ -26,7 +26,7 @@ COMMAND_LINES = [
     ("train daniluk2017/kvp-w6", "unknown preset daniluk2017/kvp-w6", "Did you mean 'daniluk2017/kvp-w5'?"),
     # options of train
     ("train demo --epochs 3", "unknown option --epochs", "Did you mean '--training.epochs'?"),
-    ("train demo --training.epoch=3", "unknown option --training.epoch.", "Did you mean '--training.epochs'?"),
+    ("train demo --training.epohcs=3", "unknown option --training.epohcs.", "Did you mean '--training.epochs'?"),
     ("train demo --data.min-count 3", "unknown option --data.min-count", "'--data.min_count'"),
     ("train demo extra", "extra"),
     ("train demo --training.epochs", "--training.epochs", "expected one argument"),
@@ -154,12 +154,18 @@ def test_one_line_and_status_2(cli: Cli, tiny_run: Path, tmp_path: Path, command
 @pytest.mark.usefixtures("broken_files")
 @pytest.mark.parametrize(
     "tree",
-    ["model: 5", "model: {memory: ngram}", "model: {memory: {kind: [ngram]}}", "data: demo", "5: 6", "training: null"],
+    [
+        *(
+            pytest.param(tree, marks=pytest.mark.xfail(strict=True, reason="config.py:88-93 (kinds_of): a traceback"))
+            for tree in ("model: 5", "model: {memory: ngram}", "model: {memory: {kind: [ngram]}}")
+        ),
+        "data: demo",
+        "5: 6",
+        "training: null",
+        "data: {corpus: [a, b]}",
+    ],
 )
 @pytest.mark.parametrize("preset", [(), ("demo",)], ids=["alone", "over a preset"])
-@pytest.mark.xfail(
-    reason="config.py:88-93 (kinds_of) and cli/train.py:136,168 (_overlaid) take a value for a group: tracebacks"
-)
 def test_configurations_of_the_wrong_shape(cli: Cli, tmp_path: Path, tree: str, preset: tuple[str, ...]) -> None:
     (tmp_path / "c.yaml").write_text(tree + "\n")
     cli("train", *preset, "--config", "c.yaml", "--print_config").refused("c.yaml")
@@ -197,6 +203,12 @@ def test_misspelled_options_of_train_itself(cli: Cli, typo: str, meant: str) -> 
     cli("train", "demo", typo, "auto").refused(f"unknown option {typo}", f"Did you mean {meant!r}?")
 
 
+@pytest.mark.xfail(strict=True, reason="config.py:117 lacks allow_abbrev=False, which the other verbs have")
+@pytest.mark.parametrize("option", ["--training.epoch=3", "--data.max=9", "--model.encoder.hidden=12"])
+def test_options_are_not_abbreviated(cli: Cli, option: str) -> None:
+    cli("train", "demo", option, "--print_config").refused(f"unknown option {option.split('=')[0]}.")
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -228,7 +240,7 @@ def test_out_that_is_a_file(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None
 
 
 def test_a_loss_that_is_no_number_is_a_failure_not_bad_input(cli: Cli, tiny_corpus: Path) -> None:
-    wild = ["--training.optimizer.kind=sgd", "--training.optimizer.lr=1e30", "--training.optimizer.clip=null"]
+    wild = ["--training.optimizer.kind=sgd", "--training.optimizer.lr=1e38", "--training.optimizer.clip=null"]
     result = cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", *wild)
     result.refused("is not finite", "Lower training.optimizer.lr", status=1, out=None)
 

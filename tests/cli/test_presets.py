@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import json
+
+from spanlm.config import RunConfig
+from spanlm.presets import PRESETS
+from tests.cli.conftest import Cli
+
+
+def test_json_lists_every_preset(cli: Cli) -> None:
+    rows = {row["name"]: row for row in json.loads(cli("presets", "--json").done)}
+    assert list(rows) == list(PRESETS)
+    row = rows["daniluk2017/kvp-w5"]
+    assert row["paper"] == "Daniluk et al. 2017"
+    assert (row["published_valid_perplexity"], row["published_test_perplexity"]) == (74.2, 75.8)
+    assert row["published_model_parameters_millions"] == 23.9
+    assert row["model_parameters"] == 25_578_774
+    assert row["all_parameters"] == 25_578_774 + 77_000 * 300
+    assert row["vocabulary_size"] == 77_000
+    assert "kvp-786-w5" in row["remark"]
+    for name, found in rows.items():
+        assert RunConfig.from_tree(found["config"]) == PRESETS[name].config
+
+
+def test_the_table_shows_sizes_and_published_numbers(cli: Cli) -> None:
+    out = cli("presets").done
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    for name, preset in PRESETS.items():
+        assert name in lines
+        if preset.reported.test_ppl:
+            assert f"{preset.reported.test_ppl}" in lines[name]
+    kvp = lines["daniluk2017/kvp-w5"]
+    for part in ("25.58M", "23.9M", "74.2 / 75.8", "Figure 2a", "Figure 2c"):
+        assert part in kvp
+    assert "– / 76.1" in lines["daniluk2017/kvp-w1"]
+    assert "23.94M" in lines["daniluk2017/kvp-786-w5"]
+    assert "the paper's 834 units have 25.6M parameters, not the 23.9M it prints" in out
+    assert "77,000 words" in out
+    assert "\x1b" not in out

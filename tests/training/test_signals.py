@@ -1,0 +1,132 @@
+"""Ctrl-C and SIGTERM: saved, said how to go on, and gone on with to the same bits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from spanlm.errors import Interrupted
+from spanlm.training.checkpoints import load_last_checkpoint
+from spanlm.training.run import train
+from spanlm.training.signals import stop_request
+from tests.training.processes import Processes
+from tests.training.small import Heard, differing, make_config, make_corpus, outcome, rows
+
+OPTIONS = (
+    *("--model.embedding_size", "5", "--model.encoder.hidden_size", "6", "--training.batching.batch_size", "3"),
+    *("--training.batching.length", "6", "--training.epochs", "12", "--training.patience", "null"),
+    *("--training.device", "cpu", "--training.log_every", "1", "--training.checkpoint_every", "1000"),
+)
+
+
+def until(condition: object, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_the_run_goes_on_exactly(
+    processes: Processes, text_folder: Path, room: Path, number: signal.Signals
+) -> None:
+    begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--out"]
+    said, folder = room / "said", room / "run"
+    pid = processes.start("command", said, arguments=[*begin, str(folder)])
+    until(lambda: (folder / "metrics.jsonl").exists() and len(rows(folder)) > 30)
+    os.kill(pid, number)
+    assert processes.wait(pid) == 128 + number
+    last = said.read_text().splitlines()[-1]
+    assert last.startswith(f"spanlm: stopped by {'SIGTERM' if number == signal.SIGTERM else 'Ctrl-C'} after step")
+    assert last.endswith(f"spanlm train --out {folder} --resume auto")
+    again = last[last.index("train --out") :].split()
+    assert processes.run("command", arguments=[*again, "--no-tour"]) == 0
+    assert processes.run("command", arguments=[*begin, str(room / "whole")]) == 0
+    assert not differing(outcome(folder), outcome(room / "whole"))
+
+
+class Signals(Heard):
+    """Sends this process a signal at a step or at the first validation."""
+
+    def __init__(self, number: signal.Signals, step: int) -> None:
+        super().__init__()
+        self.number, self.at = number, step
+
+    def step(self, event: object) -> None:
+        self.at -= 1
+        if self.at == 0:
+            signal.raise_signal(self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("step", [1, 7, 12, 20, 21, 22, 33])
+def test_interrupted_at_any_step(room: Path, number: signal.Signals, step: int) -> None:
+    """Step 7 is that of a checkpoint; an epoch has 20 or 21 steps."""
+    config, corpus = make_config(), make_corpus()
+    train(config, corpus, room / "whole")
+    with pytest.raises(Interrupted, match=rf"after step {step}; everything is saved") as stopped:
+        train(config, corpus, room / "run", Signals(number, step))
+    assert stopped.value.exit_status == 128 + number
+    checkpoint, _ = load_last_checkpoint(room / "run" / "checkpoints")
+    assert checkpoint is not None and checkpoint.position["step"] == step
+    train(config, corpus, room / "run", resume=True)
+    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+def test_interrupted_while_validating(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spanlm.evaluation.scoring import Tally
+
+    config, corpus = make_config(), make_corpus()
+    train(config, corpus, room / "whole")
+    plus, calls = Tally.plus, []
+
+    def interrupted(self: Tally, scored: object, unk_id: int) -> Tally:
+        calls.append(1)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return plus(self, scored, unk_id)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(Tally, "plus", interrupted)
+        train(config, corpus, room / "run")
+    assert len(calls) == 3  # it did not wait for the end of the validation
+    assert not [row for row in rows(room / "run") if row["event"] == "valid"]
+    train(config, corpus, room / "run", resume=True)
+    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+class TwoSignals(Heard):
+    def step(self, event: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_second_ctrl_c_does_not_wait(room: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(make_config(), make_corpus(), room, TwoSignals())
+    train(make_config(), make_corpus(), room, resume=True)  # the folder is free, and what is in it is good
+
+
+def test_the_handlers_are_put_back(room: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    train(make_config(epochs=1), make_corpus(), room)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_run_in_another_thread_leaves_signals_alone(room: Path) -> None:
+    ended = []
+
+    def run() -> None:
+        with stop_request() as request:
+            ended.append(request.signal_number)
+        ended.append(train(make_config(epochs=1), make_corpus(), room).epoch)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert ended == [None, 1]
