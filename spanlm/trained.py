@@ -12,6 +12,7 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
+from spanlm.device import pick_device
 from spanlm.errors import InputError
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.perplexity import Evaluation, evaluate
@@ -21,7 +22,7 @@ from spanlm.evaluation.words import StateMode, WordScore, score_words
 from spanlm.models.interfaces import BatchingKind
 from spanlm.models.language_model import LanguageModel
 from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
-from spanlm.training.trainer import batching_kind, pick_device
+from spanlm.training.setup import batching_kind
 
 if TYPE_CHECKING:
     from spanlm.analysis.record import AttentionRecord

@@ -24,8 +24,8 @@ from spanlm.benchmark.contenders import (
     without_memory,
 )
 from spanlm.data.batching import Segment, make_batcher
+from spanlm.device import pick_device
 from spanlm.evaluation.scoring import Precision
-from spanlm.training.trainer import pick_device
 
 SEGMENTS = 4
 MATRIX = 2048

@@ -16,7 +16,7 @@ from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.text_pieces import text_as_pieces
 from spanlm.models.memories import KeyValueConfig
 from spanlm.trained import TrainedModel, load
-from spanlm.training.trainer import batching_kind
+from spanlm.training.setup import batching_kind
 
 _DESCRIPTION = """
 Where the model looked.

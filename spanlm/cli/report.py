@@ -12,7 +12,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from spanlm.evaluation.perplexity import perplexity
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
@@ -28,14 +27,11 @@ def out(text: str = "") -> None:
     print(text, flush=True)
 
 
-def table(rows: list[tuple[str, str]], title: str | None = None) -> None:
+def table(rows: list[tuple[str, str]]) -> None:
     """Print two columns of names and values."""
-    grid = Table(title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
-    grid.add_column(style="dim" if sys.stdout.isatty() else "")
-    grid.add_column(overflow="fold")
+    width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        grid.add_row(name, value)
-    console().print(grid)
+        out(f"{name:<{width}}  {value}")
 
 
 def console() -> Console:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,46 +13,19 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, Segment, make_batcher
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
+from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.scoring import autocast, tally, to_device
-from spanlm.models.interfaces import BatchingKind, LMState
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import LMState
 from spanlm.training.checkpoints import Checkpoint, load_last_checkpoint, save_checkpoint
+from spanlm.training.clock import Clock
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
+from spanlm.training.generators import generator_states, is_generator, restore_generators
 from spanlm.training.optimizers import build_optimizer, next_rate, optimizer_state, restore_optimizer
 from spanlm.training.position import Position
 from spanlm.training.run_folder import CHECKPOINTS, METRICS, MetricsLog, copy_weights, save_model
+from spanlm.training.setup import batching_kind, build_model, data_fingerprint
 from spanlm.training.signals import StopRequest, stop_request
-
-
-def pick_device(name: str) -> torch.device:
-    """Return the device of that name; auto is a GPU if there is one.
-
-    Raises:
-        InputError: no such device here.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"training.device={name}: cannot be used here ({reason}). Use auto or cpu.") from None
-    return device
-
-
-def batching_kind(kind: str, corpus: Corpus) -> BatchingKind:
-    """Return how to cut this corpus: auto means documents where the training part has several, else streams."""
-    if kind == "auto":
-        return "documents" if len(corpus.splits["train"].documents) > 1 else "streams"
-    return cast(BatchingKind, kind)
-
-
-def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
-    """Make the model with the run's own seed; leaves the global generator where training begins."""
-    torch.manual_seed(config.training.seed)
-    return LanguageModel(config.model, vocabulary_size)
 
 
 class Trainer:
@@ -78,12 +47,12 @@ class Trainer:
         self.device = pick_device(training.device)
         self.model = build_model(config, len(corpus.vocabulary)).to(self.device)
         self.optimizer = build_optimizer(training.optimizer, self.model)
-        self.position = Position(rate=training.optimizer.lr, data=_fingerprint(corpus))
+        self.position = Position(rate=training.optimizer.lr, data=data_fingerprint(corpus))
         self.batcher = self._batcher(corpus.splits["train"], training.batching.batch_size)
         self.valid = self._batcher(corpus.splits["valid"], training.batching.eval_batch_size)
         self.initial = self.model.init_state(training.batching.batch_size)
         self.state = self.initial
-        self._clock = _Clock()
+        self._clock = Clock()
 
     def run(self) -> Position:
         """Train until the last epoch or until patience is out, from the last checkpoint if there is one.
@@ -239,7 +208,7 @@ class Trainer:
         checkpoint = Checkpoint(
             weights=dict(self.model.named_parameters()),
             optimizer=optimizer_state(self.optimizer, self.model),
-            carried={**self.state.flat(), **_generator_states(self.device)},
+            carried={**self.state.flat(), **generator_states(self.device)},
             position=self.position.to_json(),
         )
         save_checkpoint(self.folder / CHECKPOINTS, self.position.step, checkpoint)
@@ -258,9 +227,9 @@ class Trainer:
             )
         copy_weights(checkpoint.weights, self.model, "checkpoint")
         restore_optimizer(self.optimizer, self.model, checkpoint.optimizer)
-        carried = {name: x.to(self.device) for name, x in checkpoint.carried.items() if not _is_generator(name)}
+        carried = {name: x.to(self.device) for name, x in checkpoint.carried.items() if not is_generator(name)}
         self.state = LMState.from_flat(carried)
-        _restore_generators(checkpoint.carried)
+        restore_generators(checkpoint.carried)
         self.position = position
         self._set_rate(position.rate)
         self.watcher.note(f"going on from step {position.step} (epoch {position.epoch + 1})")
@@ -273,47 +242,3 @@ class Trainer:
             f"Go on with: spanlm train --out {self.folder} --resume auto",
             number,
         )
-
-
-class _Clock:
-    """Tokens a second of the current epoch since this process began it."""
-
-    def __init__(self) -> None:
-        self.start()
-
-    def start(self) -> None:
-        self._began, self._tokens, self.seconds = time.perf_counter(), 0, 0.0
-
-    def add(self, tokens: int) -> None:
-        self._tokens += tokens
-        self.seconds = time.perf_counter() - self._began
-
-    @property
-    def rate(self) -> float:
-        return self._tokens / self.seconds if self._tokens else 0.0
-
-
-def _fingerprint(corpus: Corpus) -> str:
-    """Identify what is trained on: the vocabulary and every id of the training and validation parts."""
-    digest = hashlib.sha256(corpus.vocabulary.hash.encode())
-    for split in ("train", "valid"):
-        digest.update(np.ascontiguousarray(corpus.splits[split].ids).data)
-        digest.update(corpus.splits[split].documents.tobytes())
-    return digest.hexdigest()
-
-
-def _is_generator(name: str) -> bool:
-    return name.startswith("generator.")
-
-
-def _generator_states(device: torch.device) -> dict[str, Tensor]:
-    states = {"generator.cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["generator.cuda"] = torch.cuda.get_rng_state(device)
-    return states
-
-
-def _restore_generators(carried: dict[str, Tensor]) -> None:
-    torch.set_rng_state(carried["generator.cpu"])
-    if "generator.cuda" in carried:
-        torch.cuda.set_rng_state(carried["generator.cuda"])

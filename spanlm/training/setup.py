@@ -1,0 +1,36 @@
+"""What a run is made of before its first step: the model, the cut of the text, the identity of the data."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import cast
+
+import numpy as np
+import torch
+
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus
+from spanlm.models.interfaces import BatchingKind
+from spanlm.models.language_model import LanguageModel
+
+
+def batching_kind(kind: str, corpus: Corpus) -> BatchingKind:
+    """Return how to cut this corpus: auto means documents where the training part has several, else streams."""
+    if kind == "auto":
+        return "documents" if len(corpus.splits["train"].documents) > 1 else "streams"
+    return cast(BatchingKind, kind)
+
+
+def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
+    """Make the model with the run's own seed; leaves the global generator where training begins."""
+    torch.manual_seed(config.training.seed)
+    return LanguageModel(config.model, vocabulary_size)
+
+
+def data_fingerprint(corpus: Corpus) -> str:
+    """Identify what is trained on: the vocabulary and every id of the training and validation parts."""
+    digest = hashlib.sha256(corpus.vocabulary.hash.encode())
+    for split in ("train", "valid"):
+        digest.update(np.ascontiguousarray(corpus.splits[split].ids).data)
+        digest.update(corpus.splits[split].documents.tobytes())
+    return digest.hexdigest()
