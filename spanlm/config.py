@@ -7,6 +7,7 @@ configure follow from that. `config_parser` builds the parser for one choice of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -109,12 +110,28 @@ class ConfigParser(ArgumentParser):
         if "nrecognized arguments" in text and unknown:
             options = [o for action in self._actions for o in action.option_strings]
             raise InputError(f"{where}unknown option {unknown[0]}.{nearest(unknown[0], options)}")
-        raise InputError(where + text)
+        raise InputError(where + _plain(text))
+
+
+_WRONG_TYPE = re.compile(r'Parser key "(?P<field>[^"]+)": (?P<why>.*?)\.? (?:Got|Given) value: ?(?P<value>.*)$')
+_CHOICES = re.compile(r"Literal\[(.*?)\]")
+_TYPES = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+
+
+def _plain(text: str) -> str:
+    """Say a wrong type as every other error is said: field=value: must be …."""
+    found = _WRONG_TYPE.search(text)
+    if not found:
+        return text
+    choices, types = _CHOICES.search(found["why"]), [plain for name, plain in _TYPES.items() if name in found["why"]]
+    limits = [choices[1].replace("'", "")] if choices else types or [found["why"]]
+    null = ["null"] if "NoneType" in found["why"] else []
+    return f"{found['field']}={found['value']}: must be {', or '.join([*limits, *null])}"
 
 
 def config_parser(kinds: Mapping[str, str], source: str = "") -> ConfigParser:
     """Make the parser of a RunConfig whose model has parts of these kinds."""
-    parser = ConfigParser(exit_on_error=True, default_env=False)
+    parser = ConfigParser(exit_on_error=True, default_env=False, add_help=False)
     parser.source = source
     parser.add_class_arguments(DataConfig, "data")
     parser.add_class_arguments(ModelConfig, "model", skip=set(PARTS))

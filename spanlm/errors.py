@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+FEW = 12
+
 
 class SpanlmError(Exception):
     """Root of every error raised on purpose; `exit_status` is what the command line returns."""
@@ -38,9 +40,9 @@ def require(ok: bool, field: str, value: object, limit: str) -> None:
 
 
 def nearest(name: str, options: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` for the option most like `name`, else a list of the options."""
+    """Return ` Did you mean 'x'?` for the option most like `name`, else the options if they are few."""
     options = list(options)
     close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     if close:
         return f" Did you mean {close[0]!r}?"
-    return f" Choose from: {', '.join(options)}." if options else ""
+    return f" Choose from: {', '.join(options)}." if 0 < len(options) <= FEW else ""

@@ -106,10 +106,12 @@ def _own_parser() -> argparse.ArgumentParser:
 
 
 def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
-    own, rest = _own_parser().parse_known_args(arguments)
+    mine, rest = _split(arguments)
+    own = _own_parser().parse_args(mine)
     if own.corpus is not None:
         rest += ["--data.corpus", own.corpus]
-    alone = own.preset is None and own.config is None and own.corpus is None
+    going_on = own.resume == "auto" and own.out is not None and (own.out / CONFIG).exists()
+    alone = own.preset is None and own.config is None and own.corpus is None and not going_on
     request = Request(
         preset=own.preset,
         config=own.config,
@@ -120,6 +122,21 @@ def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
         tour=alone if own.tour is None else own.tour,
     )
     return request, rest, own.help
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Part this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`."""
+    mine: list[str] = []
+    fields: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, _ = argument.partition("=")
+        if name.startswith("--") and "." in name:
+            fields.append(argument)
+            fields += [] if equals else [value for value in [next(rest, None)] if value is not None]
+        else:
+            mine.append(argument)
+    return mine, fields
 
 
 def _base_config(request: Request) -> RunConfig:

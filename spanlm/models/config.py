@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from spanlm.errors import require
@@ -37,4 +38,4 @@ class ModelConfig:
         require(self.embedding_size >= 1, "model.embedding_size", self.embedding_size, "at least 1")
         require(0 <= self.input_dropout < 1, "model.input_dropout", self.input_dropout, "in [0, 1)")
         require(0 <= self.output_dropout < 1, "model.output_dropout", self.output_dropout, "in [0, 1)")
-        require(self.init_range > 0, "model.init_range", self.init_range, "positive")
+        require(0 < self.init_range < math.inf, "model.init_range", self.init_range, "positive and finite")

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
             f"{final}: the checkpoint could not be written: {error.strerror}; {kept}. "
             "Make room and go on with --resume auto."
         ) from None
-    for old in _steps(folder)[:-KEPT]:
-        shutil.rmtree(old)
+    _drop_others(folder, final)
     return final
 
 
@@ -90,6 +89,16 @@ def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     if refused:
         raise RunError(f"{refused[0]}; no checkpoint before it is whole. Start again with another --out.")
     return None, refused
+
+
+def _drop_others(folder: Path, newest: Path) -> None:
+    """Keep `newest` and the one before it; what claims to be later is damaged, or the run would stand there."""
+    steps = _steps(folder)
+    place = steps.index(newest)
+    kept = steps[max(0, place - KEPT + 1) : place + 1]
+    for other in steps:
+        if other not in kept:
+            shutil.rmtree(other)
 
 
 def _steps(folder: Path) -> list[Path]:
@@ -116,7 +125,10 @@ def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def _read(path: Path) -> Checkpoint:
-    manifest = json.loads((path / "manifest.json").read_bytes())
+    try:
+        manifest = dict(json.loads((path / "manifest.json").read_bytes()))
+    except ValueError:
+        raise ValueError("manifest.json is not what was written") from None
 
     def get(name: str) -> bytes:
         content = (path / name).read_bytes()
@@ -126,6 +138,18 @@ def _read(path: Path) -> Checkpoint:
 
     tensors = {name: safetensors.torch.load(get(f"{name}.safetensors")) for name in TENSOR_FILES}
     return Checkpoint(**tensors, position=json.loads(get("position.json")))
+
+
+def require_names(found: Collection[str], expected: Collection[str], what: str) -> None:
+    """Refuse a checkpoint that lacks something, or holds something unknown.
+
+    Raises:
+        RunError: names the first difference.
+    """
+    wrong = sorted(set(found) ^ set(expected))
+    if wrong:
+        state = "is missing" if wrong[0] in expected else "is unknown"
+        raise RunError(f"checkpoint: {what}: {wrong[0]} {state}; it is not one of this run. Use another --out.")
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

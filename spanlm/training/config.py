@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,8 +27,10 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot train."""
-        require(self.lr > 0, "training.optimizer.lr", self.lr, "positive")
-        require(self.weight_decay >= 0, "training.optimizer.weight_decay", self.weight_decay, "0 or positive")
+        require(0 < self.lr < math.inf, "training.optimizer.lr", self.lr, "positive and finite")
+        require(
+            0 <= self.weight_decay < math.inf, "training.optimizer.weight_decay", self.weight_decay, "0 or positive"
+        )
         require(self.clip is None or self.clip > 0, "training.optimizer.clip", self.clip, "positive, or null")
 
 
@@ -48,7 +51,7 @@ class ScheduleConfig:
 
     def __post_init__(self) -> None:
         """Refuse a rate that would grow."""
-        require(self.factor >= 1, "training.schedule.factor", self.factor, "at least 1")
+        require(1 <= self.factor < math.inf, "training.schedule.factor", self.factor, "at least 1")
         require(self.full_epochs >= 1, "training.schedule.full_epochs", self.full_epochs, "at least 1")
 
 

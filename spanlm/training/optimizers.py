@@ -27,6 +27,15 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[
     }
 
 
+_ENTRIES = {"adam": ("step", "exp_avg", "exp_avg_sq"), "sgd": ()}
+
+
+def expected_state(config: OptimizerConfig, model: nn.Module) -> set[str]:
+    """Return the names that `optimizer_state` has after the first step."""
+    trainable = (name for name, parameter in model.named_parameters() if parameter.requires_grad)
+    return {f"{name}/{entry}" for name in trainable for entry in _ENTRIES[config.kind]}
+
+
 def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, state: dict[str, Tensor]) -> None:
     """Undo `optimizer_state`, on the parameters' device."""
     parameters = dict(model.named_parameters())

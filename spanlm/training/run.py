@@ -55,8 +55,9 @@ def train(
     _make_folder(folder)
     with locked(folder):
         remove_unfinished(folder)
-        _claim(config, corpus, folder, resume)
-        trainer = Trainer(config, corpus, folder, watcher)
+        _check(config, corpus, folder, resume)
+        trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
+        _claim(config, corpus, folder)
         watcher.start(Prepared(config, corpus, folder, count_parameters(trainer.model), str(trainer.device)))
         return trainer.run()
 
@@ -68,8 +69,8 @@ def _make_folder(folder: Path) -> None:
         raise InputError(f"--out={folder}: cannot be made: {error.strerror}. Choose another folder.") from None
 
 
-def _claim(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> None:
-    """Write what determines the run, or check that it is what the folder already holds."""
+def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> None:
+    """Refuse a folder that holds a run which is not this one."""
     existing = [name for name in (CONFIG, CHECKPOINTS, MODEL, METRICS) if (folder / name).exists()]
     if existing and not resume:
         raise InputError(
@@ -83,6 +84,10 @@ def _claim(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Non
             f"{folder / VOCABULARY}: is not the vocabulary of {config.data.corpus} as it is now. "
             "Put the text back, or start with another --out."
         )
+
+
+def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
+    """Write what determines the run."""
     try:
         replace_file(folder / CONFIG, config.to_yaml().encode())
         if not (folder / VOCABULARY).exists():

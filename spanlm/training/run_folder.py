@@ -6,15 +6,16 @@ config.yaml  vocabulary.json  model.safetensors (the best by validation)  metric
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from torch import Tensor, nn
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
@@ -35,10 +36,14 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the run's folder; the lock goes with the process, however it ends.
 
     Raises:
-        InputError: another live process trains in this folder.
+        InputError: another live process trains in this folder, or it cannot be made or written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / ".lock").open("w")
+    except OSError as error:
+        raise InputError(f"--out={folder}: cannot be used: {error.strerror}. Choose another folder.") from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -49,14 +54,16 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> None:
-    """Write the weights, marked with the vocabulary they belong to.
+    """Write the weights, marked with the vocabulary they belong to and with their own SHA-256.
 
     Raises:
         RunError: the disk refused; the file before is intact.
     """
-    metadata = {"format": "spanlm-1", "vocabulary": vocabulary.hash}
+    weights = dict(model.named_parameters())
+    # one key: the format writes several in no fixed order, and equal runs should give equal files
+    metadata = {"spanlm": json.dumps({"format": 1, "vocabulary": vocabulary.hash, "weights": _digest(weights)})}
     try:
-        replace_file(folder / MODEL, to_bytes(dict(model.named_parameters()), metadata))
+        replace_file(folder / MODEL, to_bytes(weights, metadata))
     except OSError as error:
         raise RunError(
             f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
@@ -72,18 +79,28 @@ def load_weights(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> None
     path = folder / MODEL
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            marks = json.loads((file.metadata() or {}).get("spanlm", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Is {folder} the folder of a run that finished an epoch?") from None
-    except (OSError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{path}: damaged: {error}. Train again, or copy it again.") from None
-    if metadata.get("vocabulary") != vocabulary.hash:
+    if marks.get("vocabulary") != vocabulary.hash:
         raise InputError(
             f"{path}: was trained with another vocabulary than {folder / VOCABULARY} "
-            f"(SHA-256 {str(metadata.get('vocabulary'))[:12]}…, not {vocabulary.hash[:12]}…). Put its own back."
+            f"(SHA-256 {str(marks.get('vocabulary'))[:12]}…, not {vocabulary.hash[:12]}…). Put its own back."
         )
+    if marks.get("weights") != _digest(tensors):
+        raise InputError(f"{path}: damaged: its weights do not have their SHA-256. Train again, or copy it again.")
     copy_weights(tensors, model, str(path))
+
+
+def _digest(weights: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        digest.update(name.encode())
+        digest.update(to_bytes({name: weights[name].cpu()}))
+    return digest.hexdigest()
 
 
 def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None:
@@ -101,26 +118,44 @@ def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None
 
 
 class MetricsLog:
-    """metrics.jsonl, which a resumed run cuts back to where its checkpoint stands."""
+    """metrics.jsonl, which a resumed run cuts back to where its checkpoint stands.
+
+    Raises:
+        RunError: the disk refused, or the file is shorter than the checkpoint says.
+    """
 
     def __init__(self, path: Path, size: int = 0) -> None:
-        """Open for appending after the first `size` bytes; drop the rest."""
-        self._file = path.open("r+b" if path.exists() else "w+b")
-        if path.stat().st_size < size:
-            raise RunError(f"{path}: has fewer than the {size} bytes that the checkpoint names; it was cut.")
-        self._file.truncate(size)
-        self._file.seek(size)
+        self._path = path
+        found = path.stat().st_size if path.exists() else 0
+        if found < size:
+            raise RunError(f"{path}: has {found} of the {size} bytes that the checkpoint names; it was cut.")
+        with self._named_errors():
+            self._file = path.open("r+b" if path.exists() else "w+b")
+            self._file.truncate(size)
+            self._file.seek(size)
 
     def write(self, row: dict[str, Any]) -> None:
         """Append a row."""
-        self._file.write(json.dumps(row).encode() + b"\n")
-        self._file.flush()
+        with self._named_errors():
+            self._file.write(json.dumps(row).encode() + b"\n")
+            self._file.flush()
 
     def sync(self) -> int:
         """Wait until the disk has it all; return its size in bytes."""
-        os.fsync(self._file.fileno())
-        return self._file.tell()
+        with self._named_errors():
+            os.fsync(self._file.fileno())
+            return self._file.tell()
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with self._named_errors():
+            self._file.close()
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"{self._path}: could not be written: {error.strerror}. Make room and go on with --resume auto."
+            ) from None

@@ -17,11 +17,11 @@ from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.scoring import autocast, tally, to_device
 from spanlm.models.interfaces import LMState
-from spanlm.training.checkpoints import Checkpoint, load_last_checkpoint, save_checkpoint
+from spanlm.training.checkpoints import Checkpoint, load_last_checkpoint, require_names, save_checkpoint
 from spanlm.training.clock import Clock
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
 from spanlm.training.generators import generator_states, is_generator, restore_generators
-from spanlm.training.optimizers import build_optimizer, next_rate, optimizer_state, restore_optimizer
+from spanlm.training.optimizers import build_optimizer, expected_state, next_rate, optimizer_state, restore_optimizer
 from spanlm.training.position import Position
 from spanlm.training.run_folder import CHECKPOINTS, METRICS, MetricsLog, copy_weights, save_model
 from spanlm.training.setup import batching_kind, build_model, data_fingerprint
@@ -50,6 +50,7 @@ class Trainer:
         self.position = Position(rate=training.optimizer.lr, data=data_fingerprint(corpus))
         self.batcher = self._batcher(corpus.splits["train"], training.batching.batch_size)
         self.valid = self._batcher(corpus.splits["valid"], training.batching.eval_batch_size)
+        self.segments = self.batcher.count(self._order())
         self.initial = self.model.init_state(training.batching.batch_size)
         self.state = self.initial
         self._clock = Clock()
@@ -143,7 +144,7 @@ class Trainer:
         raise RunError(
             f"step {step} (epoch {self.position.epoch + 1}, segment {self.position.segment + 1}): the {what} is not "
             f"finite (NLL {nll}, gradient norm {norm}). Nothing was updated; the last checkpoint is intact. "
-            "Lower training.optimizer.lr or training.optimizer.clip."
+            "Start again in another --out with a lower training.optimizer.lr or training.optimizer.clip."
         )
 
     def _report(self, tokens: int, norm: float) -> None:
@@ -226,6 +227,10 @@ class Trainer:
                 "resuming would mix the two. Put the text back, or start with another --out."
             )
         copy_weights(checkpoint.weights, self.model, "checkpoint")
+        expected = expected_state(self.config.training.optimizer, self.model) if position.step else set()
+        require_names(checkpoint.optimizer, expected, "optimizer.safetensors")
+        names = {*self.initial.flat(), *generator_states(self.device)}
+        require_names(checkpoint.carried, names, "carried.safetensors")
         restore_optimizer(self.optimizer, self.model, checkpoint.optimizer)
         carried = {name: x.to(self.device) for name, x in checkpoint.carried.items() if not is_generator(name)}
         self.state = LMState.from_flat(carried)

@@ -65,7 +65,9 @@ def test_a_file_in_pieces_is_whole(cli: Cli, tiny_run: Path, tmp_path: Path, mon
 
 def test_a_huge_file_is_refused_before_it_is_read(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("the cat sat\n" * 8000)
-    cli("attend", tiny_run, "--file", "long.txt", "--out", "a.html").refused("--file=long.txt", "more than 20,000 words")
+    cli("attend", tiny_run, "--file", "long.txt", "--out", "a.html").refused(
+        "--file=long.txt", "more than 20,000 words"
+    )
     assert not Path("a.html").exists()
 
 

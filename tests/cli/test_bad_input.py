@@ -177,10 +177,6 @@ def test_a_list_over_a_preset(cli: Cli, tmp_path: Path) -> None:
     cli("train", "demo", "--config", "c.yaml").refused("c.yaml: must hold the fields data, model and training")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="cli/train.py:109 parse_known_args takes the value of a field for the preset wherever no preset is named",
-)
 @pytest.mark.parametrize(
     "words",
     [
@@ -195,9 +191,9 @@ def test_options_with_a_space_need_no_preset(cli: Cli, words: list[str]) -> None
     assert cli("train", *words, "--print_config").status == 0
 
 
-@pytest.mark.xfail(strict=True, reason="config.py:110 offers only the fields, not the verb's own options, and lists all")
 @pytest.mark.parametrize(
-    ("typo", "meant"), [("--resum", "--resume"), ("--match-parameter", "--match-parameters"), ("--print-config", "--print_config")]
+    ("typo", "meant"),
+    [("--resum", "--resume"), ("--match-parameter", "--match-parameters"), ("--print-config", "--print_config")],
 )
 def test_misspelled_options_of_train_itself(cli: Cli, typo: str, meant: str) -> None:
     cli("train", "demo", typo, "auto").refused(f"unknown option {typo}", f"Did you mean {meant!r}?")
@@ -212,7 +208,10 @@ def test_options_are_not_abbreviated(cli: Cli, option: str) -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--model.encoder.hidden_size=400", "model.memory.roles=3 needs model.encoder.hidden_size divisible by 3, got 400"),
+        (
+            "--model.encoder.hidden_size=400",
+            "model.memory.roles=3 needs model.encoder.hidden_size divisible by 3, got 400",
+        ),
         ("--training.device=nonsense", "training.device=nonsense: cannot be used here"),
         ("--model.head.tied=true", "model.head.tied=true needs a readout as wide as the embedding"),
     ],
@@ -246,9 +245,13 @@ def test_a_loss_that_is_no_number_is_a_failure_not_bad_input(cli: Cli, tiny_corp
 
 
 @pytest.mark.usefixtures("broken_files")
-def test_a_cache_that_cannot_be_written_is_a_failure(cli: Cli, monkeypatch: pytest.MonkeyPatch, tiny_corpus: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_a_failure(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tiny_corpus: Path
+) -> None:
     monkeypatch.setenv("SPANLM_CACHE", "empty.txt/cache")
-    cli("train", "demo", "--corpus", tiny_corpus, "--out", "run").refused("cannot write the cache", "SPANLM_CACHE", status=1)
+    cli("train", "demo", "--corpus", tiny_corpus, "--out", "run").refused(
+        "cannot write the cache", "SPANLM_CACHE", status=1
+    )
 
 
 @pytest.mark.xfail(strict=True, reason="cli/train.py:130: the demo is trained in a folder whose name was mistyped")

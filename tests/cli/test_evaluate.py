@@ -60,7 +60,7 @@ def test_the_report_says_every_number_and_how_it_was_counted(cli: Cli, tiny_run:
         f"perplexity {result.perplexity:.2f}",
         f"{result.tokens:,} tokens",
         result.protocol,
-        f"{result.nll_per_token:.4f} nats = {result.bits_per_token:.4f} bits a token",
+        f"{result.nll_per_token:.4f} nats = {result.bits_per_token:.4f} bits",
         f"3 words of the text are not in the vocabulary ({3 / result.tokens:.2%})",
         f"4 targets ({4 / result.tokens:.2%}); perplexity without them {result.perplexity_without_unk:.2f}",
         f"θ_M {count.model:,}",
@@ -88,7 +88,9 @@ def test_data_dir_names_where_registered_corpora_are(cli: Cli, tiny_run: Path, t
     cli("evaluate", tiny_run, "--corpus", "ptb", "--data-dir", "mine").refused("not the published ptb")
 
 
-@pytest.mark.xfail(strict=True, reason="data/sources.py:_published_texts: evaluate has no --data.download, but --download")
+@pytest.mark.xfail(
+    strict=True, reason="data/sources.py:_published_texts: evaluate has no --data.download, but --download"
+)
 def test_the_way_out_is_an_option_of_this_verb(cli: Cli, tiny_run: Path) -> None:
     error = cli("evaluate", tiny_run, "--corpus", "ptb").err
     offered = re.findall(r"--[\w.-]+", error)
@@ -97,7 +99,9 @@ def test_the_way_out_is_an_option_of_this_verb(cli: Cli, tiny_run: Path) -> None
     assert all(option in known for option in offered), offered
 
 
-@pytest.mark.xfail(strict=True, reason="training/trainer.py:39 says training.device, whatever option was given; lists 24 device types")
+@pytest.mark.xfail(
+    strict=True, reason="training/trainer.py:39 says training.device, whatever option was given; lists 24 device types"
+)
 @pytest.mark.parametrize("verb", ["evaluate", "bench"])
 def test_a_bad_device_is_named_as_it_was_given(cli: Cli, tiny_run: Path, verb: str) -> None:
     cli(verb, *([tiny_run] if verb == "evaluate" else []), "--device", "nonsense").refused("--device=nonsense")

@@ -179,6 +179,16 @@ def test_entropy_of_a_certain_distribution_is_zero() -> None:
     assert (row.surprisal, row.entropy, row.rank) == (0.0, 0.0, 1)
 
 
+def test_entropy_of_an_impossible_word_is_no_nan() -> None:
+    model = reference.small_model()
+    (expected,) = score(["cat"], model)
+    with torch.no_grad():
+        model.head.bias[1] = -math.inf  # type: ignore[index, operator]
+    (row,) = score(["cat"], model)
+    assert 0 < row.entropy < math.log2(10)
+    assert row.surprisal < expected.surprisal
+
+
 def test_entropy_of_equal_chances_is_the_logarithm_of_their_number() -> None:
     model = reference.small_model()
     with torch.no_grad():

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.training.processes import ROOT, Processes
-from tests.training.small import RUNS, differing, outcome, rows
+from tests.training.small import RUNS, checkpoints, differing, outcome, rows
 
 FIRST, *OTHERS = RUNS
 Undisturbed = Callable[..., tuple[dict[str, Any], list[str]]]
@@ -106,14 +106,14 @@ def test_kills_at_writes_and_renames(processes: Processes, undisturbed: Undistur
         assert killed_and_resumed(processes, folder, FIRST, [moment]) == 1
         assert not differing(outcome(folder), expected), moments[moment]
         assert {path.name for path in folder.iterdir()} == FILES, moments[moment]
-        assert len(list((folder / "checkpoints").iterdir())) == 2, moments[moment]
+        assert len(list((folder / "checkpoints").iterdir())) == len(checkpoints(folder)), moments[moment]
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_many_kills_in_a_row(processes: Processes, undisturbed: Undisturbed, room: Path, name: str) -> None:
     expected, moments = undisturbed(name, checkpoint_every=2)
     draw = random.Random(3)
-    kills = [draw.randrange(len(moments) // 4) for _ in range(9)]
+    kills = [draw.randrange(len(moments) // 4) for _ in range(8)]
     died = killed_and_resumed(processes, room / "killed", name, kills, checkpoint_every=2)
     assert died >= 5
     assert not differing(outcome(room / "killed"), expected)

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from spanlm.cli.main import main
+from spanlm.cli.report import TrainingReport
 from spanlm.errors import Interrupted
+from spanlm.evaluation.scoring import Tally
 from spanlm.training.checkpoints import load_last_checkpoint
 from spanlm.training.run import train
 from spanlm.training.signals import stop_request
@@ -26,7 +29,7 @@ OPTIONS = (
 
 def until(condition: object, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)
 
@@ -79,8 +82,6 @@ def test_interrupted_at_any_step(room: Path, number: signal.Signals, step: int) 
 
 
 def test_interrupted_while_validating(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spanlm.evaluation.scoring import Tally
-
     config, corpus = make_config(), make_corpus()
     train(config, corpus, room / "whole")
     plus, calls = Tally.plus, []
@@ -89,7 +90,7 @@ def test_interrupted_while_validating(room: Path, monkeypatch: pytest.MonkeyPatc
         calls.append(1)
         if len(calls) == 3:
             signal.raise_signal(signal.SIGINT)
-        return plus(self, scored, unk_id)  # type: ignore[arg-type]
+        return plus(self, scored, unk_id)
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(Tally, "plus", interrupted)
@@ -110,6 +111,18 @@ def test_a_second_ctrl_c_does_not_wait(room: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(make_config(), make_corpus(), room, TwoSignals())
     train(make_config(), make_corpus(), room, resume=True)  # the folder is free, and what is in it is good
+
+
+def test_the_command_line_ends_at_the_second_ctrl_c(
+    text_folder: Path, room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def twice(self: object, event: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(TrainingReport, "step", twice)
+    assert main(["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--out", str(room / "run")]) == 130
+    assert capsys.readouterr().err == "spanlm: stopped\n"
 
 
 def test_the_handlers_are_put_back(room: Path) -> None:

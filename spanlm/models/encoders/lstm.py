@@ -21,7 +21,7 @@ class LSTMConfig:
     """Long short-term memory, one bias per gate.
 
     Attributes:
-        kind: which encoder.
+        kind: which encoder; there is one.
         hidden_size: units of each layer; the last layer's are the encoder's output.
         layers: how many layers.
         dropout: between layers, on what one layer hands to the next (not over time).

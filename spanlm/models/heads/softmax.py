@@ -19,7 +19,7 @@ class SoftmaxConfig:
     """A linear layer and a softmax.
 
     Attributes:
-        kind: which head.
+        kind: which head; there is one.
         tied: score with the embedding's own matrix (Press & Wolf, 2017); needs a readout as wide as the embedding.
         bias: add a bias per word.
     """

@@ -1,0 +1,136 @@
+"""`--help` names every option; every command line of the README is one that spanlm understands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from spanlm.cli.main import VERBS
+from tests.cli.conftest import Cli
+
+README = Path(__file__).parents[2] / "README.md"
+
+OPTIONS = {
+    "train": "--corpus --out --resume --match-parameters --config --print_config --tour --no-tour "
+    "--data.corpus --data.dir --data.download --data.tokenizer --data.min_count --data.max_size --data.documents "
+    "--model.embedding_size --model.output_dropout --model.encoder.hidden_size --model.encoder.layers "
+    "--model.memory.kind --model.memory.window --model.memory.roles --model.head.tied "
+    "--training.epochs --training.patience --training.seed --training.precision --training.device "
+    "--training.optimizer.kind --training.optimizer.lr --training.optimizer.clip --training.schedule.kind "
+    "--training.batching.batch_size --training.batching.length --training.checkpoint_every",
+    "evaluate": "--split --state --corpus --batch-size --precision --json --device --data-dir --download",
+    "score": "--base --format --state --oov --eos --out --device",
+    "attend": "--text --file --by-lag --corpus --split --out --device --data-dir --download",
+    "generate": "--prompt --length --temperature --top-k --top-p --seed --unk --device",
+    "presets": "--json",
+    "bench": "--device --rounds --json",
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_names_every_option(cli: Cli, verb: str) -> None:
+    text = cli(verb, "--help").done
+    for option in OPTIONS[verb].split():
+        assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text), option
+    assert text.startswith(f"usage: spanlm {verb}")
+    # what is not told here is not known here
+    own = set(re.findall(r"(?<![\w.`-])--[a-z][\w.-]*", text))
+    if verb != "train":
+        assert own - {"--help"} <= {*OPTIONS[verb].split(), "--match-parameters"}
+
+
+def test_help_of_train_follows_the_kinds(cli: Cli) -> None:
+    assert "--model.memory.order" not in cli("train", "--help").done
+    text = cli("train", "--model.memory.kind=ngram", "--help").done
+    assert "--model.memory.order" in text and "--model.memory.window" not in text
+
+
+def test_help_of_train_shows_the_presets_defaults(cli: Cli) -> None:
+    assert re.search(
+        r"hidden_size HIDDEN_SIZE\s.*default: 834\)", cli("train", "daniluk2017/kvp-w5", "--help").done, re.S
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]], ids=str)
+def test_the_overview(cli: Cli, arguments: list[str]) -> None:
+    text = cli(*arguments).done
+    assert text.startswith("usage: spanlm VERB")
+    for verb, line in VERBS.items():
+        assert re.search(rf"^  {verb} +{re.escape(line)}$", text, re.M)
+
+
+def commands(text: str) -> list[list[str]]:
+    """Words of every `spanlm …` of the fenced blocks, without prompts, pipes, redirections and comments."""
+    found = []
+    for block in re.findall(r"^[ ]*```[^\n]*\n(.*?)^[ ]*```", text, re.M | re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in re.split(r"\||&&|;(?![^'\"]*['\"]$)", line.strip().removeprefix("$ ")):
+                if part.strip().startswith("spanlm "):
+                    found.append(shlex.split(re.split(r"\s[<>]", part.strip())[0], comments=True)[1:])
+    return found
+
+
+def check(cli: Cli, words: list[str]) -> None:
+    """Fail if the verb, a preset or an option is unknown."""
+    verb, *rest = words
+    if verb in ("--help", "--version"):
+        assert cli(verb).status == 0
+        return
+    assert verb in VERBS, words
+    if verb == "train":
+        without_files = [word for i, word in enumerate(rest) if "--config" not in (word, rest[i - 1] if i else "")]
+        result = cli("train", *without_files, "--print_config")
+        assert result.status == 0, (words, result.err)
+        return
+    text = cli(verb, "--help").done
+    for word in rest:
+        if re.match(r"--?[a-z]", word):
+            option = re.escape(word.split("=")[0])
+            assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), (words, word)
+
+
+def test_the_readme_has_only_commands_that_exist(cli: Cli) -> None:
+    text = README.read_text(encoding="utf-8")
+    if not text.strip():
+        pytest.skip("README.md is empty")
+    found = commands(text)
+    assert {words[0] for words in found} >= {"train", "evaluate", "score", "attend", "generate"}
+    for words in found:
+        check(cli, words)
+
+
+def test_commands_are_found() -> None:
+    text = (
+        "spanlm not this\n```sh\n$ spanlm train --out x  # a comment\n"
+        "cat a | spanlm score runs/demo - --base 2 > a.tsv\n"
+        'pip install x && spanlm presets\n```\n  ```\n  spanlm attend r --text "a b" \\\n    --out a.html\n  ```\n'
+    )
+    assert commands(text) == [
+        ["train", "--out", "x"],
+        ["score", "runs/demo", "-", "--base", "2"],
+        ["presets"],
+        ["attend", "r", "--text", "a b", "--out", "a.html"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong", ["trian", "train nopreset", "train demo --epochs=3", "score r --bas 2", "attend r --out-file x"]
+)
+def test_wrong_commands_are_found(cli: Cli, wrong: str) -> None:
+    with pytest.raises(AssertionError):
+        check(cli, wrong.split())
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_examples_of_the_help_exist(cli: Cli, verb: str) -> None:
+    text = cli(verb, "--help").done
+    examples = [
+        line.strip().split(" > ")[0].split(" | ")[-1] for line in text.splitlines() if line.startswith("  spanlm ")
+    ]
+    for example in examples:
+        check(cli, shlex.split(example)[1:])
+    if verb in ("train", "score", "attend", "generate"):
+        assert examples

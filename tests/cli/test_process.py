@@ -1,0 +1,89 @@
+"""A handful of commands as a user's shell runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import spanlm
+from spanlm.cli import main as module
+from spanlm.errors import Interrupted, RunError
+from tests.cli.conftest import Cli
+
+
+def shell(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "spanlm", *map(str, arguments)]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_a_real_process_ends_with_the_status(tiny_run: Path) -> None:
+    good = shell("generate", tiny_run, "--prompt", "the", "--length", "3")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert good.stdout.startswith("the ")
+    bad = shell("generate", tiny_run, "--top-p", "7")
+    assert (bad.returncode, bad.stdout, bad.stderr) == (2, "", "spanlm: --top-p=7.0: must be in (0, 1]\n")
+
+
+def test_words_outside_the_terminals_encoding(tiny_run: Path) -> None:
+    found = shell("presets", PYTHONIOENCODING="utf-8")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "θ_M" in found.stdout
+
+
+@pytest.mark.xfail(
+    strict=True, reason="cli/main.py: θ and − kill the command where the terminal cannot show them (traceback)"
+)
+def test_a_terminal_without_greek(tiny_run: Path) -> None:
+    assert shell("presets", PYTHONIOENCODING="latin-1").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (RunError("the disk\n is full"), 1, "spanlm: the disk is full\n"),
+        (Interrupted("stopped by SIGTERM", 15), 143, "spanlm: stopped by SIGTERM\n"),
+        (Interrupted("stopped by Ctrl-C", 2), 130, "spanlm: stopped by Ctrl-C\n"),
+        (KeyboardInterrupt(), 130, "spanlm: stopped\n"),
+        (OSError(28, "No space left on device", "x.tsv"), 1, "spanlm: x.tsv: No space left on device\n"),
+        (SystemExit(0), 0, ""),
+        (SystemExit(3), 3, ""),
+    ],
+    ids=repr,
+)
+def test_every_end_has_its_status(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, text: str
+) -> None:
+    import spanlm.cli.presets
+
+    def failing(arguments: list[str]) -> None:
+        raise error
+
+    monkeypatch.setattr(spanlm.cli.presets, "run", failing)
+    result = cli("presets")
+    assert (result.status, result.err) == (status, text)
+
+
+def test_our_own_mistakes_are_not_hidden(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    import spanlm.cli.presets
+
+    monkeypatch.setattr(spanlm.cli.presets, "run", None)
+    with pytest.raises(TypeError):
+        cli("presets")
+
+
+def test_version(cli: Cli) -> None:
+    for word in ("--version", "-V", "version"):
+        assert cli(word).done == f"spanlm {spanlm.__version__}\n"
+    assert "train" in module.VERBS

@@ -1,0 +1,178 @@
+"""Every row of Daniluk et al. (2017), Figures 2a-2c, against a table typed from the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import spanlm
+from spanlm.config import RunConfig
+from spanlm.errors import InputError
+from spanlm.models.counting import count_configured
+from spanlm.models.language_model import LanguageModel
+from spanlm.presets import PRESETS, Preset, find_preset
+from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+
+
+@dataclass(frozen=True)
+class Row:
+    """k (the full LSTM output), parts, the memory, θ_M in millions by our count, and the printed perplexities."""
+
+    k: int
+    parts: int
+    memory: dict[str, object]
+    millions: str
+    valid: float | None
+    test: float
+    figures: tuple[str, ...]
+
+
+def _attentive(k: int, roles: int, window: int, millions: str, valid: float | None, test: float) -> Row:
+    memory = {"kind": "key_value", "roles": roles, "window": window}
+    return Row(k, roles, memory, millions, valid, test, ("2a",) if valid is None else ("2a", "2c"))
+
+
+def _ngram(k: int, order: int, millions: str, valid: float, test: float) -> Row:
+    figures = ("2b", "2c") if order == 4 else ("2b",)
+    return Row(k, order, {"kind": "ngram", "order": order}, millions, valid, test, figures)
+
+
+ROWS = {
+    "lstm": Row(300, 1, {"kind": "none"}, "23.90", 83.2, 85.2, ("2c",)),
+    "attention-w1": _attentive(296, 1, 1, "23.93", None, 82.2),
+    "attention-w5": _attentive(296, 1, 5, "23.93", None, 82.2),
+    "attention-w10": _attentive(296, 1, 10, "23.93", 80.6, 82.0),
+    "attention-w15": _attentive(296, 1, 15, "23.93", None, 82.8),
+    "kv-w1": _attentive(560, 2, 1, "23.88", None, 78.7),
+    "kv-w5": _attentive(560, 2, 5, "23.88", None, 79.0),
+    "kv-w10": _attentive(560, 2, 10, "23.88", 77.1, 78.2),
+    "kv-w15": _attentive(560, 2, 15, "23.88", None, 78.9),
+    "kvp-w1": _attentive(834, 3, 1, "25.58", None, 76.1),
+    "kvp-w5": _attentive(834, 3, 5, "25.58", 74.2, 75.8),
+    "kvp-w10": _attentive(834, 3, 10, "25.58", None, 76.0),
+    "kvp-w15": _attentive(834, 3, 15, "25.58", None, 75.8),
+    "kvp-786-w1": _attentive(786, 3, 1, "23.94", None, 76.1),
+    "kvp-786-w5": _attentive(786, 3, 5, "23.94", 74.2, 75.8),
+    "kvp-786-w10": _attentive(786, 3, 10, "23.94", None, 76.0),
+    "kvp-786-w15": _attentive(786, 3, 15, "23.94", None, 75.8),
+    "2-gram": _ngram(564, 2, "23.90", 76.0, 77.1),
+    "3-gram": _ngram(786, 3, "23.87", 74.9, 75.9),
+    "4-gram": _ngram(968, 4, "23.86", 74.8, 75.9),
+    "5-gram": _ngram(1120, 5, "23.94", 76.0, 77.3),
+}
+EVERY_ROW = pytest.mark.parametrize(("name", "row"), ROWS.items(), ids=ROWS)
+
+
+def preset(name: str) -> Preset:
+    return PRESETS[f"daniluk2017/{name}"]
+
+
+def test_the_names_are_these() -> None:
+    assert set(PRESETS) == {"demo", *(f"daniluk2017/{name}" for name in ROWS)}
+    assert all(preset.name == name for name, preset in PRESETS.items())
+
+
+@EVERY_ROW
+def test_sizes_are_the_printed_ones(name: str, row: Row) -> None:
+    found = preset(name)
+    assert found.reported.vocabulary_size == 77_000
+    count = count_configured(found.config.model, 77_000)
+    assert f"{count.model / 1e6:.2f}" == row.millions
+    assert count.total - count.model == 77_000 * 300
+    assert found.reported.model_parameters == 23.9
+    if row.k == 834:
+        assert f"{count.model / 1e6:.1f}" == "25.6"
+        assert "25.6M" in found.remark and f"daniluk2017/kvp-786-w{row.memory['window']}" in found.remark
+    else:
+        assert f"{count.model / 1e6:.1f}" == "23.9"
+        assert f"{count.total / 1e6:.1f}" == "47.0"
+
+
+@EVERY_ROW
+def test_numbers_and_sources_are_those_of_the_paper(name: str, row: Row) -> None:
+    found = preset(name)
+    assert (found.reported.valid_ppl, found.reported.test_ppl) == (row.valid, row.test)
+    assert found.paper == "Daniluk et al. 2017"
+    assert "Wikipedia" in found.reported.corpus
+    assert len(found.sources) == len(row.figures)
+    assert all(f"Figure {figure}" in source for figure, source in zip(row.figures, found.sources, strict=True))
+    if "window" in row.memory:
+        assert found.sources[0].endswith(f"window {row.memory['window']}")
+    if row.memory["kind"] == "ngram":
+        assert found.sources[0].endswith(f"{row.memory['order']}-gram RNN")
+
+
+@EVERY_ROW
+def test_the_recipe_is_that_of_the_paper(name: str, row: Row) -> None:
+    """§4.1: Adam 0.001, batch 64, BPTT 20, norm 5, forget bias 1, U(-0.1, 0.1), one layer, untied, no dropout."""
+    tree = preset(name).config.to_tree()
+    assert tree["model"] == {
+        "embedding_size": 300,
+        "input_dropout": 0.0,
+        "output_dropout": 0.0,
+        "init_range": 0.1,
+        "encoder": {"kind": "lstm", "hidden_size": row.k, "layers": 1, "dropout": 0.0, "forget_bias": 1.0},
+        "memory": row.memory,
+        "head": {"kind": "softmax", "tied": False, "bias": True},
+    }
+    training = preset(name).config.training
+    assert training.optimizer == OptimizerConfig(kind="adam", lr=0.001, weight_decay=0.0, clip=5.0)
+    assert (training.batching.batch_size, training.batching.length) == (64, 20)
+    assert training.schedule == ScheduleConfig(kind="constant")
+    assert (training.loss, training.precision) == ("mean", "fp32")
+
+
+@EVERY_ROW
+def test_the_model_builds(name: str, row: Row) -> None:
+    with torch.device("meta"):
+        model = LanguageModel(preset(name).config.model, 100)
+    assert model.memory.readout_size == row.k // row.parts
+
+
+def shrunk(config: RunConfig, corpus: Path) -> RunConfig:
+    """The same rooms with small sizes, for more than three steps."""
+    model = config.model
+    small = replace(model, embedding_size=5, encoder=replace(model.encoder, hidden_size=4 * model.memory.parts))
+    return replace(
+        config,
+        data=replace(config.data, corpus=str(corpus)),
+        model=small,
+        training=TrainingConfig(
+            optimizer=config.training.optimizer, batching=BatchingConfig(batch_size=8, length=20), epochs=1
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_trains(name: str, tiny_corpus: Path, tmp_path: Path) -> None:
+    config = shrunk(PRESETS[name].config, tiny_corpus)
+    position = spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
+    assert position.step >= 3
+    assert np.isfinite(position.best_loss)
+    model = spanlm.load(tmp_path / "run")
+    assert model.evaluate(split="valid").nll_per_token == pytest.approx(position.best_loss, rel=0.1)
+    assert model.config == config
+
+
+def test_the_demo_is_small_and_of_the_same_kind() -> None:
+    demo = find_preset("demo").config
+    assert demo.data.corpus == "demo"
+    assert demo.model.memory.kind == "key_value"
+    assert demo.model.encoder.hidden_size % demo.model.memory.parts == 0
+    assert count_configured(demo.model, 2000).total < 3e6
+    assert find_preset("demo").reported.test_ppl is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("dmo", "'demo'"), ("daniluk2017/kvp", "'daniluk2017/kvp-w"), ("daniluk2017/4gram", "'daniluk2017/4-gram'")],
+)
+def test_unknown_names_are_answered_with_the_nearest(typed: str, meant: str) -> None:
+    with pytest.raises(InputError) as error:
+        find_preset(typed)
+    assert f"unknown preset {typed}. Did you mean {meant}" in str(error.value)
+    assert "`spanlm presets`" in str(error.value)

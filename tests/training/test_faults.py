@@ -1,0 +1,217 @@
+"""What goes wrong while training ends in one line, with the last good state on the disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from spanlm.cli.main import main
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError, RunError
+from spanlm.evaluation.scoring import Tally
+from spanlm.models.language_model import LanguageModel
+from spanlm.training import trainer as trainer_module
+from spanlm.training.run import train
+from spanlm.training.trainer import Trainer
+from tests.training.processes import Processes
+from tests.training.small import SGD, Heard, checkpoints, differing, make_config, outcome, rows, with_training
+from tests.training.test_signals import OPTIONS, until
+
+
+def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
+
+
+def after_some_steps(config: Any, corpus: Corpus, folder: Path, steps: int = 3) -> tuple[Trainer, Any]:
+    """A trainer after some steps, and the segment that comes next."""
+    trainer = Trainer(config, corpus, folder, Heard())
+    segments = trainer.batcher.segments()
+    for _ in range(steps):
+        trainer.step(next(segments))
+    return trainer, next(segments)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("poison", ["loss", "gradient"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_never_applied(
+    corpus: Corpus, room: Path, optimizer: str, poison: str, value: float
+) -> None:
+    config = make_config(optimizer=SGD) if optimizer == "sgd" else make_config()
+    config = with_training(config, log_every=1000)
+    trainer, segment = after_some_steps(config, corpus, room)
+    if poison == "loss":
+        trainer.model.embedding.weight.data[:] = value
+    else:
+        trainer.model.head.weight.register_hook(lambda gradient: gradient * value)
+    before = weights(trainer)
+    with pytest.raises(RunError, match=rf"step 4 \(epoch 1, segment 4\): the {poison} is not finite") as error:
+        trainer.step(segment)
+    assert error.value.exit_status == 1 and "\n" not in str(error.value)
+    after = weights(trainer)
+    assert all(torch.equal(before[name].nan_to_num(), after[name].nan_to_num()) for name in before)
+    assert trainer.position.step == 3
+
+
+def poisoned_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    calls = []
+    log_prob = LanguageModel.log_prob
+
+    def poisoned(self: LanguageModel, *arguments: Any) -> Any:
+        calls.append(1)
+        log_p, state = log_prob(self, *arguments)
+        return (log_p * float("nan") if len(calls) == step else log_p), state
+
+    monkeypatch.setattr(LanguageModel, "log_prob", poisoned)
+
+
+def test_a_run_stops_at_the_step_that_is_not_finite_and_can_go_on(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(make_config(), corpus, room / "whole")
+    with monkeypatch.context() as patch, pytest.raises(RunError, match="step 31 "):
+        poisoned_at(patch, 31)
+        train(make_config(), corpus, room / "run")
+    assert checkpoints(room / "run")[-1].name == "step-000000028"
+    train(make_config(), corpus, room / "run", resume=True)
+    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+def test_a_validation_that_is_not_finite_keeps_the_best_model(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(make_config(), corpus, room / "whole")
+    train(make_config(epochs=1), corpus, room / "run")
+    best = (room / "run" / "model.safetensors").read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(RunError, match="epoch 2: the validation loss is nan"):
+        patch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=float("nan")))
+        train(make_config(), corpus, room / "run", resume=True)
+    assert (room / "run" / "model.safetensors").read_bytes() == best
+    train(make_config(), corpus, room / "run", resume=True)
+    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+def test_the_command_line_says_one_line_and_exits_1(
+    text_folder: Path, room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    poisoned_at(monkeypatch, 5)
+    assert main(["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--out", str(room / "run")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("spanlm: step 5 ") and said.count("\n") == 1
+
+
+def test_a_full_disk_keeps_what_was_saved(processes: Processes, text_folder: Path, room: Path) -> None:
+    begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--training.log_every", "50", "--out"]
+    folder, said = room / "run", room / "said"
+    assert processes.run("command", arguments=[*begin, str(room / "whole")]) == 0
+    assert processes.run("command", arguments=[*begin, str(folder), "--training.epochs", "2"]) == 0
+    saved = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    last = checkpoints(folder)[-1]
+    sizes = {path.name: path.stat().st_size for path in last.iterdir()}
+    limit = (sizes["weights.safetensors"] + sizes["optimizer.safetensors"]) // 2
+    again = [*begin, str(folder), "--resume", "auto", "--training.checkpoint_every", "1000"]
+    assert processes.run("command", said, arguments=again, largest_file=limit) == 1
+    words = said.read_text().splitlines()[-1]
+    assert "step-" in words and f"{last.name} is intact" in words and "--resume auto" in words
+    assert os.strerror(errno.EFBIG) in words and "Traceback" not in said.read_text()
+    for path, content in saved.items():
+        if path.name not in ("config.yaml", "metrics.jsonl", "model.safetensors"):
+            assert path.read_bytes() == content
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == {p.name for p in checkpoints(folder)}
+    assert processes.run("command", arguments=again) == 0
+    assert not differing(outcome(folder), outcome(room / "whole"))
+
+
+def test_a_model_that_cannot_be_written_keeps_the_one_before(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(make_config(), corpus, room / "whole")
+    train(make_config(epochs=1), corpus, room / "run")
+    best, replace = (room / "run" / "model.safetensors").read_bytes(), os.replace
+
+    def refuse(source: Path, target: Path) -> None:
+        if Path(target).name == "model.safetensors":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"model\.safetensors: could not be written"):
+        patch.setattr(os, "replace", refuse)
+        train(make_config(), corpus, room / "run", resume=True)
+    assert (room / "run" / "model.safetensors").read_bytes() == best
+    names = {path.name for path in (room / "run").iterdir()}
+    assert names == {path.name for path in (room / "whole").iterdir()}
+    train(make_config(), corpus, room / "run", resume=True)
+    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+@pytest.fixture
+def no_room_for_metrics(processes: Processes, text_folder: Path, room: Path) -> Iterator[str]:
+    """A run on a disk that takes a few more rows of metrics; gives what it said. The run went on exactly after."""
+    begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--training.epochs", "3", "--out"]
+    folder, said = room / "run", room / "said"
+    assert processes.run("command", arguments=[*begin, str(room / "whole")]) == 0
+    assert processes.run("command", arguments=[*begin, str(folder), "--training.epochs", "1"]) == 0
+    limit = (folder / "metrics.jsonl").stat().st_size + 1000
+    again = [*begin, str(folder), "--resume", "auto"]
+    assert processes.run("command", said, arguments=again, largest_file=limit) == 1
+    yield said.read_text()
+    assert processes.run("command", arguments=again) == 0
+    assert not differing(outcome(folder), outcome(room / "whole"))
+
+
+def test_metrics_that_cannot_be_written_end_the_run_in_one_line(no_room_for_metrics: str) -> None:
+    assert "Traceback" not in no_room_for_metrics
+    assert os.strerror(errno.EFBIG) in no_room_for_metrics.splitlines()[-1]
+
+
+def test_metrics_that_cannot_be_written_are_named(no_room_for_metrics: str) -> None:
+    assert "metrics.jsonl" in no_room_for_metrics.splitlines()[-1]
+
+
+def test_metrics_that_do_not_reach_the_disk_are_named(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = room / "metrics.jsonl"
+
+    def refuse(descriptor: int) -> None:
+        if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(RunError, match=r"metrics\.jsonl"):
+        train(make_config(), corpus, room)
+
+
+def test_two_trainers_never_share_a_folder(processes: Processes, corpus: Corpus, room: Path) -> None:
+    folder = room / "run"
+    pid = processes.start("hold", folder=str(folder))
+    until(lambda: (folder / "held").exists())
+    for resume in (False, True):
+        with pytest.raises(InputError, match="another process is training in this folder") as error:
+            train(make_config(), corpus, folder, resume=resume)
+        assert str(folder) in str(error.value)
+    assert {path.name for path in folder.iterdir()} == {".lock", "held"}
+    os.kill(pid, signal.SIGKILL)
+    assert processes.wait(pid) == -signal.SIGKILL
+    assert train(make_config(epochs=1), corpus, folder).epoch == 1
+
+
+def test_a_run_that_failed_frees_its_folder(corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch, pytest.raises(RunError):
+        poisoned_at(patch, 2)
+        train(make_config(), corpus, room)
+    assert train(make_config(epochs=1), corpus, room, resume=True).epoch == 1
+
+
+def test_the_library_prints_nothing(corpus: Corpus, room: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    train(make_config(), corpus, room)
+    train(make_config(epochs=3), corpus, room, resume=True)
+    assert capfd.readouterr() == ("", "")
+    assert len(rows(room)) > 10

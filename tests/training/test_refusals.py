@@ -1,0 +1,158 @@
+"""What would not be the same run is refused, by the name of what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus
+from spanlm.data.tokens import TokenFile
+from spanlm.errors import InputError, SpanlmError
+from spanlm.models.memories import KeyValueConfig, NGramConfig
+from spanlm.training.config import OptimizerConfig, ScheduleConfig
+from spanlm.training.run import train
+from tests.training.small import WORDS, checkpoints, make_config, make_corpus, with_training
+
+Changed = Callable[[RunConfig], RunConfig]
+
+
+@pytest.fixture
+def begun(room: Path, corpus: Corpus) -> Path:
+    """A run of one epoch."""
+    train(make_config(epochs=1), corpus, room / "run")
+    return room / "run"
+
+
+def model(**fields: Any) -> Changed:
+    return lambda config: replace(config, model=replace(config.model, **fields))
+
+
+def training(**fields: Any) -> Changed:
+    return lambda config: with_training(config, **fields)
+
+
+CHANGES: dict[str, Changed] = {
+    "training.seed=1, not 2": training(seed=2),
+    "training.loss=mean, not time-sum": training(loss="time-sum"),
+    "training.precision=fp32, not bf16": training(precision="bf16"),
+    "training.optimizer.lr=0.02, not 0.03": training(optimizer=OptimizerConfig(lr=0.03)),
+    "training.optimizer.kind=adam, not sgd": training(optimizer=OptimizerConfig(kind="sgd", lr=0.02)),
+    "training.optimizer.clip=5.0, not None": training(optimizer=OptimizerConfig(lr=0.02, clip=None)),
+    "training.schedule.kind=constant, not plateau": training(schedule=ScheduleConfig(kind="plateau")),
+    "training.batching.length=6, not 7": lambda config: with_training(
+        config, batching=replace(config.training.batching, length=7)
+    ),
+    "model.embedding_size=5, not 4": model(embedding_size=4),
+    "model.input_dropout=0.2, not 0.0": model(input_dropout=0.0),
+    "model.memory.window=4, not 5": model(memory=KeyValueConfig(roles=3, window=5)),
+    "model.memory.kind=key_value, not ngram": model(memory=NGramConfig(order=3)),
+    "data.corpus=tiny, not other": lambda config: replace(config, data=replace(config.data, corpus="other")),
+    "data.min_count=1, not 2": lambda config: replace(config, data=replace(config.data, min_count=2)),
+}
+
+
+@pytest.mark.parametrize("difference", CHANGES)
+def test_another_configuration_is_refused_by_the_field(begun: Path, corpus: Corpus, difference: str) -> None:
+    kept = (begun / "config.yaml").read_bytes()
+    with pytest.raises(InputError, match="the run began with") as error:
+        train(CHANGES[difference](make_config(epochs=1)), corpus, begun, resume=True)
+    assert difference in str(error.value) and error.value.exit_status == 2
+    assert (begun / "config.yaml").read_bytes() == kept
+
+
+def test_epochs_and_patience_may_change(begun: Path, corpus: Corpus) -> None:
+    assert train(make_config(epochs=2, patience=1), corpus, begun, resume=True).epoch == 2
+    assert RunConfig.load(begun / "config.yaml") == make_config(epochs=2, patience=1)
+
+
+def other_split(corpus: Corpus, split: str, change: Callable[[TokenFile], TokenFile]) -> Corpus:
+    return replace(corpus, splits={**corpus.splits, split: change(corpus.splits[split])})
+
+
+def one_word(tokens: TokenFile) -> TokenFile:
+    ids = tokens.ids.copy()
+    ids[len(ids) // 2] = 1 + ids[len(ids) // 2] % (len(WORDS) - 1)
+    return TokenFile(ids, tokens.documents)
+
+
+def one_document(tokens: TokenFile) -> TokenFile:
+    return TokenFile(tokens.ids, np.delete(tokens.documents, 1))
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+@pytest.mark.parametrize("change", [one_word, one_document])
+def test_another_text_is_refused(
+    begun: Path, corpus: Corpus, split: str, change: Callable[[TokenFile], TokenFile]
+) -> None:
+    with pytest.raises(InputError, match="was trained on another text than tiny now holds"):
+        train(make_config(), other_split(corpus, split, change), begun, resume=True)
+
+
+def test_another_test_text_is_not_our_business(begun: Path, corpus: Corpus) -> None:
+    assert train(make_config(), other_split(corpus, "test", one_word), begun, resume=True).epoch == 2
+
+
+def test_another_vocabulary_of_the_same_size_is_refused(begun: Path) -> None:
+    words = (*WORDS[:-2], WORDS[-1], WORDS[-2])
+    with pytest.raises(InputError, match=r"vocabulary\.json: is not the vocabulary of tiny"):
+        train(make_config(), make_corpus(words=words), begun, resume=True)
+
+
+def test_a_folder_with_a_run_is_refused_without_resume(begun: Path, corpus: Corpus) -> None:
+    kept = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=r"already holds a run \(config\.yaml.*--resume auto") as error:
+        train(make_config(), corpus, begun)
+    assert error.value.exit_status == 2
+    assert {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()} == kept
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "checkpoints", "model.safetensors", "metrics.jsonl"])
+def test_any_part_of_a_run_is_a_run(room: Path, corpus: Corpus, name: str) -> None:
+    (room / "run").mkdir()
+    (room / "run" / name).touch()
+    with pytest.raises(InputError, match=name):
+        train(make_config(), corpus, room / "run")
+
+
+def test_resume_in_an_empty_folder_begins(room: Path, corpus: Corpus) -> None:
+    assert train(make_config(epochs=1), corpus, room / "new" / "run", resume=True).epoch == 1
+    assert checkpoints(room / "new" / "run")
+
+
+@pytest.mark.parametrize("fields", [{"kind": "streams", "shuffle": True}, {"device": "no-such-device"}])
+def test_a_run_that_could_not_begin_leaves_no_run_behind(room: Path, corpus: Corpus, fields: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        train(make_config(**fields), corpus, room / "run")
+    assert train(make_config(epochs=1), corpus, room / "run").epoch == 1
+
+
+def test_a_folder_that_cannot_be_made_is_refused(room: Path, corpus: Corpus) -> None:
+    (room / "file").touch()
+    with pytest.raises(InputError, match=r"--out=.*/file/run: cannot be made") as error:
+        train(make_config(), corpus, room / "file" / "run")
+    assert error.value.exit_status == 2
+
+
+def test_a_folder_that_cannot_be_written_is_refused(room: Path, corpus: Corpus) -> None:
+    (room / ".lock").mkdir()  # root may write everywhere, so stand in for a missing right
+    with pytest.raises(SpanlmError, match=str(room)):
+        train(make_config(), corpus, room)
+
+
+def test_a_folder_that_becomes_read_only_is_one_line(
+    begun: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import spanlm.training.run as run
+
+    def refuse(path: Path, content: bytes) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(run, "replace_file", refuse)
+    with pytest.raises(SpanlmError, match="cannot be written: Permission denied"):
+        train(make_config(), corpus, begun, resume=True)

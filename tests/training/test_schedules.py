@@ -1,0 +1,178 @@
+"""Learning rates, patience, and which model is kept."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError
+from spanlm.evaluation.scoring import Tally
+from spanlm.training import trainer as trainer_module
+from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from spanlm.training.optimizers import next_rate
+from spanlm.training.position import Position
+from spanlm.training.run import train
+from tests.training.small import Heard, checkpoints, make_config, rows
+
+LOSSES = [3.0, 2.5, 2.6, 2.5, 2.4, 2.41, 2.42]
+"""Validation losses epoch by epoch; the fourth equals the best so far and is not better."""
+
+
+def rates(config: ScheduleConfig, improvements: list[bool], first: float = 1.0) -> list[float]:
+    """The rate of every epoch, and of the one after the last."""
+    found = [first]
+    for done, improved in enumerate(improvements, start=1):
+        found.append(next_rate(config, found[-1], done, improved))
+    return found
+
+
+def test_constant() -> None:
+    assert rates(ScheduleConfig(), [True, False] * 4) == [1.0] * 9
+
+
+@pytest.mark.parametrize("full", [1, 2, 5])
+def test_step_has_exactly_that_many_full_epochs(full: int) -> None:
+    found = rates(ScheduleConfig(kind="step", factor=2.0, full_epochs=full), [True] * 8)
+    assert found == [2.0 ** -max(0, epoch + 1 - full) for epoch in range(9)]
+    assert found.count(1.0) == full
+
+
+def test_the_published_code_has_one_more_than_it_says() -> None:
+    """Zaremba's medium model: in the Lua code max_epoch 6 and decay 1.2, counted from 0: 7 epochs at the full rate."""
+    published = [1.2 ** -max(0, epoch - 6) for epoch in range(39)]
+    found = rates(ScheduleConfig(kind="step", factor=1.2, full_epochs=7), [True] * 38)
+    assert found == pytest.approx(published, rel=1e-12)
+
+
+def test_plateau_divides_after_each_epoch_that_is_not_the_best() -> None:
+    improvements = [True, True, False, False, True, False]
+    assert rates(ScheduleConfig(kind="plateau", factor=2.0), improvements) == [1, 1, 1, 0.5, 0.25, 0.25, 0.125]
+
+
+def test_position_counts_the_best_and_what_came_after() -> None:
+    position = Position(rate=1.0)
+    improved = [position.next_epoch(loss) for loss in LOSSES]
+    assert improved == [True, True, False, False, True, False, False]
+    assert (position.best_loss, position.best_epoch, position.stale, position.epoch) == (2.4, 5, 2, 7)
+
+
+def test_a_position_survives_json() -> None:
+    position = Position(rate=0.1, step=3)
+    assert position.to_json()["best_loss"] is None
+    assert Position.from_json(position.to_json()) == position
+    position.next_epoch(2.0)
+    assert Position.from_json(position.to_json()) == position
+    assert Position(rate=1.0).best_loss == math.inf
+
+
+class Weights(Heard):
+    """Keeps the weights after every epoch, and the rate that the optimiser has in every step."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.after: list[dict[str, Tensor]] = []
+
+    def epoch(self, event: Any) -> None:
+        super().epoch(event)
+        last = checkpoints(self.folder)[-1] / "weights.safetensors"
+        self.after.append(safetensors.torch.load(last.read_bytes()))
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Validation gives `LOSSES`, whatever the model."""
+    left = iter(LOSSES)
+    monkeypatch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=10 * next(left)))
+
+
+@pytest.mark.usefixtures("scripted")
+def test_the_best_by_validation_is_what_the_model_file_holds(corpus: Corpus, room: Path) -> None:
+    watcher = Weights(room)
+    position = train(make_config(epochs=len(LOSSES)), corpus, room, watcher)
+    assert (position.best_epoch, position.best_loss) == (5, 2.4)
+    model = safetensors.torch.load((room / "model.safetensors").read_bytes())
+    same = [all(torch.equal(model[name], then[name]) for name in model) for then in watcher.after]
+    assert same == [epoch == 5 for epoch in range(1, 8)]
+    assert [event.improved for event in watcher.epochs] == [True, True, False, False, True, False, False]
+    assert [event.valid_loss for event in watcher.epochs] == LOSSES
+
+
+@pytest.mark.parametrize(("patience", "epochs"), [(1, 3), (2, 4), (None, 7)])
+@pytest.mark.usefixtures("scripted")
+def test_patience(corpus: Corpus, room: Path, patience: int | None, epochs: int) -> None:
+    assert train(make_config(epochs=7, patience=patience), corpus, room).epoch == epochs
+
+
+@pytest.mark.usefixtures("scripted")
+def test_more_patience_goes_on(corpus: Corpus, room: Path) -> None:
+    assert train(make_config(epochs=7, patience=1), corpus, room).epoch == 3
+    assert train(make_config(epochs=7, patience=1), corpus, room, resume=True).epoch == 3
+    assert train(make_config(epochs=7, patience=2), corpus, room, resume=True).epoch == 4
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (ScheduleConfig(), [0.5] * 7),
+        (ScheduleConfig(kind="step", full_epochs=2), [0.5, 0.5, 0.25, 0.125, 2**-4, 2**-5, 2**-6]),
+        (ScheduleConfig(kind="plateau"), [0.5, 0.5, 0.5, 0.25, 0.125, 0.125, 2**-4]),
+    ],
+)
+@pytest.mark.usefixtures("scripted")
+def test_the_optimiser_steps_at_the_rate_of_the_schedule(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, schedule: ScheduleConfig, expected: list[float]
+) -> None:
+    used: list[float] = []
+    step = torch.optim.SGD.step
+
+    def spied(self: torch.optim.SGD, *arguments: Any) -> Any:
+        used.append(self.param_groups[0]["lr"])
+        return step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", spied)
+    optimizer = OptimizerConfig(kind="sgd", lr=0.5)
+    config = make_config(epochs=7, schedule=schedule, optimizer=optimizer, kind="streams", shuffle=False, log_every=1)
+    train(config, corpus, room)
+    steps = len(used) // 7
+    assert used == [rate for rate in expected for _ in range(steps)]
+    logged = rows(room)
+    assert [row["rate"] for row in logged if row["event"] == "valid"] == expected
+    assert [row["rate"] for row in logged if row["event"] == "train"] == used
+
+
+@pytest.mark.parametrize(
+    ("build", "fields", "said"),
+    [
+        (OptimizerConfig, {"lr": 0.0}, "training.optimizer.lr=0.0"),
+        (OptimizerConfig, {"lr": float("nan")}, "training.optimizer.lr=nan"),
+        (OptimizerConfig, {"clip": 0.0}, "training.optimizer.clip=0.0"),
+        (OptimizerConfig, {"weight_decay": -1.0}, "training.optimizer.weight_decay=-1.0"),
+        (ScheduleConfig, {"factor": 0.5}, "training.schedule.factor=0.5"),
+        (ScheduleConfig, {"full_epochs": 0}, "training.schedule.full_epochs=0"),
+        (BatchingConfig, {"batch_size": 0}, "training.batching.batch_size=0"),
+        (BatchingConfig, {"length": 0}, "training.batching.length=0"),
+        (BatchingConfig, {"eval_batch_size": 0}, "training.batching.eval_batch_size=0"),
+        (TrainingConfig, {"epochs": 0}, "training.epochs=0"),
+        (TrainingConfig, {"patience": 0}, "training.patience=0"),
+        (TrainingConfig, {"checkpoint_every": 0}, "training.checkpoint_every=0"),
+        (TrainingConfig, {"log_every": 0}, "training.log_every=0"),
+        (TrainingConfig, {"seed": -1}, "training.seed=-1"),
+    ],
+)
+def test_values_that_cannot_train_are_refused_by_name(build: Any, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match="must be") as error:
+        build(**fields)
+    assert said in str(error.value)
+
+
+def test_infinite_rates_are_refused() -> None:
+    with pytest.raises(InputError, match=r"training\.optimizer\.lr=inf"):
+        OptimizerConfig(lr=math.inf)

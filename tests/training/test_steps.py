@@ -1,0 +1,239 @@
+"""One optimiser step, and a whole run, against a second implementation that shares nothing but the model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from spanlm.config import RunConfig
+from spanlm.data.batching import make_batcher
+from spanlm.data.corpora import Corpus
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.training.config import OptimizerConfig
+from spanlm.training.run import train
+from spanlm.training.run_folder import load_weights
+from spanlm.training.trainer import Trainer
+from tests.training.small import RUNS, Heard, make_config, rows, with_training
+
+PLAIN = OptimizerConfig(kind="sgd", lr=0.5, clip=None)
+
+
+class Spied:
+    """A trainer that keeps the gradients that its optimiser is given, and the weights before and after."""
+
+    def __init__(self, config: RunConfig, corpus: Corpus, folder: Path) -> None:
+        self.trainer = Trainer(with_training(config, log_every=1000), corpus, folder, Heard())
+        self.gradients: list[dict[str, Tensor]] = []
+        self.weights = [self._now()]
+        self._step, self.trainer.optimizer.step = self.trainer.optimizer.step, self._spied
+
+    def _now(self) -> dict[str, Tensor]:
+        return {name: parameter.detach().clone() for name, parameter in self.trainer.model.named_parameters()}
+
+    def _spied(self) -> None:
+        named = self.trainer.model.named_parameters()
+        self.gradients.append({name: p.grad.clone() for name, p in named if p.grad is not None})
+        self._step()
+        self.weights.append(self._now())
+
+    def steps(self, count: int) -> Spied:
+        segments = self.trainer.batcher.segments(seed=1_000_003)
+        for _ in range(count):
+            self.trainer.step(next(segments))
+        return self
+
+
+def norm_of(gradients: dict[str, Tensor]) -> float:
+    return math.sqrt(sum(float(gradient.double().pow(2).sum()) for gradient in gradients.values()))
+
+
+def test_time_sum_is_the_mean_times_tokens_by_streams(corpus: Corpus, room: Path) -> None:
+    """mean divides by the predicted tokens, time-sum by the streams, padding or not."""
+    config = make_config(optimizer=PLAIN, dropout=0.0, batch_size=4)
+    mean = Spied(config, corpus, room).steps(1)
+    time_sum = Spied(with_training(config, loss="time-sum"), corpus, room).steps(1)
+    segment = next(mean.trainer.batcher.segments(seed=1_000_003))
+    tokens, streams = int(segment.mask.sum()), segment.mask.shape[1]
+    assert tokens > 0 and streams == 4
+    for name, gradient in mean.gradients[0].items():
+        torch.testing.assert_close(time_sum.gradients[0][name], gradient * tokens / streams, rtol=2e-5, atol=1e-7)
+
+
+def test_padding_counts_for_nothing(corpus: Corpus, room: Path) -> None:
+    config = make_config(optimizer=PLAIN, dropout=0.0, kind="sentences", batch_size=3)
+    spied = Spied(config, corpus, room)
+    segment = next(spied.trainer.batcher.segments())
+    assert not segment.mask.all()
+    spied.trainer.step(segment)
+    assert spied.trainer.position.epoch_tokens == int(segment.mask.sum())
+    other = Spied(config, corpus, room)
+    other.trainer.step(replace(segment, targets=torch.where(segment.mask, segment.targets, 5)))
+    for name, gradient in spied.gradients[0].items():
+        assert torch.equal(other.gradients[0][name], gradient)
+
+
+@pytest.mark.parametrize("clip", [0.05, 0.2, 1e6])
+def test_clipping_is_by_the_global_norm(corpus: Corpus, room: Path, clip: float) -> None:
+    config = make_config(optimizer=PLAIN, loss="time-sum")
+    free = Spied(config, corpus, room).steps(1).gradients[0]
+    clipped = (
+        Spied(make_config(optimizer=replace(PLAIN, clip=clip), loss="time-sum"), corpus, room).steps(1).gradients[0]
+    )
+    norm = norm_of(free)
+    assert (norm > clip) == (clip < 1)
+    for name, gradient in free.items():
+        torch.testing.assert_close(clipped[name], gradient * min(1.0, clip / norm), rtol=1e-4, atol=1e-9)
+    assert norm_of(clipped) == pytest.approx(min(clip, norm), rel=1e-4)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_sgd_with_decay_added_after_clipping(corpus: Corpus, room: Path, decay: float) -> None:
+    optimizer = OptimizerConfig(kind="sgd", lr=0.5, clip=0.05, weight_decay=decay)
+    spied = Spied(make_config(optimizer=optimizer), corpus, room).steps(3)
+    for gradients, before, after in zip(spied.gradients, spied.weights, spied.weights[1:], strict=False):
+        for name, gradient in gradients.items():
+            expected = before[name] - 0.5 * (gradient + decay * before[name])
+            torch.testing.assert_close(after[name], expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_adam(corpus: Corpus, room: Path, decay: float) -> None:
+    """Kingma & Ba (2015), algorithm 1, in float64."""
+    optimizer = OptimizerConfig(kind="adam", lr=0.02, clip=0.5, weight_decay=decay)
+    spied = Spied(make_config(optimizer=optimizer), corpus, room).steps(4)
+    for name in spied.gradients[0]:
+        weight = spied.weights[0][name].double()
+        first = second = torch.zeros_like(weight)
+        for t, gradients in enumerate(spied.gradients, start=1):
+            # decay reads the weight that the run has: differences of rounding must not grow
+            gradient = gradients[name].double() + decay * spied.weights[t - 1][name].double()
+            first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+            weight = weight - 0.02 * (first / (1 - 0.9**t)) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
+        torch.testing.assert_close(spied.weights[-1][name].double(), weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_is_frozen_stays(corpus: Corpus, room: Path, name: str) -> None:
+    config = RUNS[name]()
+    spied = Spied(with_training(config, optimizer=replace(config.training.optimizer, weight_decay=0.1)), corpus, room)
+    spied.steps(5)
+    frozen = {n for n, parameter in spied.trainer.model.named_parameters() if not parameter.requires_grad}
+    assert frozen and all("bias_hh" in n for n in frozen)
+    for n, weight in spied.weights[-1].items():
+        assert torch.equal(weight, spied.weights[0][n]) == (n in frozen)
+        assert n not in frozen or not weight.any()
+
+
+def trained_by_hand(config: RunConfig, corpus: Corpus) -> tuple[list[float], list[float], LanguageModel]:
+    """Losses of every step and of every validation, and the model: plain loops, SGD written out, no dropout."""
+    training, batching = config.training, config.training.batching
+    torch.manual_seed(training.seed)
+    model = LanguageModel(config.model, len(corpus.vocabulary))
+    kind: Any = batching.kind
+
+    def losses(split: str, streams: int, order: int, learn: bool) -> list[tuple[float, int]]:
+        batcher = make_batcher(
+            kind, corpus.splits[split], 0, batch_size=streams, length=batching.length, shuffle=batching.shuffle
+        )
+        state, found = model.init_state(streams), []
+        for segment in batcher.segments(order):
+            state = state.detach().reset(segment.reset, model.init_state(streams))
+            log_p, state = model.log_probs(segment.inputs, state)
+            nll = -log_p.gather(-1, segment.targets[..., None]).squeeze(-1)[segment.mask].sum()
+            found.append((nll.item(), int(segment.mask.sum())))
+            if learn:
+                parameters = [p for p in model.parameters() if p.requires_grad]
+                gradients = torch.autograd.grad(nll / segment.mask.sum(), parameters)
+                with torch.no_grad():
+                    for parameter, gradient in zip(parameters, gradients, strict=True):
+                        parameter -= training.optimizer.lr * gradient
+        return found
+
+    steps, valid = [], []
+    for epoch in range(training.epochs):
+        found = losses("train", batching.batch_size, training.seed * 1_000_003 + epoch, learn=True)
+        steps += [nll / tokens for nll, tokens in found]
+        found = losses("valid", batching.eval_batch_size, 0, learn=False)
+        valid.append(sum(nll for nll, _ in found) / sum(tokens for _, tokens in found))
+    return steps, valid, model
+
+
+@pytest.mark.parametrize("kind", ["streams", "documents", "sentences"])
+@pytest.mark.parametrize("memory", [NoMemoryConfig(), KeyValueConfig(roles=3, window=9), NGramConfig(order=3)])
+def test_a_run_is_what_plain_loops_do(corpus: Corpus, room: Path, kind: str, memory: Any) -> None:
+    config = make_config(memory, optimizer=PLAIN, dropout=0.0, kind=kind, shuffle=kind != "streams", log_every=1)
+    watcher = Heard()
+    train(config, corpus, room, watcher)
+    steps, valid, model = trained_by_hand(config, corpus)
+    assert [row["loss"] for row in rows(room) if row["event"] == "train"] == pytest.approx(steps, rel=1e-5)
+    assert [row["loss"] for row in rows(room) if row["event"] == "valid"] == pytest.approx(valid, rel=1e-5)
+    assert len(watcher.steps) == len(steps)
+    assert sum(event.tokens for event in watcher.steps) == 2 * len(corpus.splits["train"])
+    last = Trainer(config, corpus, room, Heard())
+    last._restore()
+    for (name, weight), other in zip(last.model.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(weight, other, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_rows_hold_the_mean_since_the_row_before(corpus: Corpus, room: Path) -> None:
+    each, some = room / "each", room / "some"
+    watcher = Heard()
+    train(make_config(log_every=1), corpus, each, watcher)
+    train(make_config(log_every=3), corpus, some)
+    tokens = {number: event.tokens for number, event in enumerate(watcher.steps, start=1)}
+    single = {row["step"]: row for row in rows(each) if row["event"] == "train"}
+    per_epoch = watcher.steps[-1].segments
+    for row in (row for row in rows(some) if row["event"] == "train"):
+        step = row["step"]
+        since = [n for n in range(step - 2, step + 1) if single[n]["epoch"] == row["epoch"]]
+        nll = sum(single[n]["loss"] * tokens[n] for n in since)
+        assert row["loss"] == pytest.approx(nll / sum(tokens[n] for n in since), rel=1e-9)
+        assert row["gradient_norm"] == single[step]["gradient_norm"]
+        assert row["perplexity"] == pytest.approx(math.exp(row["loss"]))
+    first = next(row for row in rows(each) if row["event"] == "valid")
+    total = sum(single[n]["loss"] * tokens[n] for n in single if single[n]["epoch"] == 1)
+    assert first["train_loss"] == pytest.approx(total / len(corpus.splits["train"]), rel=1e-9)
+    assert [event.segment for event in watcher.steps[-per_epoch:]] == list(range(1, per_epoch + 1))
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if "bf16" not in name])
+def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str) -> None:
+    """With dropout in training; the file holds the weights of the best epoch."""
+    config = RUNS[name]()
+    position = train(config, corpus, room)
+    model = LanguageModel(config.model, len(corpus.vocabulary))
+    load_weights(room, model, corpus.vocabulary)
+    batching: Any = config.training.batching
+    found = evaluate(model.eval(), corpus, "valid", kind=batching.kind, batch_size=batching.eval_batch_size)
+    assert found.nll_per_token == pytest.approx(position.best_loss, rel=1e-6)
+    assert found.tokens == len(corpus.splits["valid"])
+
+
+def test_dropout_is_in_training_and_not_in_validation(corpus: Corpus, room: Path) -> None:
+    trainer = Trainer(make_config(dropout=0.5), corpus, room, Heard())
+    segment = next(trainer.batcher.segments())
+    trainer.model.train()
+    drawn = [trainer.model.log_prob(segment.inputs, segment.targets, trainer.initial)[0] for _ in range(2)]
+    assert not torch.equal(*drawn)
+    assert trainer.model.training
+    before = torch.get_rng_state()
+    evaluate(trainer.model, corpus, "valid", kind="documents", batch_size=2)
+    assert torch.equal(before, torch.get_rng_state()) and trainer.model.training
+
+
+def test_each_epoch_has_an_order_of_its_own(corpus: Corpus, room: Path) -> None:
+    trainer = Trainer(make_config(), corpus, room, Heard())
+    orders = []
+    for epoch in range(3):
+        trainer.position.epoch = epoch
+        orders.append(torch.cat([s.targets[s.mask] for s in trainer.batcher.segments(trainer._order())]))
+    assert not any(torch.equal(orders[a], orders[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    assert all(torch.equal(order.sort().values, orders[0].sort().values) for order in orders)

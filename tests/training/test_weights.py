@@ -1,0 +1,135 @@
+"""Weights come back only into the model and the vocabulary that they belong to, and no code comes with them."""
+
+from __future__ import annotations
+
+import ast
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+import spanlm
+from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import KeyValueConfig, NGramConfig
+from spanlm.training.checkpoints import to_bytes
+from spanlm.training.run_folder import load_weights, save_model
+from tests.training.small import WORDS, make_config
+
+
+@pytest.fixture
+def saved(room: Path, corpus: Corpus) -> LanguageModel:
+    torch.manual_seed(3)
+    model = LanguageModel(make_config().model, len(WORDS))
+    save_model(room, model, corpus.vocabulary)
+    return model
+
+
+def fresh(memory: KeyValueConfig | NGramConfig | None = None, size: int = len(WORDS)) -> LanguageModel:
+    torch.manual_seed(4)
+    return LanguageModel(make_config(memory).model, size)
+
+
+def unchanged(model: LanguageModel, memory: KeyValueConfig | NGramConfig | None = None) -> bool:
+    other = fresh(memory, model.embedding.num_embeddings)
+    return all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_weights_come_back(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
+    model = fresh()
+    load_weights(room, model, corpus.vocabulary)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), saved.parameters(), strict=True))
+
+
+def test_a_vocabulary_in_another_order_is_refused_though_all_sizes_agree(room: Path, saved: LanguageModel) -> None:
+    model, words = fresh(), (*WORDS[:5], WORDS[6], WORDS[5], *WORDS[7:])
+    with pytest.raises(InputError, match="was trained with another vocabulary"):
+        load_weights(room, model, Vocabulary(words))
+    assert unchanged(model)
+
+
+def test_weights_that_name_no_vocabulary_are_refused(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
+    (room / "model.safetensors").write_bytes(to_bytes(dict(saved.named_parameters())))
+    with pytest.raises(InputError, match="was trained with another vocabulary"):
+        load_weights(room, fresh(), corpus.vocabulary)
+
+
+@pytest.mark.parametrize("memory", [KeyValueConfig(roles=2, window=4), NGramConfig(order=3)])
+def test_weights_of_another_model_are_refused_by_name(
+    room: Path, corpus: Corpus, saved: LanguageModel, memory: KeyValueConfig | NGramConfig
+) -> None:
+    model = fresh(memory)
+    with pytest.raises(InputError, match=r"model\.safetensors: does not fit the model of config\.yaml: [a-z_.]+ dif"):
+        load_weights(room, model, corpus.vocabulary)
+    assert unchanged(model, memory)
+
+
+def test_a_vocabulary_of_another_size_is_refused(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
+    with pytest.raises(InputError, match="another vocabulary"):
+        load_weights(room, fresh(size=len(WORDS) - 1), Vocabulary(WORDS[:-1]))
+
+
+def test_no_model_is_refused_by_name(room: Path, corpus: Corpus) -> None:
+    with pytest.raises(InputError, match=r"model\.safetensors: no such file"):
+        load_weights(room, fresh(), corpus.vocabulary)
+
+
+def test_a_truncated_model_is_refused_by_name(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
+    path = room / "model.safetensors"
+    content = path.read_bytes()
+    for length in range(0, len(content), len(content) // 100):
+        path.write_bytes(content[:length])
+        with pytest.raises(InputError, match=r"model\.safetensors: damaged"):
+            load_weights(room, fresh(), corpus.vocabulary)
+
+
+def test_a_flipped_bit_of_the_model_is_refused(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
+    path, draw = room / "model.safetensors", random.Random(0)
+    content = path.read_bytes()
+    for _ in range(50):
+        flipped = bytearray(content)
+        flipped[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        path.write_bytes(flipped)
+        with pytest.raises(InputError):
+            load_weights(room, fresh(), corpus.vocabulary)
+
+
+def test_the_same_model_is_the_same_file(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
+    files = set()
+    for _ in range(32):
+        save_model(room, saved, corpus.vocabulary)
+        files.add((room / "model.safetensors").read_bytes())
+    assert len(files) == 1
+
+
+CODE_IN_FILES = {"pickle", "cPickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
+LOADERS = {("torch", "load"), ("torch", "save"), ("np", "load"), ("numpy", "load"), ("yaml", "load")}
+
+
+def uses(tree: ast.AST) -> set[str]:
+    """What of a module could read, or needs something that could read, a format that holds code."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names if name.name.split(".")[0] in CODE_IN_FILES}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in CODE_IN_FILES:
+            found.add(str(node.module))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found |= {".".join(loader) for loader in LOADERS if loader == (node.value.id, node.attr)}
+    return found
+
+
+def test_nothing_in_the_package_reads_a_format_that_can_hold_code() -> None:
+    files = list(Path(spanlm.__file__).parent.rglob("*.py"))
+    assert len(files) > 30
+    assert {path.name: found for path in files if (found := uses(ast.parse(path.read_text())))} == {}
+
+
+@pytest.mark.parametrize(
+    "code", ["import pickle", "from pickle import loads", "torch.load(f)", "x = np.load(f, allow_pickle=True)"]
+)
+def test_the_search_finds_what_it_looks_for(code: str) -> None:
+    assert uses(ast.parse(code))
