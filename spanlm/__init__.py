@@ -44,6 +44,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Name what can be imported, for completion."""
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: `import spanlm` alone loads no torch."""
     import importlib

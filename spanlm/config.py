@@ -26,6 +26,15 @@ from spanlm.training.config import TrainingConfig
 
 Tree = dict[str, Any]
 
+OPTIONAL = {
+    "data.dir",
+    "data.max_size",
+    "model.encoder.forget_bias",
+    "training.optimizer.clip",
+    "training.patience",
+}
+"""Fields that may be null."""
+
 PARTS: dict[str, Mapping[str, type]] = {"encoder": ENCODERS, "memory": MEMORIES, "head": HEADS}
 
 
@@ -46,17 +55,24 @@ class RunConfig:
         return yaml.safe_dump(self.to_tree(), sort_keys=False, allow_unicode=True)
 
     @staticmethod
-    def from_tree(tree: Tree, source: str = "the configuration") -> RunConfig:
+    def from_tree(tree: object, source: str = "") -> RunConfig:
         """Build from nested dictionaries; what they leave out has its default.
+
+        Args:
+            tree: data, model and training.
+            source: the file it came from, for messages.
 
         Raises:
             InputError: an unknown field or kind (with the nearest name), a wrong type, a value out of range.
         """
-        if not isinstance(tree, dict):
-            raise InputError(f"{source}: must hold the fields data, model and training")
-        parser = config_parser(kinds_of(tree), source)
-        _refuse_unknown(tree, RunConfig().merged_kinds(tree).to_tree(), source)
-        return parsed_config(parser, parser.parse_object(tree))
+        try:
+            fields = _as_group(tree, "the configuration")
+            known = RunConfig().merged_kinds(fields).to_tree()
+            _check_fields(fields, known)
+            parser = config_parser(kinds_of(fields))
+            return parsed_config(parser, parser.parse_object(fields))
+        except InputError as error:
+            raise InputError(f"{source}: {error}" if source else str(error)) from None
 
     @staticmethod
     def load(path: Path) -> RunConfig:
@@ -81,36 +97,42 @@ def read_yaml(path: Path) -> Tree:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
-    return {} if tree is None else tree
+    return {} if tree is None else _as_group(tree, str(path))
 
 
 def kinds_of(tree: Tree) -> dict[str, str]:
     """Return the kind of each part of the model that `tree` asks for, else the default's."""
-    model = tree.get("model") or {}
+    model = _as_group(tree.get("model", {}), "model")
     default = ModelConfig()
     kinds = {}
     for part, registry in PARTS.items():
-        kind = (model.get(part) or {}).get("kind", getattr(default, part).kind)
-        if kind not in registry:
+        kind = _as_group(model.get(part, {}), f"model.{part}").get("kind", getattr(default, part).kind)
+        if not isinstance(kind, str) or kind not in registry:
             raise InputError(f"model.{part}.kind={kind}: unknown.{nearest(str(kind), registry)}")
         kinds[part] = kind
     return kinds
 
 
+def _as_group(value: object, name: str) -> Tree:
+    if not isinstance(value, dict):
+        raise InputError(f"{name}={value}: must be a group of fields")
+    return value
+
+
 class ConfigParser(ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest field."""
 
-    source = ""
+    def option_strings(self) -> list[str]:
+        """Return every option, for suggestions."""
+        return [option for action in self._actions for option in action.option_strings]
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Turn the library's message into one line that says the way out."""
         text = " ".join(str(message).split())
-        where = f"{self.source}: " if self.source else ""
         unknown = [word.split("=")[0] for word in text.split() if word.startswith("--")]
         if "nrecognized arguments" in text and unknown:
-            options = [o for action in self._actions for o in action.option_strings]
-            raise InputError(f"{where}unknown option {unknown[0]}.{nearest(unknown[0], options)}")
-        raise InputError(where + _plain(text))
+            raise InputError(f"unknown option {unknown[0]}.{nearest(unknown[0], self.option_strings())}")
+        raise InputError(_plain(text))
 
 
 _WRONG_TYPE = re.compile(r'Parser key "(?P<field>[^"]+)": (?P<why>.*?)\.? (?:Got|Given) value: ?(?P<value>.*)$')
@@ -129,10 +151,9 @@ def _plain(text: str) -> str:
     return f"{found['field']}={found['value']}: must be {', or '.join([*limits, *null])}"
 
 
-def config_parser(kinds: Mapping[str, str], source: str = "") -> ConfigParser:
+def config_parser(kinds: Mapping[str, str]) -> ConfigParser:
     """Make the parser of a RunConfig whose model has parts of these kinds."""
-    parser = ConfigParser(exit_on_error=True, default_env=False, add_help=False)
-    parser.source = source
+    parser = ConfigParser(exit_on_error=True, default_env=False, add_help=False, allow_abbrev=False)
     parser.add_class_arguments(DataConfig, "data")
     parser.add_class_arguments(ModelConfig, "model", skip=set(PARTS))
     for part, registry in PARTS.items():
@@ -148,11 +169,12 @@ def parsed_config(parser: ConfigParser, parsed: Any) -> RunConfig:
     return RunConfig(data=built.data, model=ModelConfig(**model), training=built.training)
 
 
-def _refuse_unknown(tree: Tree, known: Tree, source: str, prefix: str = "") -> None:
+def _check_fields(tree: Tree, known: Tree, prefix: str = "") -> None:
+    """Refuse fields that do not exist, and groups that are none."""
     for name, value in tree.items():
         if name not in known:
-            raise InputError(f"{source}: unknown field {prefix}{name}.{nearest(str(name), known)}")
+            raise InputError(f"unknown field {prefix}{name}.{nearest(str(name), known)}")
         if isinstance(known[name], dict):
-            if not isinstance(value, dict):
-                raise InputError(f"{source}: {prefix}{name}={value}: must be a group of fields")
-            _refuse_unknown(value, known[name], source, f"{prefix}{name}.")
+            _check_fields(_as_group(value, f"{prefix}{name}"), known[name], f"{prefix}{name}.")
+        elif value is None and f"{prefix}{name}" not in OPTIONAL:
+            raise InputError(f"{prefix}{name}=null: must have a value")

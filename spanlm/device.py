@@ -7,8 +7,12 @@ import torch
 from spanlm.errors import InputError
 
 
-def pick_device(name: str) -> torch.device:
+def pick_device(name: str, field: str) -> torch.device:
     """Return the device of that name; auto is a GPU if there is one.
+
+    Args:
+        name: auto, cpu, cuda, cuda:1, …
+        field: where the name was given, for messages.
 
     Raises:
         InputError: no such device here.
@@ -18,7 +22,6 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"training.device={name}: cannot be used here ({reason}). Use auto or cpu.") from None
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise InputError(f"{field}={name}: there is no such device here. Use auto or cpu.") from None
     return device

@@ -13,7 +13,7 @@ from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.device import pick_device
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
@@ -26,6 +26,15 @@ from spanlm.training.setup import batching_kind
 
 if TYPE_CHECKING:
     from spanlm.analysis.record import AttentionRecord
+
+
+STATES: dict[str, BatchingKind | None] = {
+    "auto": None,
+    "carry": "streams",
+    "document": "documents",
+    "line": "sentences",
+}
+"""What a word's context is -> how the text is cut; None: as in training."""
 
 
 class TrainedModel:
@@ -73,7 +82,12 @@ class TrainedModel:
             batch_size: streams side by side.
             precision: of the products.
         """
+        require(state in STATES, "state", state, "auto, carry, document or line")
         loaded = corpus if isinstance(corpus, Corpus) else self.corpus(corpus)
+        if loaded.vocabulary.hash != self.vocabulary.hash:
+            raise InputError(
+                f"{loaded.name}: is encoded with another vocabulary than the model's. Load it with model.corpus(...)."
+            )
         return evaluate(
             self.model,
             loaded,
@@ -84,8 +98,8 @@ class TrainedModel:
         )
 
     def _batching(self, state: str, corpus: Corpus) -> BatchingKind:
-        kinds: dict[str, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
-        return kinds[state] if state in kinds else batching_kind(self.config.training.batching.kind, corpus)
+        kind = STATES[state]
+        return batching_kind(self.config.training.batching.kind, corpus) if kind is None else kind
 
     def score(
         self,
@@ -105,7 +119,7 @@ class TrainedModel:
             oov: flag words outside the vocabulary, or refuse them.
             eos: give the line ends rows, too.
         """
-        lines = text.split("\n") if isinstance(text, str) else text
+        lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
         pieces = lines_as_pieces(lines, self.config.data.effective_tokenizer)
         return score_words(self.model, self.vocabulary, pieces, state=state, base=base, oov=oov, eos=eos)
 
@@ -151,10 +165,16 @@ class TrainedModel:
 def load(run: str | Path, device: str = "auto") -> TrainedModel:
     """Load the best model of a run folder.
 
+    Args:
+        run: the folder.
+        device: auto (a GPU if there is one), cpu, cuda.
+
     Raises:
         InputError: not a run folder, or files that do not belong together.
     """
     folder = Path(run)
+    if folder.is_file():
+        raise InputError(f"{folder}: is a file; name the folder of a run.")
     if not (folder / CONFIG).is_file():
         raise InputError(
             f"{folder}: is not the folder of a run: it has no {CONFIG}. `spanlm train --out {folder}` makes one."
@@ -163,4 +183,4 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     model = LanguageModel(config.model, len(vocabulary))
     load_weights(folder, model, vocabulary)
-    return TrainedModel(model.to(pick_device(device)).eval(), vocabulary, config, folder)
+    return TrainedModel(model.to(pick_device(device, "device")).eval(), vocabulary, config, folder)

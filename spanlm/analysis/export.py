@@ -32,6 +32,24 @@ CSV_COLUMNS = (
 )
 
 
+def check_attention_path(path: Path) -> str:
+    """Return the suffix of a path that `save_attention` can write, before any work is done.
+
+    Raises:
+        InputError: As `save_attention` does.
+    """
+    return checked_suffix(path, tuple(_ATTENTION))
+
+
+def check_lag_path(path: Path) -> str:
+    """Return the suffix of a path that `save_lag_profile` can write, before any work is done.
+
+    Raises:
+        InputError: As `save_lag_profile` does.
+    """
+    return checked_suffix(path, tuple(_LAG_PROFILE))
+
+
 def save_attention(record: AttentionRecord, path: str | os.PathLike[str]) -> None:
     """Write `record` in the format that the suffix of `path` names.
 
@@ -48,7 +66,7 @@ def save_attention(record: AttentionRecord, path: str | os.PathLike[str]) -> Non
         RunError: If writing fails.
     """
     path = Path(path)
-    render = _ATTENTION[checked_suffix(path, tuple(_ATTENTION))]
+    render = _ATTENTION[check_attention_path(path)]
     write_whole(path, render(record))
 
 
@@ -61,7 +79,7 @@ def save_lag_profile(profile: LagProfile, path: str | os.PathLike[str], model: s
         RunError: If writing fails.
     """
     path = Path(path)
-    render = _LAG_PROFILE[checked_suffix(path, tuple(_LAG_PROFILE))]
+    render = _LAG_PROFILE[check_lag_path(path)]
     write_whole(path, render(profile, model))
 
 

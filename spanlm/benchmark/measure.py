@@ -98,7 +98,7 @@ def benchmark(device_name: str = "auto", rounds: int = 15, note: Callable[[str],
         rounds: steps of each contender; the median is reported.
         note: told what is being measured.
     """
-    device = pick_device(device_name)
+    device = pick_device(device_name, "--device")
     note("matrix product")
     ceiling: dict[str, float] = {precision: matrix_gflops(device, precision) for precision in PRECISIONS}
     groups = {}

@@ -45,9 +45,12 @@ def output(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
+    if path.is_dir():
+        raise InputError(f"--out={path}: is a folder. Name a file in it.")
     if not path.parent.is_dir():
         raise InputError(f"--out={path}: there is no folder {path.parent}. Make it first.")
-    with replacing(path) as file, io.TextIOWrapper(file, encoding="utf-8", newline="") as text:
+    with replacing(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         yield text
         text.flush()
-        text.detach()
+        text.detach()  # the bytes below it are for `replacing` to sync and close

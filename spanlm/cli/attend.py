@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spanlm.analysis.attend import attention_by_lag
 from spanlm.analysis.by_lag import format_lag_table
-from spanlm.analysis.export import save_attention, save_lag_profile
+from spanlm.analysis.export import check_attention_path, check_lag_path, save_attention, save_lag_profile
 from spanlm.cli.arguments import add_corpus, add_run, verb_parser
 from spanlm.cli.report import out
 from spanlm.config import RunConfig
@@ -51,6 +51,8 @@ def run(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.out is None and not options.by_lag:
         raise InputError("--out is missing: name a file that ends in .html, .svg, .png, .csv or .npz")
+    if options.out is not None:
+        (check_lag_path if options.by_lag else check_attention_path)(options.out)
     model = load(options.run, options.device)
     if options.by_lag:
         corpus = model.corpus(options.corpus, options.data_dir, options.download)
@@ -75,9 +77,9 @@ def _text(model: TrainedModel, text: str | None, file: Path | None) -> str:
     assert file is not None
     lines, held = [], 0
     for piece in text_as_pieces(Text(file), model.config.data.effective_tokenizer):
-        held += len(piece.words)
+        held += len(piece.words) + piece.closes
         if held > MOST_WORDS:
-            raise InputError(f"--file={file}: more than {MOST_WORDS:,} words; attend to a part of it")
+            raise InputError(f"--file={file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it")
         if piece.opens:
             lines.append("")
         lines[-1] += " ".join(["", *piece.words])

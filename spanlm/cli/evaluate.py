@@ -40,7 +40,7 @@ def run(arguments: list[str]) -> None:
         corpus, options.split, state=options.state, batch_size=options.batch_size, precision=options.precision
     )
     if options.json:
-        out(json.dumps({"run": str(options.run), **result.to_json()}))
+        out(json.dumps({"run": str(options.run), "notes": corpus.notes, **result.to_json()}))
     else:
         _show(model, result, corpus.notes)
 

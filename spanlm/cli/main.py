@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import signal
 import sys
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import NoReturn, TextIO
 
 from spanlm import __version__
 from spanlm.errors import InputError, SpanlmError, nearest
@@ -28,14 +30,20 @@ VERBS = {
 
 
 class VerbParser(argparse.ArgumentParser):
-    """A parser whose errors are InputErrors that name the nearest option."""
+    """A parser whose errors are InputErrors that name the nearest option.
+
+    Attributes:
+        elsewhere: options that are read by another parser, to be suggested, too.
+    """
+
+    elsewhere: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting: `main` prints."""
         words = message.split()
         if message.startswith("unrecognized arguments") and words[2].startswith("-"):
             options = [name for action in self._actions for name in action.option_strings]
-            message = f"unknown option {words[2]}.{nearest(words[2], options)}"
+            message = f"unknown option {words[2]}.{nearest(words[2], [*options, *self.elsewhere])}"
         raise InputError(f"{message} (see `{self.prog} --help`)")
 
 
@@ -53,8 +61,12 @@ def _overview() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        _accept_every_letter(stream)
     try:
-        return _dispatch(arguments)
+        status = _dispatch(arguments)
+        sys.stdout.flush()  # here, where a reader that is gone is no error
+        return status
     except SpanlmError as error:
         print(f"spanlm: {' '.join(str(error).split())}", file=sys.stderr)
         return error.exit_status
@@ -68,6 +80,12 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"spanlm: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
         return 1
+
+
+def _accept_every_letter(stream: TextIO) -> None:
+    """Write what the terminal's encoding lacks as an escape, instead of failing."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -34,10 +34,16 @@ def table(rows: list[tuple[str, str]]) -> None:
         out(f"{name:<{width}}  {value}")
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave a reader that is gone to `main`, which knows the exit status."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Return a console on standard output as it is now; wide enough not to wrap where it is a file."""
     terminal = sys.stdout.isatty()
-    return Console(width=None if terminal else 160, highlight=False, markup=False, soft_wrap=not terminal)
+    return _Console(width=None if terminal else 160, highlight=False, markup=False, soft_wrap=not terminal)
 
 
 def ppl(loss: float) -> str:
@@ -47,9 +53,14 @@ def ppl(loss: float) -> str:
 
 
 class TrainingReport(Watcher):
-    """Prints sizes before the start, progress, a line an epoch, and the end."""
+    """Prints sizes before the start, progress, a line an epoch, and the end.
 
-    def __init__(self) -> None:
+    Args:
+        notes: print what was decided about the corpus; not needed a second time.
+    """
+
+    def __init__(self, notes: bool = True) -> None:
+        self._notes = notes
         self._console = console()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -85,7 +96,7 @@ class TrainingReport(Watcher):
         model, batching = config.model, config.training.batching
         sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
         optimizer = config.training.optimizer
-        for note in corpus.notes:
+        for note in corpus.notes if self._notes else ():
             out(note)
         table(
             [

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
+from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
@@ -69,8 +70,9 @@ def run(arguments: list[str]) -> None:
         oov=options.oov,
         eos=options.eos,
     )
+    first = next(scores, None)  # before anything is written: a file that cannot be read leaves nothing behind
     with output(options.out) as file:
-        _WRITERS[options.format](scores, file)
+        _WRITERS[options.format](chain([] if first is None else [first], scores), file)
 
 
 def _write_tsv(scores: Iterator[WordScore], file: TextIO) -> None:

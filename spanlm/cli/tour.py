@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from spanlm.analysis.export import save_attention
@@ -11,7 +12,7 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
 from spanlm.models.counting import count_configured, match_parameters
-from spanlm.models.memories import NoMemoryConfig
+from spanlm.models.memories import KeyValueConfig, NoMemoryConfig
 from spanlm.trained import TrainedModel, load
 from spanlm.training.run import train
 
@@ -21,35 +22,45 @@ WORDS_SHOWN = 120
 def tour(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     """Test perplexity beside a same-budget LSTM's, three generated lines, the attention page."""
     model = load(folder)
-    table([(name, f"test ppl {value:.2f}") for name, value in _compare(model, config, corpus, folder)])
+    results = [("this model", model.evaluate(corpus).perplexity)]
+    if config.model.head.tied or isinstance(config.model.memory, NoMemoryConfig):
+        out("\nno comparison: a tied or memoryless model has no LSTM of the same size to stand beside")
+    else:
+        results.append(("LSTM of the same size", _baseline(config, corpus, folder / "lstm")))
+    table([(name, f"test ppl {value:.2f}") for name, value in results])
     out("\nthree lines it wrote:")
     for seed in (1, 2, 3):
         out(f"  {_one_line(model, seed)}")
-    page = folder / "attention.html"
-    save_attention(model.attend(_excerpt(corpus)), page)
-    out(f"\nwhere it looked, word by word: open {page} in a browser")
+    if isinstance(config.model.memory, KeyValueConfig):
+        page = folder / "attention.html"
+        save_attention(model.attend(_excerpt(corpus)), page)
+        out(f"\nwhere it looked, word by word: open {page} in a browser")
     out(f'next: spanlm score {folder} FILE · spanlm generate {folder} --prompt "the" · spanlm presets')
 
 
-def _compare(model: TrainedModel, config: RunConfig, corpus: Corpus, folder: Path) -> list[tuple[str, float]]:
-    """Train an LSTM of the same θ_M beside the run (or find it there), and test both."""
+def _baseline(config: RunConfig, corpus: Corpus, folder: Path) -> float:
+    """Train an LSTM of the same θ_M (or go on with it), and return its test perplexity."""
     count = count_configured(config.model, len(corpus.vocabulary)).model
     plain = match_parameters(replace(config.model, memory=NoMemoryConfig()), len(corpus.vocabulary), count)
-    baseline = folder / "lstm"
     out(f"\nfor comparison, an LSTM with as many parameters ({plain.encoder.hidden_size} units):")
-    with TrainingReport() as report:
-        train(replace(config, model=plain), corpus, baseline, report, resume=True)
-    return [
-        ("this model", model.evaluate(corpus).perplexity),
-        ("LSTM of the same size", load(baseline).evaluate(corpus).perplexity),
-    ]
+    with TrainingReport(notes=False) as report:
+        train(replace(config, model=plain), corpus, folder, report, resume=True)
+    return load(folder).evaluate(corpus).perplexity
 
 
 def _one_line(model: TrainedModel, seed: int) -> str:
     words = model.generate(length=30, temperature=0.7, seed=seed)
+    while words[:1] == [EOS]:
+        words = words[1:]
     return " ".join(words[: words.index(EOS)] if EOS in words else [*words, "…"])
 
 
 def _excerpt(corpus: Corpus) -> str:
-    words = [corpus.vocabulary.word(i) for i in corpus.splits["test"].ids[:WORDS_SHOWN].tolist()]
-    return " ".join(words).replace(f" {EOS} ", "\n").removesuffix(f" {EOS}")
+    """Return the first lines with words of the test part, about WORDS_SHOWN words."""
+    words = [corpus.vocabulary.word(i) for i in corpus.splits["test"].ids[: 4 * WORDS_SHOWN].tolist()]
+    lines, held = [], 0
+    for is_end, line in groupby(words, lambda word: word == EOS):
+        if not is_end and held < WORDS_SHOWN:
+            lines.append(list(line)[:WORDS_SHOWN])
+            held += len(lines[-1])
+    return "\n".join(map(" ".join, lines))

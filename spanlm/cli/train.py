@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from spanlm.training.run import train
 from spanlm.training.run_folder import CONFIG
 
 DEFAULT_PRESET = "demo"
+
+_BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,2})?)(?P<scale>[KM]?)")
 
 _DESCRIPTION = """
 Train a language model. With nothing else: a small Key-Value-Predict model on the embedded corpus, in about a minute.
@@ -70,7 +73,7 @@ def train_and_tell(config: RunConfig, corpus: Corpus, folder: Path, *, resume: b
     report.ended(position, folder)
 
 
-def _own_parser() -> argparse.ArgumentParser:
+def _own_parser() -> VerbParser:
     parser = VerbParser(
         prog="spanlm train",
         description=_DESCRIPTION,
@@ -78,6 +81,7 @@ def _own_parser() -> argparse.ArgumentParser:
         add_help=False,
         allow_abbrev=False,
     )
+    parser.elsewhere = config_parser(kinds_of({})).option_strings()
     parser.add_argument("preset", nargs="?", help="a published row; `spanlm presets` lists them (default: demo)")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
@@ -111,7 +115,8 @@ def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
     if own.corpus is not None:
         rest += ["--data.corpus", own.corpus]
     going_on = own.resume == "auto" and own.out is not None and (own.out / CONFIG).exists()
-    alone = own.preset is None and own.config is None and own.corpus is None and not going_on
+    names_corpus = any(field.partition("=")[0] == "--data.corpus" for field in rest)
+    alone = own.preset is None and own.config is None and not names_corpus and not going_on
     request = Request(
         preset=own.preset,
         config=own.config,
@@ -144,6 +149,10 @@ def _base_config(request: Request) -> RunConfig:
     going_on = request.resume and request.out is not None and (request.out / CONFIG).exists()
     if going_on and request.out is not None and request.preset is None and request.config is None:
         return RunConfig.load(request.out / CONFIG)
+    if request.resume and request.out is not None and request.preset is None and request.config is None:
+        raise InputError(
+            f"--out={request.out}: holds no run to go on with. Check the path, or name a preset to begin one there."
+        )
     preset = find_preset(request.preset or DEFAULT_PRESET).config
     if request.config is None:
         return preset
@@ -212,16 +221,14 @@ def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
 
 
 def _budget(wanted: str, config: RunConfig, vocabulary_size: int) -> int:
-    text = wanted.upper().replace("_", "").replace(",", "")
-    try:
-        if text.startswith("LSTM"):
-            return lstm_budget(int(text.removeprefix("LSTM")), config.model, vocabulary_size)
-        scale = {"K": 1e3, "M": 1e6}.get(text[-1:], 1.0)
-        return int(float(text.rstrip("KM")) * scale)
-    except (ValueError, OverflowError):
+    found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
+    if found is None:
         raise InputError(
             f"--match-parameters={wanted}: must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
-        ) from None
+        )
+    if found["units"]:
+        return lstm_budget(int(found["units"]), config.model, vocabulary_size)
+    return round(float(found["number"]) * {"": 1, "K": 1e3, "M": 1e6}[found["scale"]])
 
 
 def _free_folder(request: Request, config: RunConfig) -> Path:

@@ -109,8 +109,8 @@ def _published_texts(
         where = " or in ".join(str(folder) for folder in filter(None, (copy, target)))
         raise InputError(
             f"data.corpus={name}: no {', '.join(f'{split}.txt' for split in splits)} in {where}; "
-            f"fetch it with --data.download true, or set --data.dir or {DATA_VARIABLE} to the folder "
-            f"that holds {name}/train.txt"
+            f"fetch it with --data.download true (after training: --download), or set --data.dir or "
+            f"{DATA_VARIABLE} to the folder that holds {name}/train.txt"
         )
     for split in splits:
         download(published.files[split], target / f"{split}.txt")

@@ -154,10 +154,11 @@ def _check(text: Text, piece: bytes, offset: int) -> None:
         ) from error
     # the search for a whole word is slow, the one for the letters is not
     if _RESERVED in piece and (found := _RESERVED_WORD.search(piece)):
-        line = _line_at(text, offset + found.start())
+        place = offset + found.start()
+        # a pipe cannot be read again to count its lines
+        where = f"line {_line_at(text, place)}" if text.path.is_file() else f"byte {place}"
         raise InputError(
-            f"{text.path}, line {line}: the word {EOS} is reserved for the end of a line; "
-            "delete it or write it another way"
+            f"{text.path}, {where}: the word {EOS} is reserved for the end of a line; delete it or write it another way"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -11,8 +12,10 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.models.language_model import LanguageModel
 
+LEAST_TEMPERATURE = 0.001
+"""Below it the division overflows; 0 means the same and says so."""
 
-@torch.no_grad()
+
 def generate(
     model: LanguageModel,
     vocabulary: Vocabulary,
@@ -45,12 +48,30 @@ def generate(
         InputError: an option outside its range.
     """
     require(length >= 1, "--length", length, "at least 1")
-    require(temperature >= 0 and temperature == temperature, "--temperature", temperature, "0 or positive")
+    usable = temperature == 0 or LEAST_TEMPERATURE <= temperature < math.inf
+    require(usable, "--temperature", temperature, f"0, or from {LEAST_TEMPERATURE} on")
     require(top_k is None or top_k >= 1, "--top-k", top_k, "at least 1")
     require(top_p is None or 0 < top_p <= 1, "--top-p", top_p, "in (0, 1]")
+    require(0 <= seed < 2**63, "--seed", seed, "in [0, 2^63)")
+    return _words(
+        model, vocabulary, prompt, length, temperature, top_k, top_p, seed, [] if unk else [vocabulary.unk_id]
+    )
+
+
+@torch.no_grad()
+def _words(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    prompt: list[str],
+    length: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int,
+    barred: list[int],
+) -> Iterator[str]:
     device = model.embedding.weight.device
     generator = torch.Generator().manual_seed(seed)
-    barred = [] if unk else [vocabulary.unk_id]
     was_training = model.training
     model.eval()
     tokens, state = [vocabulary.eos_id, *vocabulary.encode(prompt)], model.init_state(1)

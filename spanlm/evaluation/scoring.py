@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
+from spanlm.errors import require
 from spanlm.models.interfaces import LMState, Readout
 from spanlm.models.language_model import LanguageModel
 
@@ -19,6 +20,7 @@ Precision = Literal["fp32", "bf16"]
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
     """Products in bfloat16 for bf16; the model's own precision for fp32."""
+    require(precision in get_args(Precision), "precision", precision, "fp32 or bf16")
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 

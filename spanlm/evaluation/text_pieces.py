@@ -8,6 +8,7 @@ from spanlm.data.config import Tokenizer
 from spanlm.data.text import Text, pieces
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS
+from spanlm.errors import InputError
 from spanlm.evaluation.words import Piece
 
 WORDS = 2048
@@ -26,7 +27,17 @@ def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
     Raises:
         InputError: the file breaks a rule of `spanlm.data.text`.
     """
-    return _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
+    return _refusing_nothing(
+        _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer)), text
+    )
+
+
+def _refusing_nothing(found: Iterator[Piece], text: Text) -> Iterator[Piece]:
+    first = next(found, None)
+    if first is None:
+        raise InputError(f"{text.path}: the text is empty; give one with at least one line")
+    yield first
+    yield from found
 
 
 def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:

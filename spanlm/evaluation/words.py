@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel
 
@@ -88,7 +88,13 @@ def score_words(
     Raises:
         InputError: an out-of-vocabulary word with oov="error".
     """
-    scorer = _WordScorer(model, vocabulary, math.log(base), oov, eos)
+    require(state in get_args(StateMode), "state", state, "carry, line or document")
+    require(oov in ("flag", "error"), "oov", oov, "flag or error")
+    require(0 < base < math.inf and base != 1, "base", base, "positive and not 1")
+    return _score(_WordScorer(model, vocabulary, math.log(base), oov, eos), pieces, state)
+
+
+def _score(scorer: _WordScorer, pieces: Iterable[Piece], state: StateMode) -> Iterator[WordScore]:
     if state == "line":
         yield from _each_line(scorer, pieces)
     else:
@@ -113,9 +119,10 @@ def _each_line(scorer: _WordScorer, pieces: Iterable[Piece]) -> Iterator[WordSco
 def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bool) -> Iterator[WordScore]:
     """Line after line; pieces are joined until there are enough to compute together."""
     batch: list[Piece] = []
-    held, blank = 0, False
+    held, blank, begun = 0, False, False
     for piece in pieces:
-        resets = reset_at_blank and blank and bool(piece.words)
+        # as in corpora, blank lines before the first word belong to the first document
+        resets = reset_at_blank and blank and begun and bool(piece.words)
         if batch and (held >= STEPS or resets):
             yield from scorer.run_joined(batch)
             batch, held = [], 0
@@ -123,6 +130,7 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
             scorer.forget()
         batch.append(piece)
         held += len(piece.words) + piece.closes
+        begun = begun or bool(piece.words)
         blank = piece.opens and piece.closes and not piece.words
     yield from scorer.run_joined(batch)
 

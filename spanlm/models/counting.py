@@ -71,7 +71,11 @@ def match_parameters(config: ModelConfig, vocabulary_size: int, budget: int) -> 
             f"--match-parameters: {budget:,} parameters are too few for this model and a vocabulary of "
             f"{vocabulary_size:,} words; the smallest has {least:,}."
         )
-    low, high = 1, LARGEST_HIDDEN_SIZE
+    low, high = 1, LARGEST_HIDDEN_SIZE // config.memory.parts
+    if excess(high) <= 0:
+        raise InputError(
+            f"--match-parameters: {budget:,} parameters need more than {LARGEST_HIDDEN_SIZE:,} units; ask for fewer."
+        )
     while high - low > 1:  # excess grows with the size: keep excess(low) <= 0 < excess(high)
         middle = (low + high) // 2
         low, high = (middle, high) if excess(middle) <= 0 else (low, middle)

@@ -27,6 +27,7 @@ _ATTENTIVE = {
     "kv": (2, 560, {1: 78.7, 5: 79.0, 10: 78.2, 15: 78.9}, {10: 77.1}),
     "kvp": (3, 834, {1: 76.1, 5: 75.8, 10: 76.0, 15: 75.8}, {5: 74.2}),
 }
+_TITLES = {"attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
 # Figure 2b: order -> hidden size, development and test perplexity
 _NGRAM = {2: (564, 76.0, 77.1), 3: (786, 74.9, 75.9), 4: (968, 74.8, 75.9), 5: (1120, 76.0, 77.3)}
 
@@ -72,7 +73,7 @@ def _attentive_rows(name: str, hidden_size: int, label: str, remark: str = "") -
     return [
         _row(
             f"{label}-w{window}",
-            (f"Figure 2a, {name}, window {window}", *(("Figure 2c",) if window in valid else ())),
+            (f"Figure 2a, {_TITLES[name]}, window {window}", *(("Figure 2c",) if window in valid else ())),
             hidden_size,
             KeyValueConfig(roles=roles, window=window),
             _reported(test[window], valid.get(window)),

@@ -44,7 +44,7 @@ class Trainer:
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher) -> None:
         self.config, self.corpus, self.folder, self.watcher = config, corpus, folder, watcher
         training = config.training
-        self.device = pick_device(training.device)
+        self.device = pick_device(training.device, "training.device")
         self.model = build_model(config, len(corpus.vocabulary)).to(self.device)
         self.optimizer = build_optimizer(training.optimizer, self.model)
         self.position = Position(rate=training.optimizer.lr, data=data_fingerprint(corpus))

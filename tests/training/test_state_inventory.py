@@ -192,7 +192,7 @@ def _found(folder: Path) -> dict[str, Any]:
 
 def test_a_shorter_metrics_file_is_refused(dead: Path) -> None:
     (dead / "metrics.jsonl").write_bytes(b"")
-    with pytest.raises(SpanlmError, match=r"metrics\.jsonl: has fewer than the \d+ bytes"):
+    with pytest.raises(SpanlmError, match=r"metrics\.jsonl: has 0 of the \d+ bytes"):
         train(CONFIG, make_corpus(), dead, resume=True)
 
 
