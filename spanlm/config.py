@@ -35,6 +35,9 @@ OPTIONAL = {
 }
 """Fields that may be null."""
 
+LONGEST_SHOWN = 60
+"""Characters of a wrong value that a message repeats."""
+
 PARTS: dict[str, Mapping[str, type]] = {"encoder": ENCODERS, "memory": MEMORIES, "head": HEADS}
 
 
@@ -115,7 +118,9 @@ def kinds_of(tree: Tree) -> dict[str, str]:
 
 def _as_group(value: object, name: str) -> Tree:
     if not isinstance(value, dict):
-        raise InputError(f"{name}={value}: must be a group of fields")
+        text = " ".join(str(value).split())
+        shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+        raise InputError(f"{name}={shown}: must be a group of fields")
     return value
 
 

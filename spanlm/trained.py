@@ -183,4 +183,4 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     model = LanguageModel(config.model, len(vocabulary))
     load_weights(folder, model, vocabulary)
-    return TrainedModel(model.to(pick_device(device, "device")).eval(), vocabulary, config, folder)
+    return TrainedModel(model.to(pick_device(device, "--device")).eval(), vocabulary, config, folder)

@@ -47,9 +47,6 @@ def test_every_public_name_is_there() -> None:
     assert set(spanlm.__all__) == set(spanlm._HOMES)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="spanlm/__init__.py has no __dir__: completion in a notebook shows no public name"
-)
 def test_public_names_can_be_completed() -> None:
     assert python("import spanlm; print('load' in dir(spanlm))").strip() == "True"
 

@@ -181,10 +181,12 @@ def evaluation_step(model: LanguageModel, precision: Precision) -> Callable[[Seg
     return step
 
 
-def training_flops(size: Size) -> float:
-    """Multiply-adds of the matrix products of one token, forward and backward, times two."""
+def training_flops(size: Size, memory: bool = True) -> float:
+    """Floating-point operations of the matrix products of one token, forward and backward; two a multiply-add."""
     with torch.device("meta"):
         model = LanguageModel(size.model, size.vocabulary_size)
+    if not memory:
+        model.memory = SplitOnly(model.memory.readout_size)
     weights = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "embedding" not in name)
     if size.model.head.tied:
         weights += model.embedding.weight.numel()

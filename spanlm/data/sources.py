@@ -109,7 +109,7 @@ def _published_texts(
         where = " or in ".join(str(folder) for folder in filter(None, (copy, target)))
         raise InputError(
             f"data.corpus={name}: no {', '.join(f'{split}.txt' for split in splits)} in {where}; "
-            f"fetch it with --data.download true (after training: --download), or set --data.dir or "
+            f"fetch it with --data.download true (evaluate, attend: --download), or set --data.dir (--data-dir) or "
             f"{DATA_VARIABLE} to the folder that holds {name}/train.txt"
         )
     for split in splits:

@@ -78,14 +78,14 @@ def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
         RunError: The file is no longer what it was; the last piece has been given out then.
     """
     digest = hashlib.sha256()
-    offset, last = text.start, b"\n"
+    offset, lines, last = text.start, 0, b"\n"
     for piece in _cut_at_spaces(text, digest.update):
         if offset == 0 and piece.startswith(_BOM):
             offset, piece = len(_BOM), piece[len(_BOM) :]
         if piece:
-            _check(text, piece, offset)
+            _check(text, piece, offset, lines)
             yield piece
-            offset, last = offset + len(piece), piece
+            offset, lines, last = offset + len(piece), lines + piece.count(b"\n"), piece
     if not last.endswith(b"\n"):
         yield b"\n"
     if fingerprint is not None and digest.hexdigest() != fingerprint:
@@ -141,8 +141,8 @@ def _cut_at_spaces(text: Text, see: Callable[[bytes], object]) -> Iterator[bytes
         yield rest
 
 
-def _check(text: Text, piece: bytes, offset: int) -> None:
-    """Refuse a piece, read at byte `offset`, that breaks a rule of this module."""
+def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:
+    """Refuse a piece, read at byte `offset` after `lines` line ends, that breaks a rule of this module."""
     nul = piece.find(b"\0")
     if nul >= 0:
         raise InputError(f"{text.path}: a NUL byte at byte {offset + nul}; give a plain text file")
@@ -154,14 +154,15 @@ def _check(text: Text, piece: bytes, offset: int) -> None:
         ) from error
     # the search for a whole word is slow, the one for the letters is not
     if _RESERVED in piece and (found := _RESERVED_WORD.search(piece)):
-        place = offset + found.start()
-        # a pipe cannot be read again to count its lines
-        where = f"line {_line_at(text, place)}" if text.path.is_file() else f"byte {place}"
+        line = 1 + _lines_before(text) + lines + piece.count(b"\n", 0, found.start())
         raise InputError(
-            f"{text.path}, {where}: the word {EOS} is reserved for the end of a line; delete it or write it another way"
+            f"{text.path}, line {line}: the word {EOS} is reserved for the end of a line; "
+            "delete it or write it another way"
         )
 
 
-def _line_at(text: Text, offset: int) -> int:
-    """Return the number, from 1, of the line of the file that byte `offset` belongs to."""
-    return 1 + sum(chunk.count(b"\n") for chunk in chunks(Text(text.path, 0, offset)))
+def _lines_before(text: Text) -> int:
+    """Return how many lines of the file come before the text."""
+    if not text.start:  # a pipe could not be read again
+        return 0
+    return sum(chunk.count(b"\n") for chunk in chunks(Text(text.path, 0, text.start)))

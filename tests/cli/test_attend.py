@@ -71,7 +71,6 @@ def test_a_huge_file_is_refused_before_it_is_read(cli: Cli, tiny_run: Path, tmp_
     assert not Path("a.html").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="cli/attend.py:78 counts words, not positions: blank lines are free")
 def test_a_huge_file_of_blank_lines_is_refused(
     cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +94,6 @@ def test_where_nothing_can_be_written(cli: Cli, tiny_run: Path, tmp_path: Path, 
     cli("attend", tiny_run, "--text", "the cat", "--out", out).refused(*parts)
 
 
-@pytest.mark.xfail(strict=True, reason="cli/attend.py:54-67: the suffix is checked after all the work")
 @pytest.mark.parametrize("what", [["--text", "the cat", "--out", "a.xyz"], ["--by-lag", "--out", "a.html"]], ids=str)
 def test_bad_outs_are_refused_before_any_work(
     cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch, what: list[str]

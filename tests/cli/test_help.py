@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.cli.main import VERBS
+from spanlm.config import RunConfig
 from tests.cli.conftest import Cli
 
 README = Path(__file__).parents[2] / "README.md"
@@ -81,6 +82,10 @@ def check(cli: Cli, words: list[str]) -> None:
         return
     assert verb in VERBS, words
     if verb == "train":
+        if {"--resume", "--out"} <= set(rest):  # an example that goes on with a run is of someone who has one
+            folder = Path(rest[rest.index("--out") + 1])
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "config.yaml").write_text(RunConfig().to_yaml())
         without_files = [word for i, word in enumerate(rest) if "--config" not in (word, rest[i - 1] if i else "")]
         result = cli("train", *without_files, "--print_config")
         assert result.status == 0, (words, result.err)
@@ -117,7 +122,15 @@ def test_commands_are_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["trian", "train nopreset", "train demo --epochs=3", "score r --bas 2", "attend r --out-file x"]
+    "wrong",
+    [
+        "trian",
+        "train nopreset",
+        "train demo --epochs=3",
+        "train --out r --resume maybe",
+        "score r --bas 2",
+        "attend r --out-file x",
+    ],
 )
 def test_wrong_commands_are_found(cli: Cli, wrong: str) -> None:
     with pytest.raises(AssertionError):

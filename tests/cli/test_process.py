@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,11 +43,18 @@ def test_words_outside_the_terminals_encoding(tiny_run: Path) -> None:
     assert "θ_M" in found.stdout
 
 
-@pytest.mark.xfail(
-    strict=True, reason="cli/main.py: θ and − kill the command where the terminal cannot show them (traceback)"
-)
 def test_a_terminal_without_greek(tiny_run: Path) -> None:
     assert shell("presets", PYTHONIOENCODING="latin-1").returncode == 0
+
+
+def test_a_reader_that_is_gone_is_no_error() -> None:
+    # as in a user's shell, where output to a pipe is buffered
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    script = f'"{sys.executable}" -m spanlm presets | true; exit ${{PIPESTATUS[0]}}'
+    found = subprocess.run(
+        ["bash", "-c", script], capture_output=True, timeout=60, check=False, env=environment, text=True
+    )
+    assert (found.returncode, found.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.parametrize(

@@ -156,11 +156,7 @@ def test_the_main_job(cli: Cli, dry: list[Any]) -> None:
         (["--no-tour", "--out", "x"], False),
         (["--out", "x"], True),
         (["--training.epochs=2"], True),
-        pytest.param(
-            ["--data.corpus=tiny"],
-            False,
-            marks=pytest.mark.xfail(strict=True, reason="cli/train.py:112: only the short form --corpus counts"),
-        ),
+        (["--data.corpus=tiny"], False),
     ],
     ids=str,
 )
@@ -173,11 +169,6 @@ def test_who_gets_the_tour(
     assert dry[-1][2] == tour
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="cli/train.py:112: a run that goes on without naming its preset ends with the tour, and so trains an LSTM "
-    "beside it: hours, and it is the command that Ctrl-C tells the user to give",
-)
 def test_going_on_is_no_tour(cli: Cli, dry: list[Any], tiny_run: Path) -> None:
     cli("train", "--out", tiny_run, "--resume", "auto").done  # noqa: B018 (checks)
     assert dry[-1][2] is False
@@ -295,18 +286,11 @@ def test_the_tour_of_a_resumed_run_trains_nothing_again(cli: Cli, prose: Path) -
     ]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="cli/tour.py:55 leaves <eos> in an excerpt with blank lines, and dies on it: ptb no, wikitext-2 yes",
-)
 def test_the_tour_of_a_text_with_blank_lines(cli: Cli, tiny_corpus: Path) -> None:
     cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", "--tour").done  # noqa: B018 (checks)
     assert Path("run/attention.html").exists()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="cli/tour.py:29,37: after all the training, models without attention or with a tied head fail"
-)
 @pytest.mark.parametrize("option", ["--model.memory.kind=none", "--model.memory.kind=ngram", "--model.head.tied=true"])
 def test_the_tour_of_every_model(cli: Cli, prose: Path, option: str) -> None:
     more = ["--model.embedding_size=4"] if "tied" in option else []

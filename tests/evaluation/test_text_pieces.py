@@ -45,16 +45,24 @@ def whole(pieces: list[Piece]) -> list[list[str]]:
         ),
         (b"\xef\xbb\xbfthe\n", [["the"]]),
         (b"  the \t cat  \n", [["the", "cat"]]),
-        (b"", []),
         (b"\n", [[]]),
     ],
-    ids=["plain", "no final newline", "blank lines", "crlf", "non-ascii", "bom", "spaces", "empty", "newline"],
+    ids=["plain", "no final newline", "blank lines", "crlf", "non-ascii", "bom", "spaces", "newline"],
 )
 @pytest.mark.parametrize("suffix", [".txt", ".txt.gz"])
 def test_files(content: bytes, lines: list[list[str]], suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"text{suffix}"
     path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
     assert whole(list(text_as_pieces(Text(path), "whitespace"))) == lines
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz"])
+def test_an_empty_file_is_refused(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(gzip.compress(b"") if suffix.endswith("gz") else b"")
+    with pytest.raises(InputError, match=r"the text is empty; give one with at least one line") as error:
+        list(text_as_pieces(Text(path), "whitespace"))
+    assert str(error.value).startswith(f"{path}: ")
 
 
 WORDS = st.text(st.sampled_from("ab猫é.'-é<"), min_size=1, max_size=6)

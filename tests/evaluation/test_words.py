@@ -59,11 +59,6 @@ def test_line_ends_included_the_rows_add_up_to_the_evaluation(state: StateMode) 
     assert sum(row.oov for row in rows) == result.oov_tokens
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="words.py _one_stream resets after blank lines that open the text; documents.py gives those to the first "
-    "document, so `score --state document` and `evaluate --state document` differ",
-)
 @pytest.mark.parametrize("opening", [[[]], [[], []]], ids=["one", "two"])
 def test_blank_lines_before_the_first_word_open_no_document(opening: list[list[str]]) -> None:
     lines = [*opening, *reference.TEXT]
