@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
-from jsonargparse import ArgumentParser
+from jsonargparse import SUPPRESS, ArgumentParser
 
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, nearest
@@ -129,7 +129,7 @@ class ConfigParser(ArgumentParser):
 
     def option_strings(self) -> list[str]:
         """Return every option, for suggestions."""
-        return [option for action in self._actions for option in action.option_strings]
+        return [option for action in self._actions for option in action.option_strings if not _is_group(option)]
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Turn the library's message into one line that says the way out."""
@@ -138,6 +138,13 @@ class ConfigParser(ArgumentParser):
         if "nrecognized arguments" in text and unknown:
             raise InputError(f"unknown option {unknown[0]}.{nearest(unknown[0], self.option_strings())}")
         raise InputError(_plain(text))
+
+
+def _is_group(option: str) -> bool:
+    """Say whether an option stands for a whole group of fields; `--config` is the one way to read a file."""
+    return option.removeprefix("--") in {"data", "model", "training", *(f"model.{part}" for part in PARTS)} or (
+        option in ("--training.optimizer", "--training.schedule", "--training.batching")
+    )
 
 
 _WRONG_TYPE = re.compile(r'Parser key "(?P<field>[^"]+)": (?P<why>.*?)\.? (?:Got|Given) value: ?(?P<value>.*)$')
@@ -164,6 +171,9 @@ def config_parser(kinds: Mapping[str, str]) -> ConfigParser:
     for part, registry in PARTS.items():
         parser.add_class_arguments(registry[kinds[part]], f"model.{part}")
     parser.add_class_arguments(TrainingConfig, "training")
+    for action in parser._actions:
+        if any(map(_is_group, action.option_strings)):
+            action.help = SUPPRESS
     return parser
 
 

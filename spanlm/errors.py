@@ -24,6 +24,7 @@ class Interrupted(RunError):
     def __init__(self, message: str, signal_number: int) -> None:
         """Keep the signal's number: the exit status follows from it."""
         super().__init__(message)
+        self.signal_number = signal_number
         self.exit_status = 128 + signal_number
 
 
@@ -42,6 +43,9 @@ def require(ok: bool, field: str, value: object, limit: str) -> None:
 def nearest(name: str, options: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the option most like `name`, else the options if they are few."""
     options = list(options)
+    last = [option for option in options if option.rpartition(".")[2] == name.rpartition(".")[2].lstrip("-")]
+    if len(last) == 1:
+        return f" Did you mean {last[0]!r}?"
     close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
     if close:
         return f" Did you mean {close[0]!r}?"

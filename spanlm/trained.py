@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
-from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.data.config import SPLITS, BatchingKind, DataConfig, Split
+from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
+from spanlm.data.registry import CORPORA
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.device import pick_device
@@ -19,7 +20,6 @@ from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.text_pieces import lines_as_pieces
 from spanlm.evaluation.words import StateMode, WordScore, score_words
-from spanlm.models.interfaces import BatchingKind
 from spanlm.models.language_model import LanguageModel
 from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
 from spanlm.training.setup import batching_kind
@@ -55,19 +55,38 @@ class TrainedModel:
         """Split text into words as the training text was."""
         return tokenize(text, self.config.data.effective_tokenizer)
 
-    def corpus(self, name: str | None = None, data_dir: str | None = None, download: bool = False) -> Corpus:
-        """Load a corpus in this model's vocabulary: by default the one it was trained on."""
+    def corpus(
+        self,
+        name: str | None = None,
+        split: Split | None = None,
+        *,
+        data_dir: str | None = None,
+        download: bool = False,
+    ) -> Corpus:
+        """Load a corpus in this model's vocabulary.
+
+        Args:
+            name: a registered corpus, a folder, or a text file (taken whole); by default the corpus of the training.
+            split: load only this part; by default all.
+            data_dir: where registered corpora are.
+            download: fetch a registered corpus that is not there.
+
+        Raises:
+            InputError: there is no such corpus, or it breaks a rule of `spanlm.data.text`.
+        """
         data = self.config.data
         if name is not None and name != data.corpus:
             data = DataConfig(corpus=name, tokenizer=data.effective_tokenizer, documents=data.documents)
+            if name not in CORPORA and Path(name).expanduser().is_file():
+                return load_text(data, self.vocabulary)
         if data_dir is not None:
             data = replace(data, dir=data_dir)
-        return load_corpus(replace(data, download=download), self.vocabulary)
+        return load_corpus(replace(data, download=download), self.vocabulary, SPLITS if split is None else (split,))
 
     def evaluate(
         self,
         corpus: Corpus | str | None = None,
-        split: str = "test",
+        split: Split = "test",
         *,
         state: Literal["auto", "carry", "document", "line"] = "auto",
         batch_size: int = 1,
@@ -76,30 +95,34 @@ class TrainedModel:
         """Measure perplexity; see `spanlm.evaluation.perplexity.evaluate`.
 
         Args:
-            corpus: one that is loaded, a name or path, or None for the one of the training.
+            corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
             split: train, valid or test.
             state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
             batch_size: streams side by side.
             precision: of the products.
         """
         require(state in STATES, "state", state, "auto, carry, document or line")
-        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(corpus)
+        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(corpus, split)
         if loaded.vocabulary.hash != self.vocabulary.hash:
             raise InputError(
                 f"{loaded.name}: is encoded with another vocabulary than the model's. Load it with model.corpus(...)."
             )
+        part = WHOLE if WHOLE in loaded.splits else split
         return evaluate(
             self.model,
             loaded,
-            split,
-            kind=self._batching(state, loaded),
+            part,
+            kind=self.batching(loaded, part, state),
             batch_size=batch_size,
             precision=precision,
         )
 
-    def _batching(self, state: str, corpus: Corpus) -> BatchingKind:
+    def batching(self, corpus: Corpus, split: str, state: str = "auto") -> BatchingKind:
+        """Return how a part of a corpus is cut for a word's context to be `state`; auto: as in training."""
+        if split not in corpus.splits:
+            raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
         kind = STATES[state]
-        return batching_kind(self.config.training.batching.kind, corpus) if kind is None else kind
+        return batching_kind(self.config.training.batching.kind, corpus.splits[split]) if kind is None else kind
 
     def score(
         self,

@@ -12,8 +12,8 @@ from spanlm.analysis.by_lag import LagAccumulator, LagProfile
 from spanlm.analysis.record import AttentionRecord
 from spanlm.data.batching import Batcher
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError
-from spanlm.evaluation.scoring import scored_segments
+from spanlm.errors import InputError, require
+from spanlm.evaluation.scoring import evaluating, scored_segments
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 
@@ -42,8 +42,9 @@ def attend(
         title: for captions.
 
     Raises:
-        InputError: no words, or a model that attends to nothing.
+        InputError: no words, `expected` below 1, or a model that attends to nothing.
     """
+    require(expected >= 1, "expected", expected, "at least 1")
     targets = [word for line in lines for word in [*line, EOS]]
     if not any(lines):
         raise InputError("the text to attend to has no words; give --text or --file something to read")
@@ -64,7 +65,6 @@ def attend(
     )
 
 
-@torch.no_grad()
 def _run(
     model: LanguageModel, inputs: list[int], targets: list[int], expected: int
 ) -> Iterator[tuple[Tensor, Tensor, torch.return_types.topk]]:
@@ -73,8 +73,9 @@ def _run(
     for start in range(0, len(inputs), STEPS):
         tokens = torch.tensor(inputs[start : start + STEPS], device=device)
         following = torch.tensor(targets[start : start + STEPS], device=device)
-        readout, state = model(tokens.unsqueeze(1), state)
-        log_p = model.head.log_probs(readout)[:, 0]
+        with evaluating(model):
+            readout, state = model(tokens.unsqueeze(1), state)
+            log_p = model.head.log_probs(readout)[:, 0]
         surprisal = -log_p.gather(1, following.unsqueeze(1)).squeeze(1)
         top = log_p.topk(min(expected, log_p.shape[1]), dim=1)
         yield (

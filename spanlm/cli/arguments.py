@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from spanlm.cli.main import VerbParser
+from spanlm.data.config import SPLITS
 from spanlm.errors import InputError
 from spanlm.files import replacing
 
@@ -33,8 +34,12 @@ def add_run(parser: VerbParser) -> None:
 
 def add_corpus(parser: VerbParser) -> None:
     """Add what names a corpus and a part of it."""
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="default: the corpus of the training")
-    parser.add_argument("--split", default="test", choices=("train", "valid", "test"), help="default: test")
+    parser.add_argument(
+        "--corpus",
+        metavar="NAME|PATH",
+        help="a registered corpus, a folder, or a whole text file (default: as in training)",
+    )
+    parser.add_argument("--split", default="test", choices=SPLITS, help="which part of a corpus (default: test)")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--download", action="store_true", help="fetch a registered corpus that is not there")
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from spanlm.analysis.attend import attention_by_lag
-from spanlm.analysis.by_lag import format_lag_table
+from spanlm.analysis.by_lag import format_lag_table, published_by_lag
 from spanlm.analysis.export import check_attention_path, check_lag_path, save_attention, save_lag_profile
 from spanlm.cli.arguments import add_corpus, add_run, verb_parser
 from spanlm.cli.report import out
 from spanlm.config import RunConfig
+from spanlm.data.corpora import WHOLE
 from spanlm.data.text import Text
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.text_pieces import text_as_pieces
 from spanlm.models.memories import KeyValueConfig
 from spanlm.trained import TrainedModel, load
-from spanlm.training.setup import batching_kind
 
 _DESCRIPTION = """
 Where the model looked.
@@ -55,14 +55,17 @@ def run(arguments: list[str]) -> None:
         (check_lag_path if options.by_lag else check_attention_path)(options.out)
     model = load(options.run, options.device)
     if options.by_lag:
-        corpus = model.corpus(options.corpus, options.data_dir, options.download)
-        kind = batching_kind(model.config.training.batching.kind, corpus)
-        profile = attention_by_lag(model.model, evaluation_batcher(corpus, options.split, kind, 1))
+        corpus = model.corpus(options.corpus, options.split, data_dir=options.data_dir, download=options.download)
+        split = WHOLE if WHOLE in corpus.splits else options.split
+        kind = model.batching(corpus, split)
+        profile = attention_by_lag(model.model, evaluation_batcher(corpus, split, kind, 1))
         published = published_name(model.config)
-        out(f"mean attention by lag, {corpus.name} {options.split}, {profile.positions:,} positions with a full window")
+        out(f"mean attention by lag, {corpus.name} {split}, {profile.positions:,} positions with a full window")
         for row in format_lag_table(profile, published):
             beside = "" if row.published is None else f"   paper {row.published:5.1f} %"
             out(f"  −{row.lag:<3} {row.measured:5.1f} %{beside}")
+        if published is not None and published_by_lag(published, profile.window) is None:
+            out("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
         if options.out is not None:
             save_lag_profile(profile, options.out, published)
     else:
@@ -89,6 +92,4 @@ def _text(model: TrainedModel, text: str | None, file: Path | None) -> str:
 def published_name(config: RunConfig) -> str | None:
     """Return which row of the paper's Figure 3b this model can stand beside."""
     memory = config.model.memory
-    if not isinstance(memory, KeyValueConfig):
-        return None
-    return {1: "attention", 2: "key-value", 3: "key-value-predict"}[memory.roles]
+    return memory.name if isinstance(memory, KeyValueConfig) else None

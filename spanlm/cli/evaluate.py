@@ -35,7 +35,7 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     model = load(options.run, options.device)
-    corpus = model.corpus(options.corpus, options.data_dir, options.download)
+    corpus = model.corpus(options.corpus, options.split, data_dir=options.data_dir, download=options.download)
     result = model.evaluate(
         corpus, options.split, state=options.state, batch_size=options.batch_size, precision=options.precision
     )
@@ -54,7 +54,7 @@ def _show(model: TrainedModel, result: Evaluation, notes: list[str]) -> None:
         [
             (
                 "model",
-                f"{model.folder}: {describe(model.config)}; θ_M {count.model:,}, θ_W+M {count.total:,}",
+                f"{model.folder}: {describe(model.config.model)}; θ_M {count.model:,}, θ_W+M {count.total:,}",
             ),
             ("text", f"{result.corpus} {result.split}: {result.tokens:,} tokens"),
             ("protocol", result.protocol),

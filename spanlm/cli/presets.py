@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from rich.table import Table
@@ -53,24 +54,30 @@ def describe_preset(preset: Preset) -> dict[str, Any]:
 
 def _show(rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("name", "table row", "θ_M", "published θ_M", "published valid / test"):
-        table.add_column(name, justify="right" if "θ" in name or "/" in name else "left", overflow="fold")
+    for name in ("name", "paper", "table row"):
+        table.add_column(name, overflow="fold")
+    for name in ("units", "θ_M", "θ_W+M", "published θ_M", "published valid / test"):
+        table.add_column(name, justify="right")
     remarks: dict[str, list[str]] = {}
     for row in rows:
         parameters, published = row["model_parameters"], row["published_model_parameters_millions"]
         if row["remark"]:
-            remarks.setdefault(row["remark"].split(":")[0], []).append(row["name"])
+            remarks.setdefault(re.sub(r"w\d+", "w…", row["remark"]), []).append(row["name"])
         table.add_row(
             row["name"],
+            row["paper"].split(";")[0],
             "; ".join(row["rows"]),
+            str(row["config"]["model"]["encoder"]["hidden_size"]),
             f"{parameters / 1e6:.2f}M" if parameters else "",
+            f"{row['all_parameters'] / 1e6:.2f}M" if parameters else "",
             f"{published}M" if published else "",
             _perplexities(row),
         )
     console().print(table)
     for remark, names in remarks.items():
         out(f"\n{', '.join(names)}: {remark}.")
-    out("\nPublished: Daniluk et al. 2017, Wikipedia (7,500 articles, 77,000 words of vocabulary); θ_M is given there.")
+    corpora = {f"{row['paper']}: {row['corpus']}, {row['vocabulary_size']:,} words" for row in rows if row["corpus"]}
+    out(f"\nSizes are those at the paper's vocabulary. Published perplexities: {'; '.join(sorted(corpora))}.")
 
 
 def _perplexities(row: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from spanlm.evaluation.perplexity import perplexity
+from spanlm.models.config import ModelConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
 from spanlm.training.position import Position
 from spanlm.training.run import Prepared
@@ -100,7 +101,7 @@ class TrainingReport(Watcher):
             out(note)
         table(
             [
-                ("model", f"{describe(config)}; embedding {model.embedding_size}"),
+                ("model", f"{describe(model)}; embedding {model.embedding_size}"),
                 (
                     "parameters",
                     f"θ_M {run.parameters.model:,} (without word representations), θ_W+M {run.parameters.total:,}",
@@ -170,21 +171,8 @@ class TrainingReport(Watcher):
         )
 
 
-def describe(config: object) -> str:
+def describe(model: ModelConfig) -> str:
     """Name the rooms of a model in words."""
-    from spanlm.config import RunConfig
-    from spanlm.models.memories import KeyValueConfig, NGramConfig
-
-    assert isinstance(config, RunConfig)
-    model = config.model
     layers = f"{model.encoder.layers}×" if model.encoder.layers > 1 else ""
     encoder = f"{model.encoder.kind.upper()} {layers}{model.encoder.hidden_size}"
-    memory = model.memory
-    if isinstance(memory, KeyValueConfig):
-        name = {1: "attention", 2: "key-value", 3: "key-value-predict"}[memory.roles]
-        text = f"{name} memory, window {memory.window}"
-    elif isinstance(memory, NGramConfig):
-        text = f"{memory.order}-gram memory"
-    else:
-        text = "no memory"
-    return f"{encoder}, {text}, {'tied ' if model.head.tied else ''}{model.head.kind}"
+    return f"{encoder}, {model.memory.description}, {'tied ' if model.head.tied else ''}{model.head.kind}"

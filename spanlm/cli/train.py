@@ -13,7 +13,7 @@ from spanlm.cli.report import TrainingReport, out
 from spanlm.cli.tour import tour
 from spanlm.config import PARTS, RunConfig, Tree, config_parser, kinds_of, parsed_config, read_yaml
 from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.errors import InputError
+from spanlm.errors import InputError, Interrupted
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.presets import find_preset
 from spanlm.training.run import train
@@ -52,7 +52,7 @@ class Request:
 def run(arguments: list[str]) -> None:
     """Train."""
     request, rest, helping = _request(arguments)
-    base = _base_config(request)
+    base = find_preset(request.preset or DEFAULT_PRESET).config if helping else _base_config(request)
     config = _configure(base, rest, helping)
     if request.print_config:
         out(config.to_yaml())
@@ -61,9 +61,13 @@ def run(arguments: list[str]) -> None:
     if request.match is not None:
         config = _matched(config, request.match, len(corpus.vocabulary))
     folder = request.out or _free_folder(request, config)
-    train_and_tell(config, corpus, folder, resume=request.resume)
-    if request.tour:
-        tour(config, corpus, folder)
+    try:
+        train_and_tell(config, corpus, folder, resume=request.resume)
+        if request.tour:
+            tour(config, corpus, folder)
+    except Interrupted as stop:
+        again = f"spanlm train --out {folder} --resume auto{' --tour' if request.tour else ''}"
+        raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
 
 
 def train_and_tell(config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool) -> None:
@@ -117,6 +121,8 @@ def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
     going_on = own.resume == "auto" and own.out is not None and (own.out / CONFIG).exists()
     names_corpus = any(field.partition("=")[0] == "--data.corpus" for field in rest)
     alone = own.preset is None and own.config is None and not names_corpus and not going_on
+    if own.resume == "auto" and own.out is None:
+        raise InputError("--resume auto: needs --out, the folder of the run to go on with")
     request = Request(
         preset=own.preset,
         config=own.config,
@@ -137,8 +143,10 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     for argument in rest:
         name, equals, _ = argument.partition("=")
         if name.startswith("--") and "." in name:
-            fields.append(argument)
-            fields += [] if equals else [value for value in [next(rest, None)] if value is not None]
+            value = None if equals else next(rest, None)
+            if value is not None and value.startswith("--"):
+                raise InputError(f"{name}: must have a value, not {value}")
+            fields += [argument, *([] if value is None else [value])]
         else:
             mine.append(argument)
     return mine, fields

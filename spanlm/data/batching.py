@@ -7,18 +7,18 @@ padding, whose input is `<eos>` and whose mask is False. A stream is opened by o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spanlm.data.config import BatchingKind
 from spanlm.data.schedule import Schedule, schedule
 from spanlm.data.segment import Segment, SegmentSource
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError, nearest, require
 
 __all__ = [
-    "BatchKind",
     "Batcher",
     "DocumentBatcher",
     "Segment",
@@ -27,7 +27,6 @@ __all__ = [
     "make_batcher",
 ]
 
-BatchKind = Literal["streams", "documents", "sentences"]
 Positions = NDArray[np.int64]
 
 
@@ -203,7 +202,7 @@ class SentenceBatcher:
 
 
 def make_batcher(
-    kind: BatchKind,
+    kind: BatchingKind,
     tokens: TokenFile,
     eos_id: int,
     *,

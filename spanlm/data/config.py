@@ -10,6 +10,7 @@ from spanlm.errors import require
 Tokenizer = Literal["whitespace", "words"]
 Documents = Literal["none", "blank-line", "heading"]
 Split = Literal["train", "valid", "test"]
+BatchingKind = Literal["streams", "documents", "sentences"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 DEMO = "demo"

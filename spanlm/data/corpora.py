@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
@@ -41,6 +42,9 @@ class Corpus:
     notes: list[str]
     oov: dict[str, int]
     tokenizer: Tokenizer
+
+
+WHOLE = "text"
 
 
 def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits: Sequence[Split] = SPLITS) -> Corpus:
@@ -79,6 +83,26 @@ def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits
         splits=tokens,
         notes=source.notes,
         oov=oov,
+        tokenizer=config.tokenizer,
+    )
+
+
+def load_text(config: DataConfig, vocabulary: Vocabulary) -> Corpus:
+    """Load one text file whole, as the only split `WHOLE`: what a trained model is evaluated on.
+
+    Raises:
+        InputError: The file breaks a rule of `spanlm.data.text`; the message names it.
+        RunError: The cache folder cannot be written.
+    """
+    path = Path(config.corpus).expanduser()
+    text = Text(path)
+    tokens, oov = token_file(text, fingerprint(text), vocabulary, config.tokenizer, config.documents)
+    return Corpus(
+        name=path.name,
+        vocabulary=vocabulary,
+        splits={WHOLE: tokens},
+        notes=[],
+        oov={WHOLE: oov},
         tokenizer=config.tokenizer,
     )
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
+from spanlm.evaluation.scoring import evaluating
 from spanlm.models.language_model import LanguageModel
 
 LEAST_TEMPERATURE = 0.001
@@ -58,7 +59,6 @@ def generate(
     )
 
 
-@torch.no_grad()
 def _words(
     model: LanguageModel,
     vocabulary: Vocabulary,
@@ -72,17 +72,13 @@ def _words(
 ) -> Iterator[str]:
     device = model.embedding.weight.device
     generator = torch.Generator().manual_seed(seed)
-    was_training = model.training
-    model.eval()
     tokens, state = [vocabulary.eos_id, *vocabulary.encode(prompt)], model.init_state(1)
-    try:
-        for _ in range(length):
+    for _ in range(length):
+        with evaluating(model):
             log_p, state = model.log_probs(torch.tensor(tokens, device=device).unsqueeze(1), state)
-            word = sample(log_p[-1, 0].cpu(), temperature, top_k, top_p, barred, generator)
-            yield vocabulary.word(word)
-            tokens = [word]
-    finally:
-        model.train(was_training)
+        word = sample(log_p[-1, 0].cpu(), temperature, top_k, top_p, barred, generator)
+        yield vocabulary.word(word)
+        tokens = [word]
 
 
 def sample(

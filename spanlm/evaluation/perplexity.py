@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from spanlm.data.batching import Batcher, make_batcher
+from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.scoring import Precision, Tally, tally
-from spanlm.models.interfaces import BatchingKind
 from spanlm.models.language_model import LanguageModel
 
 LENGTH = 256

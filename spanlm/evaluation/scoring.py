@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -22,6 +22,18 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     """Products in bfloat16 for bf16; the model's own precision for fp32."""
     require(precision in get_args(Precision), "precision", precision, "fp32 or bf16")
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+
+
+@contextmanager
+def evaluating(model: LanguageModel) -> Iterator[None]:
+    """No dropout and no gradients inside; afterwards the model is in the mode it was in, whatever happened."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
 
 
 def to_device(segment: Segment, device: torch.device) -> Segment:
@@ -52,7 +64,6 @@ class Scored:
     readout: Readout
 
 
-@torch.no_grad()
 def scored_segments(
     model: LanguageModel,
     segments: Iterable[Segment],
@@ -69,18 +80,15 @@ def scored_segments(
     """
     device = model.embedding.weight.device
     state: LMState | None = None
-    was_training = model.training
     for segment in segments:
         if stop():
             break
         segment = to_device(segment, device)
         initial = model.init_state(segment.reset.shape[0])
         state = initial if state is None else state.reset(segment.reset, initial)
-        model.eval()
-        with autocast(device, precision):
+        with evaluating(model), autocast(device, precision):
             readout, state = model(segment.inputs, state)
             log_p = model.head.log_prob(readout, segment.targets)
-        model.train(was_training)
         yield Scored(segment, log_p, readout)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
+from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel
 
@@ -182,23 +183,20 @@ class _WordScorer:
                     )
         return self.vocabulary.encode(piece.words) + [self.vocabulary.eos_id] * piece.closes
 
-    @torch.no_grad()
     def _values(self, targets: list[list[int]]) -> list[list[tuple[float, float, int]]]:
         """(surprisal in nats, entropy in nats, rank) of every target of every column."""
-        was_training = self.model.training
-        self.model.eval()
         longest, eos = max(map(len, targets)), self.vocabulary.eos_id
         opening, state = self.carried or (eos, self.model.init_state(len(targets)))
         padded = torch.tensor([ids + [eos] * (longest - len(ids)) for ids in targets]).T.to(self.device)
         padded = padded.reshape(longest, len(targets))
         inputs = torch.cat([torch.full_like(padded[:1], opening), padded])[:longest]
         parts = []
-        for start in range(0, longest, STEPS):
-            rows = slice(start, start + STEPS)
-            log_p, state = self.model.log_probs(inputs[rows], state)
-            parts.append(_word_values(log_p, padded[rows]))
+        with evaluating(self.model):
+            for start in range(0, longest, STEPS):
+                rows = slice(start, start + STEPS)
+                log_p, state = self.model.log_probs(inputs[rows], state)
+                parts.append(_word_values(log_p, padded[rows]))
         self.carried = (targets[0][-1] if targets[0] else opening, state)
-        self.model.train(was_training)
         surprisal, entropy, rank = (torch.cat(column).T.tolist() for column in zip(*parts, strict=True))
         return [
             list(zip(s[: len(ids)], e[: len(ids)], r[: len(ids)], strict=True))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -155,6 +155,10 @@ class MemoryConfig(Protocol):
     def parts(self) -> int:
         """Into how many equal parts this memory splits the encoder's output."""
 
+    @property
+    def description(self) -> str:
+        """What it is, in a few words, for people."""
+
     def build(self, hidden_size: int, init_range: float) -> Memory:
         """Make the memory that reads encoder outputs of `hidden_size`."""
 
@@ -166,6 +170,3 @@ class HeadConfig(Protocol):
 
     def build(self, readout_size: int, embedding: nn.Embedding, init_range: float) -> Head:
         """Make the head; a tied one scores with `embedding.weight`."""
-
-
-BatchingKind = Literal["streams", "documents", "sentences"]

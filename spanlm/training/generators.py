@@ -19,8 +19,8 @@ def generator_states(device: torch.device) -> dict[str, Tensor]:
     return states
 
 
-def restore_generators(carried: dict[str, Tensor]) -> None:
+def restore_generators(carried: dict[str, Tensor], device: torch.device) -> None:
     """Undo `generator_states`."""
     torch.set_rng_state(carried["generator.cpu"])
-    if "generator.cuda" in carried:
-        torch.cuda.set_rng_state(carried["generator.cuda"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(carried["generator.cuda"], device)

@@ -61,7 +61,7 @@ class Position:
         best = math.inf if values["best_loss"] is None else values["best_loss"]
         return Position(**{**values, "best_loss": best})
 
-    def log(self, nll: float, tokens: int) -> None:
+    def advance(self, nll: float, tokens: int) -> None:
         """Add a step."""
         self.step += 1
         self.segment += 1

@@ -9,15 +9,16 @@ import numpy as np
 import torch
 
 from spanlm.config import RunConfig
+from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
-from spanlm.models.interfaces import BatchingKind
+from spanlm.data.tokens import TokenFile
 from spanlm.models.language_model import LanguageModel
 
 
-def batching_kind(kind: str, corpus: Corpus) -> BatchingKind:
-    """Return how to cut this corpus: auto means documents where the training part has several, else streams."""
+def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
+    """Return how to cut a text: auto means documents where it has several, else streams."""
     if kind == "auto":
-        return "documents" if len(corpus.splits["train"].documents) > 1 else "streams"
+        return "documents" if len(tokens.documents) > 1 else "streams"
     return cast(BatchingKind, kind)
 
 

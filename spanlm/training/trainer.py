@@ -15,6 +15,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
+from spanlm.evaluation.perplexity import perplexity
 from spanlm.evaluation.scoring import autocast, tally, to_device
 from spanlm.models.interfaces import LMState
 from spanlm.training.checkpoints import Checkpoint, load_last_checkpoint, require_names, save_checkpoint
@@ -83,7 +84,7 @@ class Trainer:
     def _batcher(self, tokens: TokenFile, batch_size: int) -> Batcher:
         batching = self.config.training.batching
         return make_batcher(
-            batching_kind(batching.kind, self.corpus),
+            batching_kind(batching.kind, self.corpus.splits["train"]),
             tokens,
             self.corpus.vocabulary.eos_id,
             batch_size=batch_size,
@@ -127,7 +128,7 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.state = state.detach()
-        self.position.log(total, int(count))
+        self.position.advance(total, int(count))
         self._report(int(count), norm_value)
 
     def _clip(self) -> Tensor:
@@ -170,7 +171,7 @@ class Trainer:
 
     def _log(self, event: str, **values: float) -> None:
         loss = values["loss"]
-        row = {"event": event, "step": self.position.step, **values, "perplexity": math.exp(min(loss, 700.0))}
+        row = {"event": event, "step": self.position.step, **values, "perplexity": perplexity(loss)}
         clock = {"tokens_per_second": round(self._clock.rate, 1), "time": datetime.now(UTC).isoformat()}
         self.metrics.write({**row, **clock})
 
@@ -234,7 +235,7 @@ class Trainer:
         restore_optimizer(self.optimizer, self.model, checkpoint.optimizer)
         carried = {name: x.to(self.device) for name, x in checkpoint.carried.items() if not is_generator(name)}
         self.state = LMState.from_flat(carried)
-        restore_generators(checkpoint.carried)
+        restore_generators(checkpoint.carried, self.device)
         self.position = position
         self._set_rate(position.rate)
         self.watcher.note(f"going on from step {position.step} (epoch {position.epoch + 1})")
@@ -243,7 +244,5 @@ class Trainer:
         self._checkpoint()
         name = {2: "Ctrl-C", 15: "SIGTERM"}.get(number, f"signal {number}")
         raise Interrupted(
-            f"stopped by {name} after step {self.position.step}; everything is saved. "
-            f"Go on with: spanlm train --out {self.folder} --resume auto",
-            number,
+            f"stopped by {name} after step {self.position.step}; everything is saved in {self.folder}", number
         )

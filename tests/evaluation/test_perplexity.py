@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.data.config import DataConfig
+from spanlm.data.config import BatchingKind, DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.evaluation import perplexity as module
@@ -21,7 +21,7 @@ from spanlm.evaluation.perplexity import evaluate, perplexity
 from spanlm.evaluation.scoring import Tally
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.interfaces import BatchingKind, Readout
+from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference

@@ -9,12 +9,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError
 from spanlm.evaluation import text_pieces, words
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.text_pieces import lines_as_pieces
 from spanlm.evaluation.words import StateMode, WordScore, score_words
-from spanlm.models.interfaces import BatchingKind
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
 

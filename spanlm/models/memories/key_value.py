@@ -29,6 +29,8 @@ from spanlm.models.interfaces import Memory, Readout, Tensors
 from spanlm.models.memories.parts import part_size
 from spanlm.models.ops.window_attention import additive_window_attention
 
+ROLES = {1: "attention", 2: "key-value", 3: "key-value-predict"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class KeyValueConfig:
@@ -47,7 +49,7 @@ class KeyValueConfig:
     def __post_init__(self) -> None:
         """Refuse roles and windows that mean nothing."""
         require(
-            self.roles in (1, 2, 3),
+            self.roles in ROLES,
             "model.memory.roles",
             self.roles,
             "1 (attention), 2 (key-value) or 3 (key-value-predict)",
@@ -58,6 +60,16 @@ class KeyValueConfig:
     def parts(self) -> int:
         """One part a role."""
         return self.roles
+
+    @property
+    def name(self) -> str:
+        """The paper's name for this number of roles."""
+        return ROLES[self.roles]
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        return f"{self.name} memory, window {self.window}"
 
     def build(self, hidden_size: int, init_range: float) -> KeyValueMemory:
         """Make the memory; refuse a hidden size that the roles do not divide."""

@@ -43,6 +43,11 @@ class NGramConfig:
         """One part a step."""
         return self.order
 
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        return f"{self.order}-gram memory"
+
     def build(self, hidden_size: int, init_range: float) -> NGramMemory:
         """Make the memory; refuse a hidden size that the order does not divide."""
         return NGramMemory(self, hidden_size, init_range)

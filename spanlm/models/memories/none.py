@@ -25,6 +25,11 @@ class NoMemoryConfig:
         """The encoder's output stays whole."""
         return 1
 
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        return "no memory"
+
     def build(self, hidden_size: int, init_range: float) -> NoMemory:
         """Make the memory; it has no weights."""
         return NoMemory(hidden_size)

@@ -1,8 +1,8 @@
 """Additive attention over a sliding window of the past.
 
 The window slides by one step per query, so lag j is the same slice of the memory, shifted: a loop over the L
-lags touches only contiguous (T, B, D) slices that stay in cache, and the (T, B, L, D) tensor of a textbook
-implementation is never made. Gradients are written out for the same reason.
+lags touches only contiguous (T, B, D) slices that stay in cache. Where gradients are needed the L slices of tanh are
+kept for them; elsewhere one slice is used over and over. Gradients are written out for the same reason.
 
 A memory of T queries with window L is stored as L + T slots: L carried from before, then the T of this
 segment. Query t may look at slots t ... t+L-1; lag j (1 = the step before) is slot t + L - j, column L - j.
@@ -25,11 +25,12 @@ class _AdditiveScores(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, keys: Tensor, weight: Tensor) -> Tensor:
         steps, window = query.shape[0], keys.shape[0] - query.shape[0]
-        activations = query.new_empty((window, *query.shape))
+        kept = window if any(ctx.needs_input_grad) else 1
+        activations = query.new_empty((kept, *query.shape))
         scores = query.new_empty((window, *query.shape[:2]))
         for slot in range(window):
-            torch.add(keys[slot : slot + steps], query, out=activations[slot]).tanh_()
-            torch.matmul(activations[slot], weight, out=scores[slot])
+            m = torch.add(keys[slot : slot + steps], query, out=activations[slot % kept]).tanh_()
+            torch.matmul(m, weight, out=scores[slot])
         ctx.save_for_backward(activations, weight)
         return scores.permute(1, 2, 0).contiguous()
 
