@@ -128,8 +128,8 @@ def test_by_lag_is_a_table(cli: Cli, tiny_run: Path) -> None:
     profile = attention_by_lag(model.model, evaluation_batcher(model.corpus(), "valid", "documents", 1))
     lines = out.splitlines()
     assert f"tiny valid, {profile.positions:,} positions" in lines[0]
-    # the window is 3: nothing was published for it
-    rows = [line.split() for line in lines[1:]]
+    assert "windows of 15 only" in lines[-1]  # the window is 3: nothing was published for it, and it is said
+    rows = [line.split() for line in lines[1:-1]]
     assert rows == [[f"−{lag}", f"{percent:.1f}", "%"] for lag, percent in zip((3, 2, 1), profile.percent, strict=True)]
 
 

@@ -90,7 +90,7 @@ COMMAND_LINES = [
     ("evaluate RUN --batch-size many", "--batch-size", "'many'"),
     ("evaluate RUN --corpus nowhere", "data.corpus=nowhere: no such corpus"),
     ("evaluate RUN --corpus empty.txt", "empty.txt: the file is empty"),
-    ("evaluate RUN --corpus folder", "folder: no train.txt"),
+    ("evaluate RUN --corpus folder", "folder: no test.txt"),
     ("evaluate RUN --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
     ("score RUN two.txt --bas e", "unknown option --bas", "Did you mean '--base'?"),
     ("score RUN two.txt --base 3", "--base", "'3'", "'2', 'e', '10'"),

@@ -51,7 +51,9 @@ def assert_consistent(groups: dict[str, list[dict[str, object]]], ceiling: dict[
             reference = by_name[row["reference"]]
             assert row["tokens_per_second"] == pytest.approx(size.tokens / seconds)
             assert row["ratio"] == pytest.approx(row["tokens_per_second"] / reference["tokens_per_second"])  # type: ignore[operator]
-            flops = training_flops(size) / (3 if "evaluation" in str(row["name"]) else 1)
+            flops = training_flops(size, memory="no memory" not in str(row["name"])) / (
+                3 if "evaluation" in str(row["name"]) else 1
+            )
             expected = flops * size.tokens / seconds / 1e9 / ceiling[str(row["precision"])]
             assert row["of_ceiling"] == pytest.approx(expected)
             assert str(row["precision"]) in str(row["name"])

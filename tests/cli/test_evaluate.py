@@ -73,11 +73,16 @@ def test_the_report_says_every_number_and_how_it_was_counted(cli: Cli, tiny_run:
 
 def test_another_corpus_is_read_in_the_models_vocabulary(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text("the lion\n" * 100)
-    out = cli("evaluate", tiny_run, "--corpus", "other.txt", "--split", "train", "--json").done
-    result = json.loads(out)
-    assert (result["tokens"], result["oov_tokens"], result["oov_share"]) == (270, 90, pytest.approx(1 / 3))
-    told = cli("evaluate", tiny_run, "--corpus", "other.txt").done
-    assert "one file, split by lines: train 1-90, valid 91-95, test 96-100" in told
+    result = json.loads(cli("evaluate", tiny_run, "--corpus", "other.txt", "--json").done)
+    assert (result["tokens"], result["oov_tokens"], result["oov_share"]) == (300, 100, pytest.approx(1 / 3))
+    assert (result["corpus"], result["split"]) == ("other.txt", "text")
+
+
+def test_a_folder_needs_only_the_part_that_is_evaluated(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "test.txt").write_text("the cat\n" * 10)
+    assert json.loads(cli("evaluate", tiny_run, "--corpus", "part", "--json").done)["tokens"] == 30
+    cli("evaluate", tiny_run, "--corpus", "part", "--split", "valid").refused("no valid.txt")
 
 
 def test_data_dir_names_where_registered_corpora_are(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
