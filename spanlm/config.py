@@ -93,7 +93,11 @@ class RunConfig:
 
 
 def read_yaml(path: Path) -> Tree:
-    """Read a YAML file of nested fields."""
+    """Read a YAML file of nested fields.
+
+    Raises:
+        InputError: it cannot be read, is not YAML, or holds no fields.
+    """
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

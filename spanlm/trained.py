@@ -100,6 +100,9 @@ class TrainedModel:
             state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
             batch_size: streams side by side.
             precision: of the products.
+
+        Raises:
+            InputError: no such corpus or part, one in another vocabulary, or an option outside its range.
         """
         require(state in STATES, "state", state, "auto, carry, document or line")
         loaded = corpus if isinstance(corpus, Corpus) else self.corpus(corpus, split)
@@ -141,6 +144,9 @@ class TrainedModel:
             base: of the logarithm; 2 gives bits.
             oov: flag words outside the vocabulary, or refuse them.
             eos: give the line ends rows, too.
+
+        Raises:
+            InputError: an option outside its range, or, with oov="error", a word outside the vocabulary.
         """
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
         pieces = lines_as_pieces(lines, self.config.data.effective_tokenizer)
@@ -152,6 +158,9 @@ class TrainedModel:
         Args:
             text: lines are closed by <eos>; the state is carried over them.
             expected: how many of the most probable next words to keep.
+
+        Raises:
+            InputError: no words, or a model that attends to nothing.
         """
         from spanlm.analysis.attend import attend
 
@@ -169,7 +178,23 @@ class TrainedModel:
         seed: int = 1,
         unk: bool = False,
     ) -> list[str]:
-        """Continue a prompt; see `spanlm.evaluation.generation.generate`. Returns the new words."""
+        """Continue a prompt; see `spanlm.evaluation.generation.generate`.
+
+        Args:
+            prompt: the words to continue; empty: start a line.
+            length: how many words.
+            temperature: 1 samples from the model; 0 always takes the most probable word.
+            top_k: draw from the k most probable words.
+            top_p: draw from the fewest words that hold this share of the probability.
+            seed: the same seed gives the same words.
+            unk: let <unk> be drawn, too.
+
+        Returns:
+            The new words; <eos> is a line end.
+
+        Raises:
+            InputError: an option outside its range.
+        """
         return list(
             generate(
                 self.model,
