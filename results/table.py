@@ -14,8 +14,8 @@ from spanlm.presets import PRESETS
 
 ORDER = ("lstm", "attention-w10", "kv-w10", "kvp-w5", "2-gram", "3-gram", "4-gram", "5-gram")
 HEADER = (
-    "| model | units | θ_M | best epoch | train ppl | valid ppl | test ppl | tokens/s | paper, Wikipedia: test |\n"
-    "|---|---|---|---|---|---|---|---|---|"
+    "| model | units | readout | θ_M | best epoch | train ppl | valid ppl | test ppl | tokens/s | paper: test |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -34,9 +34,12 @@ def _place(name: str) -> tuple[int, str]:
 
 def _row(name: str, record: dict[str, Any]) -> str:
     preset = PRESETS.get(f"daniluk2017/{name}")
+    model = record["config"]["model"]
+    memory = model["memory"]
     cells = [
         name,
-        record["config"]["model"]["encoder"]["hidden_size"],
+        model["encoder"]["hidden_size"],
+        model["encoder"]["hidden_size"] // memory.get("roles", memory.get("order", 1)),
         f"{record['model_parameters']:,}",
         f"{record['best_epoch']} of {record['epochs']}",
         f"{record['train_perplexity_at_best']:.1f}",
