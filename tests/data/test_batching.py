@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from spanlm.data.batching import (
     Batcher,
-    BatchKind,
     DocumentBatcher,
     Segment,
     SentenceBatcher,
     StreamBatcher,
     make_batcher,
 )
+from spanlm.data.config import BatchingKind
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError
 
 EOS_ID = 0
-KINDS: tuple[BatchKind, ...] = ("streams", "documents", "sentences")
+KINDS: tuple[BatchingKind, ...] = ("streams", "documents", "sentences")
 
 # lines of a few words, and which of them start a document
 CORPORA = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=14)
@@ -67,7 +67,7 @@ def read_streams(segments: list[Segment], batch_size: int) -> list[list[tuple[li
 @pytest.mark.parametrize("kind", KINDS)
 @given(lines=CORPORA, batch_size=SIZES, length=SIZES, seed=st.integers(0, 3))
 def test_every_token_is_a_target_exactly_once(
-    kind: BatchKind, shuffle: bool, lines: list[tuple[int, bool]], batch_size: int, length: int, seed: int
+    kind: BatchingKind, shuffle: bool, lines: list[tuple[int, bool]], batch_size: int, length: int, seed: int
 ) -> None:
     tokens = token_file(lines)
     shuffle = shuffle and kind != "streams"
@@ -95,7 +95,7 @@ def test_every_token_is_a_target_exactly_once(
 @pytest.mark.parametrize("kind", KINDS)
 @given(lines=CORPORA, batch_size=SIZES, length=SIZES, start=st.integers(0, 12), seed=st.integers(0, 3))
 def test_a_later_start_gives_the_same_later_segments(
-    kind: BatchKind,
+    kind: BatchingKind,
     shuffle: bool,
     lines: list[tuple[int, bool]],
     batch_size: int,
@@ -185,7 +185,7 @@ def test_more_streams_than_text_are_padding() -> None:
 
 
 @pytest.mark.parametrize("kind", ["documents", "sentences"])
-def test_a_shuffle_depends_on_the_seed_and_on_nothing_else(kind: BatchKind) -> None:
+def test_a_shuffle_depends_on_the_seed_and_on_nothing_else(kind: BatchingKind) -> None:
     tokens = token_file([(length % 5, True) for length in range(40)])
     batcher = make_batcher(kind, tokens, EOS_ID, batch_size=3, length=4, shuffle=True)
     first = list(batcher.segments(seed=1))
@@ -266,7 +266,7 @@ def test_there_must_be_a_token() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_segment_costs_little(kind: BatchKind) -> None:
+def test_a_segment_costs_little(kind: BatchingKind) -> None:
     tokens = token_file([(19, line % 50 == 0) for line in range(20_000)])
     batcher = make_batcher(kind, tokens, EOS_ID, batch_size=64, length=20)
     best = float("inf")
