@@ -25,8 +25,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("out", type=Path)
-    for name in ("--command", "--commit", "--machine"):
-        parser.add_argument(name, required=True)
+    parser.add_argument("--command", required=True, help="what trained the run")
+    parser.add_argument("--commit", required=True, help="of the code that trained it")
+    parser.add_argument("--machine", required=True, help="what it ran on, and what else ran there")
     options = parser.parse_args()
     if options.out.exists():
         raise InputError(f"{options.out}: exists; the test part is touched once")

@@ -20,7 +20,7 @@ PAPER = "Daniluk et al. 2017"
 VOCABULARY_SIZE = 77_000
 PUBLISHED_MODEL_PARAMETERS = 23.9
 
-# Figure 2a: test perplexity by window; Figure 2c adds development perplexity at each model's best window
+# Figure 2a: roles, test perplexity by window; Figure 2c adds development perplexity at each model's best window
 _WINDOWS = (1, 5, 10, 15)
 _ATTENTIVE = {
     "attention": (1, {1: 82.2, 5: 82.2, 10: 82.0, 15: 82.8}, {10: 80.6}),

@@ -72,7 +72,7 @@ def test_the_sizes_named_as_a_way_out_do(hidden_size: int) -> None:
         (lambda: ModelConfig(input_dropout=1.0), r"^model\.input_dropout=1\.0: must be in \[0, 1\)$"),
         (lambda: ModelConfig(output_dropout=-1e-9), r"^model\.output_dropout=-1e-09: must be in \[0, 1\)$"),
         (lambda: ModelConfig(output_dropout=1.5), r"^model\.output_dropout=1\.5: must be in \[0, 1\)$"),
-        (lambda: ModelConfig(init_range=0.0), r"^model\.init_range=0\.0: must be positive$"),
+        (lambda: ModelConfig(init_range=0.0), r"^model\.init_range=0\.0: must be positive and finite$"),
         (
             lambda: ModelConfig(output_dropout=float("nan")),
             r"^model\.output_dropout=nan: must be in \[0, 1\)$",
