@@ -35,15 +35,19 @@ def _chunks(rows: int, row_elements: int, limit: int) -> Iterator[slice]:
 
 
 def _normalise(logits: Tensor, targets: Tensor, keep_softmax: bool) -> Tensor:
-    """Return log p(target) (N,); with `keep_softmax` P takes the place of the logits."""
+    """Return log p(target) (N,); with `keep_softmax` P takes the place of the logits.
+
+    One exponential an element: the largest probability is 1 / Σ_v exp(z[v] − max z), which gives the log-sum-exp.
+    """
     log_p = logits.new_empty(len(targets), dtype=torch.promote_types(logits.dtype, torch.float32))
     limit = logits.numel() if logits.is_cuda else _BLOCK_ELEMENTS
     for rows in _chunks(len(logits), logits.shape[1], limit):
-        block = logits[rows].to(log_p.dtype).log_softmax(1)
+        block = logits[rows].to(log_p.dtype)
+        softmax = block.softmax(1)
         target = targets[rows, None]
-        log_p[rows] = block.gather(1, target).squeeze(1)
+        log_p[rows] = block.gather(1, target).squeeze(1) - block.amax(1) + softmax.amax(1).log()
         if keep_softmax:
-            logits[rows] = block.exp_().scatter_(1, target, 0)
+            logits[rows] = softmax.scatter_(1, target, 0)
     return log_p
 
 
