@@ -119,7 +119,7 @@ class SplitOnly(Memory):
         """Nothing."""
         return {}
 
-    def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+    def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Hand on the last part of h."""
         return Readout(h[..., -self.readout_size :]), {}
 

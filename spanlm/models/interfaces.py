@@ -1,6 +1,7 @@
 """The contract between the rooms of a language model. Read this first.
 
     tokens (T, B) ─ embedding ─► (T, B, E) ─ encoder ─► (T, B, H) ─ memory ─► Readout ─ head ─► log-probabilities
+             └──────────────────────────────────────────────────────────┘ (memories of words read them, too)
 
 Shape legend, used everywhere: T time steps, B streams (batch), V vocabulary, E embedding, H encoder output,
 D readout, L window of the memory. Tensors are time-major.
@@ -86,12 +87,15 @@ class Readout:
 
     Attributes:
         features: (T, B, D), what the next word is predicted from.
-        attention: (T, B, L) weights over the last L steps, column j being lag L - j (so the last column is
-            one step back), or None where nothing is attended. A row sums to 1, or to 0 while the memory is empty.
+        attention: (T, B, L) weights over L steps, oldest first, or None where nothing is attended. A row sums to 1,
+            or to 0 while the memory is empty.
+        nearest_lag: how many steps back the last column of `attention` is: 1 is the step before, 0 the current one.
+            Column j is lag L - 1 - j + nearest_lag.
     """
 
     features: Tensor
     attention: Tensor | None = None
+    nearest_lag: int = 1
 
 
 class Encoder(nn.Module, ABC):
@@ -109,7 +113,10 @@ class Encoder(nn.Module, ABC):
 
 
 class Memory(nn.Module, ABC):
-    """Reads what the encoder wrote before now: h (T, B, H) gives a Readout. Never feeds back into the encoder."""
+    """Reads what came before now: h (T, B, H) and the words of the same steps give a Readout.
+
+    What it reads never feeds back into the encoder.
+    """
 
     readout_size: int
 
@@ -118,8 +125,8 @@ class Memory(nn.Module, ABC):
         """State of `batch_size` streams with nothing to look back at."""
 
     @abstractmethod
-    def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
-        """Look back from every step of h (T, B, H)."""
+    def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+        """Look back from every step of h (T, B, H); `tokens` (T, B) are the words the encoder read at these steps."""
 
 
 class Head(nn.Module, ABC):
@@ -159,8 +166,8 @@ class MemoryConfig(Protocol):
     def description(self) -> str:
         """What it is, in a few words, for people."""
 
-    def build(self, hidden_size: int, init_range: float) -> Memory:
-        """Make the memory that reads encoder outputs of `hidden_size`."""
+    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> Memory:
+        """Make the memory that reads encoder outputs of `hidden_size`; weights start uniform in ±init_range."""
 
 
 class HeadConfig(Protocol):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
@@ -26,7 +28,9 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary_size, config.embedding_size)
         nn.init.uniform_(self.embedding.weight, -config.init_range, config.init_range)
         self.encoder = config.encoder.build(config.embedding_size, config.init_range)
-        self.memory: Memory = config.memory.build(self.encoder.output_size, config.init_range)
+        self.memory: Memory = config.memory.build(
+            self.encoder.output_size, vocabulary_size, config.init_range
+        )
         self.head = config.head.build(self.memory.readout_size, self.embedding, config.init_range)
 
     def init_state(self, batch_size: int) -> LMState:
@@ -37,9 +41,9 @@ class LanguageModel(nn.Module):
         """Read tokens (T, B): what the next words are predicted from, and the state after the last step."""
         x = dropout(self.embedding(tokens), self.input_dropout, self.training)
         h, encoder_state = self.encoder(x, state.encoder)
-        readout, memory_state = self.memory(h, state.memory)
+        readout, memory_state = self.memory(h, tokens, state.memory)
         features = dropout(readout.features, self.output_dropout, self.training)
-        return Readout(features, readout.attention), LMState(encoder_state, memory_state)
+        return replace(readout, features=features), LMState(encoder_state, memory_state)
 
     def log_prob(self, tokens: Tensor, targets: Tensor, state: LMState) -> tuple[Tensor, LMState]:
         """Log p(targets | tokens up to and including the same step), (T, B), natural logarithm."""

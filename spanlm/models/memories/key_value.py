@@ -71,7 +71,7 @@ class KeyValueConfig:
         """What it is, in a few words."""
         return f"{self.name} memory, window {self.window}"
 
-    def build(self, hidden_size: int, init_range: float) -> KeyValueMemory:
+    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> KeyValueMemory:
         """Make the memory; refuse a hidden size that the roles do not divide."""
         return KeyValueMemory(self, hidden_size, init_range)
 
@@ -100,7 +100,7 @@ class KeyValueMemory(Memory):
         filled = torch.zeros(self.window, batch_size, dtype=torch.bool, device=empty.device)
         return {"keys": empty, "values": empty.clone(), "filled": filled}
 
-    def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+    def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, roles·k)."""
         parts = torch.split(h, self.readout_size, dim=-1)
         key, value, prediction = parts[0], parts[min(1, self.roles - 1)], parts[-1]

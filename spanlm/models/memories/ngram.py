@@ -48,7 +48,7 @@ class NGramConfig:
         """What it is, in a few words."""
         return f"{self.order}-gram memory"
 
-    def build(self, hidden_size: int, init_range: float) -> NGramMemory:
+    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> NGramMemory:
         """Make the memory; refuse a hidden size that the order does not divide."""
         return NGramMemory(self, hidden_size, init_range)
 
@@ -67,7 +67,7 @@ class NGramMemory(Memory):
         """Zeros: no output came before."""
         return {"outputs": self.combine.weight.new_zeros(self.order - 1, batch_size, self.hidden_size)}
 
-    def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+    def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Gather the parts due at every step of h (T, B, N·k)."""
         steps, size, past = len(h), self.readout_size, self.order - 1
         outputs = torch.cat([state["outputs"].to(h.dtype), h])

@@ -30,7 +30,7 @@ class NoMemoryConfig:
         """What it is, in a few words."""
         return "no memory"
 
-    def build(self, hidden_size: int, init_range: float) -> NoMemory:
+    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> NoMemory:
         """Make the memory; it has no weights."""
         return NoMemory(hidden_size)
 
@@ -46,6 +46,6 @@ class NoMemory(Memory):
         """Nothing is carried."""
         return {}
 
-    def forward(self, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+    def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Hand on h."""
         return Readout(h), {}
