@@ -26,6 +26,7 @@ from spanlm.benchmark.contenders import (
 from spanlm.data.batching import Segment, make_batcher
 from spanlm.device import pick_device
 from spanlm.evaluation.scoring import Precision
+from spanlm.training.provenance import machine
 
 SEGMENTS = 4
 MATRIX = 2048
@@ -258,14 +259,3 @@ def _peak_of_process() -> float | None:
 
 def _lines(path: Path) -> Iterator[str]:
     yield from path.read_text().splitlines() if path.exists() else ()
-
-
-def machine(device: torch.device) -> dict[str, Any]:
-    """Say what the numbers were measured on."""
-    models = [line.split(":")[1].strip() for line in _lines(Path("/proc/cpuinfo")) if line.startswith("model name")]
-    return {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
-        "processor": models[0] if models else "unknown",
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-    }

@@ -8,6 +8,7 @@ import sys
 from rich.table import Table
 
 from spanlm.benchmark.measure import Measured, Report, benchmark
+from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import verb_parser
 from spanlm.cli.report import console, out
 
@@ -20,6 +21,7 @@ About a minute on two CPU cores. Run it on a quiet machine.
 
 def run(arguments: list[str]) -> None:
     """Measure."""
+    keep_freed_memory()
     parser = verb_parser("bench", _DESCRIPTION)
     parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
     parser.add_argument("--rounds", type=int, default=15, help="steps of each; the median counts (default 15)")

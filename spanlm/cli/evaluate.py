@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_corpus, add_run, verb_parser
 from spanlm.cli.report import describe, out, table
 from spanlm.evaluation.perplexity import Evaluation
@@ -19,6 +20,7 @@ perplexity without them, since a vocabulary with more <unk> makes a text easier.
 
 def run(arguments: list[str]) -> None:
     """Evaluate."""
+    keep_freed_memory()
     parser = verb_parser("evaluate", _DESCRIPTION)
     add_run(parser)
     add_corpus(parser)

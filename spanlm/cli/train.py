@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.main import VerbParser
 from spanlm.cli.report import TrainingReport, out
 from spanlm.cli.tour import tour
@@ -51,6 +52,7 @@ class Request:
 
 def run(arguments: list[str]) -> None:
     """Train."""
+    keep_freed_memory()
     request, rest, helping = _request(arguments)
     base = find_preset(request.preset or DEFAULT_PRESET).config if helping else _base_config(request)
     config = _configure(base, rest, helping)

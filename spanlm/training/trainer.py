@@ -24,6 +24,7 @@ from spanlm.training.events import EpochEvent, StepEvent, Watcher
 from spanlm.training.generators import generator_states, is_generator, restore_generators
 from spanlm.training.optimizers import build_optimizer, expected_state, next_rate, optimizer_state, restore_optimizer
 from spanlm.training.position import Position
+from spanlm.training.provenance import record_start
 from spanlm.training.run_folder import CHECKPOINTS, METRICS, MetricsLog, copy_weights, save_model
 from spanlm.training.setup import batching_kind, build_model, data_fingerprint
 from spanlm.training.signals import StopRequest, stop_request
@@ -49,8 +50,9 @@ class Trainer:
         self.model = build_model(config, len(corpus.vocabulary)).to(self.device)
         self.optimizer = build_optimizer(training.optimizer, self.model)
         self.position = Position(rate=training.optimizer.lr, data=data_fingerprint(corpus))
-        self.batcher = self._batcher(corpus.splits["train"], training.batching.batch_size)
-        self.valid = self._batcher(corpus.splits["valid"], training.batching.eval_batch_size)
+        # streams of equal length in training; in validation the context of a word must not depend on the batch size
+        self.batcher = self._batcher(corpus.splits["train"], training.batching.batch_size, whole=False)
+        self.valid = self._batcher(corpus.splits["valid"], training.batching.eval_batch_size, whole=True)
         self.segments = self.batcher.count(self._order())
         self.initial = self.model.init_state(training.batching.batch_size)
         self.state = self.initial
@@ -65,6 +67,8 @@ class Trainer:
             InputError: the corpus is not the one of the checkpoint.
         """
         self._restore()
+        if not self.finished:
+            record_start(self.folder, self.device)
         self.metrics = MetricsLog(self.folder / METRICS, self.position.metrics_size)
         try:
             with stop_request() as request:
@@ -81,15 +85,18 @@ class Trainer:
         impatient = training.patience is not None and self.position.stale >= training.patience
         return self.position.epoch >= training.epochs or impatient
 
-    def _batcher(self, tokens: TokenFile, batch_size: int) -> Batcher:
+    def _batcher(self, tokens: TokenFile, batch_size: int, *, whole: bool) -> Batcher:
         batching = self.config.training.batching
+        kind = batching_kind(batching.kind, self.corpus.splits["train"])
         return make_batcher(
-            batching_kind(batching.kind, self.corpus.splits["train"]),
+            kind,
             tokens,
             self.corpus.vocabulary.eos_id,
-            batch_size=batch_size,
+            # more streams than whole documents would only read padding
+            batch_size=min(batch_size, len(tokens.documents)) if kind == "documents" and whole else batch_size,
             length=batching.length,
             shuffle=batching.shuffle,
+            whole=whole,
         )
 
     def _order(self) -> int:

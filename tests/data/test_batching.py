@@ -24,6 +24,8 @@ from spanlm.errors import InputError
 
 EOS_ID = 0
 KINDS: tuple[BatchingKind, ...] = ("streams", "documents", "sentences")
+# documents whole or cut: the other kinds do not know the difference
+LAYOUTS: list[tuple[BatchingKind, bool]] = [*((kind, True) for kind in KINDS), ("documents", False)]
 
 # lines of a few words, and which of them start a document
 CORPORA = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=14)
@@ -64,14 +66,20 @@ def read_streams(segments: list[Segment], batch_size: int) -> list[list[tuple[li
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "whole"), LAYOUTS)
 @given(lines=CORPORA, batch_size=SIZES, length=SIZES, seed=st.integers(0, 3))
 def test_every_token_is_a_target_exactly_once(
-    kind: BatchingKind, shuffle: bool, lines: list[tuple[int, bool]], batch_size: int, length: int, seed: int
+    kind: BatchingKind,
+    whole: bool,
+    shuffle: bool,
+    lines: list[tuple[int, bool]],
+    batch_size: int,
+    length: int,
+    seed: int,
 ) -> None:
     tokens = token_file(lines)
     shuffle = shuffle and kind != "streams"
-    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle)
+    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle, whole=whole)
     segments = list(batcher.segments(seed))
     found = torch.cat([segment.targets[segment.mask] for segment in segments])
     assert sorted(found.tolist()) == sorted(tokens.ids.tolist())
@@ -92,10 +100,11 @@ def test_every_token_is_a_target_exactly_once(
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "whole"), LAYOUTS)
 @given(lines=CORPORA, batch_size=SIZES, length=SIZES, start=st.integers(0, 12), seed=st.integers(0, 3))
 def test_a_later_start_gives_the_same_later_segments(
     kind: BatchingKind,
+    whole: bool,
     shuffle: bool,
     lines: list[tuple[int, bool]],
     batch_size: int,
@@ -105,7 +114,7 @@ def test_a_later_start_gives_the_same_later_segments(
 ) -> None:
     tokens = token_file(lines)
     shuffle = shuffle and kind != "streams"
-    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle)
+    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle, whole=whole)
     assert_same(list(batcher.segments(seed, start=start)), list(batcher.segments(seed))[start:])
 
 
@@ -138,6 +147,40 @@ def test_each_document_opens_with_eos_after_a_reset(
     found = [document for stream in read_streams(segments, batch_size) for document in stream]
     assert sorted(targets for _, targets in found) == sorted(expected)
     assert all(inputs == [EOS_ID, *targets[:-1]] for inputs, targets in found)
+
+
+@given(lines=CORPORA, batch_size=SIZES, length=SIZES, shuffle=st.booleans())
+def test_cut_documents_fill_streams_of_equal_length(
+    lines: list[tuple[int, bool]], batch_size: int, length: int, shuffle: bool
+) -> None:
+    """A piece lies in one document, opens with the true word before it, and few pieces are not a document's first."""
+    tokens = token_file(lines)
+    ids, starts = [EOS_ID, *tokens.ids.tolist()], tokens.documents.tolist()
+    batcher = DocumentBatcher(tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle, whole=False)
+    padded = sum(-(-(end - begin) // length) for begin, end in itertools.pairwise([*starts, len(tokens)]))
+    assert batcher.count(7) == -(-padded // batch_size)
+    later = 0
+    for stream in read_streams(list(batcher.segments(7)), batch_size):
+        for inputs, targets in stream:
+            at = next(n for n, word in enumerate(tokens.ids.tolist()) if word == targets[0]) if targets[0] else None
+            if at is None:
+                continue  # a piece that opens with a line end: there are several of those
+            document = max(start for start in starts if start <= at)
+            end = min((start for start in starts if start > at), default=len(tokens))
+            assert at + len(targets) <= end
+            assert targets == tokens.ids[at : at + len(targets)].tolist()
+            assert inputs == [EOS_ID if at == document else ids[at], *targets[:-1]]
+            assert (at - document) % length == 0
+            later += at != document
+    assert later <= batch_size - 1
+
+
+def test_one_long_document_does_not_leave_the_other_streams_without_work() -> None:
+    tokens = token_file([(99, True), (3, True)])
+    whole, cut = (
+        DocumentBatcher(tokens, EOS_ID, batch_size=4, length=5, whole=whole).count() for whole in (True, False)
+    )
+    assert (whole, cut) == (20, 6)
 
 
 @given(lines=CORPORA, batch_size=SIZES, shuffle=st.booleans())

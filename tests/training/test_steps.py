@@ -141,7 +141,13 @@ def trained_by_hand(config: RunConfig, corpus: Corpus) -> tuple[list[float], lis
 
     def losses(split: str, streams: int, order: int, learn: bool) -> list[tuple[float, int]]:
         batcher = make_batcher(
-            kind, corpus.splits[split], 0, batch_size=streams, length=batching.length, shuffle=batching.shuffle
+            kind,
+            corpus.splits[split],
+            0,
+            batch_size=streams,
+            length=batching.length,
+            shuffle=batching.shuffle,
+            whole=not learn,
         )
         state, found = model.init_state(streams), []
         for segment in batcher.segments(order):

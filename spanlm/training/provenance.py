@@ -1,0 +1,100 @@
+"""What made a run: the code, the machine and the command of every start, one line each in `provenance.jsonl`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import spanlm
+from spanlm.errors import RunError
+from spanlm.files import replace_file
+
+PROVENANCE = "provenance.jsonl"
+_GIT_SECONDS = 10
+
+
+def record_start(folder: Path, device: torch.device) -> None:
+    """Add this start to the run's `provenance.jsonl`.
+
+    Raises:
+        RunError: the disk refused.
+    """
+    path = folder / PROVENANCE
+    try:
+        before = path.read_bytes() if path.exists() else b""
+        replace_file(path, before + json.dumps(provenance(device), ensure_ascii=False).encode() + b"\n")
+    except OSError as error:
+        raise RunError(f"{path}: could not be written: {error.strerror}. Make room, or choose another --out.") from None
+
+
+def starts(folder: Path) -> list[dict[str, Any]]:
+    """Return what was recorded at each start of a run; empty for a run older than the record."""
+    path = folder / PROVENANCE
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def provenance(device: torch.device) -> dict[str, Any]:
+    """Return the command, the code and the machine of this process."""
+    commit, changed = _commit()
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "spanlm": spanlm.__version__,
+        "commit": commit,
+        "changed": changed,
+        **machine(device),
+    }
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """Say what this process runs on."""
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def _commit() -> tuple[str | None, bool | None]:
+    """Return the commit of the code and whether it was changed since; None where it is not a checkout.
+
+    An installed copy may lie inside somebody's repository, whose commit says nothing: the package must be tracked.
+    """
+    package = Path(spanlm.__file__).parent
+    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
+        return None, None
+    commit = _git(package, "rev-parse", "HEAD")
+    changes = _git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
+    return commit, None if changes is None else bool(changes)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _processor() -> str:
+    """Return the processor's name as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
