@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from spanlm.config import RunConfig
+from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
 from spanlm.data.registry import CORPORA
@@ -15,6 +16,7 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.device import pick_device
 from spanlm.errors import InputError, require
+from spanlm.evaluation.cloze import Context, RankedQuestion, rank_questions
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
@@ -76,7 +78,7 @@ class TrainedModel:
         """
         data = self.config.data
         if name is not None and name != data.corpus:
-            data = DataConfig(corpus=name, tokenizer=data.effective_tokenizer, documents=data.documents)
+            data = DataConfig(corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents)
             if name not in CORPORA and Path(name).expanduser().is_file():
                 return load_text(data, self.vocabulary)
         if data_dir is not None:
@@ -121,11 +123,25 @@ class TrainedModel:
         )
 
     def batching(self, corpus: Corpus, split: str, state: str = "auto") -> BatchingKind:
-        """Return how a part of a corpus is cut for a word's context to be `state`; auto: as in training."""
+        """Return how a part of a corpus is cut for a word's context to be `state`; auto: as in training.
+
+        Raises:
+            InputError: the corpus has no such part, or documents are asked for and the part is one document.
+        """
         if split not in corpus.splits:
             raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
-        kind = STATES[state]
-        return batching_kind(self.config.training.batching.kind, corpus.splits[split]) if kind is None else kind
+        tokens, kind = corpus.splits[split], STATES[state]
+        if kind is None:
+            # of a text that is one document, resets at documents leave one stream
+            trained = self.config.training.batching.kind
+            return batching_kind("auto" if trained == "documents" else trained, tokens)
+        if kind == "documents" and len(tokens.documents) == 1:
+            raise InputError(
+                f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take state "
+                "carry, which is the same here; data.documents of the training says what starts a document "
+                f"({self.config.data.effective_documents})."
+            )
+        return kind
 
     def score(
         self,
@@ -151,6 +167,30 @@ class TrainedModel:
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
         pieces = lines_as_pieces(lines, self.config.data.effective_tokenizer)
         return score_words(self.model, self.vocabulary, pieces, state=state, base=base, oov=oov, eos=eos)
+
+    def cloze(
+        self,
+        questions: str | Path | Iterable[Question | Defect],
+        *,
+        contexts: Sequence[Context] = ("full",),
+        batch_size: int = 64,
+    ) -> Iterator[RankedQuestion | Defect]:
+        """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze`.
+
+        Args:
+            questions: a file in the format of the Children's Book Test, or what `read_questions` gives.
+            contexts: what is read before a query: full, query, none; a question is ranked once with each.
+            batch_size: questions read side by side.
+
+        Returns:
+            In the order of the questions, their ranks, and the defects of those that cannot be scored.
+
+        Raises:
+            InputError: an unknown context, or a file that cannot be read or holds no question.
+        """
+        read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
+        tokenizer = self.config.data.effective_tokenizer
+        return rank_questions(self.model, self.vocabulary, tokenizer, read, contexts=contexts, batch_size=batch_size)
 
     def attend(self, text: str, *, expected: int = 5) -> AttentionRecord:
         """Read a text and record where the model looked at each word, and what it expected next.

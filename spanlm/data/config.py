@@ -8,12 +8,13 @@ from typing import Literal, get_args
 from spanlm.errors import require
 
 Tokenizer = Literal["whitespace", "words"]
-Documents = Literal["none", "blank-line", "heading"]
+Documents = Literal["none", "blank-line", "heading", "book-title"]
 Split = Literal["train", "valid", "test"]
 BatchingKind = Literal["streams", "documents", "sentences"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 DEMO = "demo"
+CBT = "cbt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class DataConfig:
     """Which text a model reads, and how it is cut into words and documents.
 
     Attributes:
-        corpus: demo, ptb, wikitext-2, a folder with train.txt, valid.txt and test.txt (or .txt.gz), or one
+        corpus: demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz), or one
             text file (.txt or .gz), which is split 90/5/5 by lines.
         dir: Folder with local copies of the registered corpora (DIR/ptb/train.txt); default $SPANLM_DATA.
         download: Fetch a registered corpus that has no local copy, and check its SHA-256.
@@ -29,8 +30,9 @@ class DataConfig:
             off. The demo is always "words".
         min_count: A word must occur this often in train.txt to be in the vocabulary (the demo: at least 2).
         max_size: Largest vocabulary, <eos> and <unk> included; the most frequent words stay.
-        documents: What starts a new document: nothing, a line after a blank line, or a WikiText heading
-            " = Title = ". The documents of the demo are its topics.
+        documents: What starts a new document: nothing, a line after a blank line, a WikiText heading
+            " = Title = ", or a line "_BOOK_TITLE_ : …", which is no text and is left out. The documents of the
+            demo are its topics, those of cbt always its books.
     """
 
     corpus: str = DEMO
@@ -62,6 +64,11 @@ class DataConfig:
     def effective_tokenizer(self) -> Tokenizer:
         """The tokenizer this corpus really has: new text for its models must be cut by the same one."""
         return "words" if self.corpus == DEMO else self.tokenizer
+
+    @property
+    def effective_documents(self) -> Documents:
+        """What starts a document in this corpus: the title lines of cbt are never text."""
+        return "book-title" if self.corpus == CBT else self.documents
 
 
 def _require_choice(field: str, value: str, choices: tuple[str, ...]) -> None:

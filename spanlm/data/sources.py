@@ -50,8 +50,7 @@ def find_source(config: DataConfig, splits: Sequence[Split]) -> Source:
     """
     published = CORPORA.get(config.corpus)
     if published is not None:
-        texts, notes = _published_texts(config, published, splits)
-        return Source(config.corpus, texts, notes, published)
+        return _published_source(config, published, splits)
     path = Path(os.path.expanduser(config.corpus))
     # os.path takes every string; Path raises for one that is too long to be a name
     if os.path.isdir(path):
@@ -91,31 +90,61 @@ def split_by_lines(path: Path) -> tuple[dict[Split, Text], str]:
     }, note
 
 
-def _published_texts(
-    config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]
-) -> tuple[dict[Split, Text], list[str]]:
-    """Return the texts of a published corpus: a local copy, what was downloaded before, or a download."""
+def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
+    """Find a published corpus: a local copy, what was downloaded before, or a download."""
     name, target = config.corpus, downloaded_folder(config.corpus)
     local = config.dir or os.environ.get(DATA_VARIABLE)
     copy = Path(os.path.expanduser(local)) / name if local else None
-    for folder in filter(None, (copy, target)):
-        found = {split: path for split in splits if (path := _find(folder, split)) is not None}
-        if len(found) == len(splits):
-            return {split: Text(path) for split, path in found.items()}, []
-        if found and folder == copy:
-            missing = ", ".join(f"{split}.txt" for split in splits if split not in found)
-            raise InputError(f"{folder}: {missing} missing; a corpus needs {', '.join(splits)}")
-    if not config.download:
-        where = " or in ".join(str(folder) for folder in filter(None, (copy, target)))
-        raise InputError(
-            f"data.corpus={name}: no {', '.join(f'{split}.txt' for split in splits)} in {where}; "
-            f"fetch it with --data.download true (evaluate, attend: --download), or set --data.dir (--data-dir) or "
-            f"{DATA_VARIABLE} to the folder that holds {name}/train.txt"
-        )
+    folders = [folder for folder in (copy, target) if folder is not None]
+    for folder in folders:
+        for version in filter(None, (published, published.rebuilt)):
+            found = {split: path for split in splits if (path := _find(folder, _stem(version, split))) is not None}
+            if len(found) == len(splits):
+                notes = _notes(version, found, rebuilt=version is not published)
+                return Source(name, {split: Text(found[split]) for split in splits}, notes, version)
+        missing = [split for split in splits if not any(_find(folder, stem) for stem in _stems(published, split))]
+        if folder == copy and len(missing) < len(splits):
+            raise InputError(f"{folder}: {_files(published, missing)} missing; a corpus needs {', '.join(splits)}")
+    if not config.download or not all(published.files[split].url for split in splits):
+        raise _nowhere(name, published, splits, folders)
     for split in splits:
         download(published.files[split], target / f"{split}.txt")
     texts = {split: Text(target / f"{split}.txt") for split in splits}
-    return texts, [f"{published.title}: downloaded to {target}"]
+    return Source(name, texts, [f"{published.title}: downloaded to {target}"], published)
+
+
+def _stem(published: PublishedCorpus, split: Split) -> str:
+    return published.files[split].stem or split
+
+
+def _stems(published: PublishedCorpus, split: Split) -> list[str]:
+    """Return the names a split may have, the published file's first."""
+    versions = filter(None, (published, published.rebuilt))
+    return list(dict.fromkeys(_stem(version, split) for version in versions))
+
+
+def _files(published: PublishedCorpus, splits: Sequence[Split]) -> str:
+    return ", ".join(" or ".join(f"{stem}.txt" for stem in _stems(published, split)) for split in splits)
+
+
+def _notes(version: PublishedCorpus, found: dict[Split, Path], rebuilt: bool) -> list[str]:
+    """Say which of the files are not those that were published, or may be others."""
+    if rebuilt:
+        return [version.title]
+    unknown = [path for split, path in found.items() if version.files[split].sha256 is None]
+    return [f"{path}: taken as it is; the SHA-256 of the published file is not known here" for path in unknown]
+
+
+def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], folders: Sequence[Path]) -> InputError:
+    """Return the error for a published corpus that is not on this machine, with the ways to get it."""
+    where = " or in ".join(str(folder) for folder in folders)
+    folder = f"set --data.dir (--data-dir) or {DATA_VARIABLE} to the folder that holds {name}/"
+    files = _files(published, splits)
+    if all(published.files[split].url for split in splits):
+        way = f"fetch it with --data.download true (evaluate, attend: --download), or {folder}train.txt"
+    else:
+        way = f"it cannot be downloaded by this program: {folder} with these files (.txt or .txt.gz)"
+    return InputError(f"data.corpus={name}: no {files} in {where}; {way}")
 
 
 def _unknown(corpus: str, path: Path) -> InputError:
@@ -128,8 +157,8 @@ def _unknown(corpus: str, path: Path) -> InputError:
     return InputError(f"data.corpus={corpus}: no such corpus, folder or file.{hint}")
 
 
-def _find(folder: Path, split: Split) -> Path | None:
-    candidates = (folder / f"{split}{suffix}" for suffix in _SUFFIXES)
+def _find(folder: Path, stem: str) -> Path | None:
+    candidates = (folder / f"{stem}{suffix}" for suffix in _SUFFIXES)
     return next((path for path in candidates if path.exists()), None)
 
 

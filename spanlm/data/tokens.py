@@ -17,6 +17,7 @@ from spanlm.data.counts import WordCounts
 from spanlm.data.documents import DocumentFinder
 from spanlm.data.encoding import Encoder, count_pieces
 from spanlm.data.text import Text, pieces
+from spanlm.data.titles import without_titles
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, require
 
@@ -53,23 +54,26 @@ class TokenFile:
         return len(self.ids)
 
 
-def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer) -> WordCounts:
+def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: Documents = "none") -> WordCounts:
     """Count the words of a text, `<eos>` included, in order of first appearance.
 
     Args:
         text: The text.
         fingerprint: Its SHA-256; the counts are cached under it.
         tokenizer: How it is cut into words.
+        documents: What starts a document; the title lines of books are not counted.
 
     Raises:
         InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
         RunError: The cache folder cannot be written.
     """
-    path = cache_folder() / "counts" / f"{cache_key(FORMAT, fingerprint, tokenizer)}.counts"
+    # every other kind of documents counts the same words
+    kind = ("book-title",) if documents == "book-title" else ()
+    path = cache_folder() / "counts" / f"{cache_key(FORMAT, fingerprint, tokenizer, *kind)}.counts"
     known = WordCounts.read(path)
     if known is not None:
         return known
-    counts = count_pieces(pieces(text, fingerprint), tokenizer)
+    counts = count_pieces(_text_of(text, fingerprint, documents), tokenizer)
     if len(counts) <= 1:
         raise _no_word(text)
     with caching(path) as file:
@@ -101,7 +105,7 @@ def token_file(
     known = _read(path)
     if known is None:
         with caching(path) as file:
-            tokens = _write(file, pieces(text, fingerprint), vocabulary, tokenizer, documents)
+            tokens = _write(file, _text_of(text, fingerprint, documents), vocabulary, tokenizer, documents)
             # an error here leaves nothing in the cache
             if tokens == 0:
                 raise _no_word(text)
@@ -109,6 +113,12 @@ def token_file(
     if known is None:
         raise RunError(f"{path}: gone or damaged while it was made; load the corpus again")
     return known
+
+
+def _text_of(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
+    """Read what is text of a text: for books an empty piece stands where a title line was."""
+    whole = pieces(text, fingerprint)
+    return without_titles(whole) if documents == "book-title" else whole
 
 
 def _no_word(text: Text) -> InputError:
@@ -134,6 +144,8 @@ def _write(
     file.write(b" " * HEADER_BYTES)
     total = lines = oov = 0
     for piece in pieces:
+        if not piece:
+            finder.title()
         ids = encoder.codes(piece)
         finder.feed(ids)
         unknown = ids < 0

@@ -12,13 +12,25 @@ from spanlm.config import RunConfig
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
+from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
 
 
 def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
-    """Return how to cut a text: auto means documents where it has several, else streams."""
+    """Return how to cut a text: auto means documents where it has several, else streams.
+
+    Raises:
+        InputError: documents are asked for by name, but the text is one document.
+    """
+    several = len(tokens.documents) > 1
     if kind == "auto":
-        return "documents" if len(tokens.documents) > 1 else "streams"
+        return "documents" if several else "streams"
+    if kind == "documents" and not several:
+        raise InputError(
+            "training.batching.kind=documents: the training text is one document, so there is nothing to reset at. "
+            "Say with data.documents what starts a document (blank-line, heading, book-title), "
+            "or take training.batching.kind=auto."
+        )
     return cast(BatchingKind, kind)
 
 

@@ -1,0 +1,220 @@
+r"""Cloze questions in the format of the Children's Book Test (Hill et al., 2016).
+
+A question is consecutive lines: context sentences, then the query sentence with one word `XXXXX`, a tab, the answer,
+two tabs and the candidates with `|` between them. In the published files the lines are numbered from 1, there are 20
+context sentences, ten candidates, and a blank line after each question:
+
+    1 Once there was a king .
+    …
+    21 The XXXXX was old .\tking\t\tking|once|was|there|…
+
+Read without complaint: lines without numbers, another number of context sentences or candidates, white space before
+a line end, a missing blank line, `.gz`. A candidate that is listed twice counts once. Whatever could change what a
+question asks makes it a `Defect`: it is not scored, and the next question is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from spanlm.data.text import Text, pieces
+from spanlm.errors import InputError
+
+BLANK = "XXXXX"
+CBT_LIKE = "cbtlike"
+"""How the names of files begin whose questions were made as those of CBT, but are not those of CBT."""
+
+MOST_LINES = 1000
+"""Of a question; what is longer is none."""
+MOST_CHARACTERS = 1 << 22
+"""Of a line; what is longer is no text of sentences."""
+
+_CLASS = re.compile(r"(?:^|_)(NE|CN|V|P)(?=[_.]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A sentence with a gap, what came before it, and words that may fill the gap.
+
+    Attributes:
+        file: Where it stands, as the user named it.
+        line: Number of the query's line, from 1.
+        context: The sentences before the query, as written.
+        before: The query up to the gap.
+        after: The query from the gap on.
+        answer: One of the candidates.
+        candidates: At least two, no two alike.
+    """
+
+    file: str
+    line: int
+    context: tuple[str, ...]
+    before: str
+    after: str
+    answer: str
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A question that cannot be scored.
+
+    Attributes:
+        file: Where it stands, as the user named it.
+        line: Number of the line that shows it, from 1.
+        reason: What is wrong.
+    """
+
+    file: str
+    line: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.reason}"
+
+
+def word_class(path: Path) -> str:
+    """Return what kind of word a file's questions ask for, by its name.
+
+    NE, CN, V or P where that is a part of the name between underscores, as in `cbtest_NE_test_2500ex.txt`; else the
+    name without its endings.
+    """
+    found = _CLASS.search(path.name)
+    return found[1] if found else path.name.split(".")[0]
+
+
+def is_cbt_like(path: Path) -> bool:
+    """Tell whether a file says by its name that its questions are only like those of CBT."""
+    return path.name.startswith(CBT_LIKE)
+
+
+def read_questions(path: Path, name: str | None = None) -> Iterator[Question | Defect]:
+    """Read a file of questions, in order, one at a time.
+
+    Args:
+        path: The file; decompressed if its name ends in `.gz`.
+        name: What it is called in questions and defects; None: its path.
+
+    Raises:
+        InputError: The file cannot be read, breaks a rule of `spanlm.data.text`, or holds no question at all.
+    """
+    name = name or str(path)
+    block: list[_Line] = []
+    found = False
+    for line in _lines(Text(path)):
+        # a block ends after its query, at a blank line, and before a line numbered 1 where a query was lost
+        if block and (not line.text or block[-1].is_query or _opens_anew(block, line) or len(block) == MOST_LINES):
+            found = True
+            yield _question(name, block)
+            block = []
+        if line.text:
+            block.append(line)
+    if block:
+        yield _question(name, block)
+    elif not found:
+        raise InputError(f"{name}: no question in it; give a file in the format of the Children's Book Test")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    text: str
+
+    @property
+    def is_query(self) -> bool:
+        return "\t" in self.text
+
+    @property
+    def label(self) -> str | None:
+        """The number it begins with."""
+        first = self.text.split(maxsplit=1)[0]
+        return first if first.isascii() and first.isdigit() else None
+
+
+class _DefectiveError(Exception):
+    """What is wrong with a question, and in which line."""
+
+    def __init__(self, line: _Line, reason: str) -> None:
+        super().__init__(reason)
+        self.line, self.reason = line, reason
+
+
+def _lines(text: Text) -> Iterator[_Line]:
+    """Read lines without the white space around them; those of the text that are blank, too."""
+    number, rest = 1, ""
+    for piece in pieces(text):
+        *whole, last = piece.decode().split("\n")
+        for part in whole:
+            yield _Line(number, (rest + part).strip(" \t\r\v\f"))
+            number, rest = number + 1, ""
+        rest += last
+        if len(rest) > MOST_CHARACTERS:
+            raise InputError(
+                f"{text.path}, line {number}: more than {MOST_CHARACTERS:,} characters; "
+                "give a file in the format of the Children's Book Test"
+            )
+
+
+def _opens_anew(block: list[_Line], line: _Line) -> bool:
+    return line.label == "1" and block[0].label == "1"
+
+
+def _question(file: str, block: list[_Line]) -> Question | Defect:
+    try:
+        sentences = _without_numbers(block)
+        query = block[-1]
+        text, answer, candidates = _fields(query, sentences[-1])
+        before, after = _around_gap(query, text)
+        for line, sentence in zip(block[:-1], sentences, strict=False):
+            if BLANK in sentence:
+                raise _DefectiveError(line, f"{BLANK} in a context sentence")
+    except _DefectiveError as error:
+        return Defect(file, error.line.number, error.reason)
+    return Question(file, query.number, tuple(sentences[:-1]), before, after, answer, candidates)
+
+
+def _without_numbers(block: list[_Line]) -> list[str]:
+    """Take the numbers off the lines if they have any; they must tell that no line is missing."""
+    labels = [line.label for line in block]
+    if sum(label is not None for label in labels) * 2 <= len(block):
+        return [line.text for line in block]
+    for expected, (line, label) in enumerate(zip(block, labels, strict=True), start=1):
+        if label != str(expected):
+            shown = "no number" if label is None else f"the number {label}"
+            raise _DefectiveError(line, f"{shown} where {expected} was expected; a line is missing or too many")
+    return [line.text[len(label or "") :].lstrip() for line, label in zip(block, labels, strict=True)]
+
+
+def _fields(line: _Line, text: str) -> tuple[str, str, tuple[str, ...]]:
+    """Split the query's line into sentence, answer and candidates."""
+    if not line.is_query:
+        raise _DefectiveError(line, "the question ends without a line that has an answer and candidates after tabs")
+    query, *others = text.split("\t")
+    fields = [field.strip() for field in others if field.strip()]
+    if len(fields) != 2:
+        raise _DefectiveError(line, f"{len(fields)} field(s) after the query sentence, not answer and candidates")
+    answer = fields[0]
+    candidates = tuple(dict.fromkeys(candidate.strip() for candidate in fields[1].split("|")))
+    if "" in candidates:
+        raise _DefectiveError(line, "an empty candidate")
+    if len(candidates) < 2:
+        raise _DefectiveError(line, f"fewer than two candidates: {fields[1]}")
+    if answer not in candidates:
+        raise _DefectiveError(line, f"the answer {answer!r} is not a candidate")
+    return query, answer, candidates
+
+
+def _around_gap(line: _Line, query: str) -> tuple[str, str]:
+    words = query.split(" ")
+    gaps = words.count(BLANK)
+    if gaps == 1 and query.count(BLANK) == 1:
+        at = words.index(BLANK)
+        return " ".join(words[:at]), " ".join(words[at + 1 :])
+    if gaps == 0 and BLANK in query:
+        raise _DefectiveError(line, f"{BLANK} is only a part of a word")
+    raise _DefectiveError(
+        line, f"no {BLANK} in the query sentence" if gaps == 0 else f"{BLANK} stands there {query.count(BLANK)} times"
+    )

@@ -1,0 +1,228 @@
+"""Cloze questions: which of several words does a model put into a gap?
+
+The stream of a question is opened by `<eos>`, and each context sentence s_i and the query are closed by one, as
+everywhere in this project. With q_< and q_> for the query before and after its gap, a candidate c has two scores:
+
+    sentence    log p(q_<, c, q_>, <eos> | context)
+    candidate   log p(c | context, q_<)
+
+natural logarithms; a candidate of several words counts with all of them. Daniluk et al. (2017, Figure 2d) do not say
+how they score; the whole query sentence is this project's reading. The context is, by name:
+
+    full    <eos> s_1 <eos> … s_20 <eos>
+    query   <eos>: the query sentence from an empty state
+    none    <eos>, with q_< and q_> left out: the candidate alone on a line, which tells how much the frequency of
+            words answers
+
+A word that the vocabulary does not have is read and scored as `<unk>`, so two such candidates score alike. An answer
+is right only if it scores higher than every other candidate.
+
+The context and q_< are read once for a question and the state is branched over its candidates; no distribution over
+words is computed in the context. Questions are read side by side, each as if it were alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Literal, get_args
+
+import torch
+
+from spanlm.data.cbt import Defect, Question
+from spanlm.data.config import Tokenizer
+from spanlm.data.tokenizer import tokenize
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import require
+from spanlm.evaluation.cloze_streams import read, score
+from spanlm.evaluation.scoring import evaluating
+from spanlm.models.language_model import LanguageModel
+
+Context = Literal["full", "query", "none"]
+Score = Literal["sentence", "candidate"]
+
+CONTEXTS: tuple[Context, ...] = get_args(Context)
+SCORES: tuple[Score, ...] = get_args(Score)
+
+BATCHES = 8
+"""Batches of questions held at a time, so that those of one batch are about equally long."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankedQuestion:
+    """A question and what a model thinks of its candidates.
+
+    Attributes:
+        question: the question.
+        context: what the model had read before the query.
+        sentence: log p of the query with each candidate in it, nats.
+        candidate: log p of each candidate at its place, nats.
+        oov: which candidates the vocabulary does not have.
+    """
+
+    question: Question
+    context: Context
+    sentence: tuple[float, ...]
+    candidate: tuple[float, ...]
+    oov: tuple[bool, ...]
+
+    def predicted(self, by: Score) -> str | None:
+        """The candidate that scores higher than every other one; None if several share the highest score."""
+        best = self._best(by)
+        return best[0] if len(best) == 1 else None
+
+    def right(self, by: Score) -> bool:
+        """Whether the answer scores higher than every other candidate."""
+        return self.predicted(by) == self.question.answer
+
+    def tied(self, by: Score) -> bool:
+        """Whether the answer shares the highest score with another candidate."""
+        best = self._best(by)
+        return len(best) > 1 and self.question.answer in best
+
+    @property
+    def answer_oov(self) -> bool:
+        """Whether the vocabulary does not have the answer."""
+        return self.oov[self.question.candidates.index(self.question.answer)]
+
+    def _best(self, by: Score) -> list[str]:
+        values = self.sentence if by == "sentence" else self.candidate
+        return [word for word, value in zip(self.question.candidates, values, strict=True) if value == max(values)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; the sentences themselves are left in the file."""
+        return {
+            "file": self.question.file,
+            "line": self.question.line,
+            "context": self.context,
+            "answer": self.question.answer,
+            "predicted": {by: self.predicted(by) for by in SCORES},
+            "right": {by: self.right(by) for by in SCORES},
+            "candidates": list(self.question.candidates),
+            "sentence": list(self.sentence),
+            "candidate": list(self.candidate),
+            "oov": list(self.oov),
+        }
+
+
+def rank_questions(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    tokenizer: Tokenizer,
+    questions: Iterable[Question | Defect],
+    *,
+    contexts: Sequence[Context] = ("full",),
+    batch_size: int = 64,
+) -> Iterator[RankedQuestion | Defect]:
+    """Rank the candidates of questions, in their order.
+
+    Args:
+        model: left in the mode it was in.
+        vocabulary: the model's.
+        tokenizer: how sentences and candidates are cut into words.
+        questions: what `spanlm.data.cbt.read_questions` gives; defects are handed on where they stand.
+        contexts: rank once with each; a question's ranks come one after the other.
+        batch_size: questions read side by side; any number gives the same values, up to rounding.
+
+    Returns:
+        For each question, its ranks in the order of `contexts`, or a defect: the one handed on, or that its
+        candidates are all outside the vocabulary.
+
+    Raises:
+        InputError: an unknown context, or a batch size below 1.
+    """
+    for context in contexts:
+        require(context in CONTEXTS, "context", context, "none, query or full")
+    require(batch_size >= 1, "batch_size", batch_size, "at least 1")
+    return _ranked(_Ranker(model, vocabulary, tokenizer), iter(questions), contexts, batch_size)
+
+
+def _ranked(
+    ranker: _Ranker, questions: Iterator[Question | Defect], contexts: Sequence[Context], batch_size: int
+) -> Iterator[RankedQuestion | Defect]:
+    while items := list(islice(questions, batch_size * BATCHES)):
+        prepared = [item if isinstance(item, Defect) else ranker.prepare(item) for item in items]
+        gaps = sorted((item for item in prepared if isinstance(item, _Gap)), key=lambda gap: len(gap.context))
+        found: dict[tuple[int, Context], RankedQuestion] = {}
+        for context in contexts:
+            for begin in range(0, len(gaps), batch_size):
+                batch = gaps[begin : begin + batch_size]
+                for gap, ranked in zip(batch, ranker.rank(batch, context), strict=True):
+                    found[id(gap), context] = ranked
+        for item in prepared:
+            if isinstance(item, Defect):
+                yield item
+            else:
+                yield from (found[id(item), context] for context in contexts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A question as ids: every sentence of the context with the <eos> before it, and no <eos> in the query."""
+
+    question: Question
+    context: list[int]
+    before: list[int]
+    after: list[int]
+    candidates: list[tuple[int, ...]]
+    oov: tuple[bool, ...]
+
+
+class _Ranker:
+    def __init__(self, model: LanguageModel, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
+        self.model, self.vocabulary, self.tokenizer = model, vocabulary, tokenizer
+        self.device = model.embedding.weight.device
+
+    def prepare(self, question: Question) -> _Gap | Defect:
+        words = [tokenize(candidate, self.tokenizer) for candidate in question.candidates]
+        oov = tuple(any(word not in self.vocabulary for word in candidate) for candidate in words)
+        if all(oov):
+            return Defect(question.file, question.line, f"none of the {len(oov)} candidates is in the vocabulary")
+        return _Gap(
+            question,
+            [id for sentence in question.context for id in (self.vocabulary.eos_id, *self._ids(sentence))],
+            self._ids(question.before),
+            self._ids(question.after),
+            [tuple(self.vocabulary.encode(candidate)) for candidate in words],
+            oov,
+        )
+
+    def _ids(self, text: str) -> list[int]:
+        return self.vocabulary.encode(tokenize(text, self.tokenizer))
+
+    def rank(self, gaps: Sequence[_Gap], context: Context) -> list[RankedQuestion]:
+        """Score all candidates of all gaps."""
+        eos = self.vocabulary.eos_id
+        before = [gap.before if context != "none" else [] for gap in gaps]
+        after = [gap.after if context != "none" else [] for gap in gaps]
+        # candidates of the same words are scored once: rounding must not make them differ
+        branches = [(stream, ids) for stream, gap in enumerate(gaps) for ids in dict.fromkeys(gap.candidates)]
+        owners = torch.tensor([stream for stream, _ in branches], device=self.device)
+        firsts = torch.tensor([ids[0] for _, ids in branches], device=self.device)
+        with evaluating(self.model):
+            state = self.model.init_state(len(gaps))
+            if context == "full":
+                state = read(self.model, [gap.context for gap in gaps], state)
+            opening, state = score(self.model, [[eos, *ids][:-1] for ids in before], before, state)
+            last = torch.tensor([[[eos, *ids][-1] for ids in before]], device=self.device)
+            log_p, state = self.model.log_probs(last, state)
+            first = log_p[0, owners, firsts].double()
+            inputs = [[*ids, *after[stream]] for stream, ids in branches]
+            rest, _ = score(self.model, inputs, [[*line[1:], eos] for line in inputs], state.select(owners))
+        sentence = (opening.sum(0)[owners] + first + rest.sum(0)).tolist()
+        # the words of a candidate after its first one are the first targets that follow
+        candidate = (first + _sums(rest, [len(ids) - 1 for _, ids in branches])).tolist()
+        scores = {branch: both for branch, *both in zip(branches, sentence, candidate, strict=True)}
+        return [_with_scores(gap, context, [scores[n, ids] for ids in gap.candidates]) for n, gap in enumerate(gaps)]
+
+
+def _sums(values: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
+    """Sum the first so many values of each column (T, N)."""
+    steps = torch.arange(len(values), device=values.device).unsqueeze(1)
+    return torch.where(steps < torch.tensor(lengths, device=values.device), values, 0.0).sum(0)
+
+
+def _with_scores(gap: _Gap, context: Context, scores: Sequence[Sequence[float]]) -> RankedQuestion:
+    sentence, candidate = zip(*scores, strict=True)
+    return RankedQuestion(gap.question, context, sentence, candidate, gap.oov)
