@@ -52,6 +52,69 @@ def lstm(x: Tensor, h0: Tensor, c0: Tensor, layers: list[LSTMLayer]) -> tuple[Te
 
 
 @dataclass
+class RNNLayer:
+    """One layer of tanh units, each with one bias."""
+
+    w_x: Tensor  # (k, E)
+    w_h: Tensor  # (k, k)
+    b: Tensor  # (k,)
+
+
+def rnn(x: Tensor, h0: Tensor, layers: list[RNNLayer]) -> tuple[Tensor, Tensor]:
+    """Stack of simple recurrent layers (Elman, 1990), h' = tanh(W x + U h + b): x (T, B, E), h0 (layers, B, k)."""
+    steps, streams = x.shape[:2]
+    outputs = [[torch.empty(0)] * streams for _ in range(steps)]
+    last = [[h0[n, b] for b in range(streams)] for n in range(len(layers))]
+    for b in range(streams):
+        for t in range(steps):
+            below = x[t, b]
+            for n, layer in enumerate(layers):
+                last[n][b] = (layer.w_x.mv(below) + layer.w_h.mv(last[n][b]) + layer.b).tanh()
+                below = last[n][b]
+            outputs[t][b] = below
+    return grid(outputs), grid(last)
+
+
+@dataclass
+class HigherOrder:
+    """A higher-order network; of the lists, entry n - 1 belongs to lag n."""
+
+    w_in: Tensor  # (k, E)
+    b: Tensor  # (k,)
+    w: list[Tensor]  # W_n (k, k)
+    v: list[Tensor]  # V_n (k, E), of the gates
+    u: list[Tensor]  # U_n (k, k), of the gates
+
+
+def hornn(x: Tensor, past: Past, pooling: str, factor: float, p: HigherOrder) -> tuple[Tensor, Past]:
+    """Soltani & Jiang (2016): h_t = tanh(W_in x_t + pooled over n of W_n h_{t-n} + b). Before the start: zeros.
+
+    fofe: Σ factor^n W_n h_{t-n}; gated: Σ r_n ⊙ (W_n h_{t-n}), r_n = σ(V_n x_t + U_n h_{t-n}); max: the largest.
+    """
+    steps, streams = x.shape[:2]
+    order = len(p.w)
+    outputs = [[torch.empty(0)] * streams for _ in range(steps)]
+    after = [list(earlier) for earlier in past]
+    for b in range(streams):
+        for t in range(steps):
+            terms = []
+            for n in range(1, order + 1):
+                h = after[b][-n] if n <= len(after[b]) else torch.zeros_like(p.b)
+                term = p.w[n - 1].mv(h)
+                if pooling == "fofe":
+                    term = factor**n * term
+                if pooling == "gated":
+                    term = (p.v[n - 1].mv(x[t, b]) + p.u[n - 1].mv(h)).sigmoid() * term
+                terms.append(term)
+            pooled = terms[0]
+            for term in terms[1:]:
+                pooled = torch.maximum(pooled, term) if pooling == "max" else pooled + term
+            outputs[t][b] = (p.w_in.mv(x[t, b]) + pooled + p.b).tanh()
+            after[b].append(outputs[t][b])
+    return grid(outputs), [earlier[-order:] for earlier in after]
+
+
+@dataclass
 class Projections:
     """The matrices of Eq. 1-4 of Daniluk et al. (2017): all k x k, `w` a vector, no biases."""
 
@@ -142,6 +205,61 @@ def ngram(h: Tensor, past: Past, order: int, w_n: Tensor) -> tuple[Tensor, Past]
                     pieces.append(h.new_zeros(k))
             features[t][b] = w_n.mv(torch.cat(pieces)).tanh()
     return grid(features), [outputs[-(order - 1) :] for outputs in after]
+
+
+@dataclass
+class WordMemory:
+    """RM of Tran et al. (2016). Entry `lag` of the lists is the row for that lag; None: no temporal matrix.
+
+    `gated` has W_z, U_z, b_z, W_r, U_r, b_r, W, U, b; None: the linear composition with `u`.
+    """
+
+    m: Tensor  # (V, k)
+    c: Tensor  # (V, k)
+    t_m: list[Tensor] | None
+    t_c: list[Tensor] | None
+    gated: list[Tensor] | None
+    u: Tensor | None
+
+
+def recurrent_memory(
+    h: Tensor, words: Tensor, past: list[list[int]], window: int, p: WordMemory
+) -> tuple[Tensor, Tensor, list[list[int]]]:
+    """For each step: attend over the last `window` words, the current one included, and compose with h.
+
+    Weights are (T, B, window), the last column the current word; columns before the stream's start are 0.
+    """
+    steps, streams = h.shape[:2]
+    features = [[torch.empty(0)] * streams for _ in range(steps)]
+    weights = [[torch.empty(0)] * streams for _ in range(steps)]
+    after = [list(earlier) for earlier in past]
+    for b in range(streams):
+        for t in range(steps):
+            after[b].append(int(words[t, b]))
+            seen = after[b][-window:]
+            exponentials, contents = [], []
+            for i, word in enumerate(seen):
+                lag = len(seen) - 1 - i
+                key = p.m[word] if p.t_m is None else p.m[word] + p.t_m[lag]
+                contents.append(p.c[word] if p.t_c is None else p.c[word] + p.t_c[lag])
+                exponentials.append(key.dot(h[t, b]).exp())
+            alpha = [e / sum(exponentials) for e in exponentials]
+            s = sum(a * content for a, content in zip(alpha, contents, strict=True))
+            features[t][b] = compose(s, h[t, b], p)
+            weights[t][b] = torch.stack([h.new_zeros(())] * (window - len(alpha)) + alpha)
+    remembered = [earlier[max(0, len(earlier) - (window - 1)) :] for earlier in after]
+    return grid(features), grid(weights), remembered
+
+
+def compose(s: Tensor, h: Tensor, p: WordMemory) -> Tensor:
+    """U h + s, or a gated recurrent unit's step from h with s as its input."""
+    if p.gated is None:
+        return p.u.mv(h) + s
+    w_z, u_z, b_z, w_r, u_r, b_r, w, u, b = p.gated
+    z = (w_z.mv(s) + u_z.mv(h) + b_z).sigmoid()
+    r = (w_r.mv(s) + u_r.mv(h) + b_r).sigmoid()
+    candidate = (w.mv(s) + u.mv(r * h) + b).tanh()
+    return (1 - z) * h + z * candidate
 
 
 def linear_softmax(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -13,9 +13,9 @@ from spanlm.config import RunConfig, config_parser, kinds_of, parsed_config
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import ENCODERS, HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
@@ -47,6 +47,18 @@ memories = st.one_of(
     st.builds(NoMemoryConfig),
     st.builds(KeyValueConfig, roles=st.integers(1, 3), window=counts),
     st.builds(NGramConfig, order=st.integers(2, 20)),
+    st.builds(
+        RecurrentMemoryConfig,
+        window=counts,
+        temporal=st.booleans(),
+        composition=st.sampled_from(["gated", "linear"]),
+    ),
+)
+encoders = st.one_of(
+    st.builds(LSTMConfig, hidden_size=counts, layers=counts, dropout=shares, forget_bias=maybe(st.floats(-1e9, 1e9))),
+    st.builds(RNNConfig, hidden_size=counts, layers=counts, dropout=shares),
+    st.builds(HORNNConfig, hidden_size=counts, order=counts, forgetting_factor=st.floats(1e-12, 1)),
+    st.builds(HORNNConfig, hidden_size=counts, order=counts, pooling=st.sampled_from(["gated", "max"])),
 )
 model_configs = st.builds(
     ModelConfig,
@@ -54,9 +66,7 @@ model_configs = st.builds(
     input_dropout=shares,
     output_dropout=shares,
     init_range=positive,
-    encoder=st.builds(
-        LSTMConfig, hidden_size=counts, layers=counts, dropout=shares, forget_bias=maybe(st.floats(-1e9, 1e9))
-    ),
+    encoder=encoders,
     memory=memories,
     head=st.builds(SoftmaxConfig, tied=st.booleans(), bias=st.booleans()),
 )
@@ -99,13 +109,17 @@ def test_the_strategies_leave_no_field_out() -> None:
     """A new kind or field must be added above."""
     from dataclasses import fields
 
-    assert set(MEMORIES) == {"none", "key_value", "ngram"}
+    assert set(MEMORIES) == {"none", "key_value", "ngram", "recurrent_memory"}
+    assert set(ENCODERS) == {"lstm", "rnn", "hornn"}
     known = {
         DataConfig: 7,
         ModelConfig: 7,
         LSTMConfig: 5,
+        RNNConfig: 4,
+        HORNNConfig: 5,
         KeyValueConfig: 3,
         NGramConfig: 2,
+        RecurrentMemoryConfig: 4,
         SoftmaxConfig: 3,
         OptimizerConfig: 4,
         ScheduleConfig: 3,
@@ -125,6 +139,7 @@ def test_yaml_and_back(config: RunConfig, tmp_path_factory: pytest.TempPathFacto
     assert loaded == config
     assert loaded.to_yaml() == text
     assert type(loaded.model.memory) is type(config.model.memory)
+    assert type(loaded.model.encoder) is type(config.model.encoder)
     assert RunConfig.from_tree(yaml.safe_load(text)) == config
 
 
@@ -166,6 +181,10 @@ def test_null_survives(tree: dict[str, Any], path: tuple[str, ...]) -> None:
 def test_a_kind_brings_its_own_fields() -> None:
     assert RunConfig.from_tree({"model": {"memory": {"kind": "ngram"}}}).model.memory == NGramConfig(order=4)
     assert RunConfig.from_tree({"model": {"memory": {"kind": "none"}}}).model.memory == NoMemoryConfig()
+    hornn = RunConfig.from_tree({"model": {"encoder": {"kind": "hornn", "pooling": "max"}}}).model.encoder
+    assert hornn == HORNNConfig(pooling="max")
+    with pytest.raises(InputError, match=r"unknown field model\.encoder\.layers"):
+        RunConfig.from_tree({"model": {"encoder": {"kind": "hornn", "layers": 2}}})
     with pytest.raises(InputError, match=r"unknown field model\.memory\.window"):
         RunConfig.from_tree({"model": {"memory": {"kind": "ngram", "window": 5}}})
     with pytest.raises(InputError, match=r"unknown field model\.memory\.order"):
@@ -182,6 +201,17 @@ def test_a_kind_brings_its_own_fields() -> None:
         ({"model": {"encoder": {"hiden_size": 3}}}, ["model.encoder.hiden_size", "Did you mean 'hidden_size'?"]),
         ({"model": {"memory": {"kind": "keyvalue"}}}, ["model.memory.kind=keyvalue", "Did you mean 'key_value'?"]),
         ({"model": {"memory": {"kind": None}}}, ["model.memory.kind=None"]),
+        ({"model": {"memory": {"kind": "rm"}}}, ["model.memory.kind=rm"]),
+        ({"model": {"encoder": {"kind": "gru"}}}, ["model.encoder.kind=gru", "rnn"]),
+        ({"model": {"encoder": {"kind": "hornn", "pooling": "mean"}}}, ["model.encoder.pooling=mean", "fofe"]),
+        (
+            {"model": {"encoder": {"kind": "hornn", "pooling": "gated", "forgetting_factor": 0.5}}},
+            ["model.encoder.forgetting_factor=0.5", "pooling=gated"],
+        ),
+        (
+            {"model": {"memory": {"kind": "recurrent_memory", "composition": "sum"}}},
+            ["model.memory.composition=sum", "gated, linear"],
+        ),
         ({"model": {"head": {"kind": "mos"}}}, ["model.head.kind=mos", "softmax"]),
         ({"training": 5}, ["training=5: must be a group of fields"]),
         ({"training": None}, ["training=None: must be a group of fields"]),

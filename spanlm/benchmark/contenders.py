@@ -137,6 +137,7 @@ class Textbook(nn.Module):
     def __init__(self, size: Size) -> None:
         super().__init__()
         model = size.model
+        assert isinstance(model.encoder, LSTMConfig)
         self.embedding = nn.Embedding(size.vocabulary_size, model.embedding_size)
         self.lstm = nn.LSTM(model.embedding_size, model.encoder.hidden_size, model.encoder.layers)
         self.decoder = nn.Linear(model.encoder.hidden_size, size.vocabulary_size)
@@ -153,8 +154,7 @@ def textbook_step(size: Size, precision: Precision, device: torch.device) -> Cal
     """Return the tutorial's training step: forward, cross-entropy, backward, clip, SGD, loss as a number."""
     model = Textbook(size).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    layers, units = size.model.encoder.layers, size.model.encoder.hidden_size
-    state = (torch.zeros(layers, size.batch_size, units, device=device),) * 2
+    state = (torch.zeros(model.lstm.num_layers, size.batch_size, model.lstm.hidden_size, device=device),) * 2
 
     def step(segment: Segment) -> None:
         nonlocal state

@@ -173,6 +173,5 @@ class TrainingReport(Watcher):
 
 def describe(model: ModelConfig) -> str:
     """Name the rooms of a model in words."""
-    layers = f"{model.encoder.layers}×" if model.encoder.layers > 1 else ""
-    encoder = f"{model.encoder.kind.upper()} {layers}{model.encoder.hidden_size}"
-    return f"{encoder}, {model.memory.description}, {'tied ' if model.head.tied else ''}{model.head.kind}"
+    head = f"{'tied ' if model.head.tied else ''}{model.head.kind}"
+    return f"{model.encoder.description}, {model.memory.description}, {head}"

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from spanlm.errors import require
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import AnyEncoderConfig, LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig
 
@@ -29,7 +29,7 @@ class ModelConfig:
     input_dropout: float = 0.0
     output_dropout: float = 0.0
     init_range: float = 0.1
-    encoder: LSTMConfig = field(default_factory=LSTMConfig)
+    encoder: AnyEncoderConfig = field(default_factory=LSTMConfig)
     memory: AnyMemoryConfig = field(default_factory=KeyValueConfig)
     head: SoftmaxConfig = field(default_factory=SoftmaxConfig)
 

@@ -148,6 +148,10 @@ class EncoderConfig(Protocol):
     def output_size(self) -> int:
         """H."""
 
+    @property
+    def description(self) -> str:
+        """What it is, in a few words, for people."""
+
     def build(self, input_size: int, init_range: float) -> Encoder:
         """Make the encoder; weights start uniform in ±init_range."""
 

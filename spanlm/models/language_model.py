@@ -28,9 +28,7 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary_size, config.embedding_size)
         nn.init.uniform_(self.embedding.weight, -config.init_range, config.init_range)
         self.encoder = config.encoder.build(config.embedding_size, config.init_range)
-        self.memory: Memory = config.memory.build(
-            self.encoder.output_size, vocabulary_size, config.init_range
-        )
+        self.memory: Memory = config.memory.build(self.encoder.output_size, vocabulary_size, config.init_range)
         self.head = config.head.build(self.memory.readout_size, self.embedding, config.init_range)
 
     def init_state(self, batch_size: int) -> LMState:

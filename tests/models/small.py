@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import ENCODERS, LSTMConfig
+from spanlm.models.encoders import ENCODERS, HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import HEADS, SoftmaxConfig
-from spanlm.models.interfaces import LMState, Readout, Tensors
+from spanlm.models.interfaces import LMState, Memory, Readout, Tensors
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 
 HIDDEN = 12  # 1, 2, 3 and 4 parts divide it
 EMBEDDING = 5
@@ -33,9 +33,22 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
         KeyValueConfig(roles=3, window=5),
     ],
     "ngram": [NGramConfig(order=2), NGramConfig(order=4)],
+    "recurrent_memory": [
+        RecurrentMemoryConfig(window=1),
+        RecurrentMemoryConfig(window=4),
+        RecurrentMemoryConfig(window=3, temporal=False),
+        RecurrentMemoryConfig(window=5, composition="linear"),
+    ],
 }
 SMALL_ENCODERS: dict[str, list[Any]] = {
     "lstm": [LSTMConfig(hidden_size=HIDDEN), LSTMConfig(hidden_size=HIDDEN, layers=2)],
+    "rnn": [RNNConfig(hidden_size=HIDDEN), RNNConfig(hidden_size=HIDDEN, layers=2)],
+    "hornn": [
+        HORNNConfig(hidden_size=HIDDEN, order=3),
+        HORNNConfig(hidden_size=HIDDEN, order=2, forgetting_factor=1.0),
+        HORNNConfig(hidden_size=HIDDEN, order=3, pooling="gated"),
+        HORNNConfig(hidden_size=HIDDEN, order=4, pooling="max"),
+    ],
 }
 SMALL_HEADS: dict[str, list[Any]] = {
     "softmax": [SoftmaxConfig(tied=tied, bias=bias) for tied in (False, True) for bias in (True, False)],
@@ -101,6 +114,16 @@ def build(config: Any, *arguments: Any, init_range: float = 0.7) -> Any:
     return config.build(*arguments, init_range).double().eval()
 
 
+def words_at(h: Tensor, size: int = VOCABULARY) -> Tensor:
+    """Words (T, B) that follow from the outputs they stand beside, so that any cut of h cuts its words alike."""
+    return (h.detach()[..., 0].nan_to_num().double() * 1e3).long().remainder(size)
+
+
+def read(memory: Memory, h: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+    """What a memory says to h (T, B, H) and the words of the same steps."""
+    return memory(h, words_at(h), state)
+
+
 def language_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> LanguageModel:
     """Build a whole model in evaluation mode, its weights spread wider than the configuration says."""
     torch.manual_seed(0)
@@ -115,7 +138,9 @@ def join(readouts: Sequence[Readout]) -> Readout:
     """One readout of segments in a row."""
     attention = [r.attention for r in readouts if r.attention is not None]
     assert len(attention) in (0, len(readouts))
-    return Readout(torch.cat([r.features for r in readouts]), torch.cat(attention) if attention else None)
+    (nearest_lag,) = {r.nearest_lag for r in readouts}
+    features = torch.cat([r.features for r in readouts])
+    return Readout(features, torch.cat(attention) if attention else None, nearest_lag)
 
 
 def tensors(result: Readout | LMState | Tensors | Tensor | list[Tensor]) -> list[Tensor]:

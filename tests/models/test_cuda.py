@@ -1,4 +1,4 @@
-"""A GPU gives what the CPU gives: float64, every memory, outputs, states and gradients."""
+"""A GPU gives what the CPU gives: float64, every encoder and memory, outputs, states and gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from torch import Tensor
 
 from spanlm.models.config import ModelConfig
 from spanlm.models.language_model import LanguageModel
+from spanlm.models.ops import dot_window_attention as dot_attention_module
 from spanlm.models.ops import linear_log_prob as log_prob_module
+from spanlm.models.ops.dot_window_attention import dot_window_attention
 from spanlm.models.ops.linear_log_prob import linear_log_prob
 from tests.models import small
 from tests.models.small import assert_same, language_model, tensors, values, words
@@ -72,6 +74,35 @@ def test_log_prob_in_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None
         return [x.detach().cpu() for x in (log_p, *gradients)]
 
     assert_same(results("cuda"), results("cpu"))
+
+
+@pytest.mark.parametrize("block", [32, 3], ids=["whole", "blocks"])
+def test_dot_window_attention(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dot_attention_module, "LEAST_BLOCK", block)
+
+    def results(device: str) -> list[Tensor]:
+        shapes = [(7, 2, 4), (9, 2, 4), (9, 2, 5), (3, 4), (3, 5)]
+        query, keys, items, *lags = leaves = [
+            values(*s, seed=n).to(device).requires_grad_() for n, s in enumerate(shapes)
+        ]
+        filled = torch.tensor([[False, True], [True, True]], device=device)
+        outputs = dot_window_attention(query, keys, items, filled, *lags)
+        gradients = torch.autograd.grad(outputs, leaves, [values(*x.shape, seed=9).to(device) for x in outputs])
+        return [x.detach().cpu() for x in (*outputs, *gradients)]
+
+    assert_same(results("cuda"), results("cpu"))
+
+
+@pytest.mark.parametrize("config", [p for p in small.encoders() if p.values[0].kind == "hornn"])
+def test_hornn_keeps_its_outputs_in_float32(config: Any) -> None:
+    torch.manual_seed(0)
+    encoder = config.build(small.EMBEDDING, 0.3).to("cuda")
+    x = values(6, 3, small.EMBEDDING, dtype=torch.float32).to("cuda")
+    exact, _ = encoder(x, encoder.init_state(3))
+    with torch.autocast("cuda", torch.bfloat16):
+        h, state = encoder(x, encoder.init_state(3))
+    assert {h.dtype, state["h"].dtype} == {torch.float32}
+    torch.testing.assert_close(h, exact, rtol=0, atol=0.02)
 
 
 @every_model

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.interfaces import Encoder, Tensors
 from tests.models import small
 from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
@@ -130,29 +130,113 @@ def test_lstm_starts_as_configured(layers: int, forget_bias: float | None) -> No
                 assert part.min() < 0 < part.max()
 
 
-def test_frozen_bias_stays_zero_in_training() -> None:
-    encoder = LSTMConfig(hidden_size=HIDDEN).build(EMBEDDING, 0.1)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_rnn_starts_in_range(layers: int) -> None:
+    """U(-r, r), and one bias that learns."""
+    torch.manual_seed(0)
+    for name, weight in RNNConfig(hidden_size=30, layers=layers).build(20, 0.07).named_parameters():
+        assert weight.requires_grad != ("bias_hh" in name)
+        if weight.requires_grad:
+            assert -0.07 <= weight.min() < -0.05 and 0.05 < weight.max() <= 0.07, name
+        else:
+            assert not weight.any()
+
+
+@pytest.mark.parametrize("pooling", ["fofe", "gated", "max"])
+def test_hornn_starts_in_range(pooling: Any) -> None:
+    torch.manual_seed(0)
+    for name, weight in HORNNConfig(hidden_size=30, pooling=pooling).build(20, 0.07).named_parameters():
+        assert weight.requires_grad
+        assert -0.07 <= weight.min() < -0.05 and 0.05 < weight.max() <= 0.07, name
+
+
+def test_max_hornn_of_order_one_is_the_simple_rnn() -> None:
+    rnn, hornn = build(RNNConfig(hidden_size=4), 3), build(HORNNConfig(hidden_size=4, order=1, pooling="max"), 3)
+    with torch.no_grad():
+        hornn.input.weight.copy_(rnn.rnn.weight_ih_l0)
+        hornn.input.bias.copy_(rnn.rnn.bias_ih_l0)
+        hornn.recurrent[0] = rnn.rnn.weight_hh_l0.T
+    x, h = values(5, 2, 3), values(1, 2, 4, seed=1)
+    (one, state), (two, other) = rnn(x, {"h": h}), hornn(x, {"h": h})
+    assert_same([one, state["h"]], [two, other["h"]])
+
+
+@pytest.mark.parametrize("order", [1, 2, 5])
+@pytest.mark.parametrize("pooling", ["fofe", "gated"])
+def test_hornn_reads_as_far_as_its_order(pooling: Any, order: int) -> None:
+    """Every unit reads each of the last `order` outputs, and they are what is carried."""
+    encoder = build(HORNNConfig(hidden_size=4, order=order, pooling=pooling), 3)
+    state = values(order, 1, 4, seed=1).requires_grad_()
+    h, after = encoder(values(1, 1, 3), {"h": state})
+    for unit in h.flatten():
+        (gradient,) = torch.autograd.grad(unit, state, retain_graph=True)
+        assert gradient.all()
+    assert torch.equal(after["h"], torch.cat([state[1:], h]))
+
+
+@pytest.mark.parametrize("config", [p for p in small.encoders() if p.values[0].kind == "hornn"])
+@pytest.mark.parametrize("narrow_state", [False, True])
+def test_hornn_keeps_its_outputs_in_float32(config: Any, narrow_state: bool) -> None:
+    """Under autocast the products are bfloat16, everything else is not; whatever the state came in."""
+    encoder = build(config, EMBEDDING).float()
+    x = values(6, 2, EMBEDDING).float()
+    exact, _ = encoder(x, encoder.init_state(2))
+    state = encoder.init_state(2)
+    if narrow_state:
+        state = {name: s.bfloat16() for name, s in state.items()}
+    with torch.autocast("cpu", torch.bfloat16):
+        h, after = encoder(x, state)
+    assert {h.dtype, after["h"].dtype} == {torch.float32}
+    assert not torch.equal(h, h.bfloat16().float())
+    assert not torch.equal(h, exact)
+    torch.testing.assert_close(h, exact, rtol=0, atol=0.05)
+
+
+STACKS = pytest.mark.parametrize("kind", [LSTMConfig, RNNConfig], ids=["lstm", "rnn"])
+
+
+@STACKS
+def test_frozen_bias_stays_zero_in_training(kind: Any) -> None:
+    encoder = kind(hidden_size=HIDDEN).build(EMBEDDING, 0.1)
     optimizer = torch.optim.Adam(encoder.parameters(), lr=0.1)
-    before = encoder.lstm.bias_ih_l0.detach().clone()
+    weights = {name.split(".")[1]: weight for name, weight in encoder.named_parameters()}
+    before = weights["bias_ih_l0"].detach().clone()
     encoder(values(3, 2, EMBEDDING).float(), encoder.init_state(2))[0].sum().backward()
     optimizer.step()
-    assert not encoder.lstm.bias_hh_l0.any()
-    assert not torch.equal(encoder.lstm.bias_ih_l0, before)
+    assert not weights["bias_hh_l0"].any()
+    assert not torch.equal(weights["bias_ih_l0"], before)
 
 
-def test_dropout_between_layers_acts_only_in_training() -> None:
+@STACKS
+def test_dropout_between_layers_acts_only_in_training(kind: Any) -> None:
     x = values(4, 2, EMBEDDING)
-    config = LSTMConfig(hidden_size=HIDDEN, layers=2, dropout=0.5)
-    encoder, plain = build(config, EMBEDDING), build(LSTMConfig(hidden_size=HIDDEN, layers=2), EMBEDDING)
+    config = kind(hidden_size=HIDDEN, layers=2, dropout=0.5)
+    encoder, plain = build(config, EMBEDDING), build(kind(hidden_size=HIDDEN, layers=2), EMBEDDING)
     state = encoder.init_state(2)
     assert bitwise(encoder(x, state)[0], plain(x, state)[0])
     encoder.train()
     assert not torch.equal(encoder(x, state)[0], encoder(x, state)[0])
 
 
-def test_dropout_of_a_single_layer_is_no_dropout() -> None:
+@STACKS
+def test_dropout_of_a_single_layer_is_no_dropout(kind: Any) -> None:
     """There is nothing between the layers of a stack of one; and no warning."""
     x = values(4, 2, EMBEDDING)
-    encoder = build(LSTMConfig(hidden_size=HIDDEN, dropout=0.5), EMBEDDING).train()
+    encoder = build(kind(hidden_size=HIDDEN, dropout=0.5), EMBEDDING).train()
     state = encoder.init_state(2)
     assert bitwise(encoder(x, state)[0], encoder(x, state)[0])
+
+
+@pytest.mark.parametrize(
+    ("config", "description"),
+    [
+        (LSTMConfig(hidden_size=300), "LSTM 300"),
+        (LSTMConfig(hidden_size=650, layers=2), "LSTM 2×650"),
+        (RNNConfig(hidden_size=307), "RNN 307"),
+        (RNNConfig(hidden_size=50, layers=3), "RNN 3×50"),
+        (HORNNConfig(hidden_size=303), "fofe HORNN 303 of order 3"),
+        (HORNNConfig(hidden_size=297, order=2, pooling="gated"), "gated HORNN 297 of order 2"),
+    ],
+)
+def test_description(config: Any, description: str) -> None:
+    assert config.description == description

@@ -10,10 +10,10 @@ import torch
 
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NGramConfig
+from spanlm.models.memories import KeyValueConfig, NGramConfig, RecurrentMemoryConfig
 
 
 def model(hidden_size: int, memory: Any, **config: Any) -> LanguageModel:
@@ -67,6 +67,29 @@ def test_the_sizes_named_as_a_way_out_do(hidden_size: int) -> None:
         (lambda: LSTMConfig(layers=0), r"^model\.encoder\.layers=0: must be at least 1$"),
         (lambda: LSTMConfig(dropout=-0.1), r"^model\.encoder\.dropout=-0\.1: must be in \[0, 1\)$"),
         (lambda: LSTMConfig(dropout=1.0), r"^model\.encoder\.dropout=1\.0: must be in \[0, 1\)$"),
+        (lambda: RNNConfig(hidden_size=0), r"^model\.encoder\.hidden_size=0: must be at least 1$"),
+        (lambda: RNNConfig(layers=-1), r"^model\.encoder\.layers=-1: must be at least 1$"),
+        (lambda: RNNConfig(dropout=1.0), r"^model\.encoder\.dropout=1\.0: must be in \[0, 1\)$"),
+        (lambda: HORNNConfig(hidden_size=0), r"^model\.encoder\.hidden_size=0: must be at least 1$"),
+        (lambda: HORNNConfig(order=0), r"^model\.encoder\.order=0: must be at least 1$"),
+        (lambda: HORNNConfig(pooling="mean"), r"^model\.encoder\.pooling=mean: must be fofe, gated or max$"),
+        (
+            lambda: HORNNConfig(forgetting_factor=0.0),
+            r"^model\.encoder\.forgetting_factor=0\.0: must be above 0 and at most 1$",
+        ),
+        (lambda: HORNNConfig(forgetting_factor=1.5), r"^model\.encoder\.forgetting_factor=1\.5: must be above 0"),
+        (lambda: HORNNConfig(forgetting_factor=float("nan")), r"^model\.encoder\.forgetting_factor=nan: must be"),
+        (
+            lambda: HORNNConfig(pooling="gated", forgetting_factor=0.5),
+            r"^model\.encoder\.forgetting_factor=0\.5: must be left at 0\.6 with pooling=gated, "
+            r"which does not use it\. Use pooling=fofe\.$",
+        ),
+        (lambda: HORNNConfig(pooling="max", forgetting_factor=1.0), r"forgetting_factor=1\.0: .* with pooling=max,"),
+        (lambda: RecurrentMemoryConfig(window=0), r"^model\.memory\.window=0: must be at least 1$"),
+        (
+            lambda: RecurrentMemoryConfig(composition="added"),
+            r"^model\.memory\.composition=added: must be gated or linear$",
+        ),
         (lambda: ModelConfig(embedding_size=0), r"^model\.embedding_size=0: must be at least 1$"),
         (lambda: ModelConfig(input_dropout=-0.5), r"^model\.input_dropout=-0\.5: must be in \[0, 1\)$"),
         (lambda: ModelConfig(input_dropout=1.0), r"^model\.input_dropout=1\.0: must be in \[0, 1\)$"),

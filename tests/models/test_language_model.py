@@ -102,12 +102,12 @@ def test_streams_do_not_touch_each_other(config: ModelConfig) -> None:
 
 @every_model
 def test_reset_streams_start_again(config: ModelConfig) -> None:
-    """A reset stream is a new stream, bit by bit, even if NaN stood in it; the others go on."""
+    """A reset stream is a new stream, bit by bit, even if NaN or no word stood in it; the others go on."""
     model = language_model(config)
     tokens, targets, fresh = words(6, 3), words(6, 3, seed=1), model.init_state(3)
     state = after_prefix(model, batch=3)
     marked = torch.tensor([True, False, True])
-    poisoned = LMState.from_flat({name: nan_where(x, marked) for name, x in state.flat().items()})
+    poisoned = LMState.from_flat({name: poison(x, marked) for name, x in state.flat().items()})
     result = answers(model, tokens, targets, poisoned.reset(marked, fresh))
     new, old = answers(model, tokens, targets, fresh), answers(model, tokens, targets, state)
     assert bitwise([x[:, marked] for x in result], [x[:, marked] for x in new])
@@ -115,10 +115,10 @@ def test_reset_streams_start_again(config: ModelConfig) -> None:
     assert not bitwise(new, old)
 
 
-def nan_where(x: Tensor, streams: Tensor) -> Tensor:
+def poison(x: Tensor, streams: Tensor) -> Tensor:
     x = x.clone()
-    if x.is_floating_point():
-        x[:, streams] = torch.nan
+    if x.dtype != torch.bool:
+        x[:, streams] = torch.nan if x.is_floating_point() else -1
     return x
 
 

@@ -1,8 +1,9 @@
-"""The vectorised rooms against the loops of `tests/reference.py`: outputs, states, gradients, in float64."""
+"""Memories, heads, whole models against the loops of `tests/reference.py`: outputs, states, gradients, in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,33 +12,24 @@ from torch import Tensor
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
-from spanlm.models.memories import KeyValueConfig, KeyValueMemory, NGramConfig, NGramMemory, NoMemoryConfig
+from spanlm.models.memories import (
+    KeyValueConfig,
+    KeyValueMemory,
+    NGramConfig,
+    NGramMemory,
+    NoMemoryConfig,
+    RecurrentMemory,
+    RecurrentMemoryConfig,
+)
+from spanlm.models.memories.recurrent_memory import LinearComposition
 from tests import reference
 from tests.models import small
-from tests.models.small import assert_same, build, values, words
+from tests.models.small import VOCABULARY, assert_same, build, read, values, words
+from tests.models.twins import gradients, lstm_layers, past_outputs, slots
 
 PART = 3
 SHAPES = [(1, 1, 1), (1, 3, 4), (7, 2, 3), (5, 3, 9), (6, 1, 1), (4, 2, 4), (2, 1, 5)]
 LOOPS = {1: reference.attention, 2: reference.key_value, 3: reference.key_value_predict}
-
-
-def gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
-    """Of one fixed scalar that weights every output element differently."""
-    loss = sum((x * values(*x.shape, seed=n)).sum() for n, x in enumerate(outputs) if x.requires_grad)
-    return list(torch.autograd.grad(loss, list(leaves), retain_graph=True, materialize_grads=True))
-
-
-def past_outputs(kind: str, capacity: int, batch: int, size: int) -> reference.Past:
-    """What each stream remembers: nothing, as much as fits, or from 0 up to that, stream by stream."""
-    full = {"fresh": 0, "full": capacity}
-    counts = [full.get(kind, (1 + 2 * b) % (capacity + 1)) for b in range(batch)]
-    return [[values(size, seed=100 * b + n).requires_grad_() for n in range(count)] for b, count in enumerate(counts)]
-
-
-def slots(past: reference.Past, length: int, part: Callable[[Tensor], Tensor], empty: Tensor) -> Tensor:
-    """(length, B, ·): what is remembered stands at the end, `empty` before it."""
-    columns = [torch.stack([empty] * (length - len(p)) + [part(x) for x in p]) for p in past]
-    return torch.stack(columns, dim=1)
 
 
 def projections(memory: KeyValueMemory) -> reference.Projections:
@@ -60,7 +52,7 @@ def key_value_parts(roles: int) -> tuple[Callable[[Tensor], Tensor], Callable[[T
 @pytest.mark.parametrize("roles", [1, 2, 3])
 @pytest.mark.parametrize(("steps", "batch", "window"), SHAPES, ids=str)
 def test_key_value(steps: int, batch: int, window: int, roles: int, carried: str) -> None:
-    memory = build(KeyValueConfig(roles=roles, window=window), roles * PART)
+    memory = build(KeyValueConfig(roles=roles, window=window), roles * PART, VOCABULARY)
     h = values(steps, batch, roles * PART, seed=7).requires_grad_()
     past = past_outputs(carried, window, batch, roles * PART)
     leaves = [h, *memory.parameters(), *[x for p in past for x in p]]
@@ -73,7 +65,7 @@ def test_key_value(steps: int, batch: int, window: int, roles: int, carried: str
         "filled": slots(past, window, lambda _: yes, ~yes),
     }
 
-    readout, after = memory(h, state)
+    readout, after = read(memory, h, state)
     features, weights, remembered = LOOPS[roles](h, past, window, projections(memory))
 
     assert readout.features.shape == (steps, batch, PART)
@@ -93,13 +85,13 @@ def test_key_value(steps: int, batch: int, window: int, roles: int, carried: str
 @pytest.mark.parametrize(("steps", "batch", "order"), [(1, 1, 2), (1, 3, 4), (7, 2, 3), (2, 3, 5), (5, 1, 2)])
 def test_ngram(steps: int, batch: int, order: int, carried: str) -> None:
     size = order * PART
-    memory: NGramMemory = build(NGramConfig(order=order), size)
+    memory: NGramMemory = build(NGramConfig(order=order), size, VOCABULARY)
     h = values(steps, batch, size, seed=7).requires_grad_()
     past = past_outputs(carried, order - 1, batch, size)
     leaves = [h, *memory.parameters(), *[x for p in past for x in p]]
     zeros = torch.zeros(size, dtype=torch.float64)
 
-    readout, after = memory(h, {"outputs": slots(past, order - 1, lambda x: x, zeros)})
+    readout, after = read(memory, h, {"outputs": slots(past, order - 1, lambda x: x, zeros)})
     features, remembered = reference.ngram(h, past, order, memory.combine.weight)
 
     expected = [features, slots(remembered, order - 1, lambda x: x, zeros)]
@@ -109,28 +101,59 @@ def test_ngram(steps: int, batch: int, order: int, carried: str) -> None:
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
-def lstm_layers(lstm: torch.nn.LSTM) -> list[reference.LSTMLayer]:
-    named = dict(lstm.named_parameters())
-    return [
-        reference.LSTMLayer(named[f"weight_ih_l{n}"], named[f"weight_hh_l{n}"], named[f"bias_ih_l{n}"])
-        for n in range(lstm.num_layers)
-    ]
+def word_memory(memory: RecurrentMemory) -> reference.WordMemory:
+    """The paper's matrices, lag 0 first."""
+    linear = isinstance(memory.composition, LinearComposition)
+    lags = [None if x is None else list(x.flip(0)) for x in (memory.key_lags, memory.value_lags)]
+    composition = memory.composition
+    if linear:
+        gated = None
+    else:
+        w_z, w_r, w = composition.of_read.weight.chunk(3)
+        b_z, b_r, b = composition.of_read.bias.chunk(3)
+        u_z, u_r = composition.of_hidden.weight.chunk(2)
+        gated = [w_z, u_z, b_z, w_r, u_r, b_r, w, composition.of_reset.weight, b]
+    u = composition.of_hidden.weight if linear else None
+    return reference.WordMemory(memory.keys.weight, memory.values.weight, *lags, gated, u)
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (6, 1), (5, 2)])
-def test_lstm(steps: int, batch: int, layers: int) -> None:
-    encoder = build(LSTMConfig(hidden_size=4, layers=layers), 3)
-    x = values(steps, batch, 3).requires_grad_()
-    h, c = (values(layers, batch, 4, seed=seed).requires_grad_() for seed in (1, 2))
-    leaves = [x, h, c, *[p for p in encoder.parameters() if p.requires_grad]]
+def past_words(kind: str, capacity: int, batch: int) -> list[list[int]]:
+    """What each stream has read: nothing, as much as fits, or from 0 up to that, stream by stream."""
+    full = {"fresh": 0, "full": capacity}
+    counts = [full.get(kind, (1 + 2 * b) % (capacity + 1)) for b in range(batch)]
+    return [words(count, seed=b).tolist() for b, count in enumerate(counts)]
 
-    outputs, state = encoder(x, {"h": h, "c": c})
-    actual = [outputs, state["h"], state["c"]]
-    expected = list(reference.lstm(x, h, c, lstm_layers(encoder.lstm)))
 
+def word_state(past: list[list[int]], length: int, empty: int) -> dict[str, Tensor]:
+    """What was read stands at the end, `empty` before it."""
+    columns = [[empty] * (length - len(p)) + p for p in past]
+    filled = [[False] * (length - len(p)) + [True] * len(p) for p in past]
+    return {
+        "words": torch.tensor(columns, dtype=torch.int64).view(len(past), length).T,
+        "filled": torch.tensor(filled, dtype=torch.bool).view(len(past), length).T,
+    }
+
+
+@pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
+@pytest.mark.parametrize(("temporal", "composition"), [(True, "gated"), (False, "gated"), (True, "linear")])
+@pytest.mark.parametrize(("steps", "batch", "window"), SHAPES, ids=str)
+def test_recurrent_memory(steps: int, batch: int, window: int, temporal: bool, composition: Any, carried: str) -> None:
+    config = RecurrentMemoryConfig(window=window, temporal=temporal, composition=composition)
+    memory = build(config, PART, VOCABULARY)
+    h = values(steps, batch, PART, seed=7).requires_grad_()
+    tokens, past = words(steps, batch, seed=8), past_words(carried, window - 1, batch)
+    leaves = [h, *memory.parameters()]
+
+    readout, after = memory(h, tokens, word_state(past, window - 1, empty=-1))
+    features, weights, remembered = reference.recurrent_memory(h, tokens, past, window, word_memory(memory))
+
+    actual, expected = [readout.features, readout.attention], [features, weights]
+    assert readout.nearest_lag == 0
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
+    state = word_state(remembered, window - 1, empty=0)
+    assert torch.equal(after["filled"], state["filled"])
+    assert torch.equal(after["words"], state["words"])
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -155,7 +178,12 @@ def test_linear_softmax(steps: int, batch: int, size: int, vocabulary: int, bias
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize(
     "memory",
-    [NoMemoryConfig(), *[KeyValueConfig(roles=roles, window=2) for roles in (1, 2, 3)], NGramConfig(order=3)],
+    [
+        NoMemoryConfig(),
+        *[KeyValueConfig(roles=roles, window=2) for roles in (1, 2, 3)],
+        NGramConfig(order=3),
+        RecurrentMemoryConfig(window=3),
+    ],
     ids=small.identify,
 )
 def test_whole_language_model(memory: object, tied: bool) -> None:
@@ -173,6 +201,8 @@ def test_whole_language_model(memory: object, tied: bool) -> None:
         h = LOOPS[memory.roles](h, nothing, memory.window, projections(model.memory))[0]
     elif isinstance(memory, NGramConfig):
         h = reference.ngram(h, nothing, memory.order, model.memory.combine.weight)[0]
+    elif isinstance(memory, RecurrentMemoryConfig):
+        h = reference.recurrent_memory(h, tokens, [[], []], memory.window, word_memory(model.memory))[0]
     output = model.embedding.weight if tied else model.head.weight
     every = reference.linear_softmax(h, output, model.head.bias)
     expected = every.gather(-1, targets[..., None]).squeeze(-1)

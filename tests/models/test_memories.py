@@ -14,23 +14,31 @@ from torch import Tensor
 from spanlm.models.interfaces import Memory, Tensors
 from spanlm.models.memories import KeyValueConfig
 from tests.models import small
-from tests.models.small import HIDDEN, assert_same, bitwise, build, join, values
+from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, join, read, values, words_at
 
-REACH = {"none": lambda c: 0, "key_value": lambda c: c.window, "ngram": lambda c: c.order - 1}
+REACH = {
+    "none": lambda c: 0,
+    "key_value": lambda c: c.window,
+    "ngram": lambda c: c.order - 1,
+    "recurrent_memory": lambda c: c.window - 1,
+}
 """How many steps back a memory of this kind can look."""
+
+READS_WORDS = {"recurrent_memory"}
+"""Kinds that look back at words; the others look back at what the encoder wrote."""
 
 every_memory = pytest.mark.parametrize("config", small.memories())
 
 
 def only(which: Callable[[Memory], bool]) -> Any:
     """Parametrise over the memories that are `which`."""
-    chosen = [p for p in small.memories() if which(build(p.values[0], HIDDEN))]
+    chosen = [p for p in small.memories() if which(build(p.values[0], HIDDEN, VOCABULARY))]
     assert chosen
     return pytest.mark.parametrize("config", chosen)
 
 
 def attends(memory: Memory) -> bool:
-    return memory(values(1, 1, HIDDEN), memory.init_state(1))[0].attention is not None
+    return read(memory, values(1, 1, HIDDEN), memory.init_state(1))[0].attention is not None
 
 
 def marks_empty_slots(memory: Memory) -> bool:
@@ -41,27 +49,32 @@ def after_prefix(memory: Memory, steps: int, batch: int = 2) -> Tensors:
     """State of streams that have read `steps` steps, without a graph."""
     state = memory.init_state(batch)
     if steps:
-        _, state = memory(values(steps, batch, HIDDEN, seed=50), state)
+        _, state = read(memory, values(steps, batch, HIDDEN, seed=50), state)
     return {name: x.detach() for name, x in state.items()}
 
 
-def with_nan_in_empty_slots(state: Tensors) -> Tensors:
-    return {
-        name: x.masked_fill(~state["filled"][..., None], torch.nan) if x.is_floating_point() else x
-        for name, x in state.items()
-    }
+def poisoned_where_empty(state: Tensors) -> Tensors:
+    """NaN in empty slots, and the word -1, which is none."""
+
+    def poison(x: Tensor) -> Tensor:
+        if x.dtype == torch.bool:
+            return x
+        empty = ~state["filled"].view(*state["filled"].shape, *[1] * (x.dim() - 2))
+        return x.masked_fill(empty, torch.nan if x.is_floating_point() else -1)
+
+    return {name: poison(x) for name, x in state.items()}
 
 
 @every_memory
 @given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5), prefix=st.integers(0, 6))
 @settings(max_examples=15, deadline=None)
 def test_any_cut_is_the_same_stream(config: Any, lengths: list[int], prefix: int) -> None:
-    memory = build(config, HIDDEN)
+    memory = build(config, HIDDEN, VOCABULARY)
     h, state = values(sum(lengths), 2, HIDDEN), after_prefix(memory, prefix)
-    whole, end = memory(h, state)
+    whole, end = read(memory, h, state)
     pieces = []
     for segment in h.split(lengths):
-        readout, state = memory(segment, state)
+        readout, state = read(memory, segment, state)
         pieces.append(readout)
     assert_same(join(pieces), whole)
     assert_same(state, end)
@@ -70,9 +83,9 @@ def test_any_cut_is_the_same_stream(config: Any, lengths: list[int], prefix: int
 @every_memory
 @pytest.mark.parametrize("steps", [1, 4, 9])
 def test_state_keeps_its_shape_and_type(config: Any, steps: int) -> None:
-    memory = build(config, HIDDEN)
+    memory = build(config, HIDDEN, VOCABULARY)
     before = memory.init_state(3)
-    _, after = memory(values(steps, 3, HIDDEN), before)
+    _, after = read(memory, values(steps, 3, HIDDEN), before)
     assert {name: (x.shape, x.dtype) for name, x in after.items()} == {
         name: (x.shape, x.dtype) for name, x in before.items()
     }
@@ -82,13 +95,13 @@ def test_state_keeps_its_shape_and_type(config: Any, steps: int) -> None:
 @every_memory
 def test_state_is_a_value(config: Any) -> None:
     """The state that goes in is left as it was, and a call leaves nothing behind on the module."""
-    memory, h = build(config, HIDDEN), values(7, 2, HIDDEN)
+    memory, h = build(config, HIDDEN, VOCABULARY), values(7, 2, HIDDEN)
     state = after_prefix(memory, 2)
     copy = {name: x.clone() for name, x in state.items()}
-    first = memory(h, state)
+    first = read(memory, h, state)
     assert bitwise(state, copy)
-    memory(values(3, 2, HIDDEN, seed=9), memory.init_state(2))
-    second = memory(h, state)
+    read(memory, values(3, 2, HIDDEN, seed=9), memory.init_state(2))
+    second = read(memory, h, state)
     assert bitwise(first[0], second[0])
     assert bitwise(first[1], second[1])
 
@@ -97,26 +110,41 @@ def test_state_is_a_value(config: Any) -> None:
 @given(changed=st.integers(0, 7))
 @settings(max_examples=8, deadline=None)
 def test_later_steps_change_nothing_before_them(config: Any, changed: int) -> None:
-    memory, h = build(config, HIDDEN), values(8, 2, HIDDEN)
+    memory, h = build(config, HIDDEN, VOCABULARY), values(8, 2, HIDDEN)
     other = torch.cat([h[:changed], values(8 - changed, 2, HIDDEN, seed=1)])
     state = after_prefix(memory, 2)
-    one, two = memory(h, state)[0], memory(other, state)[0]
+    one, two = read(memory, h, state)[0], read(memory, other, state)[0]
     assert bitwise([x[:changed] for x in small.tensors(one)], [x[:changed] for x in small.tensors(two)])
     assert not torch.equal(one.features[changed:], two.features[changed:])
 
 
 @every_memory
+def test_how_far_back_it_reads_words(config: Any) -> None:
+    """Another word at step s changes the steps s … s + reach, bit by bit, if words are read, and else none."""
+    memory, h = build(config, HIDDEN, VOCABULARY), values(9, 2, HIDDEN)
+    state, same = after_prefix(memory, 2), words_at(h)
+    features = memory(h, same, state)[0].features
+    for s in range(9):
+        other = same.clone()
+        other[s] = (other[s] + 1) % VOCABULARY
+        changed = (memory(h, other, state)[0].features != features).any(-1).all(-1)
+        reached = range(s, s + REACH[config.kind](config) + 1) if config.kind in READS_WORDS else ()
+        assert changed.tolist() == [t in reached for t in range(9)]
+        assert (memory(h, other, state)[0].features != features).any(-1).any(-1).equal(changed)
+
+
+@every_memory
 def test_streams_do_not_touch_each_other(config: Any) -> None:
-    memory, h = build(config, HIDDEN), values(6, 3, HIDDEN)
+    memory, h = build(config, HIDDEN, VOCABULARY), values(6, 3, HIDDEN)
     state = after_prefix(memory, 3, batch=3)
-    whole, end = memory(h, state)
+    whole, end = read(memory, h, state)
     for b in range(3):
-        alone, end_alone = memory(h[:, b : b + 1], {name: x[:, b : b + 1] for name, x in state.items()})
+        alone, end_alone = read(memory, h[:, b : b + 1], {name: x[:, b : b + 1] for name, x in state.items()})
         assert_same(alone, [x[:, b : b + 1] for x in small.tensors(whole)])
         assert_same(end_alone, [x[:, b : b + 1] for x in small.tensors(end)])
     other = h.clone()
     other[:, 1] = torch.nan
-    poisoned = memory(other, state)[0]
+    poisoned = read(memory, other, state)[0]
     for one, two in zip(small.tensors(whole), small.tensors(poisoned), strict=True):
         assert torch.equal(one[:, ::2], two[:, ::2])
 
@@ -124,9 +152,9 @@ def test_streams_do_not_touch_each_other(config: Any) -> None:
 @every_memory
 def test_how_far_back_it_looks(config: Any) -> None:
     """∂ features_t / ∂ h_s is zero outside t - reach <= s <= t and not zero within."""
-    memory, reach = build(config, HIDDEN), REACH[config.kind](config)
+    memory, reach = build(config, HIDDEN, VOCABULARY), 0 if config.kind in READS_WORDS else REACH[config.kind](config)
     h = values(9, 1, HIDDEN).requires_grad_()
-    features = memory(h, memory.init_state(1))[0].features
+    features = read(memory, h, memory.init_state(1))[0].features
     for t, row in enumerate(features):
         (gradient,) = torch.autograd.grad(row.sum(), h, retain_graph=True)
         touched = gradient.abs().sum((1, 2)) > 0
@@ -135,110 +163,114 @@ def test_how_far_back_it_looks(config: Any) -> None:
 
 @only(attends)
 def test_attention_rows_sum_to_one_or_are_empty(config: Any) -> None:
-    memory = build(config, HIDDEN)
-    attention = memory(values(8, 2, HIDDEN), memory.init_state(2))[0].attention
+    memory = build(config, HIDDEN, VOCABULARY)
+    readout = read(memory, values(8, 2, HIDDEN), memory.init_state(2))[0]
+    attention, steps_without = readout.attention, readout.nearest_lag
     assert attention.shape == (8, 2, config.window)
-    assert torch.equal(attention[0], torch.zeros(2, config.window, dtype=torch.float64))
-    torch.testing.assert_close(attention[1:].sum(-1), torch.ones(7, 2, dtype=torch.float64))
+    assert not attention[:steps_without].any()
+    torch.testing.assert_close(attention[steps_without:].sum(-1), torch.ones(8 - steps_without, 2).double())
 
 
 @only(attends)
-def test_column_j_is_lag_window_minus_j(config: Any) -> None:
-    """At step t of a new stream exactly the lags 1 ... t can be attended."""
-    memory = build(config, HIDDEN)
-    attention = memory(values(8, 1, HIDDEN), memory.init_state(1))[0].attention
-    lags = config.window - torch.arange(config.window)
+def test_columns_are_lags_the_nearest_last(config: Any) -> None:
+    """At step t of a new stream exactly the lags up to t can be attended; the first column is the farthest."""
+    memory = build(config, HIDDEN, VOCABULARY)
+    readout = read(memory, values(8, 1, HIDDEN), memory.init_state(1))[0]
+    lags = config.window - 1 - torch.arange(config.window) + readout.nearest_lag
+    assert lags[0] == REACH[config.kind](config)
     for t in range(8):
-        assert torch.equal(attention[t, 0] > 0, lags <= t)
+        assert torch.equal(readout.attention[t, 0] > 0, lags <= t)
 
 
 @only(lambda memory: not attends(memory))
 def test_nothing_attended_means_no_weights(config: Any) -> None:
-    memory = build(config, HIDDEN)
-    assert memory(values(8, 1, HIDDEN), memory.init_state(1))[0].attention is None
+    memory = build(config, HIDDEN, VOCABULARY)
+    assert read(memory, values(8, 1, HIDDEN), memory.init_state(1))[0].attention is None
 
 
 @every_memory
 def test_memory_is_read(config: Any) -> None:
-    """Other things remembered, or nothing, give another output; without a memory they cannot."""
-    memory, h = build(config, HIDDEN), values(1, 2, HIDDEN)
+    """Other things remembered, or nothing, give another output; where nothing is carried they cannot."""
+    memory, h = build(config, HIDDEN, VOCABULARY), values(1, 2, HIDDEN)
     state = after_prefix(memory, 8)
-    features = memory(h, state)[0].features
-    zeroed = {name: torch.zeros_like(x) if x.is_floating_point() else x for name, x in state.items()}
+    features = read(memory, h, state)[0].features
+    zeroed = {name: x if x.dtype == torch.bool else torch.zeros_like(x) for name, x in state.items()}
     for other in (zeroed, memory.init_state(2), after_prefix(memory, 3)):
-        changed = ~torch.isclose(memory(h, other)[0].features, features)
-        assert changed.all() == (config.kind != "none")
+        changed = ~torch.isclose(read(memory, h, other)[0].features, features)
+        assert changed.all() == (REACH[config.kind](config) > 0)
 
 
 @pytest.mark.parametrize("config", [p for p in small.memories() if REACH[p.values[0].kind](p.values[0]) > 1])
 def test_every_tensor_of_the_state_is_read(config: Any) -> None:
     """(With one slot the keys cannot matter.)"""
-    memory, h = build(config, HIDDEN), values(1, 2, HIDDEN)
+    memory, h = build(config, HIDDEN, VOCABULARY), values(1, 2, HIDDEN)
     state = after_prefix(memory, 8)
     for name in state:
         other = {**state, name: torch.zeros_like(state[name])}
-        changed = ~torch.isclose(memory(h, other)[0].features, memory(h, state)[0].features)
+        changed = ~torch.isclose(read(memory, h, other)[0].features, read(memory, h, state)[0].features)
         assert changed.all(), name
 
 
 @only(marks_empty_slots)
 @pytest.mark.parametrize("prefix", [0, 1, 2])
 def test_nothing_leaks_from_empty_slots(config: Any, prefix: int) -> None:
-    memory = build(config, HIDDEN)
+    memory = build(config, HIDDEN, VOCABULARY)
     h = values(3, 2, HIDDEN).requires_grad_()
     clean = after_prefix(memory, prefix)
 
     def results(state: Tensors) -> list[Tensor]:
-        readout, after = memory(h, state)
+        readout, after = read(memory, h, state)
         outputs = [*small.tensors(readout), *(x for x in after.values() if x.is_floating_point())]
         loss = sum(x.square().sum() for x in outputs)
         return [*small.tensors(readout), *torch.autograd.grad(loss, [h, *memory.parameters()])]
 
-    expected, actual = results(clean), results(with_nan_in_empty_slots(clean))
+    expected, actual = results(clean), results(poisoned_where_empty(clean))
     assert all(x.isfinite().all() for x in expected)
     assert bitwise(actual, expected)
 
 
 @every_memory
 def test_gradients_end_where_the_state_is_detached(config: Any) -> None:
-    memory = build(config, HIDDEN)
+    memory = build(config, HIDDEN, VOCABULARY)
 
     def gradient(detach: bool) -> Tensor:
         first = values(4, 2, HIDDEN).requires_grad_()
-        _, state = memory(first, memory.init_state(2))
+        _, state = read(memory, first, memory.init_state(2))
         if detach:
             state = {name: x.detach() for name, x in state.items()}
-        features = memory(values(3, 2, HIDDEN, seed=1).requires_grad_(), state)[0].features
+        features = read(memory, values(3, 2, HIDDEN, seed=1).requires_grad_(), state)[0].features
         (result,) = torch.autograd.grad(features.sum(), first, materialize_grads=True)
         return result
 
     assert not gradient(detach=True).any()
-    assert gradient(detach=False).any() == (config.kind != "none")
+    carries_outputs = REACH[config.kind](config) > 0 and config.kind not in READS_WORDS
+    assert gradient(detach=False).any() == carries_outputs
 
 
 @pytest.mark.parametrize("roles", [1, 2, 3])
 def test_carried_keys_still_train_their_projection(roles: int) -> None:
     """Outputs are carried, not projections: W^Y learns even if all keys came before the segment."""
-    memory = build(KeyValueConfig(roles=roles, window=4), HIDDEN)
-    features = memory(values(1, 2, HIDDEN), after_prefix(memory, 6))[0].features
+    memory = build(KeyValueConfig(roles=roles, window=4), HIDDEN, VOCABULARY)
+    features = read(memory, values(1, 2, HIDDEN), after_prefix(memory, 6))[0].features
     (gradient,) = torch.autograd.grad(features.sum(), memory.memory_key.weight)
     assert gradient.abs().max() > 1e-4
 
 
 @every_memory
 def test_readout_size(config: Any) -> None:
-    memory = build(config, HIDDEN)
+    memory = build(config, HIDDEN, VOCABULARY)
     assert memory.readout_size == HIDDEN // config.parts
-    assert memory(values(2, 3, HIDDEN), memory.init_state(3))[0].features.shape == (2, 3, memory.readout_size)
+    assert read(memory, values(2, 3, HIDDEN), memory.init_state(3))[0].features.shape == (2, 3, memory.readout_size)
 
 
 @every_memory
 def test_double_precision_changes_only_rounding(config: Any) -> None:
-    wide = build(config, HIDDEN)
+    wide = build(config, HIDDEN, VOCABULARY)
     torch.manual_seed(0)
-    narrow = config.build(HIDDEN, 0.7)
+    narrow = config.build(HIDDEN, VOCABULARY, 0.7)
     h = values(6, 2, HIDDEN)
-    one, two = wide(h, wide.init_state(2)), narrow(h.float(), narrow.init_state(2))
+    same = words_at(h)
+    one, two = wide(h, same, wide.init_state(2)), narrow(h.float(), same, narrow.init_state(2))
     for a, b in zip(small.tensors(one[0]), small.tensors(two[0]), strict=True):
         assert b.dtype == torch.float32
         torch.testing.assert_close(b.double(), a, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Published sizes at V = 77,000, w = 300, one LSTM layer (Daniluk et al., 2017, Fig. 2b and 2c)."""
+"""Published sizes at V = 77,000, w = 300, one layer (Daniluk et al., 2017, Fig. 2b and 2c)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 
 VOCABULARY, WORD = 77_000, 300
 
@@ -29,9 +29,12 @@ ROWS = {
 
 
 def sizes(hidden_size: int, memory: Any, **head: bool) -> tuple[int, int]:
-    """θ_M, everything that learns but the words' vectors; and θ_{W+M}."""
-    encoder = LSTMConfig(hidden_size=hidden_size)
-    config = ModelConfig(embedding_size=WORD, encoder=encoder, memory=memory, head=SoftmaxConfig(**head))
+    """θ_M of a model with one LSTM layer, everything that learns but the words' vectors; and θ_{W+M}."""
+    return sizes_of(LSTMConfig(hidden_size=hidden_size), memory, SoftmaxConfig(**head))
+
+
+def sizes_of(encoder: Any, memory: Any, head: SoftmaxConfig | None = None) -> tuple[int, int]:
+    config = ModelConfig(embedding_size=WORD, encoder=encoder, memory=memory, head=head or SoftmaxConfig())
     with torch.device("meta"):
         model = LanguageModel(config, VOCABULARY)
     assert all(p.is_meta for p in model.parameters())
@@ -65,6 +68,46 @@ def test_sizes_by_hand(hidden_size: int, memory: Any) -> None:
     }[memory.kind]
     encoder = 4 * hidden_size * (WORD + hidden_size + 1)
     assert sizes(hidden_size, memory)[0] == encoder + look_back + VOCABULARY * (k + 1)
+
+
+SOFTMAX = {k: VOCABULARY * (k + 1) for k in (297, 300, 303, 307)}
+OTHERS = {
+    "RNN": (RNNConfig(hidden_size=307), 307 * (WORD + 307 + 1), "23.90"),
+    "FOFE HORNN": (HORNNConfig(hidden_size=303, order=3), 303 * (WORD + 3 * 303 + 1), "23.77"),
+    "Gated HORNN": (
+        HORNNConfig(hidden_size=297, order=3, pooling="gated"),
+        297 * (WORD + 1) + 3 * 297 * (297 + 297 + WORD),  # W_in and b; W_n, U_n and V_n
+        "23.83",
+    ),
+    "Max HORNN": (HORNNConfig(hidden_size=300, order=2, pooling="max"), 300 * (WORD + 2 * 300 + 1), "23.45"),
+}
+
+
+@pytest.mark.parametrize(("encoder", "weights", "millions"), OTHERS.values(), ids=OTHERS)
+def test_other_encoders_by_hand(encoder: Any, weights: int, millions: str) -> None:
+    model, with_words = sizes_of(encoder, NoMemoryConfig())
+    assert model == weights + SOFTMAX[encoder.hidden_size]
+    assert f"{model / 1e6:.2f}" == millions
+    assert with_words - model == VOCABULARY * WORD
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_layers_of_the_simple_rnn(layers: int) -> None:
+    weights = 300 * (WORD + 300 + 1) + (layers - 1) * 300 * (300 + 300 + 1)
+    assert sizes_of(RNNConfig(hidden_size=300, layers=layers), NoMemoryConfig())[0] == weights + SOFTMAX[300]
+
+
+@pytest.mark.parametrize("window", [1, 5, 10, 15])
+def test_recurrent_memory_by_hand(window: int) -> None:
+    """θ_M counts its two tables (and no others: the input embedding is a third)."""
+    tables, composition, lags = 2 * VOCABULARY * 300, 6 * 300 * 300 + 3 * 300, 2 * window * 300
+    lstm = 4 * 300 * (WORD + 300 + 1) + SOFTMAX[300]
+    model, with_words = sizes(300, RecurrentMemoryConfig(window=window))
+    assert model == lstm + tables + composition + lags
+    assert (f"{model / 1e6:.1f}M", f"{with_words / 1e6:.1f}M") == ("70.6M", "93.7M")
+    assert sizes(300, RecurrentMemoryConfig(window=window, temporal=False))[0] == model - lags
+    linear, _ = sizes(300, RecurrentMemoryConfig(window=window, composition="linear"))
+    assert linear == model - composition + 300 * 300
 
 
 def test_window_costs_nothing() -> None:

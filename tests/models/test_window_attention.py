@@ -182,7 +182,14 @@ def test_narrow_inputs_are_widened() -> None:
 def test_window_filled_slides() -> None:
     filled = torch.tensor([[False, True], [False, False], [True, True]])
     expected = [[[0, 0, 1], [1, 0, 1]], [[0, 1, 1], [0, 1, 1]], [[1, 1, 1], [1, 1, 1]]]
-    assert window_filled(filled, 3).int().tolist() == expected
+    assert window_filled(filled, 3, 3).int().tolist() == expected
+
+
+def test_window_filled_with_the_current_step() -> None:
+    filled = torch.tensor([[False, True], [True, False]])
+    expected = [[[0, 1, 1], [1, 0, 1]], [[1, 1, 1], [0, 1, 1]]]
+    assert window_filled(filled, 2, 3).int().tolist() == expected
+    assert window_filled(filled[:0], 2, 1).int().tolist() == [[[1], [1]], [[1], [1]]]
 
 
 def test_masked_softmax_ignores_what_is_masked() -> None:

@@ -12,9 +12,9 @@ from spanlm.cli.main import main
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.presets import PRESETS
 
 MEMORIES: list[AnyMemoryConfig] = [
@@ -23,6 +23,12 @@ MEMORIES: list[AnyMemoryConfig] = [
     KeyValueConfig(roles=2, window=10),
     KeyValueConfig(roles=3, window=5),
     *(NGramConfig(order=order) for order in (2, 3, 4, 5)),
+    RecurrentMemoryConfig(window=5),
+]
+ENCODERS: list[AnyEncoderConfig] = [
+    LSTMConfig(layers=2),
+    RNNConfig(),
+    *(HORNNConfig(order=order, pooling=pooling) for order in (1, 3) for pooling in ("fofe", "gated", "max")),
 ]
 EVERY_MEMORY = pytest.mark.parametrize("memory", MEMORIES, ids=lambda m: f"{m.kind}-{m.parts}")
 LSTM300_AT_10K = 4 * 300 * (300 + 300 + 1) + 10_000 * (300 + 1)
@@ -60,6 +66,14 @@ def test_the_nearest_size_that_the_parts_divide(memory: AnyMemoryConfig) -> None
     assert size(config, chosen.encoder.hidden_size, 10_000) == pytest.approx(LSTM300_AT_10K, rel=0.01)
 
 
+@pytest.mark.parametrize("encoder", ENCODERS, ids=lambda e: e.description)
+def test_the_nearest_size_of_every_encoder(encoder: AnyEncoderConfig) -> None:
+    config = ModelConfig(memory=NoMemoryConfig(), encoder=encoder)
+    chosen = match_parameters(config, 10_000, LSTM300_AT_10K)
+    assert_nearest(config, chosen, 10_000, LSTM300_AT_10K)
+    assert size(config, chosen.encoder.hidden_size, 10_000) == pytest.approx(LSTM300_AT_10K, rel=0.01)
+
+
 def test_an_lstm_matches_itself() -> None:
     config = ModelConfig(memory=NoMemoryConfig(), encoder=LSTMConfig(hidden_size=60))
     assert match_parameters(config, 10_000, LSTM300_AT_10K).encoder.hidden_size == 300
@@ -70,9 +84,21 @@ def test_the_papers_sizes_come_out_at_its_vocabulary() -> None:
     budget = lstm_budget(300, ModelConfig(), 77_000)
     found = {
         name: match_parameters(PRESETS[f"daniluk2017/{name}"].config.model, 77_000, budget).encoder.hidden_size
-        for name in ("attention-w10", "kv-w10", "kvp-w5", "2-gram", "3-gram", "4-gram", "5-gram")
+        for name in (
+            "rnn",
+            "gated-hornn-3",
+            "attention-w10",
+            "kv-w10",
+            "kvp-w5",
+            "2-gram",
+            "3-gram",
+            "4-gram",
+            "5-gram",
+        )
     }
     printed = {
+        "rnn": 307,
+        "gated-hornn-3": 297,
         "attention-w10": 296,
         "kv-w10": 560,
         "kvp-w5": 786,

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from spanlm.models.encoders.hornn import HORNNConfig, HORNNEncoder
 from spanlm.models.encoders.lstm import LSTMConfig, LSTMEncoder
+from spanlm.models.encoders.rnn import RNNConfig, RNNEncoder
 
-ENCODERS: dict[str, type[LSTMConfig]] = {"lstm": LSTMConfig}
+AnyEncoderConfig = LSTMConfig | RNNConfig | HORNNConfig
 
-__all__ = ["ENCODERS", "LSTMConfig", "LSTMEncoder"]
+ENCODERS: dict[str, type[AnyEncoderConfig]] = {
+    "lstm": LSTMConfig,
+    "rnn": RNNConfig,
+    "hornn": HORNNConfig,
+}
+
+__all__ = [
+    "ENCODERS",
+    "AnyEncoderConfig",
+    "HORNNConfig",
+    "HORNNEncoder",
+    "LSTMConfig",
+    "LSTMEncoder",
+    "RNNConfig",
+    "RNNEncoder",
+]

@@ -12,7 +12,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import require
+from spanlm.models.encoders.stack import (
+    check_stack,
+    describe_stack,
+    dropout_between_layers,
+    initialise_stack,
+    zeros_of,
+)
 from spanlm.models.interfaces import Encoder, Tensors
 
 
@@ -21,7 +27,7 @@ class LSTMConfig:
     """Long short-term memory, one bias per gate.
 
     Attributes:
-        kind: which encoder; there is one.
+        kind: which encoder: lstm, rnn or hornn. Another kind has other fields.
         hidden_size: units of each layer; the last layer's are the encoder's output.
         layers: how many layers.
         dropout: between layers, on what one layer hands to the next (not over time).
@@ -36,14 +42,17 @@ class LSTMConfig:
 
     def __post_init__(self) -> None:
         """Refuse sizes that build nothing."""
-        require(self.hidden_size >= 1, "model.encoder.hidden_size", self.hidden_size, "at least 1")
-        require(self.layers >= 1, "model.encoder.layers", self.layers, "at least 1")
-        require(0 <= self.dropout < 1, "model.encoder.dropout", self.dropout, "in [0, 1)")
+        check_stack(self)
 
     @property
     def output_size(self) -> int:
         """H."""
         return self.hidden_size
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        return describe_stack("LSTM", self)
 
     def resized(self, output_size: int) -> LSTMConfig:
         """Make a copy with another hidden size."""
@@ -60,27 +69,20 @@ class LSTMEncoder(Encoder):
     def __init__(self, config: LSTMConfig, input_size: int, init_range: float) -> None:
         super().__init__()
         self.output_size = config.hidden_size
-        dropout = config.dropout if config.layers > 1 else 0.0
-        self.lstm = nn.LSTM(input_size, config.hidden_size, config.layers, dropout=dropout)
-        self._initialise(init_range, config.forget_bias)
+        self.lstm = nn.LSTM(input_size, config.hidden_size, config.layers, dropout=dropout_between_layers(config))
+        initialise_stack(self.lstm, init_range)
+        if config.forget_bias is not None:
+            self._start_forget_gates_at(config.forget_bias)
 
     @torch.no_grad()
-    def _initialise(self, init_range: float, forget_bias: float | None) -> None:
-        size = self.output_size
-        for name, weight in self.lstm.named_parameters():
-            if name.startswith("bias_hh"):
-                # the library keeps two biases a gate where the papers have one: hold the second at zero
-                weight.zero_().requires_grad_(False)
-                continue
-            weight.uniform_(-init_range, init_range)
-            if name.startswith("bias_ih") and forget_bias is not None:
-                weight[size : 2 * size] = forget_bias
+    def _start_forget_gates_at(self, forget_bias: float) -> None:
+        for layer in range(self.lstm.num_layers):
+            bias = self.lstm.get_parameter(f"bias_ih_l{layer}")
+            bias[self.output_size : 2 * self.output_size] = forget_bias
 
     def init_state(self, batch_size: int) -> Tensors:
         """Zeros."""
-        weight: Tensor = self.lstm.get_parameter("weight_hh_l0")
-        zeros = weight.new_zeros(self.lstm.num_layers, batch_size, self.output_size)
-        return {"h": zeros, "c": zeros.clone()}
+        return {"h": zeros_of(self.lstm, batch_size), "c": zeros_of(self.lstm, batch_size)}
 
     def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
         """Read x (T, B, E)."""

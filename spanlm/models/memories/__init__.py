@@ -5,13 +5,15 @@ from __future__ import annotations
 from spanlm.models.memories.key_value import KeyValueConfig, KeyValueMemory
 from spanlm.models.memories.ngram import NGramConfig, NGramMemory
 from spanlm.models.memories.none import NoMemory, NoMemoryConfig
+from spanlm.models.memories.recurrent_memory import RecurrentMemory, RecurrentMemoryConfig
 
-AnyMemoryConfig = NoMemoryConfig | KeyValueConfig | NGramConfig
+AnyMemoryConfig = NoMemoryConfig | KeyValueConfig | NGramConfig | RecurrentMemoryConfig
 
 MEMORIES: dict[str, type[AnyMemoryConfig]] = {
     "none": NoMemoryConfig,
     "key_value": KeyValueConfig,
     "ngram": NGramConfig,
+    "recurrent_memory": RecurrentMemoryConfig,
 }
 
 __all__ = [
@@ -23,4 +25,6 @@ __all__ = [
     "NGramMemory",
     "NoMemory",
     "NoMemoryConfig",
+    "RecurrentMemory",
+    "RecurrentMemoryConfig",
 ]

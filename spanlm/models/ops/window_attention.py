@@ -83,17 +83,17 @@ _additive_scores: Callable[..., Tensor] = _AdditiveScores.apply  # the library l
 _window_sum: Callable[..., Tensor] = _WindowSum.apply
 
 
-def window_filled(filled: Tensor, steps: int) -> Tensor:
+def window_filled(filled: Tensor, steps: int, window: int) -> Tensor:
     """Say which slots each query may read.
 
     Args:
-        filled: (L, B) bool, which carried slots hold something.
+        filled: (L, B) bool, which carried slots hold something; (L - 1, B) where lag 0 is in the window.
         steps: T, the queries of this segment; their own slots are always filled.
+        window: L.
 
     Returns:
         (T, B, L) bool.
     """
-    window = filled.shape[0]
     slots = torch.cat([filled, filled.new_ones((steps, filled.shape[1]))])
     return slots.unfold(0, window, 1)[:steps]
 
@@ -126,7 +126,7 @@ def additive_window_attention(
     """
     # reduced precision would quantise the weights; the products around this op carry the cost
     query, keys, values, weight = (x.float() if x.dtype.itemsize < 4 else x for x in (query, keys, values, weight))
-    may_read = window_filled(filled, query.shape[0])
+    may_read = window_filled(filled, query.shape[0], filled.shape[0])
     scores = _additive_scores(query, keys, weight)
     weights = masked_softmax(scores, may_read)
     return _window_sum(weights, values), weights

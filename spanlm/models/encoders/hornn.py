@@ -1,0 +1,157 @@
+"""Higher-order recurrent networks (Soltani & Jiang, 2016, "Higher Order Recurrent Neural Networks").
+
+A step reads the last N outputs, each through a matrix of its own, pooled in one of three ways:
+
+    fofe    h_t = tanh(W_in x_t + Σ_n αⁿ W_n h_{t-n} + b)                 a fixed forgetting factor α
+    gated   h_t = tanh(W_in x_t + Σ_n r_n ⊙ (W_n h_{t-n}) + b),           r_n = σ(V_n x_t + U_n h_{t-n})
+    max     h_t = tanh(W_in x_t + max_n(W_n h_{t-n}) + b),                unit by unit
+
+n = 1 … N; what came before a document is zero. α = 1 is the sum without pooling, N = 1 with max the simple RNN.
+Daniluk et al. (2017, Figure 2c) have fofe and gated of order 3 and say neither α nor the nonlinearity: here 0.6, tanh.
+
+A plain loop over the steps: the products of a step are one batched call and take nearly all the time, as in the
+fused RNN, so a hand-written gradient with one product for all steps' weights gained nothing and was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from spanlm.errors import require
+from spanlm.models.interfaces import Encoder, Tensors
+
+FORGETTING_FACTOR = 0.6
+
+
+@dataclass(frozen=True, kw_only=True)
+class HORNNConfig:
+    """A recurrent network of order N (Soltani & Jiang, 2016); one layer.
+
+    Attributes:
+        kind: which encoder: lstm, rnn or hornn. Another kind has other fields.
+        hidden_size: units, and the encoder's output.
+        order: N, how many past outputs a step reads.
+        pooling: of what it reads: fofe (weighted by a power of the forgetting factor), gated or max.
+        forgetting_factor: with pooling fofe, what one step more in the past multiplies an output by; 1 forgets nothing.
+    """
+
+    kind: Literal["hornn"] = "hornn"
+    hidden_size: int = 300
+    order: int = 3
+    pooling: Literal["fofe", "gated", "max"] = "fofe"
+    forgetting_factor: float = FORGETTING_FACTOR
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that build nothing, and a factor that nothing would read."""
+        require(self.hidden_size >= 1, "model.encoder.hidden_size", self.hidden_size, "at least 1")
+        require(self.order >= 1, "model.encoder.order", self.order, "at least 1")
+        require(self.pooling in _POOLINGS, "model.encoder.pooling", self.pooling, "fofe, gated or max")
+        factor = self.forgetting_factor
+        require(0 < factor <= 1, "model.encoder.forgetting_factor", factor, "above 0 and at most 1")
+        require(
+            self.pooling == "fofe" or factor == FORGETTING_FACTOR,
+            "model.encoder.forgetting_factor",
+            factor,
+            f"left at {FORGETTING_FACTOR} with pooling={self.pooling}, which does not use it. Use pooling=fofe.",
+        )
+
+    @property
+    def output_size(self) -> int:
+        """H."""
+        return self.hidden_size
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        return f"{self.pooling} HORNN {self.hidden_size} of order {self.order}"
+
+    def resized(self, output_size: int) -> HORNNConfig:
+        """Make a copy with another hidden size."""
+        return replace(self, hidden_size=output_size)
+
+    def build(self, input_size: int, init_range: float) -> HORNNEncoder:
+        """Make the encoder."""
+        return HORNNEncoder(self, input_size, init_range)
+
+
+def _sum(products: Tensor, gates: Tensor | None) -> Tensor:
+    return products.sum(0, dtype=_wide(products))
+
+
+def _max(products: Tensor, gates: Tensor | None) -> Tensor:
+    return products.amax(0)
+
+
+def _gated_sum(products: Tensor, gates: Tensor | None) -> Tensor:
+    assert gates is not None
+    recurrent, gate = products.chunk(2, -1)
+    return (torch.sigmoid(gates + gate) * recurrent).sum(0)
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+_POOLINGS = {"fofe": _sum, "gated": _gated_sum, "max": _max}
+"""Of the products of one step (N, B, ·), and what its input says to the gates (N, B, H)."""
+
+
+class HORNNEncoder(Encoder):
+    """x (T, B, E) -> h (T, B, H); state: the last N outputs h (N, B, H), oldest first, zero where missing."""
+
+    def __init__(self, config: HORNNConfig, input_size: int, init_range: float) -> None:
+        super().__init__()
+        self.output_size, self.order, self.pooling = config.hidden_size, config.order, config.pooling
+        size, order, gated = config.hidden_size, config.order, config.pooling == "gated"
+        self.input = nn.Linear(input_size, size)  # W_in, b
+        # transposed, oldest lag first: [W_N …, W_1], with gates [W_N U_N …, W_1 U_1] side by side
+        self.recurrent = nn.Parameter(torch.empty(order, size, size * (1 + gated)))
+        if gated:
+            self.gate = nn.Linear(input_size, order * size, bias=False)  # V_N …, V_1
+        self.forgetting_factor = config.forgetting_factor if config.pooling == "fofe" else 1.0
+        for weight in self.parameters():
+            nn.init.uniform_(weight, -init_range, init_range)
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Zeros."""
+        return {"h": self.recurrent.new_zeros(self.order, batch_size, self.output_size)}
+
+    def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Read x (T, B, E): all inputs are projected at once, the loop holds what feeds back.
+
+        Under autocast the products run in the autocast type; the outputs and the nonlinearities stay float32.
+        """
+        device, pool = x.device.type, _POOLINGS[self.pooling]
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.recurrent.dtype
+        inputs = self.input(x)
+        inputs = inputs.to(_wide(inputs)).unbind()
+        gates = self._gates(x)
+        with torch.autocast(device, enabled=False):
+            matrices = self._matrices().to(dtype)
+            h = list(state["h"].to(inputs[0].dtype).unbind())
+            read = [output.to(dtype) for output in h]
+            for t, step_input in enumerate(inputs):
+                products = torch.bmm(torch.stack(read[t:]), matrices)
+                h.append(torch.tanh(step_input + pool(products, gates[t])))
+                read.append(h[-1].to(dtype))
+            outputs = torch.stack(h)
+        return outputs[self.order :], {"h": outputs[-self.order :]}
+
+    def _gates(self, x: Tensor) -> Sequence[Tensor | None]:
+        """What the inputs say to the gates, (N, B, H) a step."""
+        if self.pooling != "gated":
+            return [None] * len(x)
+        gates: Tensor = self.gate(x).unflatten(-1, (self.order, -1))
+        return gates.to(_wide(gates)).movedim(2, 1).unbind()
+
+    def _matrices(self) -> Tensor:
+        """The recurrent matrices, each times the power of the forgetting factor that its lag has."""
+        if self.forgetting_factor == 1:
+            return self.recurrent
+        lags = torch.arange(self.order, 0, -1, device=self.recurrent.device, dtype=self.recurrent.dtype)
+        return self.recurrent * torch.pow(self.forgetting_factor, lags).view(-1, 1, 1)

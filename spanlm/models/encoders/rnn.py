@@ -1,0 +1,78 @@
+"""The simple recurrent encoder (Elman, 1990), the RNN of Daniluk et al. (2017, Figure 2c).
+
+h_t = tanh(W_ih x_t + W_hh h_{t-1} + b)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from torch import Tensor, nn
+
+from spanlm.models.encoders.stack import (
+    check_stack,
+    describe_stack,
+    dropout_between_layers,
+    initialise_stack,
+    zeros_of,
+)
+from spanlm.models.interfaces import Encoder, Tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNConfig:
+    """A simple recurrent network of tanh units, one bias per unit.
+
+    Attributes:
+        kind: which encoder: lstm, rnn or hornn. Another kind has other fields.
+        hidden_size: units of each layer; the last layer's are the encoder's output.
+        layers: how many layers.
+        dropout: between layers, on what one layer hands to the next (not over time).
+    """
+
+    kind: Literal["rnn"] = "rnn"
+    hidden_size: int = 300
+    layers: int = 1
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that build nothing."""
+        check_stack(self)
+
+    @property
+    def output_size(self) -> int:
+        """H."""
+        return self.hidden_size
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        return describe_stack("RNN", self)
+
+    def resized(self, output_size: int) -> RNNConfig:
+        """Make a copy with another hidden size."""
+        return replace(self, hidden_size=output_size)
+
+    def build(self, input_size: int, init_range: float) -> RNNEncoder:
+        """Make the encoder."""
+        return RNNEncoder(self, input_size, init_range)
+
+
+class RNNEncoder(Encoder):
+    """A stack of tanh layers in one fused call; x (T, B, E) -> h (T, B, H), state h (layers, B, H)."""
+
+    def __init__(self, config: RNNConfig, input_size: int, init_range: float) -> None:
+        super().__init__()
+        self.output_size = config.hidden_size
+        self.rnn = nn.RNN(input_size, config.hidden_size, config.layers, dropout=dropout_between_layers(config))
+        initialise_stack(self.rnn, init_range)
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Zeros."""
+        return {"h": zeros_of(self.rnn, batch_size)}
+
+    def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Read x (T, B, E)."""
+        output, h = self.rnn(x, state["h"])
+        return output, {"h": h}

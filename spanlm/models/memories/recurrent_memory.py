@@ -1,0 +1,140 @@
+"""The recurrent memory (Tran et al., 2016, "Recurrent Memory Networks"; RM(+tM-g) of Daniluk et al., 2017).
+
+Two word tables M and C stand beside the input embedding; the memory attends over the n most recent input words,
+the current one among them, and composes what it reads with the encoder's output:
+
+    p_t  = softmax_i((M[w_i] + T^M[t - i]) · h_t),    i = t - n + 1 … t
+    s_t  = Σ_i p_{t,i} (C[w_i] + T^C[t - i])
+    h*_t = U h_t + s_t                                                            linear
+    h*_t = (1 - z) ⊙ h_t + z ⊙ h̃,                                                 gated (-g)
+           z = σ(W_z s_t + U_z h_t + b_z),  r = σ(W_r s_t + U_r h_t + b_r),  h̃ = tanh(W s_t + U (r ⊙ h_t) + b)
+
+The temporal matrices T^M and T^C (+tM) have a row for each lag. The paper has one, on the key side; the authors'
+code (and with it the parameter count of Daniluk et al.) has both. Their code has two biases a gate; here one does.
+Words before a document are masked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from spanlm.errors import require
+from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.ops.dot_window_attention import dot_window_attention
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentMemoryConfig:
+    """Dot-product attention over the last words, in two tables of their own (Tran et al., 2016).
+
+    Attributes:
+        kind: which memory: none, key_value, ngram or recurrent_memory. Another kind has other fields.
+        window: n, how many words can be attended; the current one is among them.
+        temporal: whether keys and values know their lag (+tM).
+        composition: of what is read with the encoder's output: gated (-g) or linear.
+    """
+
+    kind: Literal["recurrent_memory"] = "recurrent_memory"
+    window: int = 15
+    temporal: bool = True
+    composition: Literal["gated", "linear"] = "gated"
+
+    def __post_init__(self) -> None:
+        """Refuse windows and compositions that mean nothing."""
+        require(self.window >= 1, "model.memory.window", self.window, "at least 1")
+        require(self.composition in _COMPOSITIONS, "model.memory.composition", self.composition, "gated or linear")
+
+    @property
+    def parts(self) -> int:
+        """The encoder's output stays whole."""
+        return 1
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        lags = "" if self.temporal else ", no temporal matrices"
+        return f"recurrent memory ({self.composition}{lags}), window {self.window}"
+
+    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> RecurrentMemory:
+        """Make the memory."""
+        return RecurrentMemory(self, hidden_size, vocabulary_size, init_range)
+
+
+class GatedComposition(nn.Module):
+    """s and h (T, B, H) -> h* (T, B, H), as a gated recurrent unit would."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.of_read = nn.Linear(size, 3 * size)  # W_z, W_r, W and their biases
+        self.of_hidden = nn.Linear(size, 2 * size, bias=False)  # U_z, U_r
+        self.of_reset = nn.Linear(size, size, bias=False)  # U
+
+    def forward(self, read: Tensor, h: Tensor) -> Tensor:
+        """Compose."""
+        size = h.shape[-1]
+        from_read = self.of_read(read)
+        update, reset = torch.sigmoid(from_read[..., : 2 * size] + self.of_hidden(h)).chunk(2, -1)
+        candidate = torch.tanh(from_read[..., 2 * size :] + self.of_reset(reset * h))
+        return h + update * (candidate - h)
+
+
+class LinearComposition(nn.Module):
+    """s and h (T, B, H) -> U h + s."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.of_hidden = nn.Linear(size, size, bias=False)  # U
+
+    def forward(self, read: Tensor, h: Tensor) -> Tensor:
+        """Compose."""
+        composed: Tensor = self.of_hidden(h) + read
+        return composed
+
+
+_COMPOSITIONS: dict[str, type[GatedComposition] | type[LinearComposition]] = {
+    "gated": GatedComposition,
+    "linear": LinearComposition,
+}
+
+
+class RecurrentMemory(Memory):
+    """h (T, B, H) and tokens (T, B) -> features (T, B, H), attention (T, B, n) whose last column is lag 0.
+
+    State: the n - 1 `words` before (n - 1, B) and which of them are `filled` (n - 1, B).
+    """
+
+    def __init__(
+        self, config: RecurrentMemoryConfig, hidden_size: int, vocabulary_size: int, init_range: float
+    ) -> None:
+        super().__init__()
+        self.window, self.readout_size = config.window, hidden_size
+        self.keys = nn.Embedding(vocabulary_size, hidden_size)  # M
+        self.values = nn.Embedding(vocabulary_size, hidden_size)  # C
+        self.key_lags: nn.Parameter | None = None  # T^M, oldest lag first
+        self.value_lags: nn.Parameter | None = None  # T^C
+        if config.temporal:
+            self.key_lags = nn.Parameter(torch.empty(config.window, hidden_size))
+            self.value_lags = nn.Parameter(torch.empty(config.window, hidden_size))
+        self.composition = _COMPOSITIONS[config.composition](hidden_size)
+        for weight in self.parameters():
+            nn.init.uniform_(weight, -init_range, init_range)
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """No words."""
+        words = torch.zeros(self.window - 1, batch_size, dtype=torch.int64, device=self.keys.weight.device)
+        return {"words": words, "filled": torch.zeros_like(words, dtype=torch.bool)}
+
+    def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+        """Look back from every step of h (T, B, H) at the words up to its own."""
+        words = torch.cat([state["words"].where(state["filled"], 0), tokens])
+        read, attention = dot_window_attention(
+            h, self.keys(words), self.values(words), state["filled"], self.key_lags, self.value_lags
+        )
+        filled = torch.cat([state["filled"], torch.ones_like(tokens, dtype=torch.bool)])
+        last = slice(len(h), None)
+        features = self.composition(read, h)
+        return Readout(features, attention, nearest_lag=0), {"words": words[last], "filled": filled[last]}

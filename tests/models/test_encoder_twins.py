@@ -1,0 +1,88 @@
+"""Encoders against the loops of `tests/reference.py`: outputs, states, gradients, in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from spanlm.models.encoders import HORNNConfig, HORNNEncoder, LSTMConfig, RNNConfig
+from tests import reference
+from tests.models.small import assert_same, build, values
+from tests.models.twins import gradients, lstm_layers, past_outputs, slots
+
+SIZE = 3
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (6, 1), (5, 2)])
+def test_lstm(steps: int, batch: int, layers: int) -> None:
+    encoder = build(LSTMConfig(hidden_size=4, layers=layers), 3)
+    x = values(steps, batch, 3).requires_grad_()
+    h, c = (values(layers, batch, 4, seed=seed).requires_grad_() for seed in (1, 2))
+    leaves = [x, h, c, *[p for p in encoder.parameters() if p.requires_grad]]
+
+    outputs, state = encoder(x, {"h": h, "c": c})
+    actual = [outputs, state["h"], state["c"]]
+    expected = list(reference.lstm(x, h, c, lstm_layers(encoder.lstm)))
+
+    assert_same(actual, expected)
+    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+
+
+def rnn_layers(rnn: torch.nn.RNN) -> list[reference.RNNLayer]:
+    named = dict(rnn.named_parameters())
+    return [
+        reference.RNNLayer(named[f"weight_ih_l{n}"], named[f"weight_hh_l{n}"], named[f"bias_ih_l{n}"])
+        for n in range(rnn.num_layers)
+    ]
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (6, 1), (5, 2)])
+def test_rnn(steps: int, batch: int, layers: int) -> None:
+    encoder = build(RNNConfig(hidden_size=4, layers=layers), 3)
+    x = values(steps, batch, 3).requires_grad_()
+    h = values(layers, batch, 4, seed=1).requires_grad_()
+    leaves = [x, h, *[p for p in encoder.parameters() if p.requires_grad]]
+
+    outputs, state = encoder(x, {"h": h})
+    actual, expected = [outputs, state["h"]], list(reference.rnn(x, h, rnn_layers(encoder.rnn)))
+
+    assert_same(actual, expected)
+    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+
+
+def higher_order(encoder: HORNNEncoder) -> reference.HigherOrder:
+    """The paper's matrices, lag 1 first."""
+    blocks = [matrices.T.split(encoder.output_size) for matrices in encoder.recurrent.flip(0)]
+    gate = encoder.gate.weight.split(encoder.output_size)[::-1] if encoder.pooling == "gated" else []
+    return reference.HigherOrder(
+        w_in=encoder.input.weight,
+        b=encoder.input.bias,
+        w=[block[0] for block in blocks],
+        v=list(gate),
+        u=[block[1] for block in blocks if len(block) == 2],
+    )
+
+
+@pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
+@pytest.mark.parametrize(
+    ("pooling", "factor"), [("fofe", 0.6), ("fofe", 0.35), ("fofe", 1.0), ("gated", 0), ("max", 0)]
+)
+@pytest.mark.parametrize(("steps", "batch", "order"), [(1, 1, 1), (1, 3, 4), (6, 2, 3), (2, 3, 5), (4, 1, 2)])
+def test_hornn(steps: int, batch: int, order: int, pooling: Any, factor: float, carried: str) -> None:
+    options = {"forgetting_factor": factor} if pooling == "fofe" else {}
+    encoder = build(HORNNConfig(hidden_size=SIZE, order=order, pooling=pooling, **options), 4)
+    x = values(steps, batch, 4, seed=7).requires_grad_()
+    past = past_outputs(carried, order, batch, SIZE)
+    leaves = [x, *encoder.parameters(), *[h for p in past for h in p]]
+    zeros = torch.zeros(SIZE, dtype=torch.float64)
+
+    outputs, state = encoder(x, {"h": slots(past, order, lambda h: h, zeros)})
+    h, remembered = reference.hornn(x, past, pooling, factor, higher_order(encoder))
+
+    actual, expected = [outputs, state["h"]], [h, slots(remembered, order, lambda h: h, zeros)]
+    assert_same(actual, expected)
+    assert_same(gradients(actual, leaves), gradients(expected, leaves))
