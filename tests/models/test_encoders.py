@@ -97,6 +97,25 @@ def test_gradients_end_where_the_state_is_detached(config: Any) -> None:
 
 
 @every_encoder
+def test_new_streams_start_from_zeros(config: Any) -> None:
+    encoder = build(config, EMBEDDING)
+    state = encoder.init_state(2)
+    assert not any(s.any() for s in state.values())
+    assert {s.dtype for s in state.values()} == {torch.float64}
+
+
+@every_encoder
+def test_double_precision_changes_only_rounding(config: Any) -> None:
+    wide = build(config, EMBEDDING)
+    torch.manual_seed(0)
+    narrow = config.build(EMBEDDING, 0.7).eval()
+    x = values(6, 2, EMBEDDING)
+    one, two = wide(x, wide.init_state(2))[0], narrow(x.float(), narrow.init_state(2))[0]
+    assert two.dtype == torch.float32
+    torch.testing.assert_close(two.double(), one, rtol=1e-5, atol=1e-5)
+
+
+@every_encoder
 def test_sizes(config: Any) -> None:
     encoder = build(config, EMBEDDING)
     assert encoder.output_size == config.output_size == HIDDEN
@@ -174,10 +193,13 @@ def test_hornn_reads_as_far_as_its_order(pooling: Any, order: int) -> None:
     assert torch.equal(after["h"], torch.cat([state[1:], h]))
 
 
-@pytest.mark.parametrize("config", [p for p in small.encoders() if p.values[0].kind == "hornn"])
+every_hornn = pytest.mark.parametrize("config", [p for p in small.encoders() if p.values[0].kind == "hornn"])
+
+
+@every_hornn
 @pytest.mark.parametrize("narrow_state", [False, True])
 def test_hornn_keeps_its_outputs_in_float32(config: Any, narrow_state: bool) -> None:
-    """Under autocast the products are bfloat16, everything else is not; whatever the state came in."""
+    """Under autocast, whatever the state came in."""
     encoder = build(config, EMBEDDING).float()
     x = values(6, 2, EMBEDDING).float()
     exact, _ = encoder(x, encoder.init_state(2))
@@ -187,9 +209,27 @@ def test_hornn_keeps_its_outputs_in_float32(config: Any, narrow_state: bool) -> 
     with torch.autocast("cpu", torch.bfloat16):
         h, after = encoder(x, state)
     assert {h.dtype, after["h"].dtype} == {torch.float32}
-    assert not torch.equal(h, h.bfloat16().float())
     assert not torch.equal(h, exact)
     torch.testing.assert_close(h, exact, rtol=0, atol=0.05)
+
+
+@every_hornn
+def test_hornn_rounds_nothing_but_its_products(config: Any) -> None:
+    """Under autocast the factors and the result of each product are bfloat16; sums, gates, tanh are not."""
+    encoder = build(config, EMBEDDING).float()
+    x, state = values(1, 3, EMBEDDING).float(), values(config.order, 3, HIDDEN, seed=1).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        h, _ = encoder(x, {"h": state})
+        inputs = encoder.input(x)[0].float()
+        gates = encoder.gate(x)[0].float().view(3, config.order, HIDDEN) if config.pooling == "gated" else None
+    pooled = torch.zeros(3, HIDDEN) if config.pooling != "max" else torch.full((3, HIDDEN), -torch.inf)
+    factors = [config.forgetting_factor**n if config.pooling == "fofe" else 1.0 for n in range(config.order, 0, -1)]
+    for n, (output, matrix, factor) in enumerate(zip(state, encoder.recurrent, factors, strict=True)):
+        product = (output.bfloat16() @ (factor * matrix).bfloat16()).float()
+        if gates is not None:
+            product = product[:, :HIDDEN] * (gates[:, n] + product[:, HIDDEN:]).sigmoid()
+        pooled = torch.maximum(pooled, product) if config.pooling == "max" else pooled + product
+    torch.testing.assert_close(h[0], torch.tanh(inputs + pooled), rtol=1e-5, atol=1e-5)
 
 
 STACKS = pytest.mark.parametrize("kind", [LSTMConfig, RNNConfig], ids=["lstm", "rnn"])

@@ -130,16 +130,14 @@ class HORNNEncoder(Encoder):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.recurrent.dtype
         inputs = self.input(x)
         inputs = inputs.to(_wide(inputs)).unbind()
-        gates = self._gates(x)
-        with torch.autocast(device, enabled=False):
-            matrices = self._matrices().to(dtype)
-            h = list(state["h"].to(inputs[0].dtype).unbind())
-            read = [output.to(dtype) for output in h]
-            for t, step_input in enumerate(inputs):
-                products = torch.bmm(torch.stack(read[t:]), matrices)
-                h.append(torch.tanh(step_input + pool(products, gates[t])))
-                read.append(h[-1].to(dtype))
-            outputs = torch.stack(h)
+        gates, matrices = self._gates(x), self._matrices().to(dtype)
+        h = list(state["h"].unbind())
+        read = [output.to(dtype) for output in h]
+        for t, step_input in enumerate(inputs):
+            products = torch.bmm(torch.stack(read[t:]), matrices)
+            h.append(torch.tanh(step_input + pool(products, gates[t])))
+            read.append(h[-1].to(dtype))
+        outputs = torch.stack(h)
         return outputs[self.order :], {"h": outputs[-self.order :]}
 
     def _gates(self, x: Tensor) -> Sequence[Tensor | None]:
