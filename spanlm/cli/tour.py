@@ -12,7 +12,8 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
 from spanlm.models.counting import count_configured, match_parameters
-from spanlm.models.memories import KeyValueConfig, NoMemoryConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.trained import TrainedModel, load
 from spanlm.training.run import train
 
@@ -23,15 +24,16 @@ def tour(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     """Test perplexity beside a same-budget LSTM's, three generated lines, the attention page."""
     model = load(folder)
     results = [("this model", model.evaluate(corpus).perplexity)]
-    if config.model.head.tied or isinstance(config.model.memory, NoMemoryConfig):
-        out("\nno comparison: a tied or memoryless model has no LSTM of the same size to stand beside")
+    is_lstm = isinstance(config.model.encoder, LSTMConfig) and isinstance(config.model.memory, NoMemoryConfig)
+    if config.model.head.tied or is_lstm:
+        out("\nno comparison: a tied model, or an LSTM, has no LSTM of the same size to stand beside")
     else:
         results.append(("LSTM of the same size", _baseline(config, corpus, folder / "lstm")))
     table([(name, f"test ppl {value:.2f}") for name, value in results])
     out("\nthree lines it wrote:")
     for seed in (1, 2, 3):
         out(f"  {_one_line(model, seed)}")
-    if isinstance(config.model.memory, KeyValueConfig):
+    if isinstance(config.model.memory, KeyValueConfig | RecurrentMemoryConfig):
         page = folder / "attention.html"
         save_attention(model.attend(_excerpt(corpus)), page)
         out(f"\nwhere it looked, word by word: open {page} in a browser")
@@ -41,8 +43,9 @@ def tour(config: RunConfig, corpus: Corpus, folder: Path) -> None:
 def _baseline(config: RunConfig, corpus: Corpus, folder: Path) -> float:
     """Train an LSTM of the same θ_M (or go on with it), and return its test perplexity."""
     count = count_configured(config.model, len(corpus.vocabulary)).model
-    plain = match_parameters(replace(config.model, memory=NoMemoryConfig()), len(corpus.vocabulary), count)
-    out(f"\nfor comparison, an LSTM with as many parameters ({plain.encoder.hidden_size} units):")
+    like = replace(config.model, encoder=LSTMConfig(), memory=NoMemoryConfig())
+    plain = match_parameters(like, len(corpus.vocabulary), count)
+    out(f"\nfor comparison, an LSTM with as many parameters ({plain.encoder.output_size} units):")
     with TrainingReport(notes=False) as report:
         train(replace(config, model=plain), corpus, folder, report, resume=True)
     return load(folder).evaluate(corpus).perplexity

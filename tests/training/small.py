@@ -17,9 +17,15 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.memories import (
+    AnyMemoryConfig,
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    RecurrentMemoryConfig,
+)
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
 from spanlm.training.run import Prepared
@@ -115,8 +121,20 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     "key-value, tied, documents, bf16": lambda: make_config(
         KeyValueConfig(roles=3, window=9), tied=True, shuffle=False, precision="bf16", seed=5
     ),
+    "recurrent memory of one word, gated HORNN, streams": lambda: with_encoder(
+        make_config(RecurrentMemoryConfig(window=1), kind="streams", shuffle=False),
+        HORNNConfig(hidden_size=6, order=3, pooling="gated"),
+    ),
+    "recurrent memory, RNN, shuffled documents": lambda: with_encoder(
+        make_config(RecurrentMemoryConfig(window=4)), RNNConfig(hidden_size=6)
+    ),
 }
-"""Every memory, batching, optimiser, schedule, loss and precision; a window longer than a segment, too."""
+"""Every encoder, memory, batching, optimiser, schedule, loss and precision; a window longer than a segment, too."""
+
+
+def with_encoder(config: RunConfig, encoder: AnyEncoderConfig) -> RunConfig:
+    """The same run over another encoder."""
+    return replace(config, model=replace(config.model, encoder=encoder))
 
 
 def with_training(config: RunConfig, **fields: Any) -> RunConfig:

@@ -156,3 +156,25 @@ def test_a_folder_that_becomes_read_only_is_one_line(
     monkeypatch.setattr(run, "replace_file", refuse)
     with pytest.raises(SpanlmError, match="cannot be written: Permission denied"):
         train(make_config(), corpus, begun, resume=True)
+
+
+def test_documents_of_a_corpus_without_any_are_refused_before_anything_is_written(room: Path) -> None:
+    whole = make_corpus(documents=False)
+    config = make_config(epochs=1)
+    batching = replace(config.training.batching, kind="documents", shuffle=False)
+    with pytest.raises(
+        InputError, match=r"training\.batching\.kind=documents: .* one document.*data\.documents"
+    ) as caught:
+        train(with_training(config, batching=batching), whole, room / "run")
+    assert "\n" not in str(caught.value)
+    assert not (room / "run" / "config.yaml").exists()
+    for kind in ("auto", "streams", "sentences"):
+        train(with_training(config, batching=replace(batching, kind=kind)), whole, room / kind)
+
+
+def test_a_validation_part_that_is_one_document_is_no_error(room: Path) -> None:
+    corpus = make_corpus()
+    valid = replace(corpus.splits["valid"], documents=np.zeros(1, np.int64))
+    corpus = replace(corpus, splits={**corpus.splits, "valid": valid})
+    config = make_config(epochs=1)
+    train(with_training(config, batching=replace(config.training.batching, kind="documents")), corpus, room / "run")
