@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ def _attention(readout: Readout) -> Tensor:
     if readout.attention is None:
         raise InputError(
             "this model attends to nothing: it has no attention to show. "
-            "Train one with model.memory.kind=key_value (attention, key-value, key-value-predict)."
+            "Train one with model.memory.kind=key_value (attention, key-value, key-value-predict) or recurrent_memory."
         )
     return readout.attention
 
@@ -44,31 +45,57 @@ def attend(
     Raises:
         InputError: no words, `expected` below 1, or a model that attends to nothing.
     """
-    require(expected >= 1, "expected", expected, "at least 1")
-    targets = [word for line in lines for word in [*line, EOS]]
     if not any(lines):
         raise InputError("the text to attend to has no words; give --text or --file something to read")
+    targets = [word for line in lines for word in [*line, EOS]]
+    return attend_words(model, vocabulary, targets, expected=expected, title=title)
+
+
+def attend_words(
+    model: LanguageModel, vocabulary: Vocabulary, targets: list[str], *, expected: int = 5, title: str = ""
+) -> AttentionRecord:
+    """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
+
+    Args:
+        model: with attention.
+        vocabulary: the model's; other words are read as <unk> and shown as written.
+        targets: the words, at least one.
+        expected: how many of the most probable next words to keep.
+        title: for captions.
+
+    Raises:
+        InputError: `expected` below 1, or a model that attends to nothing.
+    """
+    require(expected >= 1, "expected", expected, "at least 1")
     words = [EOS, *targets[:-1]]
     parts = list(_run(model, vocabulary.encode(words), vocabulary.encode(targets), expected))
     probable = [
         [(vocabulary.word(word), probability) for word, probability in zip(*row, strict=True)]
-        for _, _, top in parts
-        for row in zip(top.indices.tolist(), top.values.exp().tolist(), strict=True)
+        for part in parts
+        for row in zip(part.top.indices.tolist(), part.top.values.exp().tolist(), strict=True)
     ]
     return AttentionRecord(
         words=words,
         targets=targets,
-        weights=np.concatenate([weights.float().numpy() for weights, _, _ in parts]),
-        surprisal=np.concatenate([surprisal.double().numpy() for _, surprisal, _ in parts]),
+        weights=np.concatenate([part.weights.float().numpy() for part in parts]),
+        surprisal=np.concatenate([part.surprisal.double().numpy() for part in parts]),
         expected=probable,
         title=title,
+        nearest_lag=parts[0].nearest_lag,
     )
 
 
-def _run(
-    model: LanguageModel, inputs: list[int], targets: list[int], expected: int
-) -> Iterator[tuple[Tensor, Tensor, torch.return_types.topk]]:
-    """Weights (N, L), surprisal (N,) in nats and the most probable next words, a part of the text at a time."""
+class _Part(NamedTuple):
+    """Some positions: weights (N, L), surprisal (N,) in nats, log-probabilities of the most probable next words."""
+
+    weights: Tensor
+    surprisal: Tensor
+    top: torch.return_types.topk
+    nearest_lag: int
+
+
+def _run(model: LanguageModel, inputs: list[int], targets: list[int], expected: int) -> Iterator[_Part]:
+    """Read a text part by part, so that only (STEPS, V) probabilities are held."""
     device, state = model.embedding.weight.device, model.init_state(1)
     for start in range(0, len(inputs), STEPS):
         tokens = torch.tensor(inputs[start : start + STEPS], device=device)
@@ -78,11 +105,22 @@ def _run(
             log_p = model.head.log_probs(readout)[:, 0]
         surprisal = -log_p.gather(1, following.unsqueeze(1)).squeeze(1)
         top = log_p.topk(min(expected, log_p.shape[1]), dim=1)
-        yield (
+        yield _Part(
             _attention(readout)[:, 0].cpu(),
             surprisal.cpu(),
             type(top)((top.values.cpu(), top.indices.cpu())),
+            readout.nearest_lag,
         )
+
+
+def check_attends(model: LanguageModel) -> None:
+    """Read one word to see whether there is attention at all, before any work is done.
+
+    Raises:
+        InputError: A model that attends to nothing.
+    """
+    with evaluating(model):
+        _attention(model(model.embedding.weight.new_zeros(1, 1, dtype=torch.long), model.init_state(1))[0])
 
 
 def attention_by_lag(model: LanguageModel, batcher: Batcher) -> LagProfile:
@@ -93,5 +131,6 @@ def attention_by_lag(model: LanguageModel, batcher: Batcher) -> LagProfile:
     """
     accumulator = LagAccumulator()
     for scored in scored_segments(model, batcher.segments()):
-        accumulator.update(_attention(scored.readout)[scored.segment.mask].float().cpu().numpy())
+        weights = _attention(scored.readout)[scored.segment.mask].float().cpu().numpy()
+        accumulator.update(weights, scored.readout.nearest_lag)
     return accumulator.profile()

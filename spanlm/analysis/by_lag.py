@@ -1,4 +1,4 @@
-"""Mean attention by lag (Daniluk et al. 2017, Fig. 3b), measured and published.
+"""Mean attention by lag (Daniluk et al. 2017, Fig. 3b), measured.
 
     m_i = 100 / |F| · sum_{t in F} α_{t,i},   F = {t : the window of t is full}
 
@@ -15,16 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spanlm.errors import InputError, nearest, require
+from spanlm.analysis.lags import lag_range
+from spanlm.analysis.published_lags import published_by_lag
+from spanlm.errors import InputError, require
 
 LAST = 5
-PUBLISHED_SOURCE = "Daniluk et al. 2017, Fig. 3b (Wikipedia test set)"
-# lags 15 ... 1 in percent. RM(+tM-g) is not here: the last number of its row is illegible in what we have
-PUBLISHED: dict[str, tuple[float, ...]] = {
-    "attention": (4.6, 4.6, 4.7, 4.7, 4.9, 5.0, 5.2, 5.5, 5.8, 6.2, 6.8, 7.5, 8.8, 11.1, 14.7),
-    "key-value": (4.2, 4.2, 4.3, 4.4, 4.5, 4.7, 5.0, 5.3, 5.8, 6.3, 7.1, 8.0, 9.5, 11.8, 14.9),
-    "key-value-predict": (4.0, 4.0, 4.0, 4.1, 4.2, 4.4, 4.6, 4.9, 5.4, 5.9, 6.7, 7.8, 9.5, 12.5, 17.8),
-}
 
 
 @dataclass(frozen=True)
@@ -32,24 +27,26 @@ class LagProfile:
     """Mean attention by lag.
 
     Attributes:
-        percent: (L,) mean weight in percent for lags L, L - 1, ... 1; sums to 100.
+        percent: (L,) mean weight in percent, oldest lag first; sums to 100.
         positions: Positions averaged: those whose window was full.
         left_out: Positions seen whose window was not full.
+        nearest_lag: The lag of the last number.
     """
 
     percent: tuple[float, ...]
     positions: int
     left_out: int
+    nearest_lag: int = 1
 
     @property
     def window(self) -> int:
-        """L, how many words back the model could look."""
+        """L, how many words the model could look at."""
         return len(self.percent)
 
     @property
     def lags(self) -> range:
-        """The lag of each number in `percent`: L, L - 1, ... 1."""
-        return range(self.window, 0, -1)
+        """The lag of each number in `percent`, down to the nearest."""
+        return lag_range(self.window, self.nearest_lag)
 
     @property
     def last_five(self) -> float:
@@ -58,11 +55,15 @@ class LagProfile:
 
 
 class LagRow(NamedTuple):
-    """One lag: what was measured beside what was published (None where nothing was), both in percent."""
+    """One lag: what was measured beside what was published (None where nothing was), both in percent.
+
+    `inferred`: the published number could not be read, see `PublishedRow`.
+    """
 
     lag: int
     measured: float
     published: float | None
+    inferred: bool = False
 
 
 class LagAccumulator:
@@ -71,23 +72,29 @@ class LagAccumulator:
     def __init__(self) -> None:
         self.positions = 0
         self.left_out = 0
+        self._nearest_lag = 1
         self._sum: NDArray[np.float64] | None = None
 
-    def update(self, weights: ArrayLike) -> None:
-        """Add the rows of `weights` (N, L); column j is lag L - j.
+    def update(self, weights: ArrayLike, nearest_lag: int = 1) -> None:
+        """Add the rows of `weights` (N, L); column j is lag L - 1 - j + `nearest_lag`.
 
-        A window is full if its oldest slot, column 0, has weight: a memory fills from lag 1 on, and a softmax
-        gives every filled slot some. Rows of zeros (padding, an empty memory) are therefore left out.
+        A window is full if its oldest slot, column 0, has weight: a memory fills from its nearest lag on, and a
+        softmax gives every filled slot some. Rows of zeros (padding, an empty memory) are therefore left out.
 
         Raises:
-            InputError: If `weights` is not (N, L), L changed since the last call, or a weight is not finite.
+            InputError: If `weights` is not (N, L), L or the nearest lag changed since the last call, or a weight is
+                not finite.
         """
+        require(nearest_lag >= 0, "nearest_lag", nearest_lag, "at least 0")
         rows = np.asarray(weights)
         require(rows.ndim == 2 and rows.shape[1] > 0, "weights.shape", rows.shape, "(N, L) with L at least 1")
         if self._sum is None:
-            self._sum = np.zeros(rows.shape[1])
+            self._sum, self._nearest_lag = np.zeros(rows.shape[1]), nearest_lag
         window = len(self._sum)
         require(rows.shape[1] == window, "weights.shape", rows.shape, f"(N, {window}) as in the first update")
+        require(
+            nearest_lag == self._nearest_lag, "nearest_lag", nearest_lag, f"{self._nearest_lag} as in the first update"
+        )
         if not np.isfinite(rows).all():
             raise InputError("weights: every weight must be a finite number")
         full = rows[:, 0] > 0
@@ -107,32 +114,18 @@ class LagAccumulator:
                 f"attention by lag: none of {self.left_out} positions has a full window; give a longer text"
             )
         percent = tuple(float(mean) for mean in 100 * self._sum / self.positions)
-        return LagProfile(percent, self.positions, self.left_out)
+        return LagProfile(percent, self.positions, self.left_out, self._nearest_lag)
 
 
-def mean_by_lag(weights: ArrayLike) -> LagProfile:
+def mean_by_lag(weights: ArrayLike, nearest_lag: int = 1) -> LagProfile:
     """Return the mean attention by lag of `weights` (N, L) over the positions whose window is full.
 
     Raises:
         InputError: As `LagAccumulator.update` and `LagAccumulator.profile`.
     """
     accumulator = LagAccumulator()
-    accumulator.update(weights)
+    accumulator.update(weights, nearest_lag)
     return accumulator.profile()
-
-
-def published_by_lag(model: str | None, window: int) -> tuple[float, ...] | None:
-    """Return the published percent for lags `window` ... 1, or None: only window 15 was published.
-
-    Raises:
-        InputError: If `model` is neither None nor a name in `PUBLISHED`.
-    """
-    if model is None:
-        return None
-    if model not in PUBLISHED:
-        raise InputError(f"model={model}: no attention by lag was published for it.{nearest(model, PUBLISHED)}")
-    row = PUBLISHED[model]
-    return row if len(row) == window else None
 
 
 def format_lag_table(profile: LagProfile, model: str | None = None) -> list[LagRow]:
@@ -141,5 +134,10 @@ def format_lag_table(profile: LagProfile, model: str | None = None) -> list[LagR
     Raises:
         InputError: As `published_by_lag`.
     """
-    published = published_by_lag(model, profile.window) or (None,) * profile.window
-    return [LagRow(*row) for row in zip(profile.lags, profile.percent, published, strict=True)]
+    row = published_by_lag(model, profile.window)
+    published = {} if row is None else dict(zip(row.lags, row.percent, strict=True))
+    inferred = () if row is None else row.inferred_lags
+    return [
+        LagRow(lag, percent, published.get(lag), lag in inferred)
+        for lag, percent in zip(profile.lags, profile.percent, strict=True)
+    ]

@@ -6,17 +6,9 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import Literal
 
+from spanlm.analysis.palette import INK, MarkShape
+
 Anchor = Literal["start", "middle", "end"]
-
-INK, MUTED, FAINT, PAPER = "#1c1f24", "#5b626d", "#dfe3e8", "#ffffff"
-MEASURED, PUBLISHED_INK = (
-    "#2171b5",
-    "#b8480a",
-)  # blue and vermilion stay apart under every common colour blindness
-
-# ColorBrewer "Blues": one hue, lightness falls evenly, so it survives a black-and-white printer
-_BLUES = ("#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b")
-_BLUES_RGB = tuple(tuple(int(stop[i : i + 2], 16) for i in (1, 3, 5)) for stop in _BLUES)
 
 
 @dataclass(frozen=True)
@@ -46,15 +38,55 @@ class Text:
 
 @dataclass(frozen=True)
 class Line:
-    """A line through two or more points; `dots` marks each of them with a circle of that radius."""
+    """A line through two or more points; `dash` gives the lengths of strokes and gaps."""
 
     points: tuple[tuple[float, float], ...]
     stroke: str
     width: float = 1
-    dots: float = 0
+    dash: tuple[float, ...] = ()
 
 
-Shape = Rect | Text | Line
+@dataclass(frozen=True)
+class Mark:
+    """A point of a series, of about the same area in every shape; `hollow` draws its outline alone."""
+
+    x: float
+    y: float
+    shape: MarkShape
+    radius: float
+    colour: str
+    hollow: bool = False
+    tip: str = ""
+
+    @property
+    def outline(self) -> tuple[tuple[float, float], ...]:
+        """The corners in pixels; none for a circle."""
+        return tuple((self.x + self.radius * x, self.y + self.radius * y) for x, y in _OUTLINES[self.shape])
+
+
+Shape = Rect | Text | Line | Mark
+
+HOLLOW_EDGE = 1.6
+"""How wide the outline of a hollow mark is, in pixels."""
+
+_ARM, _THIN = 1.2, 0.42
+_PLUS = (
+    *((-_THIN, -_ARM), (_THIN, -_ARM), (_THIN, -_THIN), (_ARM, -_THIN), (_ARM, _THIN), (_THIN, _THIN)),
+    *((_THIN, _ARM), (-_THIN, _ARM), (-_THIN, _THIN), (-_ARM, _THIN), (-_ARM, -_THIN), (-_THIN, -_THIN)),
+)
+# in units of the radius, y downwards
+_OUTLINES: dict[MarkShape, tuple[tuple[float, float], ...]] = {
+    "circle": (),
+    "square": ((-0.89, -0.89), (0.89, -0.89), (0.89, 0.89), (-0.89, 0.89)),
+    "triangle": ((0, -1.3), (1.2, 0.85), (-1.2, 0.85)),
+    "diamond": ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
+    "inverted": ((0, 1.3), (1.2, -0.85), (-1.2, -0.85)),
+    "plus": _PLUS,
+    "cross": tuple(((x - y) * 0.5**0.5, (x + y) * 0.5**0.5) for x, y in _PLUS),
+}
+
+
+_NARROW, _WIDE = frozenset(" .,:;!|'()[]-/ijlft"), frozenset("mwMWOQ%@—…")
 
 
 @dataclass
@@ -72,18 +104,16 @@ class Drawing:
         self.shapes.extend(shapes)
 
 
-def blue(share: float) -> str:
-    """Return the colour for `share` in [0, 1] of a one-hue scale from almost white to dark blue."""
-    place = min(max(share, 0.0), 1.0) * (len(_BLUES_RGB) - 1)
-    low = min(int(place), len(_BLUES_RGB) - 2)
-    mixed = (round(a + (b - a) * (place - low)) for a, b in zip(_BLUES_RGB[low], _BLUES_RGB[low + 1], strict=True))
-    return "#{:02x}{:02x}{:02x}".format(*mixed)
-
-
 def text_width(text: str, size: float) -> float:
     """Estimate the width of `text` in pixels, from above: it must fit in whatever font the reader has."""
-    ems = sum(1.0 if unicodedata.east_asian_width(letter) in "WF" else 0.62 for letter in text)
-    return ems * size
+    return sum(map(_ems, text)) * size
+
+
+def _ems(letter: str) -> float:
+    # a little more than DejaVu Sans, the widest font that figures are commonly shown in
+    if letter in _NARROW:
+        return 0.42
+    return 1.0 if letter in _WIDE or unicodedata.east_asian_width(letter) in "WF" else 0.65
 
 
 def clip(text: str, size: float, width: float) -> str:
@@ -93,3 +123,24 @@ def clip(text: str, size: float, width: float) -> str:
     while text and text_width(text + "…", size) > width:
         text = text[:-1]
     return text + "…"
+
+
+def wrap(text: str, size: float, width: float) -> list[str]:
+    """Cut `text` at its spaces into lines of at most `width` pixels; a word that is wider is cut, too."""
+    lines: list[str] = []
+    for piece in (piece for word in text.split() for piece in _pieces(word, size, width)):
+        longer = f"{lines[-1]} {piece}" if lines else piece
+        if lines and text_width(longer, size) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(piece)
+    return lines or [""]
+
+
+def _pieces(word: str, size: float, width: float) -> list[str]:
+    pieces = [""]
+    for letter in word:
+        if pieces[-1] and text_width(pieces[-1] + letter, size) > width:
+            pieces.append("")
+        pieces[-1] += letter
+    return pieces

@@ -6,20 +6,24 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from spanlm.analysis.by_lag import PUBLISHED_SOURCE, LagProfile, format_lag_table, published_by_lag
+from spanlm.analysis.by_lag import LagProfile, format_lag_table
 from spanlm.analysis.files import checked_suffix, write_whole
 from spanlm.analysis.heatmap import heatmap
+from spanlm.analysis.lag_comparison import MeasuredLags, comparison_csv, comparison_json, comparison_markdown
+from spanlm.analysis.lag_comparison_figure import check_drawable, lag_comparison_figure
 from spanlm.analysis.lag_figure import lag_figure
 from spanlm.analysis.page import render_page
 from spanlm.analysis.png import render_png
+from spanlm.analysis.published_lags import PUBLISHED_SOURCE, published_by_lag
 from spanlm.analysis.record import AttentionRecord
 from spanlm.analysis.svg import render_svg
 
+FIGURES = (".svg", ".png")
 CSV_COLUMNS = (
     "position",
     "word",
@@ -50,15 +54,28 @@ def check_lag_path(path: Path) -> str:
     return checked_suffix(path, tuple(_LAG_PROFILE))
 
 
+def check_lag_comparison_path(path: Path, models: int) -> str:
+    """Return the suffix of a path that `save_lag_comparison` can write `models` to, before any work is done.
+
+    Raises:
+        InputError: As `save_lag_comparison` does.
+    """
+    suffix = checked_suffix(path, tuple(_LAG_COMPARISON))
+    if suffix in FIGURES:
+        check_drawable(models)
+    return suffix
+
+
 def save_attention(record: AttentionRecord, path: str | os.PathLike[str]) -> None:
     """Write `record` in the format that the suffix of `path` names.
 
     * `.html`: a page to explore, one file, no network; `page.html#pos=12` opens position 12.
     * `.svg`, `.png`: a heat map, words by lags; `.png` needs matplotlib.
     * `.csv`: one row for each position and lag whose slot held a word, oldest lag first. Positions count from
-      0, the opening `<eos>`. In R: `read.csv(path, na.strings = "")`, or the word NA is taken for a gap.
+      0, the opening `<eos>`; lag 0 is the word at the position itself. In R: `read.csv(path, na.strings = "")`,
+      or the word NA is taken for a gap.
     * `.npz`: without pickle the arrays words, targets, weights, surprisal_nats, title, and (N, K)
-      expected_words, expected_probabilities, whose short rows end in "" and 0.
+      expected_words, expected_probabilities, whose short rows end in "" and 0; column j of weights is lag lags[j].
 
     Raises:
         InputError: If the suffix is unknown, the folder is missing or closed, the text is too long for a
@@ -81,6 +98,23 @@ def save_lag_profile(profile: LagProfile, path: str | os.PathLike[str], model: s
     path = Path(path)
     render = _LAG_PROFILE[check_lag_path(path)]
     write_whole(path, render(profile, model))
+
+
+def save_lag_comparison(measured: Sequence[MeasuredLags], path: str | os.PathLike[str]) -> None:
+    """Write several models side by side, and beside them what was published, as the suffix of `path` says.
+
+    * `.svg`, `.png`: a line for each model; the paper's, where it has this window, lighter and dashed.
+    * `.md`: a table, a row for each model and one for the paper's, cut to its window and scaled to sum to 100.
+    * `.csv`: one row for each model and lag; `.json`: the same, with the notes.
+
+    Raises:
+        InputError: If the suffix is unknown, the folder is missing or closed, there are too many models for a
+            figure, or matplotlib is missing.
+        RunError: If writing fails.
+    """
+    path = Path(path)
+    render = _LAG_COMPARISON[check_lag_comparison_path(path, len(measured))]
+    write_whole(path, render(measured))
 
 
 def _attention_csv(record: AttentionRecord) -> bytes:
@@ -121,6 +155,7 @@ def _attention_npz(record: AttentionRecord) -> bytes:
         words=np.array(record.words, dtype=str),
         targets=np.array(record.targets, dtype=str),
         weights=record.weights,
+        lags=np.array(record.lags),
         surprisal_nats=record.surprisal,
         expected_words=words,
         expected_probabilities=np.array(chances, dtype=np.float64),
@@ -131,12 +166,12 @@ def _attention_npz(record: AttentionRecord) -> bytes:
 
 def _lag_csv(profile: LagProfile, model: str | None) -> bytes:
     rows = [
-        (row.lag, row.measured, "" if row.published is None else row.published)
+        (row.lag, row.measured, *(("", "") if row.published is None else (row.published, int(row.inferred))))
         for row in format_lag_table(profile, model)
     ]
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([("lag", "measured_percent", "published_percent"), *rows])
+    writer.writerows([("lag", "measured_percent", "published_percent", "published_inferred"), *rows])
     return text.getvalue().encode()
 
 
@@ -151,7 +186,8 @@ def _lag_json(profile: LagProfile, model: str | None) -> bytes:
         "lags": list(profile.lags),
         "measured_percent": profile.percent,
         "published_model": model if published else None,
-        "published_percent": published,
+        "published_percent": published.percent if published else None,
+        "published_inferred_lags": published.inferred_lags if published else None,
         "published_source": PUBLISHED_SOURCE if published else None,
     }
     return (json.dumps(content, indent=2) + "\n").encode()
@@ -170,4 +206,12 @@ _LAG_PROFILE: dict[str, Callable[[LagProfile, str | None], bytes]] = {
     ".png": lambda profile, model: render_png(lag_figure(profile, model)),
     ".csv": _lag_csv,
     ".json": _lag_json,
+}
+
+_LAG_COMPARISON: dict[str, Callable[[Sequence[MeasuredLags]], bytes]] = {
+    ".svg": lambda measured: render_svg(lag_comparison_figure(measured)).encode("utf-8"),
+    ".png": lambda measured: render_png(lag_comparison_figure(measured)),
+    ".csv": comparison_csv,
+    ".json": comparison_json,
+    ".md": comparison_markdown,
 }

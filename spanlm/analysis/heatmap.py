@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.drawing import FAINT, INK, MUTED, Drawing, Rect, Text, blue, clip, text_width
+from spanlm.analysis.drawing import Drawing, Rect, Text, clip, text_width, wrap
+from spanlm.analysis.lags import axis_title, signed
+from spanlm.analysis.palette import FAINT, INK, MUTED, PAPER, blue
 from spanlm.analysis.record import AttentionRecord
 from spanlm.errors import InputError
 
 ROW_LIMIT = 400
 _MARGIN, _ROW, _CELL, _GAP = 28, 20, 48, 12
-_WORD_SIZE, _CELL_SIZE, _NOTE_SIZE = 11.5, 8.5, 10.0
+_TITLE_SIZE, _WORD_SIZE, _CELL_SIZE, _NOTE_SIZE = 15, 11.5, 8.5, 10.0
 _LABEL_LIMIT, _LEAST_WIDTH = 130, 480
 _NAMED = 0.12  # cells at least this dark carry the word that was looked at
 _SCALE_TOPS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
@@ -37,8 +38,8 @@ class _Layout:
 def heatmap(record: AttentionRecord) -> Drawing:
     """Draw one row for each word of `record` and one column for each lag, darker where more was looked.
 
-    A row is labelled by the word just read; the cell at -i stands for the word i rows above it. To the right
-    stand the word that came next and its surprisal in bits.
+    A row is labelled by the word just read; the cell at -i stands for the word i rows above it, that at 0 for the
+    word itself. To the right stand the word that came next and its surprisal in bits.
 
     Raises:
         InputError: If the text has more than 400 words: no page holds them.
@@ -55,9 +56,10 @@ def heatmap(record: AttentionRecord) -> Drawing:
 
 
 def _description(record: AttentionRecord) -> str:
+    itself = "" if record.nearest_lag else ", that in column 0 the weight of the word itself"
     return (
         f"Attention over the last {record.window} words at each of {len(record)} positions. Each row is "
-        "labelled by the word just read; the cell in column -i shows the weight of the word i rows above."
+        f"labelled by the word just read; the cell in column -i shows the weight of the word i rows above{itself}."
     )
 
 
@@ -66,7 +68,7 @@ def _layout(record: AttentionRecord) -> _Layout:
     next_x = cells_x + record.window * _CELL + _GAP
     bits_x = next_x + _label_width([*record.targets, "came next"]) + 52
     width = max(bits_x + _MARGIN, _LEAST_WIDTH)
-    title = textwrap.wrap(record.title, max(20, int((width - 2 * _MARGIN) / text_width("n", 15)))) or [""]
+    title = wrap(record.title, _TITLE_SIZE, width - 2 * _MARGIN)
     cells_y = _MARGIN + 20 * len(title) + 44
     return _Layout(title, cells_x, cells_y, next_x, bits_x, width, cells_y + len(record) * _ROW + 64)
 
@@ -77,16 +79,16 @@ def _label_width(labels: list[str]) -> int:
 
 def _heading(drawing: Drawing, record: AttentionRecord, layout: _Layout) -> None:
     for number, line in enumerate(layout.title):
-        drawing.add(Text(_MARGIN, _MARGIN + 12 + 20 * number, line, size=15, bold=True))
+        drawing.add(Text(_MARGIN, _MARGIN + 12 + 20 * number, line, _TITLE_SIZE, bold=True))
     y = layout.cells_y - 8
     drawing.add(
         Text(layout.cells_x - _GAP, y, "just read", _NOTE_SIZE, MUTED, "end"),
         Text(layout.next_x, y, "came next", _NOTE_SIZE, MUTED),
         Text(layout.bits_x, y, "bits", _NOTE_SIZE, MUTED, "end"),
-        Text(layout.cells_x, y - 17, "words back", _NOTE_SIZE, MUTED),
+        Text(layout.cells_x, y - 17, axis_title(record.nearest_lag), _NOTE_SIZE, MUTED),
     )
     for column, lag in enumerate(record.lags):
-        drawing.add(Text(layout.cells_x + (column + 0.5) * _CELL, y, f"−{lag}", _NOTE_SIZE, MUTED, "middle"))
+        drawing.add(Text(layout.cells_x + (column + 0.5) * _CELL, y, signed(lag), _NOTE_SIZE, MUTED, "middle"))
 
 
 def _row(drawing: Drawing, record: AttentionRecord, position: int, layout: _Layout, top: float) -> None:
@@ -97,27 +99,20 @@ def _row(drawing: Drawing, record: AttentionRecord, position: int, layout: _Layo
     drawing.add(Text(layout.cells_x - _GAP, baseline, word, _WORD_SIZE, anchor="end"))
     for column, lag in enumerate(record.lags):
         if record.occupied[position, column]:
-            _cell(drawing, record, position, lag, (layout.cells_x + column * _CELL, y), top)
+            look = (float(record.weights[position, column]), record.words[position - lag], signed(lag))
+            _cell(drawing, look, (layout.cells_x + column * _CELL, y), top)
     drawing.add(
         Text(layout.next_x, baseline, target, _WORD_SIZE, MUTED),
         Text(layout.bits_x, baseline, f"{record.bits[position]:.1f}", _WORD_SIZE, MUTED, "end"),
     )
 
 
-def _cell(
-    drawing: Drawing,
-    record: AttentionRecord,
-    position: int,
-    lag: int,
-    corner: tuple[float, float],
-    top: float,
-) -> None:
-    x, y = corner
-    weight = float(record.weights[position, record.window - lag])
-    source = record.words[position - lag]
-    drawing.add(Rect(x, y, _CELL - 1, _ROW - 1, blue(weight / top), tip=f"{source}, −{lag}: {100 * weight:.1f} %"))
+def _cell(drawing: Drawing, look: tuple[float, str, str], corner: tuple[float, float], top: float) -> None:
+    """Paint the weight given to a word, named where it is large, at a lag."""
+    (weight, source, lag), (x, y) = look, corner
+    drawing.add(Rect(x, y, _CELL - 1, _ROW - 1, blue(weight / top), tip=f"{source}, {lag}: {100 * weight:.1f} %"))
     if weight >= _NAMED:
-        ink = "#ffffff" if weight / top > 0.68 else INK
+        ink = PAPER if weight / top > 0.68 else INK
         name = clip(source, _CELL_SIZE, _CELL - 4)
         drawing.add(Text(x + (_CELL - 1) / 2, y + 0.66 * _ROW, name, _CELL_SIZE, ink, "middle"))
 

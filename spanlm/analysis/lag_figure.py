@@ -2,83 +2,78 @@
 
 from __future__ import annotations
 
-import math
+from spanlm.analysis.axes import Axes, end_with_caption, horizontal_grid, lag_axis, rounded_up, ticks
+from spanlm.analysis.by_lag import LAST, LagProfile
+from spanlm.analysis.drawing import Drawing, Line, Mark, Rect, Text
+from spanlm.analysis.lags import in_words
+from spanlm.analysis.palette import INK, MEASURED, PUBLISHED_INK
+from spanlm.analysis.published_lags import (
+    ABOUT,
+    HOLLOW,
+    PUBLISHED_SOURCE,
+    PublishedRow,
+    published_by_lag,
+    published_notes,
+)
 
-from spanlm.analysis.by_lag import LAST, PUBLISHED_SOURCE, LagProfile, published_by_lag
-from spanlm.analysis.drawing import FAINT, INK, MEASURED, MUTED, PUBLISHED_INK, Drawing, Line, Rect, Text
-
-_WIDTH, _HEIGHT = 720, 430
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 28, 92, 92
-_TICKS = (1, 2, 5, 10, 20, 25)
-_LABEL_STEPS = (1, 2, 5, 10, 20, 50, 100)  # labels closer than 32 pixels would touch
+_WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 720, 60, 28, 92, 246
 
 
 def lag_figure(profile: LagProfile, model: str | None = None) -> Drawing:
     """Draw `profile` as bars and, for window 15, the published row of `model` as a line.
 
+    A number of that row that was inferred is a hollow mark, and a note says so.
+
     Raises:
         InputError: As `published_by_lag`.
     """
     published = published_by_lag(model, profile.window)
-    tick, top = _scale(max((*profile.percent, *(published or ()))))
-    drawing = Drawing(_WIDTH, _HEIGHT, "Mean attention by lag", _caption(profile))
-    _frame(drawing, tick, top)
-    _bars(drawing, profile, top)
+    text = " ".join([_caption(profile), *published_notes([published] if published else [], HOLLOW)])
+    axes = _axes(max((*profile.percent, *(published.percent if published else ()))), profile.lags)
+    drawing = Drawing(_WIDTH, 0, "Mean attention by lag", text)
+    drawing.add(Text(_LEFT, 36, "Mean attention by lag", size=15, bold=True))
+    horizontal_grid(drawing, axes, ticks(0, axes.y_high), " %")
+    _bars(drawing, profile, axes)
     if published:
-        points = tuple((_x(index, profile.window), _y(value, top)) for index, value in enumerate(published))
-        drawing.add(Line(points, PUBLISHED_INK, 2, dots=4))
+        _line(drawing, published, axes)
     _key(drawing, model if published else None)
-    drawing.add(Text(_LEFT, _HEIGHT - 22, _caption(profile), 11, MUTED))
+    end_with_caption(drawing, text, _LEFT, axes.bottom + 64, _WIDTH - _LEFT - _RIGHT)
     return drawing
 
 
 def _caption(profile: LagProfile) -> str:
-    recent = min(LAST, profile.window)
-    return (
-        f"{profile.last_five:.1f} % falls on the last {recent} of {profile.window} words. Mean over "
-        f"{profile.positions:,} positions with a full window ({profile.left_out:,} left out)."
-    )
+    positions = f"{profile.positions:,} positions with a full window ({profile.left_out:,} left out)."
+    if profile.window <= LAST:
+        return f"Mean over {positions}"
+    return f"{profile.last_five:.1f} % falls on the last {LAST} of {profile.window} words. Mean over {positions}"
 
 
-def _scale(largest: float) -> tuple[float, float]:
-    tick = next((step for step in _TICKS if largest / step <= 6), _TICKS[-1])
-    return tick, tick * max(1, math.ceil(largest / tick))
+def _axes(largest: float, lags: range) -> Axes:
+    return Axes(_LEFT, _WIDTH - _RIGHT, _TOP, _TOP + _PLOT, -lags[0] - 0.5, -lags[-1] + 0.5, 0, rounded_up(largest))
 
 
-def _x(index: int, window: int) -> float:
-    return _LEFT + (index + 0.5) * (_WIDTH - _LEFT - _RIGHT) / window
-
-
-def _y(percent: float, top: float) -> float:
-    return _HEIGHT - _BOTTOM - percent / top * (_HEIGHT - _TOP - _BOTTOM)
-
-
-def _frame(drawing: Drawing, tick: float, top: float) -> None:
-    drawing.add(Text(_LEFT, 36, "Mean attention by lag", size=15, bold=True))
-    for number in range(round(top / tick) + 1):
-        y = _y(number * tick, top)
-        stroke = MUTED if number == 0 else FAINT
-        drawing.add(Line(((_LEFT, y), (_WIDTH - _RIGHT, y)), stroke))
-        drawing.add(Text(_LEFT - 8, y + 4, f"{number * tick:g} %", 11, MUTED, "end"))
-
-
-def _bars(drawing: Drawing, profile: LagProfile, top: float) -> None:
-    slot = (_WIDTH - _LEFT - _RIGHT) / profile.window
+def _bars(drawing: Drawing, profile: LagProfile, axes: Axes) -> None:
+    slot = (axes.right - axes.left) / profile.window
     width = min(0.72 * slot, 60)
-    every = next(step for step in _LABEL_STEPS if step * slot >= 32 or step == _LABEL_STEPS[-1])
-    for index, (lag, percent) in enumerate(zip(profile.lags, profile.percent, strict=True)):
-        x, y = _x(index, profile.window), _y(percent, top)
-        tip = f"lag −{lag}: {percent:.1f} %"
-        drawing.add(Rect(x - width / 2, y, width, _HEIGHT - _BOTTOM - y, MEASURED, tip))
-        if lag == 1 or lag % every == 0:
-            drawing.add(Text(x, _HEIGHT - _BOTTOM + 18, f"−{lag}", 11, MUTED, "middle"))
-    middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    drawing.add(Text(middle, _HEIGHT - _BOTTOM + 38, "words back", 11, MUTED, "middle"))
+    for lag, percent in zip(profile.lags, profile.percent, strict=True):
+        x, y = axes.x(-lag), axes.y(percent)
+        tip = f"lag {in_words(lag)}: {percent:.1f} %"
+        drawing.add(Rect(x - width / 2, y, width, axes.bottom - y, MEASURED, tip))
+    lag_axis(drawing, axes)
+
+
+def _line(drawing: Drawing, published: PublishedRow, axes: Axes) -> None:
+    points = [(axes.x(-lag), axes.y(value)) for lag, value in zip(published.lags, published.percent, strict=True)]
+    drawing.add(Line(tuple(points), PUBLISHED_INK, 2))
+    for (x, y), lag, percent in zip(points, published.lags, published.percent, strict=True):
+        inferred = lag in published.inferred_lags
+        tip = f"paper, lag {in_words(lag)}: {ABOUT * inferred}{percent:.1f} %"
+        drawing.add(Mark(x, y, "circle", 4, PUBLISHED_INK, inferred, tip))
 
 
 def _key(drawing: Drawing, model: str | None) -> None:
     drawing.add(Rect(_LEFT, 52, 12, 12, MEASURED), Text(_LEFT + 18, 62, "measured", 11, INK))
     if model:
         x = _LEFT + 110
-        drawing.add(Line(((x, 58), (x + 22, 58)), PUBLISHED_INK, 2), Line(((x + 11, 58),), PUBLISHED_INK, 2, dots=4))
+        drawing.add(Line(((x, 58), (x + 22, 58)), PUBLISHED_INK, 2), Mark(x + 11, 58, "circle", 4, PUBLISHED_INK))
         drawing.add(Text(x + 30, 62, f"{model}, {PUBLISHED_SOURCE}", 11, INK))

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
-  // Position t: token t was just read, token t + 1 is being guessed. Column j of weights[t] is lag window - j.
-  const { eos, window: size, tokens, weights, bits, expected, mean, darkest } = JSON.parse(byId("record").textContent);
+  // Position t: token t was just read, token t + 1 is being guessed. Column j of weights[t] is lag window - 1 - j + nearest.
+  const { eos, window: size, nearest, tokens, weights, bits, expected, mean, darkest } = JSON.parse(byId("record").textContent);
   const NAMED = 3; // sources named in words
   const MOST_BITS = 16; // the darkest tint
   const words = []; // words[i] is the element of token i
@@ -17,8 +17,10 @@
   }
   const spell = (token) => (token === eos ? "¶" : token);
   const percent = (share) => (share >= 0.0995 ? (100 * share).toFixed(0) : (100 * share).toPrecision(share < 0.001 ? 1 : 2)) + " %";
+  const lagOf = (j) => size - 1 - j + nearest;
+  const signed = (lag) => (lag ? `−${lag}` : "0");
   const lagsOf = (t) => weights[t]
-    .map((weight, j) => ({ weight: weight / 1000, lag: size - j, source: t - (size - j) }))
+    .map((weight, j) => ({ weight: weight / 1000, lag: lagOf(j), source: t - lagOf(j) }))
     .filter(({ source }) => source >= 0);
 
   function layText() {
@@ -100,26 +102,26 @@
     const top = Math.max(darkest, 0.001, ...lags.map(({ weight }) => weight), ...(mean || []).map((value) => value / 100));
     const every = [1, 5, 10, 20, 50, 100].find((step) => size / step <= 6) ?? size;
     byId("strip").replaceChildren(...weights[t].map((weight, j) => {
-      const lag = size - j;
+      const lag = lagOf(j);
       const slot = make("div", "slot");
       const now = slot.appendChild(make("div", "now"));
       now.style.height = `${weight / 10 / top}%`;
       if (mean) slot.appendChild(make("div", "usual")).style.bottom = `${mean[j] / top}%`;
-      if (lag === 1 || lag % every === 0) slot.append(make("span", "lag", `−${lag}`));
+      if (lag === nearest || lag % every === 0) slot.append(make("span", "lag", signed(lag)));
       return slot;
     }));
     const peaks = lags.filter(({ weight }) => weight > 0).sort((a, b) => b.weight - a.weight).slice(0, NAMED);
     byId("strip").setAttribute("aria-label", "Attention by lag. " + peaks.map(inWords).join(", "));
     byId("peaks").replaceChildren(...peaks.map(({ source, lag, weight }) => {
       const item = make("li");
-      item.append(make("span", "word", spell(tokens[source])), make("span", "", `−${lag}`), make("span", "", percent(weight)));
+      item.append(make("span", "word", spell(tokens[source])), make("span", "", signed(lag)), make("span", "", percent(weight)));
       return item;
     }));
     if (!peaks.length) byId("peaks").append(make("li", "", "nothing: its memory is still empty"));
   }
 
   function inWords({ source, lag, weight }) {
-    return `${spell(tokens[source])}, ${lag} back, ${percent(weight)}`;
+    return `${spell(tokens[source])}, ${lag ? `${lag} back` : "just read"}, ${percent(weight)}`;
   }
 
   function speak(t) {
@@ -155,8 +157,9 @@
 
   function firstExample() {
     // open on the sharpest look back of the opening lines, so that the page explains itself before it is touched
-    let best = Math.min(size, bits.length - 1);
-    for (let t = best; t < Math.min(bits.length, size + 80); t++) {
+    const full = size - 1 + nearest;
+    let best = Math.min(full, bits.length - 1);
+    for (let t = best; t < Math.min(bits.length, full + 80); t++) {
       if (Math.max(...weights[t]) > Math.max(...weights[best])) best = t;
     }
     show(best);

@@ -37,6 +37,7 @@ def render_page(record: AttentionRecord) -> str:
         "style": style,
         "record": _json(_payload(record)),
         "script": script,
+        "just_read": "just read, known without looking back" if record.nearest_lag else "just read (0 in the panel)",
     }
     # one pass: what is put in is not searched again, so a word may be {{script}}
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _resource("page.html"))
@@ -68,6 +69,7 @@ def _payload(record: AttentionRecord) -> dict[str, object]:
     return {
         "eos": EOS,
         "window": record.window,
+        "nearest": record.nearest_lag,
         "tokens": [record.words[0], *record.targets],
         "weights": np.rint(1000 * record.weights.astype(np.float64)).astype(int).tolist(),
         "bits": np.round(record.bits, 2).tolist(),

@@ -6,7 +6,8 @@ import io
 import warnings
 from typing import Any
 
-from spanlm.analysis.drawing import PAPER, Drawing, Line, Rect, Shape, Text
+from spanlm.analysis.drawing import HOLLOW_EDGE, Drawing, Line, Mark, Rect, Shape, Text
+from spanlm.analysis.palette import PAPER
 from spanlm.errors import InputError
 
 PIXELS_PER_INCH = 96
@@ -57,6 +58,8 @@ def _paint(axes: Any, shape: Shape, order: int) -> None:
             _text(axes, shape, order)
         case Line():
             _line(axes, shape, order)
+        case Mark():
+            _mark(axes, shape, order)
 
 
 def _rect(axes: Any, rect: Rect, order: int) -> None:
@@ -82,14 +85,28 @@ def _text(axes: Any, text: Text, order: int) -> None:
 
 def _line(axes: Any, line: Line, order: int) -> None:
     x, y = zip(*line.points, strict=True)
+    # matplotlib counts dashes in widths of the line, a drawing in pixels
+    dashes = (0, tuple(length / line.width for length in line.dash)) if line.dash else "solid"
     axes.plot(
         x,
         y,
         color=line.stroke,
         linewidth=line.width * _POINTS,
-        marker="o" if line.dots else "",
-        markersize=2 * line.dots * _POINTS,
-        markeredgecolor=PAPER,
-        markeredgewidth=_POINTS,
+        linestyle=dashes,
+        dash_capstyle="butt",
+        solid_capstyle="butt",
         zorder=order,
     )
+
+
+def _mark(axes: Any, mark: Mark, order: int) -> None:
+    from matplotlib.patches import Circle, Polygon
+
+    shape = Polygon(mark.outline) if mark.outline else Circle((mark.x, mark.y), mark.radius)
+    shape.set(
+        facecolor=PAPER if mark.hollow else mark.colour,
+        edgecolor=mark.colour if mark.hollow else PAPER,
+        linewidth=(HOLLOW_EDGE if mark.hollow else 1) * _POINTS,
+        zorder=order,
+    )
+    axes.add_patch(shape)

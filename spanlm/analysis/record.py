@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from spanlm.analysis.lags import lag_range
 from spanlm.errors import InputError, require
 
 
@@ -16,7 +17,7 @@ class AttentionRecord:
     """The attention of a model over one text of N words with a window of L (Daniluk et al. 2017, Fig. 3a).
 
     Position t is the moment after `words[t]` was read and before `targets[t]` was known. Column j of
-    `weights` is lag L - j: the weight given to `words[t - (L - j)]` while predicting `targets[t]`.
+    `weights` is lag i = L - 1 - j + `nearest_lag`: the weight given to `words[t - i]` while predicting `targets[t]`.
 
     Attributes:
         words: N words that were read; the first is the `<eos>` that opens the text.
@@ -25,6 +26,8 @@ class AttentionRecord:
         surprisal: (N,) float64, -ln p(target) in nats.
         expected: For each position the most probable next words with their probabilities, best first.
         title: What produced the record, for captions.
+        nearest_lag: The lag of the last column: 1 where the memory ends at the word before the one just read, 0
+            where it holds that word, too.
 
     Raises:
         InputError: If the shapes do not fit together, a number is not finite, or a weight is negative.
@@ -36,6 +39,7 @@ class AttentionRecord:
     surprisal: NDArray[np.float64]
     expected: list[list[tuple[str, float]]]
     title: str
+    nearest_lag: int = 1
 
     def __post_init__(self) -> None:
         """Check every shape against the number of words, so that no writer has to."""
@@ -51,6 +55,7 @@ class AttentionRecord:
             shape,
             f"({count}, L) for {count} words, with a window L of at least 1",
         )
+        require(self.nearest_lag >= 0, "record.nearest_lag", self.nearest_lag, "at least 0")
         _require_length("targets", len(self.targets), count)
         _require_length("expected", len(self.expected), count)
         require(self.surprisal.shape == (count,), "record.surprisal.shape", self.surprisal.shape, f"({count},)")
@@ -64,13 +69,13 @@ class AttentionRecord:
 
     @property
     def window(self) -> int:
-        """L, how many words back the model could look."""
+        """L, how many words the model could look at."""
         return int(self.weights.shape[1])
 
     @property
     def lags(self) -> range:
-        """The lag of each column of `weights`: L, L - 1, ... 1."""
-        return range(self.window, 0, -1)
+        """The lag of each column of `weights`, down to the nearest."""
+        return lag_range(self.window, self.nearest_lag)
 
     @cached_property
     def bits(self) -> NDArray[np.float64]:
@@ -81,7 +86,7 @@ class AttentionRecord:
     def occupied(self) -> NDArray[np.bool_]:
         """(N, L) which slots held a word.
 
-        A memory fills from lag 1 on, so all that is older than the oldest weight is empty.
+        A memory fills from its nearest lag on, so all that is older than the oldest weight is empty.
         """
         seen = np.logical_or.accumulate(self.weights > 0, axis=1)
         exists = np.arange(len(self))[:, None] >= np.asarray(self.lags)[None, :]

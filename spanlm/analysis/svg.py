@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from xml.sax.saxutils import escape
 
-from spanlm.analysis.drawing import PAPER, Drawing, Line, Rect, Shape, Text
+from spanlm.analysis.drawing import HOLLOW_EDGE, Drawing, Line, Mark, Rect, Shape, Text
+from spanlm.analysis.palette import PAPER
 
 FONTS = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 # what XML 1.0 cannot hold even when escaped: control characters, surrogates, two non-characters
@@ -50,11 +52,14 @@ def _element(shape: Shape) -> str:
             return _text(shape)
         case Line():
             return _line(shape)
+        case Mark():
+            return _mark(shape)
 
 
 def _rect(rect: Rect) -> str:
-    box = _attributes({"x": rect.x, "y": rect.y, "width": rect.width, "height": rect.height, "fill": rect.fill})
-    return f"<rect{box}><title>{xml_text(rect.tip)}</title></rect>" if rect.tip else f"<rect{box}/>"
+    return _tipped(
+        "rect", {"x": rect.x, "y": rect.y, "width": rect.width, "height": rect.height, "fill": rect.fill}, rect.tip
+    )
 
 
 def _text(text: Text) -> str:
@@ -73,14 +78,31 @@ def _text(text: Text) -> str:
 
 
 def _line(line: Line) -> str:
-    points = " ".join(f"{_number(x)},{_number(y)}" for x, y in line.points)
-    path = _attributes({"points": points, "fill": "none", "stroke": line.stroke, "stroke-width": line.width})
-    dots = (
-        _attributes({"cx": x, "cy": y, "r": line.dots, "fill": line.stroke, "stroke": PAPER})
-        for x, y in line.points
-        if line.dots
-    )
-    return "".join([f"<polyline{path}/>", *(f"<circle{dot}/>" for dot in dots)])
+    look: dict[str, str | float] = {"fill": "none", "stroke": line.stroke, "stroke-width": line.width}
+    if line.dash:
+        look["stroke-dasharray"] = " ".join(map(_number, line.dash))
+    return f"<polyline{_attributes({'points': _points(line.points), **look})}/>"
+
+
+def _mark(mark: Mark) -> str:
+    # a filled mark has a thin edge of paper, to stand out from lines and other marks below it
+    look: dict[str, str | float] = {
+        "fill": PAPER if mark.hollow else mark.colour,
+        "stroke": mark.colour if mark.hollow else PAPER,
+        "stroke-width": HOLLOW_EDGE if mark.hollow else 1,
+    }
+    if mark.outline:
+        return _tipped("polygon", {"points": _points(mark.outline), **look}, mark.tip)
+    return _tipped("circle", {"cx": mark.x, "cy": mark.y, "r": mark.radius, **look}, mark.tip)
+
+
+def _points(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
+
+
+def _tipped(name: str, values: dict[str, str | float], tip: str) -> str:
+    start = f"<{name}{_attributes(values)}"
+    return f"{start}><title>{xml_text(tip)}</title></{name}>" if tip else f"{start}/>"
 
 
 def _attributes(values: dict[str, str | float]) -> str:

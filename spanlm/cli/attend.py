@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from spanlm.analysis.attend import attention_by_lag
-from spanlm.analysis.by_lag import format_lag_table, published_by_lag
-from spanlm.analysis.export import check_attention_path, check_lag_path, save_attention, save_lag_profile
-from spanlm.cli.arguments import add_corpus, add_run, verb_parser
+from spanlm.analysis.attend import attend_words, attention_by_lag, check_attends
+from spanlm.analysis.by_lag import format_lag_table
+from spanlm.analysis.excerpt import excerpt
+from spanlm.analysis.export import (
+    check_attention_path,
+    check_lag_comparison_path,
+    save_attention,
+    save_lag_comparison,
+    save_lag_profile,
+)
+from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
+from spanlm.analysis.lags import in_words
+from spanlm.analysis.published_lags import ABOUT, RECURRENT_MEMORY, published_by_lag, published_notes
+from spanlm.analysis.record import AttentionRecord
+from spanlm.cli.arguments import add_corpus, verb_parser
+from spanlm.cli.main import VerbParser
 from spanlm.cli.report import out
 from spanlm.config import RunConfig
-from spanlm.data.corpora import WHOLE
+from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.data.text import Text
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.text_pieces import text_as_pieces
-from spanlm.models.memories import KeyValueConfig
+from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
 from spanlm.trained import TrainedModel, load
 
 _DESCRIPTION = """
@@ -23,61 +37,109 @@ Where the model looked.
 
   spanlm attend runs/demo --text "the name is bound to the object ." --out look.html
   spanlm attend runs/demo --file chapter.txt --out look.csv
+  spanlm attend runs/demo --document 3 --split valid --words 60 --out article.svg
   spanlm attend runs/demo --by-lag --split valid --out lags.svg
+  spanlm attend runs/kv runs/kvp runs/rm --by-lag --split valid --out lags.svg
 
-A page (.html, one self-contained file: hover a word), a figure (.svg, .png) or data (.csv, .npz) of one text; or,
-with --by-lag, mean attention by distance over a whole split as a table and (--out) a figure or data.
+Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
+hover a word), a figure (.svg, .png) or data (.csv, .npz). It is read alone: nothing is known of what stands before.
+
+With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
+table. Several runs stand side by side, each with what the paper printed.
 """
 
 MOST_WORDS = 20_000
-"""Of a --file: a page of more is no longer pleasant, and its weights no longer small."""
+"""Of one text: a page of more is no longer pleasant, and its weights no longer small."""
+WORDS = 60
+"""Of a stretch of a corpus, unless --words says another number."""
 
 
 def run(arguments: list[str]) -> None:
     """Attend."""
+    options = _parser().parse_args(arguments)
+    _check(options)
+    models = [load(folder, options.device) for folder in options.runs]
+    if options.by_lag:
+        _by_lag(models, options)
+    else:
+        save_attention(_record(models[0], options), options.out)
+    if options.out is not None:
+        out(f"wrote {options.out}")
+
+
+def _parser() -> VerbParser:
     parser = verb_parser("attend", _DESCRIPTION)
-    add_run(parser)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--text", help="read this text")
-    what.add_argument("--file", type=Path, help="read this file")
-    what.add_argument("--by-lag", action="store_true", help="mean attention by lag over a split of a corpus")
+    parser.add_argument(
+        "runs", metavar="RUN", type=Path, nargs="+", help="the folder of a trained run; with --by-lag also several"
+    )
+    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+    what = parser.add_argument_group("what to read, one of")
+    what.add_argument("--text", help="this text")
+    what.add_argument("--file", type=Path, help="this file")
+    what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
+    what.add_argument(
+        "--from",
+        dest="start",
+        type=int,
+        metavar="TOKEN",
+        help="a split, from the line that holds this token; the first is 1; with --document, a token of that",
+    )
+    what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
+    parser.add_argument(
+        "--words", type=int, metavar="N", help=f"how much of --document or --from, line ends counted (default: {WORDS})"
+    )
     add_corpus(parser)
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help=".html, .svg, .png, .csv or .npz; by lag .svg, .png, .csv or .json",
+        help=".html, .svg, .png, .csv or .npz; by lag .svg, .png, .csv, .json or .md",
     )
-    options = parser.parse_args(arguments)
-    if options.out is None and not options.by_lag:
-        raise InputError("--out is missing: name a file that ends in .html, .svg, .png, .csv or .npz")
-    if options.out is not None:
-        (check_lag_path if options.by_lag else check_attention_path)(options.out)
-    model = load(options.run, options.device)
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what cannot be done, before any work is."""
+    named = {
+        "--text": options.text is not None,
+        "--file": options.file is not None,
+        "--by-lag": options.by_lag,
+        "--document": options.document is not None,
+        "--from": options.start is not None,
+    }
+    given = [name for name, there in named.items() if there]
+    if not given:
+        raise InputError(f"one of {' '.join(named)} is required (see `spanlm attend --help`)")
+    if len(given) > 1 and given != ["--document", "--from"]:
+        raise InputError(f"{' and '.join(given)} do not go together: take one (or --document with --from)")
+    if options.words is not None and not {"--document", "--from"} & set(given):
+        raise InputError(f"--words={options.words}: is for --document and --from, not for {given[0]}")
+    if options.words is not None and not 1 <= options.words <= MOST_WORDS:
+        raise InputError(f"--words={options.words}: must be from 1 to {MOST_WORDS:,}")
     if options.by_lag:
-        corpus = model.corpus(options.corpus, options.split, data_dir=options.data_dir, download=options.download)
-        split = WHOLE if WHOLE in corpus.splits else options.split
-        kind = model.batching(corpus, split)
-        profile = attention_by_lag(model.model, evaluation_batcher(corpus, split, kind, 1))
-        published = published_name(model.config)
-        out(f"mean attention by lag, {corpus.name} {split}, {profile.positions:,} positions with a full window")
-        for row in format_lag_table(profile, published):
-            beside = "" if row.published is None else f"   paper {row.published:5.1f} %"
-            out(f"  −{row.lag:<3} {row.measured:5.1f} %{beside}")
-        if published is not None and published_by_lag(published, profile.window) is None:
-            out("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
         if options.out is not None:
-            save_lag_profile(profile, options.out, published)
-    else:
-        save_attention(model.attend(_text(model, options.text, options.file)), options.out)
-    if options.out is not None:
-        out(f"wrote {options.out}")
+            check_lag_comparison_path(options.out, len(options.runs))
+        return
+    if len(options.runs) > 1:
+        raise InputError(f"{len(options.runs)} runs: {given[0]} takes one; several stand side by side with --by-lag")
+    if options.out is None:
+        raise InputError("--out is missing: name a file that ends in .html, .svg, .png, .csv or .npz")
+    check_attention_path(options.out)
 
 
-def _text(model: TrainedModel, text: str | None, file: Path | None) -> str:
-    if text is not None:
-        return text
-    assert file is not None
+def _record(model: TrainedModel, options: argparse.Namespace) -> AttentionRecord:
+    """Read what was asked for."""
+    if options.text is not None:
+        return model.attend(options.text)
+    if options.file is not None:
+        return model.attend(_read(model, options.file))
+    corpus, split = _corpus(model, options)
+    found = excerpt(corpus, split, document=options.document, start=options.start, length=options.words or WORDS)
+    title = f"{model.folder.resolve().name}, {model.config.model.memory.description}: {found.source}"
+    return attend_words(model.model, model.vocabulary, found.words, title=title)
+
+
+def _read(model: TrainedModel, file: Path) -> str:
     lines, held = [], 0
     for piece in text_as_pieces(Text(file), model.config.data.effective_tokenizer):
         held += len(piece.words) + piece.closes
@@ -89,7 +151,90 @@ def _text(model: TrainedModel, text: str | None, file: Path | None) -> str:
     return "\n".join(lines)
 
 
+def _corpus(model: TrainedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
+    corpus = model.corpus(options.corpus, options.split, data_dir=options.data_dir, download=options.download)
+    return corpus, WHOLE if WHOLE in corpus.splits else options.split
+
+
+def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
+    """Print the table and write the file."""
+    for model in models:
+        try:
+            check_attends(model.model)
+        except InputError as error:
+            raise InputError(f"{model.folder}: {error}") from None
+    names = run_names([model.folder for model in models])
+    measured = [_measured(model, name, options) for model, name in zip(models, names, strict=True)]
+    if len(measured) == 1:
+        _print_one(measured[0])
+    else:
+        _print_several(measured)
+    if options.out is None:
+        return
+    if len(measured) == 1 and options.out.suffix.lower() != ".md":
+        save_lag_profile(measured[0].profile, options.out, measured[0].model)
+    else:
+        save_lag_comparison(measured, options.out)
+
+
+def _measured(model: TrainedModel, name: str, options: argparse.Namespace) -> MeasuredLags:
+    corpus, split = _corpus(model, options)
+    kind = model.batching(corpus, split)
+    profile = attention_by_lag(model.model, evaluation_batcher(corpus, split, kind, 1))
+    return MeasuredLags(name, f"{corpus.name} {split}", profile, published_name(model.config))
+
+
+def _print_one(measured: MeasuredLags) -> None:
+    profile, model = measured.profile, measured.model
+    out(f"mean attention by lag, {measured.text}, {profile.positions:,} positions with a full window")
+    rows = format_lag_table(profile, model)
+    width = max(4, *(len(in_words(row.lag)) for row in rows))
+    for row in rows:
+        paper = "" if row.published is None else f"{ABOUT * row.inferred}{row.published:.1f}"
+        out(f"  {in_words(row.lag):<{width}} {row.measured:5.1f} %" + (f"   paper {paper:>5} %" if paper else ""))
+    published = published_by_lag(model, profile.window)
+    if model is not None and published is None:
+        out("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
+    for note in published_notes([published] if published else []):
+        out(f"  ({note})")
+
+
+def _print_several(measured: Sequence[MeasuredLags]) -> None:
+    out("mean attention by lag, percent")
+    rows = list(lag_columns(measured))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *cells in rows:
+        right = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+        out(f"  {first:<{widths[0]}}{right}".rstrip())
+    for note in notes(measured):
+        out(note)
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """Name runs by the end of their paths that tells them apart: kv/seed-1 and kvp/seed-1 are kv and kvp.
+
+    Raises:
+        InputError: one run twice.
+    """
+    paths = [folder.resolve() for folder in folders]
+    twice = [folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1]
+    if twice:
+        raise InputError(f"{twice[0]}: is named twice; name each run once")
+    while len(paths) > 1 and len({path.name for path in paths}) == 1:
+        paths = [path.parent for path in paths]
+    longest = max(len(path.parts) for path in paths)
+    return next(
+        names
+        for names in (["/".join(path.parts[-count:]) for path in paths] for count in range(1, longest + 1))
+        if len(set(names)) == len(names)
+    )
+
+
 def published_name(config: RunConfig) -> str | None:
     """Return which row of the paper's Figure 3b this model can stand beside."""
-    memory = config.model.memory
-    return memory.name if isinstance(memory, KeyValueConfig) else None
+    match config.model.memory:
+        case KeyValueConfig() as memory:
+            return memory.name
+        case RecurrentMemoryConfig(temporal=True, composition="gated"):
+            return RECURRENT_MEMORY
+    return None

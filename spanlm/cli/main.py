@@ -22,9 +22,12 @@ VERBS = {
     "train": "train a model: a preset, your own configuration, or (with nothing else) the demo",
     "evaluate": "perplexity of a trained model, with its protocol spelled out",
     "score": "surprisal, entropy and rank of every word of a text",
+    "cloze": "which word fits a gap: accuracy on questions like those of the Children's Book Test",
     "attend": "where the model looked at each word: page, figure, table; or mean attention by lag",
     "generate": "let the model continue a prompt",
+    "data": "make a corpus to train on: articles of Wikipedia, prepared as in the paper",
     "presets": "the published table rows that can be trained by name",
+    "reproduce": "the tables of a paper, run again: measured and published side by side",
     "bench": "speed: this machine, a textbook training step, and this project's",
 }
 

@@ -32,7 +32,7 @@ class DataConfig:
         max_size: Largest vocabulary, <eos> and <unk> included; the most frequent words stay.
         documents: What starts a new document: nothing, a line after a blank line, a WikiText heading
             " = Title = ", or a line "_BOOK_TITLE_ : …", which is no text and is left out. The documents of the
-            demo are its topics, those of cbt always its books.
+            demo are its topics, those of cbt always its books, the finest boundary that its files have.
     """
 
     corpus: str = DEMO

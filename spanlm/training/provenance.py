@@ -47,12 +47,18 @@ def provenance(device: torch.device) -> dict[str, Any]:
     commit, changed = _commit()
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([_program(), *sys.argv[1:]]),
         "spanlm": spanlm.__version__,
         "commit": commit,
         "changed": changed,
         **machine(device),
     }
+
+
+def _program() -> str:
+    """Return what this process was started as, without the folder: that is the machine's own."""
+    name = Path(sys.argv[0]).name
+    return "spanlm" if name == "__main__.py" else name
 
 
 def machine(device: torch.device) -> dict[str, Any]:

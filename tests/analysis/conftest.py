@@ -21,21 +21,28 @@ HOSTILE = (
 )
 
 
-def make_record(words: list[str], window: int, title: str = "a model") -> AttentionRecord:
-    """Attention that fills as a memory does: word t can look at the min(t, window) words before it."""
+def make_record(words: list[str], window: int, title: str = "a model", nearest_lag: int = 1) -> AttentionRecord:
+    """Attention that fills as a memory does: at t it holds the words up to `nearest_lag` back, if there are any."""
     count = len(words) - 1
     weights = np.random.default_rng(0).random((count, window)).astype(np.float32) + np.float32(0.1)
     for position in range(count):
-        weights[position, : max(window - position, 0)] = 0
+        weights[position, : max(window - position - 1 + nearest_lag, 0)] = 0
     weights /= np.maximum(weights.sum(axis=1, keepdims=True), np.float32(1e-9))
     expected = [[(word, 0.5), ("other", 0.25)][: position % 3] for position, word in enumerate(words[1:])]
     surprisal = np.linspace(0.5, 6.0, count)
-    return AttentionRecord(words[:-1], words[1:], weights, surprisal, expected, title)
+    return AttentionRecord(words[:-1], words[1:], weights, surprisal, expected, title, nearest_lag)
 
 
 @pytest.fixture
 def record() -> AttentionRecord:
     return make_record(["<eos>", "the", "cat", "sat", "<eos>", "the", "dog", "ran", "<eos>"], window=3)
+
+
+@pytest.fixture
+def current() -> AttentionRecord:
+    """As `record`, of a model whose window holds the word just read."""
+    words = ["<eos>", "the", "cat", "sat", "<eos>", "the", "dog", "ran", "<eos>"]
+    return make_record(words, window=3, nearest_lag=0)
 
 
 @pytest.fixture

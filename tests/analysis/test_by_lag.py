@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.analysis import (
-    PUBLISHED,
-    LagAccumulator,
-    LagProfile,
-    format_lag_table,
-    mean_by_lag,
-    published_by_lag,
-)
+from spanlm.analysis import LagAccumulator, LagProfile, format_lag_table, mean_by_lag
 from spanlm.errors import InputError
 
 OPENING = [
@@ -29,6 +22,15 @@ def test_only_full_windows_are_averaged() -> None:
     assert profile.percent == pytest.approx((30, 20, 50))
     assert (profile.positions, profile.left_out) == (2, 3)
     assert list(profile.lags) == [3, 2, 1]
+
+
+def test_a_window_with_the_current_word_is_full_one_position_earlier() -> None:
+    profile = mean_by_lag([[0.0, 0.0, 1.0], [0.0, 0.3, 0.7], *OPENING[3:]], nearest_lag=0)
+    assert profile.percent == pytest.approx((30, 20, 50))
+    assert (profile.positions, profile.left_out) == (2, 2)
+    assert list(profile.lags) == [2, 1, 0]
+    only = mean_by_lag(np.ones((4, 1)), nearest_lag=0)
+    assert (only.positions, only.left_out, list(only.lags)) == (4, 0, [0])
 
 
 def test_the_share_of_the_last_five_lags() -> None:
@@ -84,6 +86,15 @@ def test_the_window_may_not_change() -> None:
         accumulator.update(np.ones((1, 4)))
 
 
+def test_the_nearest_lag_may_not_change() -> None:
+    accumulator = LagAccumulator()
+    accumulator.update(np.ones((1, 3)), 0)
+    with pytest.raises(InputError, match="nearest_lag=1: must be 0 as in the first update"):
+        accumulator.update(np.ones((1, 3)), 1)
+    with pytest.raises(InputError, match="nearest_lag=-1"):
+        mean_by_lag(np.ones((1, 3)), -1)
+
+
 def test_weights_that_are_not_numbers_are_refused() -> None:
     with pytest.raises(InputError, match="finite"):
         mean_by_lag([[0.5, float("nan")]])
@@ -96,28 +107,28 @@ def test_nothing_seen_is_an_error_not_a_nan() -> None:
         mean_by_lag(OPENING[:3])
 
 
-@pytest.mark.parametrize("model", PUBLISHED)
-def test_published_rows_are_whole(model: str) -> None:
-    row = PUBLISHED[model]
-    assert len(row) == 15
-    assert sum(row) == pytest.approx(100, abs=0.25)  # printed with one decimal
-    assert list(row) == sorted(row)
-
-
 def test_published_numbers_stand_beside_the_measured_of_window_fifteen() -> None:
     profile = mean_by_lag(np.full((3, 15), 1 / 15))
     rows = format_lag_table(profile, "key-value-predict")
-    assert rows[-1] == (1, pytest.approx(100 / 15), 17.8)
+    assert rows[-1] == (1, pytest.approx(100 / 15), 17.8, False)
     assert rows[0].lag == 15
     assert sum(row.published or 0 for row in rows[-5:]) == pytest.approx(54.3)
+
+
+def test_the_recurrent_memory_stands_beside_its_row_at_the_current_word() -> None:
+    rows = format_lag_table(mean_by_lag(np.full((3, 15), 1 / 15), nearest_lag=0), "RM(+tM-g)")
+    assert rows[-1] == (0, pytest.approx(100 / 15), 39.9, True)
+    assert rows[-2] == (1, pytest.approx(100 / 15), 15.2, False)
+    assert rows[0][::2] == (14, 1.6)
+
+
+def test_numbers_stand_beside_those_of_their_own_lag() -> None:
+    """A window of 15 that does not end where the published one does shares fourteen lags with it."""
+    rows = format_lag_table(mean_by_lag(np.full((3, 15), 1 / 15), nearest_lag=0), "attention")
+    assert [row.published for row in rows[-3:]] == [11.1, 14.7, None]
 
 
 def test_no_published_number_for_another_window_or_no_model() -> None:
     profile = LagProfile((40.0, 60.0), 1, 0)
     assert [row.published for row in format_lag_table(profile, "attention")] == [None, None]
-    assert published_by_lag(None, 15) is None
-
-
-def test_a_misspelt_model_is_answered_with_the_nearest() -> None:
-    with pytest.raises(InputError, match="Did you mean 'key-value'"):
-        published_by_lag("key-valeu", 15)
+    assert [row.published for row in format_lag_table(profile)] == [None, None]

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ MAGIC = {
     ".npz": b"PK",
     ".HTML": b"<!doctype html>",
 }
-PROFILE = LagProfile(PUBLISHED["attention"], positions=90, left_out=15)
+PROFILE = LagProfile(PUBLISHED["attention"].percent, positions=90, left_out=15)
 
 
 @pytest.mark.parametrize("suffix", MAGIC)
@@ -100,6 +101,17 @@ def test_csv_has_a_row_for_each_occupied_slot(tmp_path: Path, record: AttentionR
         assert np.float32(row["weight"]) == record.weights[position, record.window - lag]
 
 
+def test_csv_of_the_current_word_counts_down_to_it(tmp_path: Path, current: AttentionRecord) -> None:
+    rows = _csv_rows(tmp_path / "a.csv", current)
+    assert len(rows) == current.occupied.sum()
+    assert [row["lag"] for row in rows[:6]] == ["0", "1", "0", "2", "1", "0"]
+    for row in rows:
+        position, lag = int(row["position"]), int(row["lag"])
+        assert int(row["source_position"]) == position - lag
+        assert row["source_word"] == current.words[position - lag]
+        assert np.float32(row["weight"]) == current.weights[position, 2 - lag]
+
+
 def test_csv_gives_hostile_words_back(tmp_path: Path, hostile: AttentionRecord) -> None:
     rows = _csv_rows(tmp_path / "a.csv", hostile)
     assert [row["target"] for row in rows if row["lag"] == "1"] == hostile.targets[1:]
@@ -116,7 +128,9 @@ def _csv_rows(path: Path, record: AttentionRecord) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
 
 
-def test_npz_gives_the_record_back_without_pickle(tmp_path: Path, hostile: AttentionRecord) -> None:
+@pytest.mark.parametrize("nearest_lag", [0, 1])
+def test_npz_gives_the_record_back_without_pickle(tmp_path: Path, hostile: AttentionRecord, nearest_lag: int) -> None:
+    hostile = replace(hostile, nearest_lag=nearest_lag)
     save_attention(hostile, tmp_path / "a.npz")
     with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
         again = AttentionRecord(
@@ -131,9 +145,11 @@ def test_npz_gives_the_record_back_without_pickle(tmp_path: Path, hostile: Atten
                 )
             ],
             str(arrays["title"]),
+            int(arrays["lags"][-1]),
         )
+        assert arrays["lags"].tolist() == list(hostile.lags)
     assert (again.words, again.targets, again.title) == (hostile.words, hostile.targets, hostile.title)
-    assert again.expected == hostile.expected
+    assert (again.expected, again.lags) == (hostile.expected, hostile.lags)
     np.testing.assert_array_equal(again.weights, hostile.weights)
     np.testing.assert_array_equal(again.surprisal, hostile.surprisal)
 
@@ -142,16 +158,25 @@ def test_lag_csv_leaves_a_gap_where_nothing_was_published(tmp_path: Path) -> Non
     save_lag_profile(PROFILE, tmp_path / "a.csv", "key-value")
     save_lag_profile(PROFILE, tmp_path / "b.csv")
     lines = (tmp_path / "a.csv").read_text().splitlines()
-    assert (lines[0], lines[-1]) == ("lag,measured_percent,published_percent", "1,14.7,14.9")
-    assert (tmp_path / "b.csv").read_text().splitlines()[1] == "15,4.6,"
+    assert (lines[0], lines[-1]) == ("lag,measured_percent,published_percent,published_inferred", "1,14.7,14.9,0")
+    assert (tmp_path / "b.csv").read_text().splitlines()[1] == "15,4.6,,"
+
+
+def test_a_number_that_could_not_be_read_is_marked_in_the_files(tmp_path: Path) -> None:
+    profile = LagProfile(PUBLISHED["RM(+tM-g)"].percent, positions=90, left_out=14, nearest_lag=0)
+    for suffix in (".csv", ".json"):
+        save_lag_profile(profile, tmp_path / f"a{suffix}", "RM(+tM-g)")
+    assert (tmp_path / "a.csv").read_text().splitlines()[-2:] == ["1,15.2,15.2,0", "0,39.9,39.9,1"]
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert (content["lags"][-1], content["published_inferred_lags"]) == (0, [0])
 
 
 def test_lag_json_says_how_it_was_counted(tmp_path: Path) -> None:
     save_lag_profile(PROFILE, tmp_path / "a.json", "key-value")
     content = json.loads((tmp_path / "a.json").read_text())
     assert (content["positions"], content["left_out"], content["window"]) == (90, 15, 15)
-    assert content["measured_percent"] == list(PUBLISHED["attention"])
-    assert content["published_percent"] == list(PUBLISHED["key-value"])
+    assert content["measured_percent"] == list(PUBLISHED["attention"].percent)
+    assert content["published_percent"] == list(PUBLISHED["key-value"].percent)
     assert (content["lags"][0], content["published_model"]) == (15, "key-value")
     assert content["last_five_percent"] == pytest.approx(48.9)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spanlm.analysis import PUBLISHED, AttentionRecord, LagProfile, mean_by_lag
-from spanlm.analysis.drawing import Drawing, Line, Rect, Text, blue, clip, text_width
+from spanlm.analysis.drawing import Drawing, Line, Mark, Rect, Text, clip, text_width, wrap
 from spanlm.analysis.heatmap import ROW_LIMIT, heatmap
 from spanlm.analysis.lag_figure import lag_figure
 from spanlm.analysis.png import render_png
@@ -17,13 +17,10 @@ from spanlm.analysis.svg import render_svg, xml_text
 from spanlm.errors import InputError
 
 from .conftest import make_record
+from .drawings import assert_on_paper, marks, texts
 
 SVG = "{http://www.w3.org/2000/svg}"
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
-
-
-def _texts(drawing: Drawing) -> list[str]:
-    return [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
 
 
 def _cells(drawing: Drawing) -> list[Rect]:
@@ -38,18 +35,20 @@ def test_the_heat_map_has_a_cell_for_each_occupied_slot_and_no_other(record: Att
 
 
 def test_the_heat_map_names_words_lags_and_scale(record: AttentionRecord) -> None:
-    texts = _texts(heatmap(record))
+    written = texts(heatmap(record))
     for word in [*record.words, *record.targets, "−3", "−2", "−1", "0 %", record.title]:
-        assert word in texts
+        assert word in written
 
 
-def test_darker_means_more() -> None:
-    def lightness(colour: str) -> int:
-        return sum(int(colour[i : i + 2], 16) for i in (1, 3, 5))
-
-    shades = [lightness(blue(share)) for share in np.linspace(0, 1, 50)]
-    assert shades == sorted(shades, reverse=True)
-    assert blue(-1) == blue(0) and blue(2) == blue(1)
+def test_the_heat_map_of_the_current_word_has_a_column_for_it(current: AttentionRecord) -> None:
+    drawing = heatmap(current)
+    assert len(_cells(drawing)) == current.occupied.sum() == 21
+    assert _cells(drawing)[0].tip == "<eos>, 0: 100.0 %"
+    assert {"−2", "−1", "0", "words back (0: the current word)"} <= set(texts(drawing))
+    assert "−3" not in texts(drawing)
+    rows = {text.text: text.y for text in drawing.shapes if isinstance(text, Text) and text.anchor == "end"}
+    cell = next(cell for cell in _cells(drawing) if cell.tip.startswith("cat, 0:"))
+    assert cell.y < rows["cat"] < cell.y + cell.height, "the current word stands in its own row"
 
 
 def test_the_scale_is_not_set_by_the_opening_words() -> None:
@@ -57,37 +56,21 @@ def test_the_scale_is_not_set_by_the_opening_words() -> None:
     weights[1] = [0] * 9 + [1]  # the first look has only one word to go to
     words = [f"w{i}" for i in range(31)]
     record = AttentionRecord(words[:-1], words[1:], weights, np.ones(30), [[]] * 30, "flat")
-    assert "≥ 10 %" in _texts(heatmap(record))
+    assert "≥ 10 %" in texts(heatmap(record))
 
 
 @pytest.mark.parametrize(("count", "window"), [(1, 1), (10, 1), (24, 15), (60, 5)])
 def test_everything_stays_on_the_paper(count: int, window: int) -> None:
     record = make_record(["<eos>", *(f"word{i}" * (i % 7 + 1) for i in range(count))], window, "title " * 30)
-    _assert_on_paper(heatmap(record))
+    assert_on_paper(heatmap(record))
 
 
 @pytest.mark.parametrize("window", [1, 5, 15, 60])
-def test_the_lag_figure_stays_on_the_paper(window: int) -> None:
-    profile = mean_by_lag(np.random.default_rng(0).dirichlet(np.ones(window), size=50))
-    _assert_on_paper(lag_figure(profile, "attention"))
-
-
-def _assert_on_paper(drawing: Drawing) -> None:
-    for shape in drawing.shapes:
-        for x, y in _corners(shape):
-            assert -0.01 <= x <= drawing.width and 0 <= y <= drawing.height, shape
-
-
-def _corners(shape: Rect | Text | Line) -> list[tuple[float, float]]:
-    match shape:
-        case Rect():
-            return [(shape.x, shape.y), (shape.x + shape.width, shape.y + shape.height)]
-        case Line():
-            return list(shape.points)
-        case Text():
-            width = text_width(shape.text, shape.size)
-            left = shape.x - {"start": 0.0, "middle": width / 2, "end": width}[shape.anchor]
-            return [(left, shape.y - shape.size), (left + width, shape.y)]
+@pytest.mark.parametrize("model", ["attention", "RM(+tM-g)"])
+def test_the_lag_figure_stays_on_the_paper(window: int, model: str) -> None:
+    nearest_lag = PUBLISHED[model].nearest_lag
+    profile = mean_by_lag(np.random.default_rng(0).dirichlet(np.ones(window), size=50), nearest_lag)
+    assert_on_paper(lag_figure(profile, model))
 
 
 def test_clipped_text_fits_and_says_that_it_was_cut() -> None:
@@ -102,26 +85,59 @@ def test_a_text_too_long_for_a_figure_is_refused_with_the_way_out() -> None:
         heatmap(record)
 
 
+def test_wrapped_text_fits_and_is_whole() -> None:
+    text = "some words and one averyveryveryverylongword 日本語日本語日本語 at the end"
+    lines = wrap(text, 10, 80)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(text_width(line, 10) <= 80 for line in lines)
+    assert wrap("", 10, 80) == [""]
+
+
 def test_the_published_line_is_drawn_only_where_it_was_published() -> None:
-    def dots(drawing: Drawing) -> list[Line]:
+    def lines(drawing: Drawing) -> list[Line]:
         return [shape for shape in drawing.shapes if isinstance(shape, Line) and len(shape.points) == 15]
 
-    fifteen = LagProfile(PUBLISHED["attention"], 10, 0)
-    assert len(dots(lag_figure(fifteen, "attention"))) == 1
-    assert dots(lag_figure(fifteen)) == []
-    assert len(_texts(lag_figure(LagProfile((50.0, 50.0), 10, 0), "attention"))) > 0
+    fifteen = LagProfile(PUBLISHED["attention"].percent, 10, 0)
+    assert len(lines(lag_figure(fifteen, "attention"))) == 1
+    assert lines(lag_figure(fifteen)) == []
+    assert len(texts(lag_figure(LagProfile((50.0, 50.0), 10, 0), "attention"))) > 0
 
 
-def test_the_published_line_meets_bars_of_the_same_height() -> None:
-    drawing = lag_figure(LagProfile(PUBLISHED["key-value"], 10, 0), "key-value")
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_the_published_line_meets_bars_of_the_same_height(model: str) -> None:
+    row = PUBLISHED[model]
+    drawing = lag_figure(LagProfile(row.percent, 10, 0, row.nearest_lag), model)
     tops = [rect.y for rect in _cells(drawing)]
+    middles = [rect.x + rect.width / 2 for rect in _cells(drawing)]
     (line,) = (s for s in drawing.shapes if isinstance(s, Line) and len(s.points) == 15)
     assert [y for _, y in line.points] == pytest.approx(tops)
+    assert [x for x, _ in line.points] == pytest.approx(middles)
+
+
+def test_the_number_that_could_not_be_read_is_hollow_and_noted() -> None:
+    row = PUBLISHED["RM(+tM-g)"]
+    drawing = lag_figure(LagProfile(row.percent, 10, 0, 0), "RM(+tM-g)")
+    (hollow,) = (mark for mark in marks(drawing) if mark.hollow)
+    assert hollow.tip == "paper, lag 0 (current word): ≈39.9 %"
+    note = " ".join(texts(drawing))
+    assert "Hollow mark (lag 0): illegible" in note and "position −1 of RM(+tM-g) is the current word" in note
+    other = lag_figure(LagProfile(PUBLISHED["attention"].percent, 10, 0), "attention")
+    assert not any(mark.hollow for mark in marks(other)) and "illegible" not in " ".join(texts(other))
+
+
+def test_the_lag_axis_ends_at_the_nearest_lag() -> None:
+    flat = (20.0,) * 5
+    assert {"−5", "−1"} <= set(texts(lag_figure(LagProfile(flat, 10, 0)))) and "0" not in texts(
+        lag_figure(LagProfile(flat, 10, 0))
+    )
+    assert {"−4", "0"} <= set(texts(lag_figure(LagProfile(flat, 10, 0, 0)))) and "−5" not in texts(
+        lag_figure(LagProfile(flat, 10, 0, 0))
+    )
 
 
 def test_svg_is_well_formed_whatever_the_words_are(hostile: AttentionRecord) -> None:
     root = ElementTree.fromstring(render_svg(heatmap(hostile)))
-    allowed = {SVG + name for name in ("svg", "title", "desc", "rect", "text", "polyline", "circle")}
+    allowed = {SVG + name for name in ("svg", "title", "desc", "rect", "text")}
     assert {element.tag for element in root.iter()} <= allowed
     assert root.findtext(f"{SVG}title") == hostile.title
     tips = [tip.text or "" for tip in root.iterfind(f"{SVG}rect/{SVG}title")]
@@ -154,6 +170,48 @@ def test_png_has_the_shapes_where_the_drawing_puts_them() -> None:
     red = (pixels[..., 0] > 0.9) & (pixels[..., 1] < 0.1)
     rows, columns = np.nonzero(red)
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (4, 23, 20, 59)
+
+
+MARKS = [
+    Mark(20, 15, shape, 6, "#ff0000", hollow)
+    for shape in ("circle", "square", "triangle", "diamond", "inverted", "plus", "cross")
+    for hollow in (False, True)
+]
+
+
+@pytest.mark.parametrize("mark", MARKS, ids=lambda mark: f"{mark.shape} {mark.hollow}")
+def test_png_and_svg_have_a_mark_where_the_drawing_puts_it(mark: Mark) -> None:
+    from matplotlib.image import imread
+
+    drawing = Drawing(40, 30, "t", "d", [mark])
+    pixels = imread(io.BytesIO(render_png(drawing)))
+    red = (pixels[..., 0] > 0.9) & (pixels[..., 1] < 0.1)
+    rows, columns = np.nonzero(red)
+    x, y = zip(*(mark.outline or ((14, 9), (26, 21))), strict=True)
+    found = [columns.min() / 2, (columns.max() + 1) / 2, rows.min() / 2, (rows.max() + 1) / 2]
+    assert found == pytest.approx([min(x), max(x), min(y), max(y)], abs=2.1)  # an edge of paper, or of ink
+    assert red[30, 40] != mark.hollow, "hollow marks show the paper"
+    (shape,) = ElementTree.fromstring(render_svg(drawing))[3:]
+    ink, edge = (shape.get("stroke"), shape.get("fill")) if mark.hollow else (shape.get("fill"), shape.get("stroke"))
+    assert (ink, edge) == ("#ff0000", "#ffffff")
+    if mark.outline:
+        points = [tuple(map(float, point.split(","))) for point in (shape.get("points") or "").split()]
+        np.testing.assert_allclose(points, mark.outline, atol=0.006)
+
+
+def test_dashes_are_as_long_in_png_as_in_svg() -> None:
+    from matplotlib.image import imread
+
+    drawing = Drawing(60, 10, "t", "d", [Line(((0, 5), (60, 5)), "#ff0000", 2, (10, 5))])
+    pixels = imread(io.BytesIO(render_png(drawing)))
+    red = (pixels[10, :, 0] > 0.9) & (pixels[10, :, 1] < 0.3)
+    assert [bool(red[2 * x]) for x in (2, 8, 12, 17, 23, 27, 32, 38, 42)] == [
+        *(True, True, False),
+        *(True, True, False),
+        *(True, True, False),
+    ]
+    (line,) = ElementTree.fromstring(render_svg(drawing))[3:]
+    assert line.get("stroke-dasharray") == "10 5"
 
 
 def test_without_matplotlib_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, record: AttentionRecord) -> None:

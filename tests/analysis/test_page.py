@@ -105,11 +105,19 @@ def _digest(text: str) -> str:
 
 def test_the_page_holds_the_record(record: AttentionRecord) -> None:
     content = Page(render_page(record)).record()
-    assert content["window"] == 3
+    assert (content["window"], content["nearest"]) == (3, 1)
     np.testing.assert_allclose(np.array(content["weights"]) / 1000, record.weights, atol=0.0005001)
     np.testing.assert_allclose(content["bits"], record.bits, atol=0.005001)
     assert content["expected"][2] == [["sat", 0.5], ["other", 0.25]]
     assert content["mean"] == pytest.approx(mean_by_lag(record.weights).percent, abs=0.005)
+
+
+def test_the_page_knows_of_the_current_word(record: AttentionRecord, current: AttentionRecord) -> None:
+    content = Page(render_page(current)).record()
+    assert (content["window"], content["nearest"]) == (3, 0)
+    assert content["mean"] == pytest.approx(mean_by_lag(current.weights, 0).percent, abs=0.005)
+    assert "known without looking back" in render_page(record)
+    assert "known without looking back" not in render_page(current), "it is looked at like the others"
 
 
 def test_a_text_shorter_than_the_window_has_no_mean() -> None:

@@ -14,6 +14,16 @@ def test_columns_count_down_to_lag_one(record: AttentionRecord) -> None:
     assert (len(record), record.window) == (8, 3)
 
 
+def test_columns_count_down_to_the_current_word(current: AttentionRecord) -> None:
+    assert list(current.lags) == [2, 1, 0]
+    assert (len(current), current.window) == (8, 3)
+
+
+def test_a_memory_of_the_current_word_is_never_empty(current: AttentionRecord) -> None:
+    assert current.occupied.sum(axis=1).tolist() == [1, 2, 3, 3, 3, 3, 3, 3]
+    assert current.occupied[0].tolist() == [False, False, True]
+
+
 def test_numbers_are_kept_in_the_promised_precision(record: AttentionRecord) -> None:
     again = replace(record, weights=record.weights.astype(np.float64).tolist(), surprisal=[1] * 8)
     assert (again.weights.dtype, again.surprisal.dtype) == (np.float32, np.float64)
@@ -38,9 +48,12 @@ def test_a_slot_between_two_weights_is_occupied_even_at_zero(record: AttentionRe
     assert occupied[7].tolist() == [False, False, True]
 
 
-def test_no_slot_is_occupied_before_the_text_begins(record: AttentionRecord) -> None:
-    weights = np.full((8, 3), 1 / 3)
-    assert replace(record, weights=weights).occupied.sum(axis=1).tolist() == [0, 1, 2, 3, 3, 3, 3, 3]
+@pytest.mark.parametrize(("nearest_lag", "counts"), [(0, [1, 2, 3, 3]), (1, [0, 1, 2, 3]), (3, [0, 0, 0, 1])])
+def test_no_slot_is_occupied_before_the_text_begins(
+    record: AttentionRecord, nearest_lag: int, counts: list[int]
+) -> None:
+    everywhere = replace(record, weights=np.full((8, 3), 1 / 3), nearest_lag=nearest_lag)
+    assert everywhere.occupied.sum(axis=1).tolist()[:4] == counts
 
 
 @pytest.mark.parametrize(
@@ -56,6 +69,7 @@ def test_no_slot_is_occupied_before_the_text_begins(record: AttentionRecord) -> 
         ("weights", np.zeros((8, 0)), "at least 1"),
         ("weights", np.full((8, 3), np.nan), "finite"),
         ("weights", np.full((8, 3), -0.1), "not negative"),
+        ("nearest_lag", -1, r"record\.nearest_lag=-1: must be at least 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(record: AttentionRecord, field: str, value: object, message: str) -> None:

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import csv
-import json
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import spanlm
+from spanlm.data.corpora import Corpus
 from tests.cli.conftest import Cli
 
 TEXT = "the cat zebra sat\non the mat ."
@@ -119,35 +121,86 @@ def test_a_model_without_attention(cli: Cli, lstm_run: Path, what: list[str]) ->
     cli("attend", lstm_run, *what).refused("attends to nothing", "model.memory.kind=key_value")
 
 
-def test_by_lag_is_a_table(cli: Cli, tiny_run: Path) -> None:
-    from spanlm.analysis.attend import attention_by_lag
-    from spanlm.evaluation.perplexity import evaluation_batcher
+def _documents(corpus: Corpus, split: str) -> list[list[str]]:
+    tokens = corpus.splits[split]
+    words = [corpus.vocabulary.word(i) for i in tokens.ids.tolist()]
+    bounds = [*tokens.documents.tolist(), len(words)]
+    return [words[start:end] for start, end in itertools.pairwise(bounds)]
 
+
+def test_a_document_of_the_corpus_is_read_as_in_the_evaluation(cli: Cli, tiny_run: Path) -> None:
     model = spanlm.load(tiny_run)
-    out = cli("attend", tiny_run, "--by-lag", "--split", "valid").done
-    profile = attention_by_lag(model.model, evaluation_batcher(model.corpus(), "valid", "documents", 1))
-    lines = out.splitlines()
-    assert f"tiny valid, {profile.positions:,} positions" in lines[0]
-    assert "windows of 15 only" in lines[-1]  # the window is 3: nothing was published for it, and it is said
-    rows = [line.split() for line in lines[1:-1]]
-    assert rows == [[f"−{lag}", f"{percent:.1f}", "%"] for lag, percent in zip((3, 2, 1), profile.percent, strict=True)]
+    documents = _documents(model.corpus(), "valid")
+    assert len(documents) > 2
+    out = cli("attend", tiny_run, "--split", "valid", "--document", 2, "--words", 500, "--out", "a.npz").done
+    assert out == "wrote a.npz\n"
+    with np.load("a.npz") as data:
+        assert data["targets"].tolist() == documents[1], "whole, and no line end that the text does not have"
+        state = model.model.init_state(1)
+        ids = model.vocabulary.encode(["<eos>", *documents[1][:-1]])
+        with torch.no_grad():
+            readout, _ = model.model(torch.tensor(ids).unsqueeze(1), state)
+        np.testing.assert_allclose(data["weights"], readout.attention[:, 0].numpy(), atol=1e-6)
+        said = str(data["title"])
+    assert "tiny valid, document 2 of" in said and "key-value-predict" in said
 
 
-@pytest.mark.parametrize("suffix", ["svg", "csv", "json"])
-def test_by_lag_as_a_file(cli: Cli, tiny_run: Path, suffix: str) -> None:
-    out = cli("attend", tiny_run, "--by-lag", "--out", f"lags.{suffix}").done
-    assert out.endswith(f"wrote lags.{suffix}\n")
-    content = Path(f"lags.{suffix}").read_text()
-    if suffix == "json":
-        assert sum(json.loads(content)["measured_percent"]) == pytest.approx(100, abs=0.01)
+def test_a_stretch_is_as_long_as_asked_for_and_short_unless_asked(cli: Cli, tiny_run: Path) -> None:
+    words = spanlm.load(tiny_run).corpus().splits["test"]
+    for arguments, length in ((["--words", 7], 7), ([], 60)):
+        cli("attend", tiny_run, "--from", 1, *arguments, "--out", "a.npz").done  # noqa: B018 (checks)
+        with np.load("a.npz") as data:
+            assert len(data["targets"]) == length < len(words)
 
 
-def test_by_lag_of_window_15_stands_beside_the_paper(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from spanlm.analysis.by_lag import LagProfile
+def test_from_begins_with_a_line(cli: Cli, tiny_run: Path) -> None:
+    words = [word for document in _documents(spanlm.load(tiny_run).corpus(), "valid") for word in document]
+    cli("attend", tiny_run, "--split", "valid", "--from", 40, "--words", 9, "--out", "a.npz").done  # noqa: B018 (checks)
+    with np.load("a.npz") as data:
+        start = 39 - words[:39][::-1].index("<eos>")
+        assert data["targets"].tolist() == words[start : start + 9]
+        assert f"tokens {start + 1} to {start + 9} of {len(words)}" in str(data["title"])
 
-    profile = LagProfile(tuple([100 / 15] * 15), 10, 0)
-    monkeypatch.setattr("spanlm.cli.attend.attention_by_lag", lambda *arguments: profile)
-    lines = cli("attend", tiny_run, "--by-lag").done.splitlines()
-    # Daniluk et al. (2017), Figure 3b, Key-Value-Predict
-    assert lines[-1].split() == ["−1", "6.7", "%", "paper", "17.8", "%"]
-    assert lines[1].split() == ["−15", "6.7", "%", "paper", "4.0", "%"]
+
+@pytest.mark.parametrize("suffix", ["svg", "html", "csv"])
+def test_a_stretch_in_every_format(cli: Cli, tiny_run: Path, suffix: str) -> None:
+    out = cli("attend", tiny_run, "--document", 1, "--words", 20, "--out", f"a.{suffix}").done
+    assert out == f"wrote a.{suffix}\n"
+
+
+def test_another_text_can_be_cut(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "two.txt").write_text("the cat\n\na dog sat\n", encoding="utf-8")
+    cli("attend", tiny_run, "--corpus", "two.txt", "--document", 2, "--out", "a.npz").done  # noqa: B018 (checks)
+    with np.load("a.npz") as data:
+        assert data["targets"].tolist() == ["a", "dog", "sat", "<eos>"]
+        assert "two.txt text, document 2 of 2" in str(data["title"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ("--document 999", ["--document=999: must be from 1 to", "the documents of tiny test"]),
+        ("--document 0", ["--document=0"]),
+        ("--from 0", ["--from=0: must be from 1 to"]),
+        ("--document 1 --from 9999", ["--from=9999: must be from 1 to", "document 1 of"]),
+        ("--document 1 --words 0", ["--words=0: must be from 1 to 20,000"]),
+        ("--document 1 --words 20001", ["--words=20001: must be from 1 to 20,000"]),
+        ("--document one", ["--document", "'one'"]),
+        ("--text a --words 3", ["--words=3: is for --document and --from, not for --text"]),
+        ("--by-lag --words 3", ["--words=3"]),
+        ("--words 3", ["--text --file --by-lag --document --from"]),
+        ("--text a --from 3", ["--text and --from do not go together"]),
+        ("--by-lag --document 3", ["--by-lag and --document do not go together"]),
+        ("--text a --file b --by-lag", ["--text and --file and --by-lag do not go together"]),
+    ],
+)
+def test_what_cannot_be_cut_is_refused(cli: Cli, tiny_run: Path, arguments: str, parts: list[str]) -> None:
+    cli("attend", tiny_run, *arguments.split(), "--out", "a.svg").refused(*parts)
+    assert not Path("a.svg").exists()
+
+
+def test_a_corpus_without_documents_says_what_to_do(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("the cat\na dog sat\n", encoding="utf-8")
+    cli("attend", tiny_run, "--corpus", "one.txt", "--document", 2, "--out", "a.svg").refused(
+        "one.txt text is not cut into documents", "--from TOKEN"
+    )

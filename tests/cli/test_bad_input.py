@@ -19,7 +19,7 @@ SMALL = (
 COMMAND_LINES = [
     # verbs
     ("trian", "unknown verb trian", "Did you mean 'train'?"),
-    ("frobnicate", "unknown verb frobnicate", "train, evaluate, score, attend, generate, presets, bench"),
+    ("frobnicate", "unknown verb frobnicate", "train, evaluate, score, cloze, attend, generate, data"),
     ("--verbose", "unknown verb --verbose"),
     # presets
     ("train dmo", "unknown preset dmo", "'demo'", "`spanlm presets`"),

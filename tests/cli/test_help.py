@@ -24,9 +24,13 @@ OPTIONS = {
     "--training.batching.batch_size --training.batching.length --training.checkpoint_every",
     "evaluate": "--split --state --corpus --batch-size --precision --json --device --data-dir --download",
     "score": "--base --format --state --oov --eos --out --device",
-    "attend": "--text --file --by-lag --corpus --split --out --device --data-dir --download",
+    "cloze": "--context --class --out --json --strict --limit --batch-size --device",
+    "attend": "--text --file --document --from --words --by-lag --corpus --split --out --device --data-dir --download",
     "generate": "--prompt --length --temperature --top-k --top-p --seed --unk --device",
+    "data": "--source --category --out --corpus",
     "presets": "--json",
+    "reproduce": "--table --corpus --scale --seeds --rows --runs --out --device --precision --data-dir --questions "
+    "--dry-run",
     "bench": "--device --rounds --json",
 }
 
@@ -90,7 +94,7 @@ def check(cli: Cli, words: list[str]) -> None:
         result = cli("train", *without_files, "--print_config")
         assert result.status == 0, (words, result.err)
         return
-    text = cli(verb, "--help").done
+    text = cli(verb, *(rest[:1] if verb == "data" else ()), "--help").done
     for word in rest:
         if re.match(r"--?[a-z]", word):
             option = re.escape(word.split("=")[0])

@@ -94,6 +94,29 @@ def test_what_opens_the_text_belongs_to_its_first_document() -> None:
     assert find([[], [1, 5, 1], [], [6]], "heading") == [0]
 
 
+def read_books(parts: list[list[int] | None]) -> list[int]:
+    """Document starts of ids in pieces; None is a title line."""
+    finder = DocumentFinder("book-title", eos_id=EOS_ID, equals_id=EQUALS_ID)
+    for part in parts:
+        if part is None:
+            finder.title()
+        else:
+            finder.feed(np.array(part, np.int32))
+    return [int(start) for start in finder.starts()]
+
+
+def test_what_follows_a_title_starts_a_document() -> None:
+    assert read_books([None, [5, 6], [EOS_ID], None, [5], [EOS_ID, 6, EOS_ID], None, [6, EOS_ID]]) == [0, 3, 7]
+
+
+def test_titles_in_a_row_and_titles_at_the_edges_start_one_document_or_none() -> None:
+    assert read_books([None, None, [5, EOS_ID], None, [], None, [6, EOS_ID], None]) == [0, 2]
+
+
+def test_what_stands_before_the_first_word_belongs_to_the_first_book() -> None:
+    assert read_books([[EOS_ID], None, [EOS_ID, 5, EOS_ID], None, [EOS_ID], None, [6, EOS_ID]]) == [0, 4, 5]
+
+
 def test_without_marks_all_is_one_document() -> None:
     assert find([[5], [], [1, 5, 1], [], [6]], "none") == [0]
     assert find([[5]], "heading") == [0]

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 import torch
 
 import spanlm
+from spanlm.data.cbt import Defect
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
+from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.trained import TrainedModel
 from tests.evaluation import reference
@@ -69,6 +72,60 @@ def test_auto_is_as_in_training(model: TrainedModel) -> None:
     assert model.evaluate().protocol == model.evaluate(state="document").protocol
     assert "documents" in model.evaluate().protocol
     assert model.evaluate().nll == model.evaluate(state="document").nll
+
+
+def test_documents_of_a_text_that_is_one_are_refused(tmp_path: Path, model: TrainedModel) -> None:
+    path = tmp_path / "one.txt"
+    path.write_text("the cat sat .\na dog ran .\n")
+    with pytest.raises(
+        InputError, match=r"state=document: one\.txt text is one document.*carry.*\(blank-line\)"
+    ) as caught:
+        model.evaluate(str(path), state="document")
+    assert "\n" not in str(caught.value)
+    assert model.evaluate(str(path)).nll == model.evaluate(str(path), state="carry").nll
+    path.write_text("the cat sat .\n\na dog ran .\n")
+    assert "2 documents" in model.evaluate(str(path), state="document").protocol
+
+
+def test_a_model_trained_on_documents_evaluates_a_text_that_is_one_as_a_stream(
+    tmp_path: Path, model: TrainedModel
+) -> None:
+    batching = replace(model.config.training.batching, kind="documents")
+    config = replace(model.config, training=replace(model.config.training, batching=batching))
+    trained = TrainedModel(model.model, model.vocabulary, config, model.folder)
+    (tmp_path / "one.txt").write_text("the cat sat .\n")
+    one = trained.corpus(str(tmp_path / "one.txt"))
+    assert trained.batching(one, "text") == "streams"
+    assert trained.batching(trained.corpus(), "test") == "documents"
+
+
+def test_other_texts_of_a_model_of_books_are_read_as_books(tmp_path: Path, model: TrainedModel) -> None:
+    """Also where the configuration does not say so, because the corpus is cbt."""
+    config = replace(model.config, data=DataConfig(corpus="cbt"))
+    path = tmp_path / "books.txt"
+    path.write_text("_BOOK_TITLE_ : a\nthe cat .\n_BOOK_TITLE_ : b\na dog .\n")
+    corpus = TrainedModel(model.model, model.vocabulary, config, model.folder).corpus(str(path))
+    assert len(corpus.splits["text"]) == 8
+    assert corpus.splits["text"].documents.tolist() == [0, 4]
+    assert len(model.corpus(str(path)).splits["text"]) == 16
+
+
+QUESTION = "The cat sat on the mat .\nthe XXXXX ran .\tdog\t\tcat|dog|zebra\n"
+
+
+def test_cloze_takes_a_file_or_questions(tmp_path: Path, model: TrainedModel) -> None:
+    path = tmp_path / "q.txt"
+    path.write_text(QUESTION + "\n" + QUESTION.replace("XXXXX", "_"))
+    ranked, defect = model.cloze(path, contexts=["query"])
+    assert isinstance(ranked, RankedQuestion) and isinstance(defect, Defect)
+    assert (ranked.question.line, ranked.context, ranked.oov) == (2, "query", (False, False, True))
+    assert defect.line == 5
+    (again,) = model.cloze([ranked.question], contexts=["query"], batch_size=1)
+    assert isinstance(again, RankedQuestion)
+    assert again.sentence == pytest.approx(ranked.sentence, rel=1e-5)
+    rows = list(model.score("the cat ran .", base=math.e, eos=True))
+    assert ranked.sentence[0] == pytest.approx(-sum(row.surprisal for row in rows), rel=1e-5)
+    assert ranked.candidate[0] == pytest.approx(-rows[1].surprisal, rel=1e-5)
 
 
 def test_score_of_words_that_are_not_there(model: TrainedModel) -> None:

@@ -1,0 +1,57 @@
+"""Colours and marks that stay apart on white paper, on a black-and-white printer and for every eye."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MarkShape = Literal["circle", "square", "triangle", "diamond", "inverted", "plus", "cross"]
+
+INK, MUTED, FAINT, PAPER = "#1c1f24", "#5b626d", "#dfe3e8", "#ffffff"
+MEASURED, PUBLISHED_INK = "#2171b5", "#b8480a"
+
+# ColorBrewer "Blues": one hue, lightness falls evenly, so it survives a black-and-white printer
+_BLUES = ("#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b")
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a series looks: never by colour alone."""
+
+    colour: str
+    mark: MarkShape
+
+
+# every colour has a contrast of 3 : 1 on white, and every pair stays apart under protanopia, deuteranopia and
+# tritanopia (CIELAB distance at least 17); the first four differ most
+STYLES = (
+    Style(MEASURED, "circle"),
+    Style(PUBLISHED_INK, "square"),
+    Style("#009e73", "triangle"),
+    Style(INK, "diamond"),
+    Style("#cc79a7", "inverted"),
+    Style("#332288", "plus"),
+    Style("#882255", "cross"),
+)
+
+
+def blue(share: float) -> str:
+    """Return the colour for `share` in [0, 1] of a one-hue scale from almost white to dark blue."""
+    place = min(max(share, 0.0), 1.0) * (len(_BLUES) - 1)
+    low = min(int(place), len(_BLUES) - 2)
+    return mixed(_BLUES[low], _BLUES[low + 1], place - low)
+
+
+def lighter(colour: str) -> str:
+    """Return a paler shade of `colour`, for what stands beside the thing itself."""
+    return mixed(colour, PAPER, 0.4)
+
+
+def mixed(one: str, other: str, share: float) -> str:
+    """Return the colour that is `share` of the way from `one` to `other`."""
+    pairs = zip(_channels(one), _channels(other), strict=True)
+    return "#{:02x}{:02x}{:02x}".format(*(round(a + (b - a) * share) for a, b in pairs))
+
+
+def _channels(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

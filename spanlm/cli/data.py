@@ -1,0 +1,232 @@
+"""`spanlm data CORPUS`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from spanlm.cli.arguments import verb_parser
+from spanlm.cli.main import VerbParser
+from spanlm.data.wikipedia.building import build_corpus
+from spanlm.data.wikipedia.config import PAPER_VOCABULARY, WikipediaConfig
+from spanlm.data.wikipedia.progress import Progress as Step
+from spanlm.data.wikipedia.summary import Summary
+from spanlm.errors import InputError, Interrupted, nearest
+from spanlm.training.signals import StopRequest, stop_request
+
+CORPORA = {
+    "wikipedia": "articles of Wikipedia, prepared as in Daniluk et al. (2017): from WikiExtractor or an XML dump",
+}
+
+_OVERVIEW = """usage: spanlm data CORPUS [OPTIONS]
+
+Make a corpus that models train on: a folder with train.txt, valid.txt and test.txt.
+
+corpora:
+{corpora}
+
+  spanlm data wikipedia --source enwiki-latest-pages-articles.xml.bz2 --category novels --out novels
+
+`spanlm data CORPUS --help` explains one. Nothing is downloaded. `ptb` and `wikitext-2` need no making:
+`spanlm train demo --corpus ptb`.
+"""
+
+_DESCRIPTION = """
+Make a corpus of Wikipedia articles as Daniluk et al. (2017) describe theirs: whole articles dealt out to train, valid
+and test as 22.5 to 1.2 to 1.2 by words, cut into sentences and words (Penn Treebank conventions, case kept), numbers
+as N, words outside the vocabulary as <unk>, a blank line after every article.
+
+  spanlm data wikipedia --source wiki/ --out wiki-corpus
+  spanlm data wikipedia --source enwiki-latest-pages-articles.xml.bz2 --category "births$|cities" --out people
+  spanlm data wikipedia --source wiki.jsonl.gz --coverage 0.97 --out wiki-corpus
+  spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus --data.documents blank-line
+
+A build that was stopped goes on when the same command is given again. The corpus appears when it is whole, with its
+counts, options and sources in DIR/corpus.json and its articles in DIR/articles.tsv.
+"""
+
+PLAIN_SECONDS = 10.0
+"""How often a line is printed where there is no terminal to draw a bar on."""
+
+
+def run(arguments: list[str]) -> None:
+    """Make a corpus."""
+    if not arguments or arguments[0] in ("-h", "--help"):
+        width = max(map(len, CORPORA))
+        _out(
+            _OVERVIEW.format(corpora="\n".join(f"  {name:<{width}}  {text}" for name, text in CORPORA.items())).rstrip()
+        )
+        return
+    corpus, *rest = arguments
+    if corpus not in CORPORA:
+        raise InputError(f"data {corpus}: no corpus that can be made.{nearest(corpus, CORPORA)}")
+    _make_wikipedia(rest)
+
+
+def _make_wikipedia(arguments: list[str]) -> None:
+    options = _wikipedia_parser().parse_args(arguments)
+    config = WikipediaConfig(
+        sources=tuple(options.source),
+        out=options.out,
+        vocabulary=options.vocabulary,
+        coverage=options.coverage,
+        category=options.category,
+        articles=options.articles,
+        seed=options.seed,
+        jobs=options.jobs,
+        lowercase=options.lowercase,
+        keep_partial=options.keep_partial,
+    )
+    began = time.monotonic()
+    with stop_request() as stop, _report(stop) as report:
+        summary = build_corpus(config, report)
+    _show(summary, config, time.monotonic() - began)
+
+
+def _wikipedia_parser() -> VerbParser:
+    parser = verb_parser("data wikipedia", _DESCRIPTION)
+    parser.add_argument(
+        "--source",
+        metavar="PATH",
+        nargs="+",
+        type=Path,
+        required=True,
+        help="JSON lines of WikiExtractor --json (.jsonl, .jsonl.gz), MediaWiki XML dumps (.xml, .xml.bz2, .xml.gz), "
+        "or folders of them",
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to make")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument(
+        "--vocabulary",
+        metavar="SIZE",
+        type=int,
+        default=PAPER_VOCABULARY,
+        help="keep the most frequent words of the training part: so many, <unk> and <eos> included (default "
+        f"{PAPER_VOCABULARY}, the paper's)",
+    )
+    size.add_argument(
+        "--coverage", metavar="SHARE", type=float, help="keep as few as are this share of its words, such as 0.97"
+    )
+    parser.add_argument(
+        "--category",
+        metavar="REGEX",
+        help="take only articles with a category in which this is found: the page's own [[Category:…]] links, in JSON "
+        'lines the field "category" or "categories"',
+    )
+    parser.add_argument("--articles", metavar="N", type=int, help="take the first N articles only")
+    parser.add_argument("--seed", type=int, default=1, help="decides which articles are held out (default 1)")
+    parser.add_argument("--lowercase", action="store_true", help="write words in small letters")
+    parser.add_argument("--jobs", metavar="N", type=int, help="processes (default: one a processor); changes no result")
+    parser.add_argument(
+        "--keep-partial", action="store_true", help="do without the rest of a damaged source, instead of refusing it"
+    )
+    return parser
+
+
+class _Report:
+    """Shows progress: a live bar on a terminal, plain lines elsewhere; ends the build where the user asked for it."""
+
+    def __init__(self, stop: StopRequest, bar: Progress | None) -> None:
+        self._stop = stop
+        self._bar = bar
+        self._task: TaskID | None = None
+        self._began = self._last_line = time.monotonic()
+        self._phase = ""
+        self._told_reuse = False
+
+    def __call__(self, step: Step) -> None:
+        if self._stop.signal_number is not None:
+            name = "Ctrl-C" if self._stop.signal_number == 2 else "SIGTERM"
+            raise Interrupted(
+                f"stopped by {name}; what is done is kept. Go on with the same command", self._stop.signal_number
+            )
+        if step.reused and not self._told_reuse:
+            self._told_reuse = True
+            self._print("going on: what an earlier start has cut is taken from there")
+        if step.phase != self._phase:
+            self._phase, self._began, self._task = step.phase, time.monotonic(), self._restarted(step)
+        rate = step.words / max(time.monotonic() - self._began, 1e-9)
+        text = f"{step.articles:,} articles  {step.words:,} words  {rate:,.0f} words/s"
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=step.done, total=step.total, text=text)
+        elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
+            self._last_line = time.monotonic()
+            _out(f"{step.phase}  {step.done / max(step.total, 1):4.0%}  {text}")
+
+    def _restarted(self, step: Step) -> TaskID | None:
+        if self._bar is None:
+            return None
+        if self._task is not None:
+            self._bar.remove_task(self._task)
+        return self._bar.add_task(step.phase, total=step.total, text="")
+
+    def _print(self, text: str) -> None:
+        if self._bar is not None:
+            self._bar.console.print(text)
+        else:
+            _out(text)
+
+
+@contextmanager
+def _report(stop: StopRequest) -> Iterator[_Report]:
+    if not sys.stdout.isatty():
+        yield _Report(stop, None)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %  {task.fields[text]}  eta"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(highlight=False, markup=False), transient=True) as bar:
+        yield _Report(stop, bar)
+
+
+def _out(text: str = "") -> None:
+    print(text, flush=True)
+
+
+def _show(summary: Summary, config: WikipediaConfig, seconds: float) -> None:
+    vocabulary = summary.vocabulary
+    for source in summary.sources:
+        if source.damage is not None:
+            lost = f"{source.damaged_lines} such line(s)" if source.damaged_lines else "all after it"
+            _out(f"{source.file}: {source.damage}; {lost} left out")
+    rows = [
+        (
+            split.split,
+            f"{split.articles:,} articles, {split.sentences:,} sentences, {split.words:,} words "
+            f"(<unk> {split.unknown / split.words:.2%}), {split.tokens:,} tokens",
+        )
+        for split in summary.splits
+    ]
+    words = sum(split.words for split in summary.splits)
+    rows += [
+        (
+            "vocabulary",
+            f"{vocabulary.size:,} with <unk> and <eos>: {vocabulary.coverage:.2%} of the training part's words, which "
+            f"has {vocabulary.types:,} different ones",
+        ),
+        ("sentences", f"{summary.words_per_sentence:.1f} words on average"),
+        ("tokens", "words, an <eos> for every sentence, and one for the blank line after every article"),
+        ("left out", _counted(summary.left_out, "words")),
+        ("skipped", _counted(summary.skipped, "pages")),
+        ("built", f"{seconds:,.0f} s, {words / seconds:,.0f} words/s, {config.processes} process(es)"),
+        ("folder", str(config.out)),
+    ]
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        _out(f"{name:<{width}}  {value}")
+    _out("to train on it:")
+    _out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(config.out))} --data.documents blank-line")
+
+
+def _counted(counts: dict[str, int], what: str) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items()) + f" {what}" if counts else "nothing"

@@ -1,0 +1,217 @@
+"""`spanlm reproduce PAPER`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from rich.table import Table as RichTable
+
+from spanlm.cli.allocation import keep_freed_memory
+from spanlm.cli.arguments import verb_parser
+from spanlm.cli.main import VerbParser
+from spanlm.cli.report import TrainingReport, console, out
+from spanlm.errors import InputError, Interrupted, RunError, require
+from spanlm.reproduction.estimate import estimate
+from spanlm.reproduction.grids import Grid, grids, order_note
+from spanlm.reproduction.page import protocol
+from spanlm.reproduction.plan import Job, Plan, Request, make_plan
+from spanlm.reproduction.record import finished_record
+from spanlm.reproduction.run import Outcome, run_plan
+from spanlm.reproduction.scale import SCALES
+from spanlm.reproduction.summary import summarise
+from spanlm.reproduction.tables import PAPERS, TITLES, Table
+from spanlm.reproduction.write import write_tables
+
+_DESCRIPTION = """
+Run the tables of a paper again: every row one after another, at matched parameters where the paper matches them, then
+one Markdown page and one figure a table, measured and published side by side.
+
+  spanlm reproduce daniluk2017 --scale smoke
+  spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --scale small
+  spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --scale small --dry-run
+
+Finished runs are skipped and unfinished ones go on, so the same command can be given again at any time; a row that
+fails does not stop the others. The test part is read once for every run.
+"""
+
+
+def run(arguments: list[str]) -> None:
+    """Reproduce."""
+    keep_freed_memory()
+    options = _parser().parse_args(arguments)
+    require(bool(options.seeds), "--seeds", options.seeds, "one or more numbers")
+    require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
+    plan = make_plan(
+        Request(
+            paper=options.paper,
+            table=options.table,
+            corpus=options.corpus,
+            scale=options.scale,
+            seeds=tuple(options.seeds),
+            rows=tuple(options.rows) if options.rows else None,
+            runs=options.runs,
+            out=options.out,
+            device=options.device,
+            precision=options.precision,
+            data_dir=options.data_dir,
+            questions=tuple(options.questions),
+        )
+    )
+    _introduce(plan)
+    if options.dry_run:
+        _dry_run(plan)
+    else:
+        _run(plan)
+
+
+def _parser() -> VerbParser:
+    parser = verb_parser("reproduce", _DESCRIPTION)
+    tables = {table.name: table.title for paper in PAPERS.values() for table in paper}
+    parser.add_argument("paper", metavar="PAPER", help=f"whose tables: {', '.join(PAPERS)}")
+    parser.add_argument(
+        "--table",
+        metavar="NAME",
+        help="; ".join(f"{name}: {title.partition(': ')[2]}" for name, title in tables.items())
+        + " (default: all that the corpus allows)",
+    )
+    parser.add_argument(
+        "--corpus",
+        metavar="NAME|PATH",
+        help="wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the "
+        "scale's: " + ", ".join(f"{scale.name} {scale.corpus}" for scale in SCALES.values()) + ")",
+    )
+    parser.add_argument(
+        "--scale",
+        default="small",
+        metavar="NAME",
+        help="; ".join(f"{scale.name}: {scale.purpose}" for scale in SCALES.values()) + " (default: small)",
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N", help="a run of every row for each")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these rows, as in `spanlm presets`")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept (runs)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("results"), metavar="DIR", help="where records and tables go (results)"
+    )
+    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), help="of the products (default: the scale's)")
+    parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
+    parser.add_argument(
+        "--questions",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="of table 2d (default: the test files of cbt)",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
+    return parser
+
+
+def _introduce(plan: Plan) -> None:
+    names = ", ".join(table.name for table in plan.tables)
+    out(
+        f"{plan.jobs[0].preset.paper}, figure {names}: {len(plan.jobs)} runs on {plan.corpus.name} at scale "
+        f"{plan.scale.name} ({plan.scale.purpose})"
+    )
+    for note in plan.corpus.notes:
+        out(note)
+
+
+def _dry_run(plan: Plan) -> None:
+    """Print the plan; a few steps of every model tell the time."""
+    shown = RichTable(box=None, pad_edge=False, header_style="bold")
+    shown.add_column("row")
+    for name in ("seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "at most"):
+        shown.add_column(name, justify="right")
+    total = 0.0
+    for job in plan.jobs:
+        sizes = (
+            job.row,
+            str(job.seed),
+            f"{job.config.model.encoder.output_size:,}",
+            f"{job.parameters.model:,}",
+            f"{job.parameters.total:,}",
+        )
+        if finished_record(job) is not None:
+            shown.add_row(*sizes, "", "", "finished")
+            continue
+        try:
+            expected = estimate(job, plan.corpus)
+        except (InputError, RunError, RuntimeError) as error:
+            shown.add_row(*sizes, "", "", f"fails: {error}")
+            continue
+        total += expected.seconds
+        shown.add_row(*sizes, str(expected.epochs), f"{expected.tokens_per_second:,.0f}", _duration(expected.seconds))
+    console().print(shown)
+    out(f"in all at most {_duration(total)} on this machine as it is now; runs that stop improving end before")
+
+
+def _run(plan: Plan) -> None:
+    outcomes: list[Outcome] = []
+    began = time.monotonic()
+    try:
+        for outcome in _reported(plan):
+            outcomes.append(outcome)
+            write_tables(plan, outcomes)
+    except Interrupted as stop:
+        raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
+    for table in plan.tables:
+        _show(plan, table, outcomes)
+    for path in write_tables(plan, outcomes):
+        out(f"written: {path}")
+    out(f"total time now: {_duration(time.monotonic() - began)}")
+    failed = [outcome for outcome in outcomes if outcome.error]
+    if failed:
+        names = ", ".join(f"{outcome.job.row} (seed {outcome.job.seed})" for outcome in failed)
+        raise RunError(f"{len(failed)} of {len(outcomes)} runs failed: {names}. {failed[0].job.row}: {failed[0].error}")
+
+
+def _reported(plan: Plan) -> Iterator[Outcome]:
+    """Run the plan; say of every job that it starts and how it ended."""
+    number = 0
+
+    def started(job: Job) -> None:
+        out(f"\n[{number + 1}/{len(plan.jobs)}] {TITLES[job.row]}, seed {job.seed}")
+
+    with TrainingReport(notes=False) as report:
+        for outcome in run_plan(plan, report, started):
+            number += 1
+            out(_ended(outcome))
+            yield outcome
+
+
+def _ended(outcome: Outcome) -> str:
+    if outcome.record is None:
+        return f"failed: {outcome.error}"
+    valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
+    when = "finished before" if outcome.done_before else f"after {_duration(outcome.seconds)}"
+    return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
+
+
+def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
+    """Print a table as its page has it."""
+    rows = summarise(outcomes, table.rows)
+    out(f"\n{table.title}")
+    for line in protocol(plan, table, rows):
+        out(f"  {line.replace('**', '')}")
+    for grid in grids(table, rows, plan.request.paper):
+        out(f"\n{grid.caption}" if grid.caption else "")
+        console().print(_rich(grid))
+    if table.measure == "perplexity" and (note := order_note(rows, plan.request.paper)):
+        out(f"\n{note}")
+
+
+def _rich(grid: Grid) -> RichTable:
+    shown = RichTable(box=None, pad_edge=False, header_style="bold")
+    for number, name in enumerate(grid.header):
+        shown.add_column(name, justify="right" if number else "left")
+    for row in grid.rows:
+        shown.add_row(*row)
+    return shown
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))

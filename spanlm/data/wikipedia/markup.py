@@ -1,0 +1,202 @@
+"""Wikitext → plain text, a paragraph a line with blank lines between, by way of mwparserfromhell.
+
+As WikiExtractor does, templates, tables, files, notes, formulas, galleries, headings and items of lists are left out.
+Unlike it, templates that only write words are written out: `{{lang|fr|mot}}`, `{{convert|5|km|mi}}` (as `5 km`),
+`{{circa|1900}}`, quotations, dashes; without them sentences read "a total area of , of which".
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from spanlm.data.wikipedia.words import listed
+from spanlm.errors import InputError
+
+_SILENT_TAGS = listed(
+    "ref references gallery math chem ce timeline score source syntaxhighlight pre imagemap hiero inputbox graph "
+    "mapframe maplink templatestyles style script section includeonly table ul ol dl li noinclude"
+)
+_BLOCK_TAGS = frozenset({"blockquote", "poem", "center", "div", "p", "quote"})
+_PREFIXES = frozenset({"file", "image", "media", "category"})
+_ITEM = "\x01"
+
+# what the parser would take long to read, only for it to be left out
+_SPARED = re.compile(
+    r"<!--.*?-->|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|hiero)\b"
+    r"(?:[^<>]*/>|[^<>]*(?<!/)>.*?</\1\s*>)",
+    re.I | re.S,
+)
+_APOSTROPHES = re.compile(r"'{2,}")
+_MAGIC = re.compile(r"__[A-Z]{3,}__")
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?|simple")
+_CATEGORY = r"\[\[\s*(?:{names})\s*:\s*([^|\]]+?)\s*(?:\||\]\])"
+_REDIRECT = re.compile(r"\s*#\s*redirect\b", re.I)
+_DISAMBIGUATION = re.compile(
+    r"\{\{\s*(?:[\w -]+[ -])?(?:disambig(?:uation)?(?: page)?|dab|hndis|geodis|numberdis|roaddis|mathdab|letterdis)"
+    r"\s*(?:\||\}\})",
+    re.I,
+)
+_RANGE = frozenset({"to", "-", "–", "and", "by", "x", "or", "to(-)", "and(-)"})
+
+
+def require_parser() -> None:
+    """Refuse to begin without mwparserfromhell.
+
+    Raises:
+        InputError: It is not installed; the message says how it is.
+    """
+    if importlib.util.find_spec("mwparserfromhell") is None:
+        raise InputError(
+            'an XML dump needs mwparserfromhell: pip install "spanlm[wiki]" (JSON lines of WikiExtractor do not)'
+        )
+
+
+def is_redirect(wikitext: str) -> bool:
+    """Tell whether the page only points to another."""
+    return _REDIRECT.match(wikitext) is not None
+
+
+def is_disambiguation(wikitext: str) -> bool:
+    """Tell whether the page says of itself that it only lists what a name may mean."""
+    return _DISAMBIGUATION.search(wikitext) is not None
+
+
+def category_names(wikitext: str, silent: Collection[str] = ()) -> list[str]:
+    """Return the names in the page's own `[[Category:…]]` links.
+
+    Args:
+        wikitext: The page.
+        silent: Names of namespaces in the wiki's language, that of categories among them.
+    """
+    names = "|".join(map(re.escape, {"category", *silent} - {"file", "image"}))
+    return re.findall(_CATEGORY.format(names=names), wikitext, re.I)
+
+
+def plain_text(wikitext: str, silent: Collection[str] = ()) -> str:
+    """Return what the page says in running text.
+
+    Args:
+        wikitext: The page.
+        silent: Names, in small letters, of namespaces whose links show nothing; those of English are known.
+    """
+    import mwparserfromhell
+
+    code = mwparserfromhell.parse(_SPARED.sub("", wikitext), skip_style_tags=True)
+    shown = _Renderer({*_PREFIXES, *silent}).render(code)
+    return _paragraphs(_MAGIC.sub("", _APOSTROPHES.sub(_unstyled, shown)))
+
+
+def _unstyled(found: re.Match[str]) -> str:
+    """Take italics and bold away; `''Hamlet'''s` keeps its own apostrophe."""
+    marks, after = len(found[0]), found.string[found.end() : found.end() + 2]
+    possessive = marks == 3 and re.match(r"s\b", after) is not None
+    return "'" if marks == 4 or possessive else ""
+
+
+def _paragraphs(text: str) -> str:
+    """Join the lines of a paragraph; a line that is an item, or what is left of a table, stays alone or goes."""
+    paragraphs: list[str] = []
+    open_paragraph = False
+    for line in text.split("\n"):
+        line = line.strip()
+        if not line or line.startswith(_ITEM):
+            open_paragraph = False
+        elif line[0] in "|!{":
+            paragraphs.append(line)
+            open_paragraph = False
+        elif open_paragraph:
+            paragraphs[-1] += f" {line}"
+        else:
+            paragraphs.append(line)
+            open_paragraph = True
+    return "\n\n".join(paragraphs)
+
+
+class _Renderer:
+    """Writes parsed wikitext as text. The parser has no types of its own, hence `Any`."""
+
+    def __init__(self, silent: Collection[str]) -> None:
+        self._silent = silent
+        self._kinds: dict[str, Callable[[Any], str]] = {
+            "Text": lambda node: str(node.value),
+            "Wikilink": self._link,
+            "ExternalLink": lambda node: self.render(node.title) if node.brackets else "",
+            "Template": self._template,
+            "Tag": self._tag,
+            "HTMLEntity": lambda node: str(node.normalize()),
+            "Argument": lambda node: self.render(node.default),
+            "Heading": lambda node: "\n\n",
+            "Comment": lambda node: "",
+        }
+
+    def render(self, code: Any) -> str:
+        """Write a parsed piece of wikitext."""
+        return "" if code is None else "".join(self._kinds[type(node).__name__](node) for node in code.nodes)
+
+    def _link(self, node: Any) -> str:
+        title = str(node.title).strip()
+        prefix, colon, _ = title.partition(":")
+        if colon and prefix.strip().lower().replace("_", " ") in self._silent:
+            return ""
+        if node.text is not None:
+            return self.render(node.text)
+        return "" if colon and _LANGUAGE.fullmatch(prefix) else title.lstrip(":").replace("_", " ")
+
+    def _tag(self, node: Any) -> str:
+        name = str(node.tag).strip().lower()
+        if node.wiki_markup and name in ("li", "dt", "dd"):
+            return _ITEM
+        if name in _SILENT_TAGS:
+            return ""
+        if name in ("br", "hr"):
+            return " " if name == "br" else "\n\n"
+        inside = self.render(node.contents)
+        return f"\n\n{inside}\n\n" if name in _BLOCK_TAGS else inside
+
+    def _template(self, node: Any) -> str:
+        name = str(node.name).strip().lower().replace("_", " ")
+        show = _SHOWN.get("lang-" if name.startswith("lang-") else name)
+        if show is None:
+            return ""
+        return show([self.render(field.value).strip() for field in node.params if not field.showkey])
+
+
+Fields = Sequence[str]
+
+
+def _field(number: int) -> Callable[[Fields], str]:
+    return lambda fields: fields[number] if len(fields) > number else ""
+
+
+def _quotation(fields: Fields) -> str:
+    return f"\n\n{fields[0]}\n\n" if fields else ""
+
+
+def _quantity(fields: Fields) -> str:
+    wide = len(fields) > 3 and fields[1] in _RANGE
+    return " ".join([fields[0], fields[1].removesuffix("(-)"), *fields[2:4]] if wide else fields[:2])
+
+
+def _words(*words: str) -> Callable[[Fields], str]:
+    """Write these words before the first field, if there is one."""
+    return lambda fields: "".join([*words, *fields[:1]])
+
+
+# templates that only write words, by their names in small letters
+_SHOWN: dict[str, Callable[[Fields], str]] = {
+    **dict.fromkeys(["lang", "transl", "transliteration", "langx"], _field(1)),
+    **dict.fromkeys(listed("lang- nowrap nobr small big abbr sc smallcaps em strong"), _field(0)),
+    **dict.fromkeys(["convert", "cvt"], _quantity),
+    **dict.fromkeys(["quote", "quotation", "blockquote", "cquote", "bquote"], _quotation),
+    **dict.fromkeys(["circa", "c.", "c"], _words("c. ")),
+    **dict.fromkeys(["as of"], _words("As of ")),
+    **dict.fromkeys(["uss"], _words("USS ")),
+    **dict.fromkeys(["hms"], _words("HMS ")),
+    **dict.fromkeys(["ndash", "snd", "spnd", "spaced ndash", "–"], _words(" – ")),
+    **dict.fromkeys(["mdash", "—"], _words(" — ")),
+    **dict.fromkeys(["'"], _words("'")),
+    **dict.fromkeys(["'s"], _words("'s")),
+}

@@ -1,0 +1,126 @@
+"""What of an article's text is prose: paragraphs, without what an extractor left of the markup.
+
+Left out, and counted: the title line; headings (WikiExtractor writes one as a line of few words with a full stop);
+items of lists and lines of tables; and lines that do not end as a sentence does, which are items of lists whose
+marks were lost, verse, and captions.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+
+# the kinds of lines that are left out
+TITLE, HEADING, LIST, TABLE, FRAGMENT = "title", "heading", "list", "table", "fragment"
+
+_REPLACED = {
+    "‘’‚‛′`´": "'",
+    "“”„‟″": '"',
+    "…": "...",
+    "\u2010\u2011": "-",
+    "\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000\t": " ",
+    "\r\v\f\u0085\u2028\u2029": "\n",
+}
+_TRANSLATED = {letter: target for letters, target in _REPLACED.items() for letter in letters}
+_DROPPED = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]+"
+)
+
+_REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref\s*>", re.I)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+_LINK = re.compile(r"\[(?:https?:)?//[^\s\]]*\s*([^\]]*)\]")
+_WIKILINK = re.compile(r"\[\[(?:[^|\]]*\|)*([^|\]]*)\]\]")
+_ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"\[\]]+[^\s<>\"\[\].,;:!?')]")
+_TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
+_EMPTY = re.compile(r"\([\s,;:]*\)|\[[\s,;:]*\]")
+_OPENED = re.compile(r"(?<=\()[\s,;:]+")
+_CLOSED = re.compile(r"(?<=[^\s,;:])[\s,;:]+(?=\))")
+
+_TABLE_STARTS = ("{|", "|", "!")
+_TABLE_MARKS = ("||", "{{", "}}", "[[", "]]", " style=", " colspan=", " rowspan=", "thumb|")
+_LIST_LINE = re.compile(r"[•·*#;:\-–—▪►●]")
+_ENDED = re.compile(r"[.!?…][\"')\]]*$")
+_ENDS_INSIDE = re.compile(r"[a-z0-9)][.!?][\"')\]]* +[\"'(]*[A-Z]")
+# a line that stops in mid-sentence is kept from this length on, if a sentence ends in it
+_LONG = 12
+# what stands before a colon is a label below this length
+_LABEL = 4
+# a heading has no more words, and a sentence that has no more nearly always has one of the words of _PROSE
+_HEADING = 10
+_PROSE = re.compile(
+    r"(?:^|\s)(?:[Hh]e|[Ss]he|[Ii]t|[Tt]hey|[Tt]here|I|[Ww]e|is|was|are|were|be|been|has|have|had|does?|did|can|could|"
+    r"will|would|may|might|must|should|became|began|made|took|won|went|wrote|left|lives?|led|held|gave|came|ran|sold|got|"
+    r"met|said|told|found|built|sang|taught|fought|lost|paid|spent|[a-z]{3,}ed)(?=[\s.,])(?!\s+by\b)"
+)
+
+
+def normalise(text: str) -> str:
+    """Return the text with plain quotes and spaces, composed letters, and nothing invisible in it but line ends."""
+    for letter, target in _TRANSLATED.items():
+        if letter in text:
+            text = text.replace(letter, target)
+    return unicodedata.normalize("NFC", _DROPPED.sub("", text))
+
+
+def prose(text: str, title: str, left_out: Counter[str]) -> Iterator[str]:
+    """Give out the paragraphs of an article, normalised.
+
+    Args:
+        text: The text, a paragraph a line.
+        title: The article's title; its line is no prose.
+        left_out: Gets the words of each kind of line that is not given out.
+    """
+    title = normalise(title)
+    lines = [clean(line) for line in normalise(text).split("\n")]
+    for number, line in enumerate(lines):
+        if not line:
+            continue
+        # an extractor's heading stands right on its text, where blank lines part paragraphs there is none
+        on_text = number + 1 < len(lines) and bool(lines[number + 1])
+        kind = TITLE if line == title else _kind(line, on_text)
+        if kind is None:
+            yield line
+        else:
+            left_out[kind] += len(line.split())
+
+
+def clean(line: str) -> str:
+    """Return a normalised line without tags, notes, addresses, and brackets that hold nothing any more."""
+    if "&" in line:
+        line = normalise(html.unescape(html.unescape(line))).replace("\n", " ")
+    if "<" in line:
+        line = _TAG.sub(" ", _REFERENCE.sub("", line))
+    if "[" in line:
+        line = _WIKILINK.sub(r"\1", _LINK.sub(r"\1", line))
+    if "{{" in line:
+        line = _TEMPLATE.sub("", line)
+    if "http" in line or "www." in line:
+        line = _ADDRESS.sub("", line)
+    if "(" in line or "[" in line:
+        line = _EMPTY.sub("", _CLOSED.sub("", _OPENED.sub("", line)))
+    return line.strip()
+
+
+def _kind(line: str, on_text: bool) -> str | None:
+    """Name what the line is instead of prose; None is prose."""
+    if line.startswith(_TABLE_STARTS) or any(mark in line for mark in _TABLE_MARKS):
+        return TABLE
+    if _LIST_LINE.match(line):
+        return LIST
+    words = line.count(" ") + 1
+    if line.endswith(":"):
+        return FRAGMENT if words < _LABEL else None
+    if not _ENDED.search(line):
+        return None if words >= _LONG and _ENDS_INSIDE.search(line) else FRAGMENT
+    if (
+        on_text
+        and words <= _HEADING
+        and line.endswith(".")
+        and not _ENDS_INSIDE.search(line)
+        and not _PROSE.search(line)
+    ):
+        return HEADING
+    return None

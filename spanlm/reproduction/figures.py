@@ -1,0 +1,126 @@
+"""The figure of each table, measured and published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from spanlm.analysis.drawing import Drawing
+from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
+from spanlm.analysis.rows_figure import RowsPanel, Value, rows_figure
+from spanlm.analysis.sweep_figure import Panel, Point, Series, sweep_figure
+from spanlm.reproduction.grids import measured_lags, reported
+from spanlm.reproduction.plan import Plan
+from spanlm.reproduction.run import Outcome
+from spanlm.reproduction.summary import RowSummary, Spread, summarise
+from spanlm.reproduction.tables import (
+    CLOZE_CLASSES,
+    ORDERS,
+    PUBLISHED_CLOZE,
+    TITLES,
+    WINDOW_FAMILIES,
+    WINDOWS,
+    Table,
+)
+
+PAPERS_CORPUS = "the paper, Wikipedia"
+
+
+def figure(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Drawing | None:
+    """Draw a table; None while no run is finished."""
+    rows = [row for row in summarise(outcomes, table.rows) if row.records]
+    if not rows:
+        return None
+    draw: dict[str, Callable[[Plan, Table, list[RowSummary]], Drawing]] = {
+        "2a": _windows,
+        "2b": _orders,
+        "2c": _models,
+        "2d": _cloze,
+        "3": _lags,
+    }
+    return draw[table.name](plan, table, rows)
+
+
+def _windows(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+    """Figure 2a: a curve a family over the window size."""
+    families = {title: {size: f"{name}-w{size}" for size in WINDOWS} for name, title in WINDOW_FAMILIES.items()}
+    return _sweep(plan, table, "window", families, rows)
+
+
+def _orders(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+    """Figure 2b: one curve over N."""
+    return _sweep(plan, table, "N", {"N-gram RNN": {order: f"{order}-gram" for order in ORDERS}}, rows)
+
+
+def _sweep(
+    plan: Plan, table: Table, x_label: str, families: dict[str, dict[int, str]], rows: list[RowSummary]
+) -> Drawing:
+    """Draw test perplexity over x: measured in one panel, published in another, since the corpora differ."""
+    paper, found = plan.request.paper, {row.row: row for row in rows}
+    measured, published = [], []
+    for title, family in families.items():
+        here = {x: found[row].perplexity("test") for x, row in family.items() if row in found}
+        theirs = {x: reported(row, paper).test_ppl for x, row in family.items()}
+        if here:
+            measured.append(Series(title, tuple(_point(x, spread) for x, spread in here.items())))
+            points = tuple(Point(x, value) for x, value in theirs.items() if value is not None)
+            published.append(Series(title, points, published=True))
+    return sweep_figure(
+        f"{plan.jobs[0].preset.paper}, {table.title}",
+        x_label,
+        "test perplexity",
+        (
+            Panel(f"measured on {plan.corpus.name}, scale {plan.scale.name}", tuple(measured)),
+            Panel(PAPERS_CORPUS, tuple(published)),
+        ),
+        "One seed." if len(plan.request.seeds) == 1 else f"Means of {len(plan.request.seeds)} seeds.",
+    )
+
+
+def _point(x: int, spread: Spread) -> Point:
+    return Point(x, spread.mean) if spread.count == 1 else Point(x, spread.mean, spread.low, spread.high)
+
+
+def _models(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+    """Figure 2c: a dot a model."""
+    nothing = (None,) * len(rows)
+    measured = tuple(_value(row.perplexity("test")) for row in rows)
+    published = tuple(reported(row.row, plan.request.paper).test_ppl for row in rows)
+    return rows_figure(
+        f"{plan.jobs[0].preset.paper}, {table.title}",
+        [TITLES[row.row] for row in rows],
+        (
+            RowsPanel(f"test ppl, {plan.corpus.name}, {plan.scale.name}", measured, nothing),
+            RowsPanel(f"test ppl, {PAPERS_CORPUS}", nothing, published),
+        ),
+        _seeds(plan),
+    )
+
+
+def _cloze(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+    """Figure 2d: a dot a model and word class, beside the paper's on the real questions."""
+    panels = []
+    for number, name in enumerate(CLOZE_CLASSES):
+        if all(name in record["cloze"]["classes"] for row in rows for record in row.records):
+            measured = tuple(_value(row.of("cloze", "classes", name, "sentence", "accuracy")) for row in rows)
+            published = tuple(PUBLISHED_CLOZE[row.row][number] for row in rows)
+            panels.append(RowsPanel(f"{CLOZE_CLASSES[name]}: accuracy", measured, published, 3))
+    return rows_figure(
+        f"{plan.jobs[0].preset.paper}, {table.title}",
+        [TITLES[row.row] for row in rows],
+        panels,
+        f"Dots: measured, by the whole query sentence. Squares: the paper, on the real questions. {_seeds(plan)}",
+    )
+
+
+def _lags(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+    """Figure 3b: a curve a model, of the first seed, and the paper's."""
+    return lag_comparison_figure([measured_lags(row) for row in rows])
+
+
+def _value(spread: Spread) -> Value:
+    return Value(spread.mean, spread.low, spread.high)
+
+
+def _seeds(plan: Plan) -> str:
+    count = len(plan.request.seeds)
+    return "One seed." if count == 1 else f"Means of {count} seeds; bars from the least to the greatest."

@@ -1,0 +1,62 @@
+"""The cloze questions of a table: which files, and a model's accuracy on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spanlm.data.cbt import Defect, is_cbt_like, word_class
+from spanlm.data.config import CBT
+from spanlm.data.sources import DATA_VARIABLE
+from spanlm.errors import InputError
+from spanlm.evaluation.cloze_accuracy import ClozeTally
+from spanlm.trained import TrainedModel
+
+_SHOWN = 20
+"""Defects that are kept in words; all are counted."""
+
+
+def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return the question files that were given, or the test questions beside the corpus cbt.
+
+    Raises:
+        InputError: there are none; says where they were looked for.
+    """
+    if given:
+        return given
+    root = data_dir or os.environ.get(DATA_VARIABLE)
+    folder = Path(root).expanduser() / CBT if root else None
+    found = sorted(folder.rglob("cbt*_test_2500*.txt*")) if folder else []
+    if not found:
+        where = f"in {folder}" if folder else f"({DATA_VARIABLE} is not set)"
+        raise InputError(
+            f"--questions: no test questions {where}. Put cbtest_NE_test_2500ex.txt and the like there, or name files."
+        )
+    return tuple(found)
+
+
+def cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str, Any]:
+    """Rank the candidates of every question with its whole context; return accuracies by word class as plain values.
+
+    Raises:
+        InputError: a file cannot be read, or holds no question.
+    """
+    tallies: dict[str, ClozeTally] = {}
+    defects: list[str] = []
+    for path in questions:
+        tally = tallies.setdefault(word_class(path), ClozeTally())
+        for found in model.cloze(path):
+            if isinstance(found, Defect):
+                defects.append(f"{path.name}, line {found.line}: {found.reason}")
+            else:
+                tally.add(found)
+    return {
+        "context": "full",
+        "files": [path.name for path in questions],
+        "cbt_like": any(map(is_cbt_like, questions)),
+        "classes": {name: tally.to_json() for name, tally in tallies.items()},
+        "defects": len(defects),
+        "first_defects": defects[:_SHOWN],
+    }

@@ -1,0 +1,121 @@
+"""Running a plan: one row after another, whatever happens to one of them.
+
+`run_job` needs nothing but its arguments, so several of them could run side by side.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spanlm.analysis.attend import attention_by_lag
+from spanlm.data.corpora import Corpus
+from spanlm.errors import Interrupted, SpanlmError
+from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.reproduction.plan import Job, Plan
+from spanlm.reproduction.questions import cloze_accuracies, find_questions
+from spanlm.reproduction.record import finished_record, make_record, save_record
+from spanlm.trained import TrainedModel, load
+from spanlm.training.events import Watcher
+from spanlm.training.run import train
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+        job: which.
+        record: its result; None if it failed.
+        error: why it failed; empty if it did not.
+        done_before: nothing had to be run.
+        seconds: spent on it now.
+    """
+
+    job: Job
+    record: dict[str, Any] | None = field(repr=False)
+    error: str = ""
+    done_before: bool = False
+    seconds: float = 0.0
+
+
+def run_plan(
+    plan: Plan, watcher: Watcher | None = None, started: Callable[[Job], None] = lambda job: None
+) -> Iterator[Outcome]:
+    """Run what is not finished, in order; a job that fails does not stop the others.
+
+    Args:
+        plan: what to run.
+        watcher: told of the progress of every training.
+        started: told of every job before it starts.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM; the run is saved and goes on at the same request.
+    """
+    asks = any("cloze" in job.measures for job in plan.jobs)
+    questions = find_questions(plan.request.data_dir, plan.request.questions) if asks else ()
+    for job in plan.jobs:
+        started(job)
+        began = time.perf_counter()
+        try:
+            record, before = run_job(job, plan.corpus, questions, watcher)
+        except Interrupted:
+            raise
+        except (SpanlmError, OSError, RuntimeError, MemoryError) as error:
+            # RuntimeError: how the tensor library reports a device that is out of memory
+            text = " ".join(str(error).split()) or type(error).__name__
+            yield Outcome(job, None, text, seconds=time.perf_counter() - began)
+        else:
+            yield Outcome(job, record, done_before=before, seconds=time.perf_counter() - began)
+
+
+def run_job(
+    job: Job, corpus: Corpus, questions: tuple[Path, ...] = (), watcher: Watcher | None = None
+) -> tuple[dict[str, Any], bool]:
+    """Train a row unless it is trained, measure what was not measured, and keep the record.
+
+    Args:
+        job: which.
+        corpus: what it trains on.
+        questions: for jobs that measure cloze accuracy.
+        watcher: told of progress.
+
+    Returns:
+        The record, and whether everything was there before.
+
+    Raises:
+        InputError: the record's or the run's configuration is another one.
+        RunError: training failed, or the disk refused.
+        Interrupted: training was stopped; it goes on at the next call.
+    """
+    record = finished_record(job)
+    missing = [measure for measure in job.measures if measure != "perplexity" and measure not in (record or {})]
+    if record is not None and not missing:
+        return record, True
+    if record is None:
+        train(job.config, corpus, job.folder, watcher, resume=True)
+    model = load(job.folder, job.config.training.device)
+    if record is None:
+        record = make_record(job, model, corpus)
+        save_record(job.record, record)
+    for measure in missing:
+        record[measure] = cloze_accuracies(model, questions) if measure == "cloze" else _attention(model, corpus)
+        save_record(job.record, record)
+    return record, False
+
+
+def _attention(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
+    """Mean attention by lag over the test part (Daniluk et al., 2017, Figure 3b)."""
+    kind = model.batching(corpus, "test")
+    profile = attention_by_lag(model.model, evaluation_batcher(corpus, "test", kind, 1))
+    return {
+        "split": "test",
+        "lags": list(profile.lags),
+        "nearest_lag": profile.nearest_lag,
+        "percent": list(profile.percent),
+        "positions": profile.positions,
+        "left_out": profile.left_out,
+    }

@@ -1,0 +1,153 @@
+"""`spanlm data`: what it explains, refuses, prints, and makes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanlm.data.wikipedia import gathering, sources
+from tests.cli.conftest import Cli
+from tests.cli.test_bad_input import SMALL
+from tests.data.wikipedia.small import dump, json_lines, made_articles
+
+ARTICLES = made_articles(40)
+OPTIONS = "--source --out --vocabulary --coverage --category --articles --seed --lowercase --jobs --keep-partial"
+
+
+@pytest.fixture(autouse=True)
+def wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 5000)
+    (tmp_path / "wiki.jsonl").write_bytes(json_lines(ARTICLES))
+    (tmp_path / "wiki.xml").write_bytes(dump(ARTICLES))
+
+
+def make(cli: Cli, *arguments: object) -> Any:
+    return cli("data", "wikipedia", "--source", "wiki.jsonl", "--out", "out", "--jobs", 1, *arguments)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]], ids=str)
+def test_alone_it_explains_itself(cli: Cli, arguments: list[str]) -> None:
+    text = cli("data", *arguments).done
+    assert text.startswith("usage: spanlm data CORPUS")
+    assert re.search(r"^  wikipedia  .*Daniluk", text, re.M)
+
+
+def test_help_names_every_option(cli: Cli) -> None:
+    text = cli("data", "wikipedia", "--help").done
+    assert text.startswith("usage: spanlm data wikipedia")
+    found = set(re.findall(r"(?<![\w.`-])--[a-z][\w.-]*", text))
+    assert found == {*OPTIONS.split(), "--help", "--corpus", "--data.documents", "--json"}
+
+
+def test_it_prints_the_counts_and_how_to_go_on(cli: Cli, tmp_path: Path) -> None:
+    text = make(cli, "--vocabulary", 60).done
+    told = json.loads((tmp_path / "out" / "corpus.json").read_text())
+    for split in ("train", "valid", "test"):
+        counts = told["splits"][split]
+        (line,) = re.findall(rf"^{split} +(\d.*)$", text, re.M)
+        for name in ("articles", "sentences", "words", "tokens"):
+            assert f"{counts[name]:,} {name}" in line
+    assert f"60 with <unk> and <eos>: {told['vocabulary']['coverage']:.2%}" in text
+    assert f"{told['vocabulary']['types']:,} different" in text
+    assert f"{told['words_per_sentence']:.1f} words on average" in text
+
+
+def test_the_printed_command_trains_on_it(cli: Cli, tmp_path: Path) -> None:
+    begin = shlex.split("data wikipedia --source wiki.xml --coverage 1 --jobs 1 --out")
+    text = cli(*begin, tmp_path / "a folder").done
+    _, *command = shlex.split(text.splitlines()[-1])
+    assert command[:2] == ["train", "daniluk2017/kvp-w5"]
+    result = cli(*command, *SMALL, "--out", "run")
+    assert result.status == 0, result.err
+    told = json.loads((tmp_path / "a folder" / "corpus.json").read_text())
+    sizes = [f"{told['splits'][split]['tokens']:,}" for split in ("train", "valid", "test")]
+    assert f"train {sizes[0]}, valid {sizes[1]}, test {sizes[2]} tokens" in result.out
+    assert f"vocabulary {told['vocabulary']['size']:,}" in result.out
+    assert "documents: blank-line" in (tmp_path / "run" / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("data wikpedia", ["data wikpedia: no corpus that can be made", "Did you mean 'wikipedia'?"]),
+        ("data wikipedia", ["required: --source, --out", "see `spanlm data wikipedia --help`"]),
+        ("data wikipedia --source wiki.jsonl", ["required: --out"]),
+        ("data wikipedia --source none --out out", ["--source=none: no such file or folder"]),
+        ("data wikipedia --source wiki.jsonl --out out --categry x", ["--categry", "Did you mean '--category'?"]),
+        (
+            "data wikipedia --source wiki.jsonl --out out --category (",
+            ["--category=(: no regular expression", "missing )"],
+        ),
+        (
+            "data wikipedia --source wiki.jsonl --out out --category Q",
+            ["--category=Q: is found in no category", "People"],
+        ),
+        ("data wikipedia --source wiki.jsonl --out out --vocabulary 2", ["--vocabulary=2: must be at least 3"]),
+        ("data wikipedia --source wiki.jsonl --out out --vocabulary many", ["--vocabulary", "many"]),
+        (
+            "data wikipedia --source wiki.jsonl --out out --coverage 97",
+            ["--coverage=97.0: must be above 0 and at most 1"],
+        ),
+        ("data wikipedia --source wiki.jsonl --out out --coverage nan", ["--coverage=nan: must be"]),
+        ("data wikipedia --source wiki.jsonl --out out --coverage 1 --vocabulary 9", ["not allowed with"]),
+        ("data wikipedia --source wiki.jsonl --out out --articles 2", ["--articles=2: must be at least 3"]),
+        ("data wikipedia --source wiki.jsonl --out out --jobs 0", ["--jobs=0: must be at least 1"]),
+        ("data wikipedia --source wiki.jsonl --out wiki.xml", ["--out=", "wiki.xml: is a file"]),
+    ],
+)
+def test_one_line_and_nothing_left_behind(cli: Cli, tmp_path: Path, command: str, parts: list[str]) -> None:
+    cli(*command.split(), *(["--jobs", 1] if "--jobs" not in command and " --" in command else [])).refused(*parts)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["wiki.jsonl", "wiki.xml"]
+
+
+def test_a_vocabulary_too_large_says_how_many_words_there_are(cli: Cli) -> None:
+    result = make(cli)
+    result.refused("--vocabulary=77000: the training part has only", "Give --vocabulary", "is kept in")
+    size = result.err.partition("Give --vocabulary ")[2].split()[0]
+    assert "going on: what an earlier start has cut is taken from there" in make(cli, "--vocabulary", size).done
+
+
+def test_damage_is_told_and_its_good_part_kept_on_request(cli: Cli, tmp_path: Path) -> None:
+    content = (tmp_path / "wiki.jsonl").read_bytes()[:-40]
+    (tmp_path / "wiki.jsonl").write_bytes(content)
+    at, line = content.rindex(b"\n") + 1, content.count(b"\n") + 1
+    make(cli, "--coverage", 1).refused(
+        f"wiki.jsonl: damaged at byte {at} of its text (line {line}): ", "--keep-partial"
+    )
+    text = make(cli, "--coverage", 1, "--keep-partial").done
+    assert f"damaged at byte {at} of its text (line {line})" in text and "1 such line(s) left out" in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_and_the_same_command_goes_on(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    cut, calls = gathering.make_piece, []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            signal.raise_signal(number)
+        return cut(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gathering, "make_piece", interrupted)
+        name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+        make(cli, "--coverage", 1).refused(f"stopped by {name}; what is done is kept", status=128 + number)
+    assert len(calls) == 3 and not (tmp_path / "out").exists()
+    assert make(cli, "--coverage", 1).done.startswith("going on")
+
+
+def test_a_bar_where_there_is_a_terminal(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "words/s" in make(cli, "--coverage", 1).done
+    assert (tmp_path / "out" / "corpus.json").exists()
+    make(cli, "--coverage", 1).refused("holds a corpus already", out=None)

@@ -1,0 +1,121 @@
+"""`spanlm reproduce`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanlm.errors import Interrupted
+from spanlm.reproduction import run as run_module
+from spanlm.reproduction.tables import DANILUK2017
+from tests.cli.conftest import Cli
+
+SMOKE = ("reproduce", "daniluk2017", "--scale", "smoke", "--device", "cpu")
+
+
+def test_a_table_is_run_shown_and_written(cli: Cli, tiny_corpus: Path) -> None:
+    out = cli(*SMOKE, "--table", "2b", "--corpus", tiny_corpus, "--rows", "2-gram", "3-gram").done
+    assert "\x1b" not in out
+    assert "2 runs on tiny at scale smoke" in out
+    assert re.search(r"\[1/2\] 2-gram RNN, seed 1\n", out)
+    folder = Path("results/daniluk2017/tiny-smoke")
+    assert {path.name for path in folder.iterdir()} == {
+        "2-gram-seed-1.json",
+        "3-gram-seed-1.json",
+        "figure-2b.md",
+        "figure-2b.svg",
+    }
+    record = json.loads((folder / "2-gram-seed-1.json").read_text())
+    page = (folder / "figure-2b.md").read_text()
+    for number in (f"{record['test']['perplexity']:,.1f}", "77.1", "not asked for: 4-gram RNN, 5-gram RNN"):
+        assert number in page
+    shown = f"valid ppl {record['valid']['perplexity']:,.2f}, test ppl {record['test']['perplexity']:,.2f}"
+    assert shown in out
+    assert (folder / "figure-2b.svg").read_text().startswith("<svg")
+
+
+def test_the_same_command_again_shows_the_same_without_running(
+    cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = (*SMOKE, "--table", "2b", "--corpus", tiny_corpus, "--rows", "2-gram")
+    cli(*command)
+    page = Path("results/daniluk2017/tiny-smoke/figure-2b.md")
+    before = page.read_text()
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(run_module, "train", refuse)
+    assert "finished before" in cli(*command).done
+    assert page.read_text() == before
+
+
+def test_a_failed_row_is_named_and_the_table_made_of_the_others(cli: Cli, tiny_corpus: Path) -> None:
+    blocked = Path("runs/daniluk2017/tiny-smoke/2-gram/seed-1")
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("in the way")
+    result = cli(*SMOKE, "--table", "2b", "--corpus", tiny_corpus, "--rows", "2-gram", "3-gram")
+    result.refused("1 of 2 runs failed", "2-gram (seed 1)", status=1, out=None)
+    page = Path("results/daniluk2017/tiny-smoke/figure-2b.md").read_text()
+    assert "2-gram RNN: **failed**" in page and "| 3-gram RNN |" in page
+
+
+def test_a_stop_says_how_to_go_on(cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*arguments: object, **options: object) -> None:
+        raise Interrupted("stopped by Ctrl-C", 2)
+
+    monkeypatch.setattr(run_module, "train", stop)
+    result = cli(*SMOKE, "--table", "2b", "--corpus", tiny_corpus)
+    result.refused("stopped by Ctrl-C. The same command goes on", status=130, out=None)
+
+
+def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(cli: Cli, tiny_corpus: Path) -> None:
+    out = cli(*SMOKE, "--table", "2c", "--corpus", tiny_corpus, "--dry-run").done
+    rows = next(table.rows for table in DANILUK2017 if table.name == "2c")
+    for row in rows:
+        assert re.search(
+            rf"^{re.escape(row)} +1 +[\d,]+ +[\d,]+ +[\d,]+ +1 +[\d,]+ +\d:\d\d:\d\d$", out, re.MULTILINE
+        ), row
+    assert "in all at most 0:" in out
+    assert not Path("runs").exists() and not Path("results").exists()
+
+
+def test_a_dry_run_knows_what_is_finished(cli: Cli, tiny_corpus: Path) -> None:
+    command = (*SMOKE, "--table", "2b", "--corpus", tiny_corpus, "--rows", "2-gram", "3-gram")
+    cli(*command[:-1])
+    out = cli(*command, "--dry-run").done
+    assert re.search(r"^2-gram .* finished$", out, re.MULTILINE)
+    assert not re.search(r"^3-gram .* finished$", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("reproduce",), ["PAPER"]),
+        (("reproduce", "daniluk2018"), ["daniluk2018", "Did you mean 'daniluk2017'"]),
+        ((*SMOKE, "--table", "2e"), ["--table=2e"]),
+        ((*SMOKE, "--seeds", "1", "1"), ["--seeds", "different"]),
+        ((*SMOKE, "--table", "2b", "--rows", "lstm"), ["--rows=lstm"]),
+        ((*SMOKE, "--corpus", "no-such"), ["no-such"]),
+        ((*SMOKE, "--tabel", "2b"), ["unknown option --tabel", "--table"]),
+    ],
+)
+def test_bad_requests_are_one_line(cli: Cli, arguments: tuple[Any, ...], parts: list[str]) -> None:
+    cli(*arguments).refused(*parts)
+
+
+@pytest.mark.slow
+def test_the_smoke_scale_runs_every_table_of_the_embedded_corpus(cli: Cli) -> None:
+    out = cli(*SMOKE).done
+    assert "failed" not in out
+    folder = Path("results/daniluk2017/demo-smoke")
+    for table in ("2a", "2b", "2c", "3"):
+        page = (folder / f"figure-{table}.md").read_text()
+        assert "Missing:" not in page
+        assert (folder / f"figure-{table}.svg").exists()
+    for record in folder.glob("*.json"):
+        assert json.loads(record.read_text())["test"]["perplexity"] < 1e5

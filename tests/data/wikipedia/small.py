@@ -1,0 +1,149 @@
+"""Small sources, made here: articles of made-up prose as JSON lines and as a MediaWiki dump with all its traps."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from spanlm.data.wikipedia.building import build_corpus
+from spanlm.data.wikipedia.config import WikipediaConfig
+from spanlm.data.wikipedia.summary import Summary
+
+SYLLABLES = ["ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "za", "dor", "fen", "gul", "hap"]
+CATEGORIES = ("People", "Cities", "Novels")
+
+
+@dataclass(frozen=True)
+class Made:
+    """An article and what must come of it."""
+
+    id: str
+    title: str
+    category: str
+    sentences: tuple[tuple[str, ...], ...]
+
+    @property
+    def words(self) -> int:
+        return sum(map(len, self.sentences))
+
+    @property
+    def text(self) -> str:
+        """Its prose as people write it: marks stand on words, numbers are numbers."""
+        said = [" ".join(words[:-1]).replace(" N ", " 1,234.5 ") + "." for words in self.sentences]
+        return "\n\n".join(" ".join(said[begin : begin + 3]) for begin in range(0, len(said), 3))
+
+    @property
+    def lines(self) -> str:
+        """Its part of a corpus file, before rare words are replaced."""
+        return "".join(" ".join(words) + "\n" for words in self.sentences) + "\n"
+
+
+def made_articles(count: int, seed: int = 1, sentences: int = 9) -> list[Made]:
+    draw = random.Random(seed)
+
+    def word() -> str:
+        return "".join(draw.choices(SYLLABLES, k=min(4, 1 + int(draw.expovariate(0.7)))))
+
+    def sentence() -> tuple[str, ...]:
+        inner = [word() for _ in range(draw.randint(4, 12))]
+        return (word().capitalize(), *inner, "N", word(), ".")
+
+    return [
+        Made(
+            id=str(100 + number),
+            title=f"Title {number}",
+            category=CATEGORIES[number % len(CATEGORIES)],
+            sentences=tuple(sentence() for _ in range(draw.randint(2, 2 * sentences))),
+        )
+        for number in range(count)
+    ]
+
+
+def json_line(article: Made, **fields: Any) -> bytes:
+    content = {
+        "id": article.id,
+        "url": f"https://en.wikipedia.org/wiki?curid={article.id}",
+        "title": article.title,
+        "category": article.category,
+        "text": f"{article.title}\n\n{article.text}\n",
+        **fields,
+    }
+    return json.dumps(content).encode() + b"\n"
+
+
+def json_lines(articles: Iterable[Made]) -> bytes:
+    return b"".join(map(json_line, articles))
+
+
+HEADER = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.10/" version="0.10" xml:lang="en">
+  <siteinfo><sitename>Wikipedia</sitename><namespaces><namespace key="0" /><namespace key="1">Talk</namespace>
+  <namespace key="6">Datei</namespace><namespace key="14">Kategorie</namespace></namespaces></siteinfo>
+"""
+FOOTER = "</mediawiki>\n"
+
+
+def page(id: str, title: str, text: str, namespace: int = 0, redirect: bool = False) -> str:
+    target = '<redirect title="Elsewhere" />' if redirect else ""
+    return (
+        f"  <page><title>{escape(title)}</title><ns>{namespace}</ns><id>{id}</id>{target}<revision><id>7{id}</id>"
+        f'<contributor><username>X</username><id>9</id></contributor><text xml:space="preserve">{escape(text)}</text>'
+        "</revision></page>\n"
+    )
+
+
+def wikitext(article: Made) -> str:
+    """The article with markup around and inside its prose that must leave nothing behind."""
+    first, *rest = article.text.split("\n\n")
+    word = first.split()[1]
+    marked = first.replace(f" {word} ", f" [[{word} (thing)|{word}]]<ref name=x>A note. {{{{cite web}}}}</ref> ", 1)
+    body = "\n\n== Heading ==\n".join(["", *rest])
+    return (
+        "{{Infobox person\n| name = Nobody\n| born = {{birth date|1900|1|1}}\n}}\n[[File:X.jpg|thumb|A [[caption]].]]\n"
+        f"{marked}{body}\n\n* an item\n* [[another]]\n\n{{| class=wikitable\n! head\n|-\n| cell\n|}}\n"
+        f"[[Kategorie:{article.category}]]\n"
+    )
+
+
+def dump(articles: Iterable[Made]) -> bytes:
+    return (HEADER + "".join(page(made.id, made.title, wikitext(made)) for made in articles) + FOOTER).encode()
+
+
+def several_gzip_members(content: bytes, parts: int = 3) -> bytes:
+    return b"".join(map(gzip.compress, _cut(content, parts)))
+
+
+def several_bzip2_streams(content: bytes, parts: int = 3) -> bytes:
+    return b"".join(map(bz2.compress, _cut(content, parts)))
+
+
+def _cut(content: bytes, parts: int) -> list[bytes]:
+    size = len(content) // parts + 1
+    return [content[begin : begin + size] for begin in range(0, len(content), size)]
+
+
+Build = Callable[..., Summary]
+
+
+def build(sources: Path | Sequence[Path], out: Path, **options: Any) -> Summary:
+    """Build with every word, in this process, unless told otherwise."""
+    paths = (sources,) if isinstance(sources, Path) else tuple(sources)
+    choice = {} if "vocabulary" in options else {"coverage": 1.0}
+    report = options.pop("report", lambda progress: None)
+    return build_corpus(WikipediaConfig(sources=paths, out=out, **{"jobs": 1, **choice, **options}), report)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {split: (folder / f"{split}.txt").read_text("utf-8") for split in ("train", "valid", "test")}
+
+
+def listed(folder: Path) -> list[dict[str, str]]:
+    """The rows of articles.tsv."""
+    names, *rows = [line.split("\t") for line in (folder / "articles.tsv").read_text("utf-8").splitlines()]
+    return [dict(zip(names, row, strict=True)) for row in rows]

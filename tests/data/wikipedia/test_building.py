@@ -1,0 +1,254 @@
+"""The corpus as a whole, against what the articles were made of."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from spanlm.data.config import DataConfig
+from spanlm.data.corpora import load_corpus
+from spanlm.data.wikipedia import sources
+from spanlm.errors import InputError
+from tests.data.wikipedia.small import (
+    build,
+    dump,
+    json_line,
+    json_lines,
+    listed,
+    made_articles,
+    several_bzip2_streams,
+    texts,
+)
+
+ARTICLES = made_articles(60)
+FILES = ("train.txt", "valid.txt", "test.txt", "articles.tsv", "corpus.json")
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several pieces, though the sources are small."""
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 5000)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "wiki.jsonl"
+    path.write_bytes(json_lines(ARTICLES))
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in FILES}
+
+
+def test_every_word_of_every_article_is_in_one_split(source: Path, tmp_path: Path) -> None:
+    build(source, tmp_path / "out")
+    rows = listed(tmp_path / "out")
+    assert [(row["id"], row["title"]) for row in rows] == [(made.id, made.title) for made in ARTICLES]
+    assert [int(row["words"]) for row in rows] == [made.words for made in ARTICLES]
+    assert [int(row["sentences"]) for row in rows] == [len(made.sentences) for made in ARTICLES]
+    known = {
+        word for made, row in zip(ARTICLES, rows, strict=True) if row["split"] == "train" for word in made.lines.split()
+    }
+    for split, text in texts(tmp_path / "out").items():
+        lines = "".join(made.lines for made, row in zip(ARTICLES, rows, strict=True) if row["split"] == split)
+        cut = [" ".join(word if word in known else "<unk>" for word in line.split()) for line in lines.split("\n")]
+        assert text == ("\n".join(cut) if split != "train" else lines)
+
+
+def test_a_dump_says_the_same_as_json_lines(source: Path, tmp_path: Path) -> None:
+    build(source, tmp_path / "json")
+    for name, content in (
+        ("plain.xml", dump(ARTICLES)),
+        ("x.xml.gz", gzip.compress(dump(ARTICLES))),
+        ("x.xml.bz2", bz2.compress(dump(ARTICLES))),
+        ("streams.bz2", several_bzip2_streams(dump(ARTICLES))),
+    ):
+        (tmp_path / name).write_bytes(content)
+        build(tmp_path / name, tmp_path / f"from {name}")
+        assert texts(tmp_path / f"from {name}") == texts(tmp_path / "json")
+        assert (tmp_path / f"from {name}" / "articles.tsv").read_bytes() == (
+            tmp_path / "json/articles.tsv"
+        ).read_bytes()
+
+
+@pytest.mark.parametrize("options", [{}, {"vocabulary": 50}, {"coverage": 0.9}, {"lowercase": True}], ids=str)
+def test_the_counts_are_those_that_training_finds(source: Path, tmp_path: Path, options: dict[str, object]) -> None:
+    summary = build(source, tmp_path / "out", **options)
+    told = json.loads((tmp_path / "out" / "corpus.json").read_text("utf-8"))
+    corpus = load_corpus(DataConfig(corpus=str(tmp_path / "out"), documents="blank-line"))
+    assert len(corpus.vocabulary) == told["vocabulary"]["size"] == summary.vocabulary.size
+    assert len(corpus.vocabulary) == options.get("vocabulary", len(corpus.vocabulary))
+    assert corpus.oov == {"train": 0, "valid": 0, "test": 0}
+    for split in summary.splits:
+        tokens, counts = corpus.splits[split.split], told["splits"][split.split]
+        text = texts(tmp_path / "out")[split.split]
+        assert len(tokens) == counts["tokens"] == split.tokens == len(text.split()) + text.count("\n")
+        assert len(tokens.documents) == counts["articles"] == text.count("\n\n")
+        assert counts["words"] == len(text.split()) and counts["unknown"] == text.split().count("<unk>")
+        assert counts["sentences"] == text.count("\n") - text.count("\n\n")
+        assert counts["sha256"] == hashlib.sha256(text.encode()).hexdigest()
+    sentences = sum(split.sentences for split in summary.splits)
+    assert told["words_per_sentence"] == sum(split.words for split in summary.splits) / sentences
+
+
+def test_documents_start_where_articles_do(source: Path, tmp_path: Path) -> None:
+    build(source, tmp_path / "out")
+    corpus = load_corpus(DataConfig(corpus=str(tmp_path / "out"), documents="blank-line"))
+    for split in ("train", "valid", "test"):
+        sizes = [
+            int(row["words"]) + int(row["sentences"]) + 1 for row in listed(tmp_path / "out") if row["split"] == split
+        ]
+        assert corpus.splits[split].documents.tolist() == [sum(sizes[:number]) for number in range(len(sizes))]
+
+
+def test_the_most_frequent_words_of_the_training_part_stay(source: Path, tmp_path: Path) -> None:
+    build(source, tmp_path / "all")
+    summary = build(source, tmp_path / "few", vocabulary=40)
+    every, few = texts(tmp_path / "all"), texts(tmp_path / "few")
+    counts = Counter(every["train"].split())
+    kept = sorted(counts, key=lambda word: -counts[word])[:38]  # a Counter has its words in the order of the text
+    for split in every:
+        lines = [[word if word in kept else "<unk>" for word in line.split()] for line in every[split].split("\n")]
+        assert few[split] == "\n".join(map(" ".join, lines))
+    assert summary.vocabulary.types == len(counts)
+    assert summary.vocabulary.coverage == sum(counts[word] for word in kept) / counts.total()
+
+
+def test_a_vocabulary_of_more_words_than_there_are(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--vocabulary=77000: .* Give --vocabulary (\d+) for all") as refused:
+        build(source, tmp_path / "out", vocabulary=77_000)
+    every = int(str(refused.value).partition("Give --vocabulary ")[2].split()[0])
+    assert not (tmp_path / "out").exists()
+    assert build(source, tmp_path / "out", vocabulary=every).reused > 3
+    assert "<unk>" not in texts(tmp_path / "out")["train"]
+    assert len(load_corpus(DataConfig(corpus=str(tmp_path / "out"))).vocabulary) == every
+
+
+def test_processes_change_nothing(source: Path, tmp_path: Path) -> None:
+    for jobs in (1, 2):
+        build(source, tmp_path / f"jobs {jobs}", jobs=jobs, vocabulary=60)
+    assert contents(tmp_path / "jobs 1") == contents(tmp_path / "jobs 2")
+
+
+def test_the_seed_decides_who_is_held_out_and_nothing_else_does(source: Path, tmp_path: Path) -> None:
+    def held_out(name: str, path: list[Path], **options: object) -> dict[str, str]:
+        build(path, tmp_path / name, **options)
+        return {row["id"]: row["split"] for row in listed(tmp_path / name)}
+
+    halves = [tmp_path / "b.jsonl", tmp_path / "a.jsonl"]
+    for half, path in zip((ARTICLES[30:], ARTICLES[:30]), halves, strict=True):
+        path.write_bytes(json_lines(half))
+    first = held_out("first", [source])
+    assert held_out("again", [source]) == first
+    assert contents(tmp_path / "again") == contents(tmp_path / "first")
+    assert held_out("other order", halves, lowercase=True) == first
+    assert held_out("other seed", [source], seed=2) != first
+
+
+def test_a_folder_is_all_its_files_and_the_first_of_two_articles_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "wiki"
+    (folder / "AA").mkdir(parents=True)
+    (folder / "AA" / "wiki_00").write_bytes(json_lines(ARTICLES[:20]))
+    (folder / "AA" / "wiki_01.bz2").write_bytes(bz2.compress(json_lines(ARTICLES[15:40])))
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(json_lines(ARTICLES[40:])))
+    (folder / "README.md").write_text("not an article")
+    summary = build(folder, tmp_path / "out")
+    assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES]
+    assert summary.skipped == {"repeated": 5}
+    assert [source.file for source in summary.sources] == ["wiki_00", "wiki_01.bz2", "b.jsonl.gz"]
+    for source in summary.sources:
+        (path,) = folder.rglob(source.file)
+        assert source.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert source.bytes == path.stat().st_size
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "xml"])
+def test_categories_choose(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"x.{kind}"
+    path.write_bytes(json_lines(ARTICLES) if kind == "jsonl" else dump(ARTICLES))
+    summary = build(path, tmp_path / "out", category="^(Cit|Nov)")
+    chosen = [made.id for made in ARTICLES if made.category in ("Cities", "Novels")]
+    assert [row["id"] for row in listed(tmp_path / "out")] == chosen
+    assert summary.skipped == {"category": len(ARTICLES) - len(chosen)}
+    with pytest.raises(InputError, match=r"--category=cities: is found in no category .* People, Cities, Novels$"):
+        build(path, tmp_path / "none", category="cities")
+    assert not list(tmp_path.glob("*none*"))
+
+
+def test_lists_of_categories_and_none(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    lines = [json_line(made, category=None, categories=["x", "born in 1900"]) for made in ARTICLES[:5]]
+    path.write_bytes(b"".join(lines) + json_line(ARTICLES[5], category=None))
+    assert build(path, tmp_path / "out", category="^born").skipped == {"category": 1}
+    path.write_bytes(json_line(ARTICLES[5], category=None))
+    with pytest.raises(InputError, match="the articles name no categories"):
+        build(path, tmp_path / "none", category="x")
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_the_first_articles_only(source: Path, tmp_path: Path, jobs: int) -> None:
+    summary = build(source, tmp_path / "few", articles=7, jobs=jobs)
+    assert [row["id"] for row in listed(tmp_path / "few")] == [made.id for made in ARTICLES[:7]]
+    assert summary.sources[0].sha256 == hashlib.sha256(source.read_bytes()).hexdigest()
+    assert summary.left_out == {"title": 14}
+
+
+def test_what_is_no_article_is_skipped_and_counted(tmp_path: Path) -> None:
+    from tests.data.wikipedia.small import FOOTER, HEADER, page, wikitext
+
+    others = (
+        page("1", "Talk:A", "Long talk.", namespace=1)
+        + page("2", "B", "#REDIRECT [[A]]", redirect=True)
+        + page("3", "C", "#redirect [[A]]")
+        + page("4", "D (disambiguation)", "Prose that is none.")
+        + page("5", "E", "It may be:\n* x\n{{disambig}}")
+        + page("6", "F", "{{Infobox}}")
+    )
+    body = others + "".join(page(made.id, made.title, wikitext(made)) for made in ARTICLES[:4])
+    (tmp_path / "x.xml").write_text(HEADER + body + FOOTER, encoding="utf-8")
+    summary = build(tmp_path / "x.xml", tmp_path / "out")
+    assert summary.skipped == {"disambiguation": 2, "empty": 1, "namespace": 1, "redirect": 2}
+    assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES[:4]]
+
+
+def test_a_name_that_may_mean_much_is_no_article(tmp_path: Path) -> None:
+    listing = json_line(ARTICLES[0], id="1", title="Ur", text="Ur\n\nUr may refer to:\n\nUr, a city.\n")
+    named = json_line(ARTICLES[0], id="2", title="Ur (disambiguation)", text="Ur is a city.\n")
+    (tmp_path / "x.jsonl").write_bytes(listing + named + json_lines(ARTICLES[:4]))
+    assert build(tmp_path / "x.jsonl", tmp_path / "out").skipped == {"disambiguation": 2}
+
+
+def test_skipped_pages_are_counted_up_to_the_last_article(tmp_path: Path) -> None:
+    listing = [json_line(ARTICLES[0], id=f"a{number}", title="Ur (disambiguation)") for number in range(6)]
+    articles = [json_line(made) for made in ARTICLES[:6]]
+    mixed = b"".join(line for pair in zip(articles, listing, strict=True) for line in pair)
+    (tmp_path / "x.jsonl").write_bytes(mixed)
+    assert build(tmp_path / "x.jsonl", tmp_path / "out", articles=4).skipped == {"disambiguation": 3}
+
+
+def test_a_lone_mark_is_no_sentence(tmp_path: Path) -> None:
+    odd = json_line(ARTICLES[0], id="1", text="It ended. ... Then more came.\n")
+    (tmp_path / "x.jsonl").write_bytes(odd + json_lines(ARTICLES[:4]))
+    summary = build(tmp_path / "x.jsonl", tmp_path / "out", articles=3)
+    assert summary.left_out["fragment"] == 1
+    (row,) = [row for row in listed(tmp_path / "out") if row["id"] == "1"]
+    assert (row["sentences"], row["words"]) == ("2", "7")
+
+
+def test_without_the_parser_json_lines_are_still_read(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(__import__("sys").modules, "mwparserfromhell", None)
+    build(source, tmp_path / "out")
+    (tmp_path / "x.xml").write_bytes(dump(ARTICLES))
+    with pytest.raises(InputError, match="needs mwparserfromhell"):
+        build(tmp_path / "x.xml", tmp_path / "xml")
+    assert not list(tmp_path.glob("*xml*/"))

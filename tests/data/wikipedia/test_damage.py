@@ -1,0 +1,122 @@
+"""Sources that are damaged, or that are something else."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+from pathlib import Path
+
+import pytest
+
+from spanlm.data.wikipedia import sources
+from spanlm.errors import InputError
+from tests.data.wikipedia.small import build, dump, json_line, json_lines, listed, made_articles
+
+ARTICLES = made_articles(40)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 5000)
+
+
+def test_a_line_that_is_not_json(tmp_path: Path) -> None:
+    lines = [json_line(made) for made in ARTICLES]
+    lines[25] = lines[25][:-30] + b"\n"
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(b"".join(lines))
+    at = sum(map(len, lines[:25]))
+    with pytest.raises(InputError, match=rf"x.jsonl: damaged at byte {at} of its text \(line 26\): not JSON"):
+        build(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    summary = build(path, tmp_path / "out", keep_partial=True)
+    assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES if made is not ARTICLES[25]]
+    assert summary.sources[0].damaged_lines == 1
+    assert summary.sources[0].damage is not None and f"byte {at}" in summary.sources[0].damage
+    assert summary.reused > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "jobs"),
+    [("x.jsonl", 1), ("x.jsonl.gz", 1), ("x.xml", 1), ("x.xml.gz", 1), ("x.xml.bz2", 1), ("x.xml.bz2", 2)],
+)
+def test_a_source_that_is_cut_off(tmp_path: Path, name: str, jobs: int) -> None:
+    content = json_lines(ARTICLES) if "jsonl" in name else dump(ARTICLES)
+    pack = gzip.compress if name.endswith("gz") else bz2.compress if name.endswith("bz2") else bytes
+    half = pack(content[: len(content) // 2]) + pack(content[len(content) // 2 :])
+    (tmp_path / name).write_bytes(half[:-60])
+    if jobs == 1:
+        with pytest.raises(InputError, match=r"damaged at byte \d+ .*\(line \d+\): .* --keep-partial .* is kept in"):
+            build(tmp_path / name, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+    (tmp_path / "more.jsonl").write_bytes(json_lines(made_articles(50)[45:]))
+    build([tmp_path / name, tmp_path / "more.jsonl"], tmp_path / "out", keep_partial=True, jobs=jobs)
+    found = [row["id"] for row in listed(tmp_path / "out")]
+    good = len(found) - 5
+    assert found == [made.id for made in [*ARTICLES[:good], *made_articles(50)[45:]]]
+    assert 15 < good < 40 if pack is not bytes else good == 39
+
+
+@pytest.mark.parametrize("chunk", [1, 3000, 1 << 20])
+def test_all_articles_before_the_damage_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(sources, "CHUNK_BYTES", chunk)
+    (tmp_path / "x.xml").write_bytes(dump(ARTICLES)[:-60])
+    build(tmp_path / "x.xml", tmp_path / "out", keep_partial=True)
+    assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES[:-1]]
+
+
+def test_enough_articles_before_the_damage_are_enough(tmp_path: Path) -> None:
+    (tmp_path / "x.xml").write_bytes(dump(ARTICLES)[:-60])
+    for jobs in (1, 2):
+        summary = build(tmp_path / "x.xml", tmp_path / f"out {jobs}", articles=5, jobs=jobs)
+        assert summary.sources[0].damage is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"\n \n", "the file is empty"),
+        (b"id,title,text\n1,a,b\n", "neither JSON lines nor XML"),
+        (b"[" + json_line(ARTICLES[0]) + b"]", "neither JSON lines nor XML"),
+        (bytes(range(256)), "neither JSON lines nor XML"),
+        (b'{"id": "1", "title": "a"}\n{}\n', 'line 1: no field "text"'),
+        (b'{"id": "1", "title": 5, "text": "b"}\n{}\n', 'line 1: its field "title" is no string'),
+        (json_line(ARTICLES[0]) + b'{"id": "1"}\n', 'line 2: no field "title"; an article of WikiExtractor'),
+        (json_line(ARTICLES[0]) + b"[1]\n", "line 2: a JSON list where an article is an object"),
+        (b"<html><p>x</p></html>", "not a dump of a wiki; its root element is <html>"),
+        (b"<!DOCTYPE html>\n<html><br></html>", "not a dump of a wiki; its root element is <html>"),
+        (b"\x1f\x8b and no more", "damaged at byte 0"),
+        (b"{}", 'line 1: no field "id"'),
+        (b'{"id": "1", "title": "a", "text": "\\ud800 \\udfff"}', "no article in it (skipped: empty 1)"),
+        (dump([]), "no article in it (skipped: nothing)"),
+    ],
+)
+def test_what_is_not_wikipedia(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(InputError) as refused:
+        build(tmp_path / "x", tmp_path / "out", keep_partial=True)
+    assert message in str(refused.value)
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_a_source_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "notes.txt").write_text("x")
+    (tmp_path / "x.jsonl").write_bytes(json_lines(ARTICLES))
+    for paths, message in (
+        ([tmp_path / "none"], "no such file or folder"),
+        ([tmp_path / "empty"], "a folder without a file to read"),
+        ([tmp_path / "x.jsonl", tmp_path / "empty" / ".." / "x.jsonl"], "comes twice"),
+    ):
+        with pytest.raises(InputError, match=message):
+            build(paths, tmp_path / "out")
+
+
+def test_lines_without_an_end_and_odd_strings(tmp_path: Path) -> None:
+    lines = [json_line(made, id=int(made.id)) for made in ARTICLES[:4]]
+    odd = json_line(ARTICLES[4], title="A\tB\nC", text="\ud83d A\u2028B <eos> x\x00y <unk>.\n\nBut it ends.")
+    (tmp_path / "x.jsonl").write_bytes(b"\xef\xbb\xbf" + b"".join(lines) + b"\r\n\n" + odd.strip())
+    build(tmp_path / "x.jsonl", tmp_path / "out")
+    rows = listed(tmp_path / "out")
+    assert [(row["id"], row["title"]) for row in rows[3:]] == [("103", "Title 3"), ("104", "A B C")]

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.data.wikipedia.markup import (
+    category_names,
+    is_disambiguation,
+    is_redirect,
+    plain_text,
+    require_parser,
+)
+from spanlm.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "text"),
+    [
+        ("'''Ur''' is ''a'' [[city]] of [[Iraq|the land]]s.", "Ur is a city of the lands."),
+        ("''Hamlet'''s end, '''''both''''' and ''''four''''.", "Hamlet's end, both and 'four'."),
+        ("A{{cn}}<ref>n</ref><ref name=a /> b<!-- no -->.<references/>", "A b."),
+        ("A <ref>one</ref>b<ref name=q>{{cite|url=<ref>}}</ref> c.", "A b c."),
+        ("{{Infobox\n| a = {{b|c}}\n| d = [[e]]\n}}\nText.", "Text."),
+        ("[[File:A.jpg|thumb|Of [[b]] and {{c}}.]]Text[[Category:D]].", "Text."),
+        ("[[Datei:A.jpg|thumb|Of [[b]].]]Text.[[Kategorie:D]]", "Text."),
+        ("Text. [[:Category:People]] [[fr:Ville]] [[de:Stadt]]", "Text. Category:People"),
+        ("See [http://x.org the site] and [http://y.org] http://z.org.", "See the site and  ."),
+        ("== Head ==\nOne.\ntwo.\n\nThree.\n=== Deep ===\nFour.", "One. two.\n\nThree.\n\nFour."),
+        ("A:\n* one\n** two\n# three\n; four\n: five\nB.", "A:\n\nB."),
+        ("A.\n{| class=wikitable\n! h\n|-\n| c || {{d}}\n|}\nB.", "A.\n\nB."),
+        ("A.<gallery>\nFile:B.jpg|c\n</gallery><math>x < y</math>B.", "A.B."),
+        ("{{lang|fr|mot}} ({{lang-de|Wort}}), {{convert|5|km|mi}}, {{cvt|2|to|3|m|ft}}", "mot (Wort), 5 km, 2 to 3 m"),
+        (
+            "{{circa|1900}}{{ndash}}{{As of|2010}} {{USS|Maine}} {{quote|Be.|Me}}",
+            "c. 1900 – As of 2010 USS Maine\n\nBe.",
+        ),
+        ("a&nbsp;b &amp; c&mdash;d &#233;", "a\xa0b & c—d é"),
+        ("<nowiki>[[x]]</nowiki> <span style='a'>y</span><br>z __NOTOC__", "[[x]] y z"),
+        ("H<sub>2</sub>O and <blockquote>So it is.</blockquote>there", "H2O and\n\nSo it is.\n\nthere"),
+        ("{{{arg|default}}} {{{none}}}", "default"),
+        ("", ""),
+    ],
+)
+def test_what_is_left_of_markup(wikitext: str, text: str) -> None:
+    assert plain_text(wikitext, ("datei", "kategorie")) == text
+
+
+@given(st.text('abcé 漢 .,()"?%+1', max_size=60))
+def test_text_without_markup_is_unchanged(text: str) -> None:
+    assert plain_text(text) == text.strip()
+
+
+@given(st.text("[]{}|<>='\n*! ab/ref", max_size=40))
+def test_no_markup_breaks_it(wikitext: str) -> None:
+    assert isinstance(plain_text(wikitext), str)
+
+
+def test_categories_are_the_pages_own_links() -> None:
+    text = "[[Category:1900 births|Lee]] [[ category : Novels ]] [[:Category:Shown]] [[Kategorie:Stadt]] [[File:X]]"
+    assert category_names(text) == ["1900 births", "Novels"]
+    assert category_names(text, ("kategorie", "datei")) == ["1900 births", "Novels", "Stadt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "yes"),
+    [
+        ("{{disambiguation}}", True),
+        ("'''X''' may be:\n* y\n{{Disambig|geo}}", True),
+        ("{{hndis|Lee, Ann}}", True),
+        ("{{Airport disambiguation}}", True),
+        ("A [[b]]{{disambiguation needed|date=May}}", False),
+        ("{{other uses}} Text.", False),
+    ],
+)
+def test_disambiguation_pages_say_so(text: str, yes: bool) -> None:
+    assert is_disambiguation(text) is yes
+
+
+def test_redirects_say_so() -> None:
+    assert is_redirect("#REDIRECT [[X]]") and is_redirect(" # redirect[[X]]")
+    assert not is_redirect("The #redirect page.")
+
+
+def test_without_the_parser_an_xml_source_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_parser()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r'pip install "spanlm\[wiki\]"'):
+        require_parser()

@@ -1,0 +1,90 @@
+"""The figure of each table."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanlm.analysis.drawing import Drawing, Mark, Text
+from spanlm.reproduction.estimate import estimate
+from spanlm.reproduction.figures import figure
+from spanlm.reproduction.plan import Plan, Request, make_plan
+from spanlm.reproduction.run import Outcome
+from spanlm.reproduction.tables import CLOZE_CLASSES, DANILUK2017, TITLES
+from spanlm.reproduction.write import write_tables
+from tests.reproduction.test_grids import attention, cloze, record
+
+TABLES = {table.name: table for table in DANILUK2017}
+
+
+@pytest.fixture
+def plan(tiny_corpus: Path, tmp_path: Path) -> Plan:
+    return make_plan(
+        Request(paper="daniluk2017", corpus=str(tiny_corpus), scale="smoke", runs=tmp_path / "r", out=tmp_path / "o")
+    )
+
+
+def ended(plan: Plan, **more: Any) -> list[Outcome]:
+    """Every job finished with a perplexity of its own."""
+    return [Outcome(job, record(job.row, 80.0 + number, corpus="tiny", **more)) for number, job in enumerate(plan.jobs)]
+
+
+def words(drawing: Drawing) -> set[str]:
+    return {shape.text for shape in drawing.shapes if isinstance(shape, Text)}
+
+
+@pytest.mark.parametrize("name", ["2a", "2b", "2c"])
+def test_every_row_has_a_measured_and_a_published_mark(plan: Plan, name: str) -> None:
+    drawing = figure(plan, TABLES[name], ended(plan))
+    assert drawing is not None
+    marks = [shape for shape in drawing.shapes if isinstance(shape, Mark)]
+    assert len(marks) >= 2 * len(TABLES[name].rows)
+    assert all(math.isfinite(mark.x) and math.isfinite(mark.y) for mark in marks)
+
+
+def test_the_dots_name_every_model(plan: Plan) -> None:
+    drawing = figure(plan, TABLES["2c"], ended(plan))
+    assert drawing is not None
+    assert {TITLES[row] for row in TABLES["2c"].rows} <= words(drawing)
+
+
+def test_attention_of_all_models_is_in_one_figure(plan: Plan) -> None:
+    outcomes = [
+        Outcome(job, record(job.row, 80.0, corpus="tiny", attention=attention(range(15, 0, -1)))) for job in plan.jobs
+    ]
+    drawing = figure(plan, TABLES["3"], outcomes)
+    assert drawing is not None
+    assert {"RM(+tM-g)", "Attention", "Key-Value", "Key-Value-Predict"} <= words(drawing)
+
+
+def test_accuracies_have_a_panel_for_every_word_class(plan: Plan) -> None:
+    outcomes = [outcome for outcome in ended(plan, cloze=cloze(0.6)) if outcome.job.row in TABLES["2d"].rows]
+    drawing = figure(plan, TABLES["2d"], outcomes)
+    assert drawing is not None
+    for title in CLOZE_CLASSES.values():
+        assert any(title in text for text in words(drawing))
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_there_is_no_figure_of_nothing(plan: Plan, name: str) -> None:
+    assert figure(plan, TABLES[name], [Outcome(job, None, "failed") for job in plan.jobs]) is None
+
+
+def test_pages_are_written_as_soon_as_there_is_anything_to_say(plan: Plan) -> None:
+    failed = [Outcome(plan.jobs[0], None, "no room")]
+    assert {path.suffix for path in write_tables(plan, failed)} == {".md"}
+    attended = [Outcome(o.job, {**(o.record or {}), "attention": attention(range(15, 0, -1))}) for o in ended(plan)]
+    written = write_tables(plan, attended)
+    assert sorted(path.name for path in written) == sorted(
+        f"figure-{table.name}.{suffix}" for table in plan.tables for suffix in ("md", "svg")
+    )
+
+
+def test_an_estimate_counts_all_epochs_and_writes_nothing(plan: Plan, tmp_path: Path) -> None:
+    found = estimate(plan.jobs[0], plan.corpus)
+    assert found.epochs == 1
+    assert found.tokens_per_second > 0 and found.seconds > 0
+    assert not list(tmp_path.iterdir())
