@@ -1,0 +1,204 @@
+"""`spanlm cloze RUN QUESTIONS…`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.table import Table
+
+from spanlm.cli.allocation import keep_freed_memory
+from spanlm.cli.arguments import add_run, output, verb_parser
+from spanlm.cli.report import console, describe, out
+from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
+from spanlm.errors import InputError, require
+from spanlm.evaluation.cloze import CONTEXTS, SCORES, Context, RankedQuestion, Score
+from spanlm.evaluation.cloze_accuracy import Accuracy, ClozeTally, macro_average
+from spanlm.trained import TrainedModel, load
+
+_DESCRIPTION = """
+Cloze questions in the format of the Children's Book Test: a model ranks the candidates for a gap by two scores, side
+by side. "sentence" is the log-probability of the whole query sentence with the candidate in it, given the context;
+"candidate" that of the candidate at its place. An answer is right only if it scores higher than every other one.
+Words outside the vocabulary are read and scored as <unk>.
+
+  spanlm cloze runs/cbt cbtest_NE_test_2500ex.txt cbtest_CN_test_2500ex.txt --out ranks.jsonl
+  spanlm cloze runs/cbt questions.txt.gz --context full --context query --context none
+
+A question that is not one (no XXXXX, fewer than two candidates, an answer that is none of them, no candidate in the
+vocabulary, a line missing) is counted and reported with its line, and is not scored.
+"""
+
+MOST_SHOWN = 20
+"""Defects of a file that are shown; `--out` has them all."""
+
+
+@dataclass
+class _File:
+    """A file of questions, and what came of it."""
+
+    path: Path
+    name: str
+    word_class: str
+    cbt_like: bool
+    tallies: dict[Context, ClozeTally]
+    defects: list[Defect] = field(default_factory=list)
+
+    def questions(self, limit: int | None) -> Iterator[Question | Defect]:
+        return islice(read_questions(self.path, self.name), limit)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "file": self.name,
+            "class": self.word_class,
+            "cbt_like": self.cbt_like,
+            "contexts": {context: tally.to_json() for context, tally in self.tallies.items()},
+            "defects": [asdict(defect) for defect in self.defects],
+        }
+
+
+def run(arguments: list[str]) -> None:
+    """Rank."""
+    keep_freed_memory()
+    options = _parse(arguments)
+    contexts = tuple(dict.fromkeys(options.context or ["full"]))
+    files = [_file(name, options.word_class, contexts) for name in options.questions]
+    model = load(options.run, options.device)
+    with output(options.out) if options.out else nullcontext() as records:
+        for file in files:
+            ranks = model.cloze(file.questions(options.limit), contexts=contexts, batch_size=options.batch_size)
+            _count(file, _watched(file, ranks), records, strict=options.strict)
+    if options.json:
+        out(json.dumps({"run": str(options.run), "files": [file.to_json() for file in files], "macro": _macro(files)}))
+    else:
+        _show(model, files)
+    if all(tally.questions == 0 for file in files for tally in file.tallies.values()):
+        raise InputError(f"{', '.join(file.name for file in files)}: no question could be scored")
+
+
+def _parse(arguments: list[str]) -> Any:
+    parser = verb_parser("cloze", _DESCRIPTION)
+    add_run(parser)
+    parser.add_argument("questions", nargs="+", metavar="QUESTIONS", help="files [.gz]; - is standard input")
+    parser.add_argument(
+        "--context",
+        action="append",
+        choices=CONTEXTS,
+        help="what is read before the query: its context sentences (full, the default); nothing (query); nothing, and "
+        "of the query only the candidate (none: how far the frequency of words goes). Several: give it again",
+    )
+    parser.add_argument(
+        "--class",
+        dest="word_class",
+        metavar="NAME",
+        help="what the questions ask for (default: NE, CN, V or P from a file's name)",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
+    parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
+    parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
+    parser.add_argument("--limit", type=int, metavar="N", help="of each file only the first N questions")
+    parser.add_argument("--batch-size", type=int, default=64, help="questions side by side (default 64)")
+    options = parser.parse_args(arguments)
+    require(options.limit is None or options.limit >= 1, "--limit", options.limit, "at least 1")
+    require(options.batch_size >= 1, "--batch-size", options.batch_size, "at least 1")
+    return options
+
+
+def _file(name: str, given_class: str | None, contexts: tuple[Context, ...]) -> _File:
+    tallies = {context: ClozeTally() for context in contexts}
+    if name == "-":
+        return _File(Path("/dev/stdin"), "standard input", given_class or "–", False, tallies)
+    path = Path(name)
+    if path.is_file() or path.is_dir() or not path.exists():
+        next(read_questions(path))  # one that cannot be read is told before time is spent on the others
+    return _File(path, name, given_class or word_class(path), is_cbt_like(path), tallies)
+
+
+def _count(file: _File, ranks: Iterable[RankedQuestion | Defect], records: TextIO | None, *, strict: bool) -> None:
+    for ranked in ranks:
+        if isinstance(ranked, Defect):
+            if strict:
+                raise InputError(f"{ranked}; repair it, or leave --strict out to score the others")
+            file.defects.append(ranked)
+            record = asdict(ranked)
+        else:
+            file.tallies[ranked.context].add(ranked)
+            record = {**ranked.to_json(), "class": file.word_class}
+        if records is not None:
+            records.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _watched(file: _File, ranks: Iterator[RankedQuestion | Defect]) -> Iterator[RankedQuestion | Defect]:
+    """Show on a terminal how far it is."""
+    if not sys.stdout.isatty():
+        yield from ranks
+        return
+    with console().status(f"{file.name}: reading") as status:
+        for ranked in ranks:
+            yield ranked
+            line = ranked.line if isinstance(ranked, Defect) else ranked.question.line
+            status.update(f"{file.name}: line {line:,}")
+
+
+def _macro(files: list[_File]) -> dict[Context, dict[Score, float | None]]:
+    """Mean over the files, by context and score."""
+    return {
+        context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
+        for context in files[0].tallies
+    }
+
+
+def _show(model: TrainedModel, files: list[_File]) -> None:
+    for file in files:
+        for defect in file.defects[:MOST_SHOWN]:
+            out(f"not scored: {defect}")
+        if len(file.defects) > MOST_SHOWN:
+            out(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
+    out(f"{model.folder}: {describe(model.config.model)}")
+    for context, averages in _macro(files).items():
+        out()
+        console().print(_table(context, files, averages))
+    if any(file.cbt_like for file in files):
+        out("\nCBT-like questions are not those of CBT: do not compare these accuracies with published ones.")
+
+
+_TITLES: dict[Context, str] = {
+    "full": "full: the context sentences, then the query",
+    "query": "query: the query sentence alone",
+    "none": "none: the candidate alone on a line",
+}
+
+
+def _table(context: Context, files: list[_File], averages: dict[Score, float | None]) -> Table:
+    table = Table(title=_TITLES[context], title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("questions")
+    for column in ("scored", "defects", "sentence [95 %]", "right", "ties", "candidate [95 %]", "right", "ties", "OOV"):
+        table.add_column(column, justify="right")
+    for file in files:
+        tally = file.tallies[context]
+        known = [tally.accuracy_in_vocabulary(by) for by in SCORES]
+        both = [(tally.accuracy(by), tally.ties[by]) for by in SCORES]
+        label = f"{file.word_class}{' (CBT-like)' if file.cbt_like else ''}  {Path(file.name).name}"
+        cells = [cell for accuracy, ties in both for cell in (_shown(accuracy), f"{accuracy.right:,}", f"{ties:,}")]
+        table.add_row(label, f"{tally.questions:,}", f"{len(file.defects):,}", *cells, f"{tally.answers_oov:,}")
+        cells = [cell for accuracy in known for cell in (_shown(accuracy), f"{accuracy.right:,}", "")]
+        table.add_row("  answer in the vocabulary", f"{known[0].questions:,}", "", *cells, "")
+    if len(files) > 1:
+        cells = [cell for by in SCORES for cell in (_percent(averages[by]), "", "")]
+        table.add_row(f"mean of {len(files)} files", "", "", *cells, "")
+    return table
+
+
+def _shown(accuracy: Accuracy) -> str:
+    interval = accuracy.interval
+    return "–" if interval is None else f"{_percent(accuracy.share)} [{', '.join(f'{x:.1%}' for x in interval)}]"
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"

@@ -1,0 +1,283 @@
+"""Cloze scores are those of a plain loop over candidates, whatever is read together."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spanlm.data.cbt import Defect, Question
+from spanlm.data.config import Tokenizer
+from spanlm.data.tokenizer import tokenize
+from spanlm.data.vocabulary import EOS
+from spanlm.errors import InputError
+from spanlm.evaluation import cloze, cloze_streams
+from spanlm.evaluation.cloze import CONTEXTS, SCORES, Context, RankedQuestion, rank_questions
+from spanlm.models.config import ModelConfig
+from spanlm.models.interfaces import LMState
+from spanlm.models.language_model import LanguageModel
+from tests.evaluation import reference
+from tests.models.small import language_model, models
+
+VOCABULARY = reference.VOCABULARY
+MODEL = reference.small_model()
+
+
+def question(
+    context: Sequence[str] = ("the cat sat .", "a dog ran on"),
+    before: str = "the naïve",
+    after: str = "ran on the mat .",
+    candidates: Sequence[str] = ("cat", "dog", "mat", "zebra"),
+    answer: str = "",
+    line: int = 1,
+) -> Question:
+    return Question("q", line, tuple(context), before, after, answer or candidates[0], tuple(candidates))
+
+
+QUESTIONS = [
+    question(),
+    question(context=[], line=2),
+    question(before="", line=3),
+    question(after="", line=4),
+    question(context=["the"], before="", after="", line=5),
+    question(candidates=["the cat sat", "dog", "zebra on", "."], line=6),
+    question(context=["the dog ran on the mat . the cat sat on the dog ."] * 7, before="the " * 9, line=7),
+    question(context=["", "the cat", ""], line=8),
+]
+
+
+def loop(
+    model: LanguageModel, q: Question, context: Context, tokenizer: Tokenizer = "whitespace"
+) -> tuple[list[float], list[float]]:
+    """Both scores of each candidate: one candidate at a time, all its text in one go, from an empty state."""
+    sentences = [[*tokenize(sentence, tokenizer), EOS] for sentence in q.context] if context == "full" else []
+    before = tokenize(q.before, tokenizer) if context != "none" else []
+    after = tokenize(q.after, tokenizer) if context != "none" else []
+    whole, place = [], []
+    for candidate in q.candidates:
+        words = tokenize(candidate, tokenizer)
+        opening = [EOS, *(word for sentence in sentences for word in sentence)]
+        targets = [*before, *words, *after, EOS]
+        ids = VOCABULARY.encode([*opening, *targets])
+        with torch.no_grad():
+            log_p, _ = model.log_probs(torch.tensor(ids[:-1]).unsqueeze(1), model.init_state(1))
+        rows = log_p[len(opening) - 1 :, 0].double()
+        values = [float(row[id]) for row, id in zip(rows, ids[len(opening) :], strict=True)]
+        whole.append(sum(values))
+        place.append(sum(values[len(before) : len(before) + len(words)]))
+    return whole, place
+
+
+def ranks(questions: Sequence[Question | Defect], model: LanguageModel = MODEL, **options: Any) -> list[RankedQuestion]:
+    found = list(rank_questions(model, VOCABULARY, options.pop("tokenizer", "whitespace"), questions, **options))
+    assert all(isinstance(item, RankedQuestion) for item in found), found
+    return [item for item in found if isinstance(item, RankedQuestion)]
+
+
+def assert_loop(
+    found: Sequence[RankedQuestion], model: LanguageModel = MODEL, tokenizer: Tokenizer = "whitespace"
+) -> None:
+    for ranked in found:
+        whole, place = loop(model, ranked.question, ranked.context, tokenizer)
+        assert list(ranked.sentence) == pytest.approx(whole, rel=1e-10, abs=1e-12)
+        assert list(ranked.candidate) == pytest.approx(place, rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize("config", models())
+def test_scores_are_those_of_one_candidate_at_a_time_with_every_room(config: ModelConfig) -> None:
+    model = language_model(config)
+    found = ranks(QUESTIONS, model, contexts=CONTEXTS)
+    assert [(r.question.line, r.context) for r in found] == [(q.line, c) for q in QUESTIONS for c in CONTEXTS]
+    assert_loop(found, model)
+    assert all(len(set(r.sentence)) == len(set(r.candidate)) == len(r.oov) for r in found), "no constants"
+
+
+SENTENCES = st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_size=7).map(" ".join)
+CANDIDATES = st.lists(
+    st.lists(st.sampled_from([*reference.WORDS[1:], "zebra", "gnu"]), min_size=1, max_size=3).map(" ".join),
+    min_size=2,
+    max_size=5,
+    unique=True,
+)
+RANDOM = st.builds(question, st.lists(SENTENCES, max_size=4), SENTENCES, SENTENCES, CANDIDATES)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    questions=st.lists(RANDOM, min_size=1, max_size=6),
+    context=st.sampled_from(CONTEXTS),
+    batch_size=st.integers(1, 4),
+    batches=st.integers(1, 3),
+    tokens=st.integers(1, 40),
+)
+def test_how_much_is_read_together_changes_nothing(
+    questions: list[Question], context: Context, batch_size: int, batches: int, tokens: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cloze, "BATCHES", batches)
+        patch.setattr(cloze_streams, "TOKENS", tokens)
+        found = list(
+            rank_questions(MODEL, VOCABULARY, "whitespace", questions, contexts=[context], batch_size=batch_size)
+        )
+    assert len(found) == len(questions)
+    for item, q in zip(found, questions, strict=True):
+        if isinstance(item, Defect):
+            assert all(set(c.split()) & {"zebra", "gnu"} for c in q.candidates)
+        else:
+            assert item.question is q
+    assert_loop([item for item in found if isinstance(item, RankedQuestion)])
+
+
+def test_in_float32_side_by_side_is_as_alone() -> None:
+    model = reference.small_model().float()
+    together = ranks(QUESTIONS, model)
+    alone = [ranked for q in QUESTIONS for ranked in ranks([q], model)]
+    for a, b, exact in zip(together, alone, ranks(QUESTIONS), strict=True):
+        assert list(a.sentence) == pytest.approx(b.sentence, abs=1e-4)
+        assert list(a.sentence) == pytest.approx(exact.sentence, abs=1e-3)
+
+
+def test_words_are_cut_as_in_training() -> None:
+    q = question(context=["The cat, sat."], before="The", after="Ran.", candidates=["Dog.", "cat", "Mat"])
+    found = ranks([q], tokenizer="words")
+    assert found[0].oov == (False, False, False)
+    assert_loop(found, tokenizer="words")
+    (as_written,) = ranks([q])
+    assert as_written.oov == (True, False, True)
+    assert as_written.sentence != found[0].sentence
+
+
+def test_the_context_matters_and_only_where_it_is_read() -> None:
+    other = question(context=["ran ran ran", "on on"])
+    for context in CONTEXTS:
+        a, b = ranks([question(), other], contexts=[context])
+        assert (a.sentence == b.sentence) == (context != "full")
+    alone, changed = ranks([question(), question(before="mat", after="dog")], contexts=["none"])
+    assert (alone.sentence, alone.candidate) == (changed.sentence, changed.candidate)
+
+
+def test_a_context_is_the_text_before_the_query() -> None:
+    """The query after a context is as the last line of a text whose state is carried."""
+    q = question(candidates=["cat", "dog"])
+    (ranked,) = ranks([q])
+    lines = reference.lines_of("\n".join([*q.context, f"{q.before} cat {q.after}"]))
+    rows = [row for row in reference.rows(MODEL, VOCABULARY, lines, "carry") if row.sentence == len(lines)]
+    assert ranked.sentence[0] == pytest.approx(-sum(row.nll for row in rows), rel=1e-10)
+    assert ranked.candidate[0] == pytest.approx(-rows[2].nll, rel=1e-10)
+
+
+def test_alone_on_a_line_a_candidate_is_as_frequent_as_the_first_word_of_a_text() -> None:
+    (ranked,) = ranks([question()], contexts=["none"])
+    first = reference.distributions(MODEL, [VOCABULARY.eos_id])[0]
+    ids = VOCABULARY.encode(ranked.question.candidates)
+    assert list(ranked.candidate) == pytest.approx([float(first[id]) for id in ids], rel=1e-10)
+
+
+def test_unknown_candidates_are_unk_and_flagged_and_score_exactly_alike() -> None:
+    model = reference.small_model().float()
+    q = question(candidates=["gnu", "cat", "zebra", "<unk>", "dog"])
+    for ranked in ranks([q, replace(q, context=()), q], model, contexts=CONTEXTS):
+        assert ranked.oov == (True, False, True, False, False)
+        assert ranked.answer_oov
+        assert ranked.sentence[0] == ranked.sentence[2] == ranked.sentence[3]
+        assert ranked.candidate[0] == ranked.candidate[2] == ranked.candidate[3]
+    for answer, unknown in (("cat", False), ("zebra", True), ("<unk>", False)):
+        assert ranks([replace(q, answer=answer)], model)[0].answer_oov == unknown
+
+
+def test_candidates_that_are_all_unknown_are_a_defect_where_the_question_stood() -> None:
+    bad = question(candidates=["zebra", "gnu", "the gnu"], line=7)
+    handed_on = Defect("other", 3, "broken")
+    found = list(
+        rank_questions(MODEL, VOCABULARY, "whitespace", [question(), bad, handed_on, question()], batch_size=1)
+    )
+    assert [type(item) for item in found] == [RankedQuestion, Defect, Defect, RankedQuestion]
+    assert found[1] == Defect("q", 7, "none of the 3 candidates is in the vocabulary")
+    assert found[2] is handed_on
+    (kept,) = ranks([question(candidates=["zebra", "gnu", "the"])])
+    assert kept.oov == (True, True, False)
+
+
+def test_a_record_holds_every_candidates_scores() -> None:
+    (found,) = ranks([question(answer="dog", line=42)])
+    record = json.loads(json.dumps(found.to_json()))
+    assert (record["file"], record["line"], record["context"], record["answer"]) == ("q", 42, "full", "dog")
+    assert record["candidates"] == ["cat", "dog", "mat", "zebra"]
+    assert record["sentence"] == list(found.sentence) and record["candidate"] == list(found.candidate)
+    assert record["oov"] == [False, False, False, True]
+    for by in SCORES:
+        best = max(range(4), key=lambda n: record[by][n])
+        assert record["predicted"][by] == record["candidates"][best]
+        assert record["right"][by] == (best == 1)
+
+
+def test_the_context_is_read_once_and_no_distribution_is_computed_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, scored = 0, 0
+    forward, log_prob, log_probs = LanguageModel.forward, type(MODEL.head).log_prob, type(MODEL.head).log_probs
+
+    def counting(self: LanguageModel, tokens: torch.Tensor, state: LMState) -> Any:
+        nonlocal read
+        read += tokens.numel()
+        return forward(self, tokens, state)
+
+    def counting_head(self: Any, readout: Any, targets: torch.Tensor) -> torch.Tensor:
+        nonlocal scored
+        scored += targets.numel()
+        return log_prob(self, readout, targets)
+
+    def counting_all(self: Any, readout: Any) -> torch.Tensor:
+        nonlocal scored
+        scored += readout.features.shape[0] * readout.features.shape[1]
+        return log_probs(self, readout)
+
+    monkeypatch.setattr(LanguageModel, "forward", counting)
+    monkeypatch.setattr(type(MODEL.head), "log_prob", counting_head)
+    monkeypatch.setattr(type(MODEL.head), "log_probs", counting_all)
+    questions = [
+        question(
+            context=["the cat sat"] * n, before="the " * n, after="on " * n, candidates=["cat", "dog", "zebra", "gnu"]
+        )
+        for n in (3, 5, 2)
+    ]
+    ranks(questions, batch_size=2)
+    # <eos> and the words of each sentence and of the query before its gap; per candidate itself and what follows it,
+    # but the two that are <unk> once
+    assert read == sum(4 * n + 1 + n + 3 * (1 + n) for n in (3, 5, 2))
+    assert scored == sum(n + 1 + 3 * (1 + n) for n in (3, 5, 2))
+
+
+def test_questions_are_ranked_before_the_last_is_read() -> None:
+    read = 0
+
+    def endless() -> Iterator[Question]:
+        nonlocal read
+        while True:
+            read += 1
+            yield question()
+
+    found = rank_questions(MODEL, VOCABULARY, "whitespace", endless(), batch_size=2)
+    assert read == 0
+    next(found)
+    assert read == 2 * cloze.BATCHES
+
+
+def test_options_outside_their_range_are_refused_at_once() -> None:
+    with pytest.raises(InputError, match="batch_size=0: must be at least 1"):
+        rank_questions(MODEL, VOCABULARY, "whitespace", [], batch_size=0)
+    with pytest.raises(InputError, match="context=half: must be none, query or full"):
+        rank_questions(MODEL, VOCABULARY, "whitespace", [], contexts=["half"])  # type: ignore[list-item]
+
+
+def test_the_model_is_left_in_the_mode_it_was_in() -> None:
+    model = reference.small_model().train()
+    ranks([question()], model)
+    assert model.training
+    assert math.isfinite(ranks([question()], model.eval())[0].sentence[0])
+    assert not model.training
