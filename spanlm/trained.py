@@ -205,7 +205,8 @@ class TrainedModel:
         from spanlm.analysis.attend import attend
 
         lines = [self.tokenize(line) for line in text.strip("\n").split("\n")]
-        return attend(self.model, self.vocabulary, lines, expected=expected, title=self.folder.name)
+        title = f"{self.folder.resolve().name}, {self.config.model.memory.description}"
+        return attend(self.model, self.vocabulary, lines, expected=expected, title=title)
 
     def generate(
         self,

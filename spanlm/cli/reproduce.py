@@ -19,7 +19,7 @@ from spanlm.reproduction.grids import Grid, grids, order_note
 from spanlm.reproduction.page import protocol
 from spanlm.reproduction.plan import Job, Plan, Request, make_plan
 from spanlm.reproduction.record import finished_record
-from spanlm.reproduction.run import Outcome, run_plan
+from spanlm.reproduction.run import Outcome, finished_before, run_plan
 from spanlm.reproduction.scale import SCALES
 from spanlm.reproduction.summary import summarise
 from spanlm.reproduction.tables import PAPERS, TITLES, Table
@@ -113,7 +113,7 @@ def _parser() -> VerbParser:
 def _introduce(plan: Plan) -> None:
     names = ", ".join(table.name for table in plan.tables)
     out(
-        f"{plan.jobs[0].preset.paper}, figure {names}: {len(plan.jobs)} runs on {plan.corpus.name} at scale "
+        f"{plan.jobs[0].preset.paper}, figure {names}: {len(plan.jobs)} run{'s' * (len(plan.jobs) > 1)} on {plan.corpus.name} at scale "
         f"{plan.scale.name} ({plan.scale.purpose})"
     )
     for note in plan.corpus.notes:
@@ -150,7 +150,8 @@ def _dry_run(plan: Plan) -> None:
 
 
 def _run(plan: Plan) -> None:
-    outcomes: list[Outcome] = []
+    outcomes = finished_before(plan)
+    others = len(outcomes)
     began = time.monotonic()
     try:
         for outcome in _reported(plan):
@@ -166,7 +167,9 @@ def _run(plan: Plan) -> None:
     failed = [outcome for outcome in outcomes if outcome.error]
     if failed:
         names = ", ".join(f"{outcome.job.row} (seed {outcome.job.seed})" for outcome in failed)
-        raise RunError(f"{len(failed)} of {len(outcomes)} runs failed: {names}. {failed[0].job.row}: {failed[0].error}")
+        raise RunError(
+            f"{len(failed)} of {len(outcomes) - others} runs failed: {names}. {failed[0].job.row}: {failed[0].error}"
+        )
 
 
 def _reported(plan: Plan) -> Iterator[Outcome]:

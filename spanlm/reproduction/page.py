@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 
 from spanlm.reproduction.grids import Grid, grids, order_note
@@ -86,7 +86,7 @@ def _recipe(plan: Plan, table: Table) -> str:
     return (
         f"Recipe: {optimizer.kind}, learning rate {optimizer.lr:g}, {batching.batch_size} streams × {batching.length} "
         f"steps, gradient norm at most {optimizer.clip:g}, weights start in ±{plan.scale.init_range:g}, no dropout, at "
-        f"most {training.epochs} epochs, patience {training.patience}, products in {training.precision}."
+        f"most {training.epochs} epoch{'s' * (training.epochs > 1)}, patience {training.patience}, products in {training.precision}."
     )
 
 
@@ -99,16 +99,18 @@ def _missing(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     ended = {row.row for row in rows}
     asked = {job.row for job in plan.jobs}
     lines += [f"* {TITLES[row]}: not run yet" for row in table.rows if row in asked - ended]
-    left_out = [TITLES[row] for row in table.rows if row not in asked]
+    left_out = [TITLES[row] for row in table.rows if row not in asked | ended]
     lines += [f"* not asked for: {', '.join(left_out)}"] if left_out else []
     return "Missing:\n\n" + "\n".join(lines) if lines else ""
 
 
-def command(plan: Plan, table: Table) -> str:
-    """Return the command that makes a table of a plan."""
+def command(plan: Plan, table: Table, shown: Collection[str]) -> str:
+    """Return the command that makes a table of a plan with the rows that are shown."""
     request = plan.request
     words = ["spanlm", "reproduce", request.paper, "--table", table.name]
     words += ["--corpus", request.corpus or plan.corpus.name, "--scale", request.scale]
+    if request.rows:
+        words += ["--rows", *(row for row in table.rows if row in shown)]
     if request.seeds != (1,):
         words += ["--seeds", *map(str, request.seeds)]
     words += ["--precision", request.precision] if request.precision else []
@@ -127,8 +129,10 @@ def _origin(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     machines = sorted(
         {f"{s['processor']}, {s['threads']} thread(s), {s['device']}, torch {s['torch']}" for s in starts}
     )
-    lines = [f"Made again by `{command(plan, table)}`."]
-    lines += [f"Training time of these {len(records)} runs: {timedelta(seconds=round(seconds))} of their threads."]
+    lines = [f"Made again by `{command(plan, table, {row.row for row in rows})}`."]
+    lines += [
+        f"Training time of these {len(records)} run{'s' * (len(records) > 1)}: {timedelta(seconds=round(seconds))} of their threads."
+    ]
     lines += [f"Code: commit {', '.join(commits)}."] if commits else ["Code: not from a checkout; no commit known."]
     lines += [f"Machine: {'; '.join(machines)}."] if machines else []
     return "\n".join(f"* {line}" for line in lines)

@@ -93,6 +93,7 @@ class Plan:
         corpus: loaded.
         out: the folder of records, tables and figures.
         jobs: one run each, without repetitions.
+        others: of rows that were not asked for: not run, but shown if they are finished.
     """
 
     request: Request
@@ -101,6 +102,7 @@ class Plan:
     corpus: Corpus
     out: Path
     jobs: tuple[Job, ...]
+    others: tuple[Job, ...] = ()
 
     def jobs_of(self, table: Table) -> list[Job]:
         """Return the jobs whose rows `table` shows, in its order."""
@@ -120,14 +122,19 @@ def make_plan(request: Request) -> Plan:
     label = f"{corpus.name}-{scale.name}"
     out, runs = request.out / request.paper / label, request.runs / request.paper / label
     measures = _measures(tables)
-    chosen = [row for row in measures if request.rows is None or row in request.rows]
     data = scale.data(_data(name, request))
-    jobs = [
-        _job(request, scale, row, seed, data, corpus, runs, out, measures[row])
-        for row in chosen
-        for seed in request.seeds
-    ]
-    return Plan(request=request, scale=scale, tables=tables, corpus=corpus, out=out, jobs=tuple(jobs))
+
+    def jobs(asked: bool) -> tuple[Job, ...]:
+        rows = [row for row in measures if asked == (request.rows is None or row in request.rows)]
+        return tuple(
+            _job(request, scale, row, seed, data, corpus, runs, out, measures[row])
+            for row in rows
+            for seed in request.seeds
+        )
+
+    return Plan(
+        request=request, scale=scale, tables=tables, corpus=corpus, out=out, jobs=jobs(True), others=jobs(False)
+    )
 
 
 def _scale(request: Request) -> Scale:

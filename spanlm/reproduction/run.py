@@ -72,6 +72,19 @@ def run_plan(
             yield Outcome(job, record, done_before=before, seconds=time.perf_counter() - began)
 
 
+def finished_before(plan: Plan) -> list[Outcome]:
+    """Return the finished runs of rows that were not asked for, to be shown beside those that were."""
+    found = []
+    for job in plan.others:
+        try:
+            record = finished_record(job)
+        except SpanlmError:
+            continue  # of another configuration: not of this table
+        if record is not None and all(measure in record for measure in job.measures if measure != "perplexity"):
+            found.append(Outcome(job, record, done_before=True))
+    return found
+
+
 def run_job(
     job: Job, corpus: Corpus, questions: tuple[Path, ...] = (), watcher: Watcher | None = None
 ) -> tuple[dict[str, Any], bool]:

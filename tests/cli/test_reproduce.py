@@ -54,6 +54,18 @@ def test_the_same_command_again_shows_the_same_without_running(
     assert page.read_text() == before
 
 
+def test_rows_that_were_run_before_stay_in_the_table(cli: Cli, tiny_corpus: Path) -> None:
+    command = (*SMOKE, "--table", "2b", "--corpus", tiny_corpus, "--rows")
+    cli(*command, "3-gram")
+    out = cli(*command, "2-gram").done
+    page = Path("results/daniluk2017/tiny-smoke/figure-2b.md").read_text()
+    for text in (page, out):
+        assert re.search(r"^\W*2-gram RNN\b", text, re.MULTILINE) and re.search(r"^\W*3-gram RNN\b", text, re.MULTILINE)
+    assert "not asked for: 4-gram RNN, 5-gram RNN" in page
+    assert "--rows 2-gram 3-gram --device cpu`" in page
+    assert "1 run on tiny" in out
+
+
 def test_a_failed_row_is_named_and_the_table_made_of_the_others(cli: Cli, tiny_corpus: Path) -> None:
     blocked = Path("runs/daniluk2017/tiny-smoke/2-gram/seed-1")
     blocked.parent.mkdir(parents=True)

@@ -181,7 +181,7 @@ def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
         best = sorted(range(len(row)), key=lambda i: -float(row[i]))[:3]
         assert [word for word, _ in expected] == [model.vocabulary.word(i) for i in best]
         assert [p for _, p in expected] == pytest.approx([math.exp(row[i]) for i in best], abs=1e-6)
-    assert record.title == model.folder.name
+    assert record.title == f"{model.folder.name}, key-value-predict memory, window 3"
 
 
 def test_attend_in_parts_is_attend_at_once(model: TrainedModel, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
