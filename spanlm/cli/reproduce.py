@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from signal import SIGINT
 
 from rich.table import Table as RichTable
 
@@ -112,8 +113,9 @@ def _parser() -> VerbParser:
 
 def _introduce(plan: Plan) -> None:
     names = ", ".join(table.name for table in plan.tables)
+    runs = f"{len(plan.jobs)} run{'s' * (len(plan.jobs) > 1)}"
     out(
-        f"{plan.jobs[0].preset.paper}, figure {names}: {len(plan.jobs)} run{'s' * (len(plan.jobs) > 1)} on {plan.corpus.name} at scale "
+        f"{plan.jobs[0].preset.paper}, figure {names}: {runs} on {plan.corpus.name} at scale "
         f"{plan.scale.name} ({plan.scale.purpose})"
     )
     for note in plan.corpus.notes:
@@ -135,7 +137,7 @@ def _dry_run(plan: Plan) -> None:
             f"{job.parameters.model:,}",
             f"{job.parameters.total:,}",
         )
-        if finished_record(job) is not None:
+        if finished_record(job, plan.corpus) is not None:
             shown.add_row(*sizes, "", "", "finished")
             continue
         try:
@@ -159,6 +161,8 @@ def _run(plan: Plan) -> None:
             write_tables(plan, outcomes)
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
+    except KeyboardInterrupt:
+        raise Interrupted("stopped between two steps; nothing is lost. The same command goes on", SIGINT) from None
     for table in plan.tables:
         _show(plan, table, outcomes)
     for path in write_tables(plan, outcomes):

@@ -72,7 +72,7 @@ def _sweep(
             Panel(f"measured on {plan.corpus.name}, scale {plan.scale.name}", tuple(measured)),
             Panel(PAPERS_CORPUS, tuple(published)),
         ),
-        "One seed." if len(plan.request.seeds) == 1 else f"Means of {len(plan.request.seeds)} seeds.",
+        _seeds(rows),
     )
 
 
@@ -92,7 +92,7 @@ def _models(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
             RowsPanel(f"test ppl, {plan.corpus.name}, {plan.scale.name}", measured, nothing),
             RowsPanel(f"test ppl, {PAPERS_CORPUS}", nothing, published),
         ),
-        _seeds(plan),
+        _seeds(rows),
     )
 
 
@@ -100,7 +100,8 @@ def _cloze(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
     """Figure 2d: a dot a model and word class, beside the paper's on the real questions."""
     panels = []
     for number, name in enumerate(CLOZE_CLASSES):
-        if all(name in record["cloze"]["classes"] for row in rows for record in row.records):
+        asked = [record["cloze"]["classes"].get(name) for row in rows for record in row.records]
+        if all(found and found["sentence"]["accuracy"] is not None for found in asked):
             measured = tuple(_value(row.of("cloze", "classes", name, "sentence", "accuracy")) for row in rows)
             published = tuple(PUBLISHED_CLOZE[row.row][number] for row in rows)
             panels.append(RowsPanel(f"{CLOZE_CLASSES[name]}: accuracy", measured, published, 3))
@@ -108,7 +109,7 @@ def _cloze(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
         f"{plan.jobs[0].preset.paper}, {table.title}",
         [TITLES[row.row] for row in rows],
         panels,
-        f"Dots: measured, by the whole query sentence. Squares: the paper, on the real questions. {_seeds(plan)}",
+        f"Dots: measured, by the whole query sentence. Squares: the paper, on the real questions. {_seeds(rows)}",
     )
 
 
@@ -121,6 +122,6 @@ def _value(spread: Spread) -> Value:
     return Value(spread.mean, spread.low, spread.high)
 
 
-def _seeds(plan: Plan) -> str:
-    count = len(plan.request.seeds)
-    return "One seed." if count == 1 else f"Means of {count} seeds; bars from the least to the greatest."
+def _seeds(rows: list[RowSummary]) -> str:
+    most = max(len(row.records) for row in rows)
+    return "One seed." if most == 1 else f"Means of up to {most} seeds; bars from the least to the greatest."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
+from pathlib import Path
 
 from spanlm.reproduction.grids import Grid, grids, order_note
 from spanlm.reproduction.plan import Plan
@@ -38,7 +39,8 @@ def markdown_page(plan: Plan, table: Table, outcomes: Sequence[Outcome], figure:
 
 def protocol(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
     """Say what was run, on what, and how it was counted, in lines."""
-    corpus, scale, jobs = plan.corpus, plan.scale, plan.jobs_of(table)
+    corpus, jobs = plan.corpus, plan.jobs_of(table)
+    published = plan.scale.as_published(len(corpus.vocabulary))
     sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
     vocabulary = len(corpus.vocabulary)
     lines = [
@@ -51,10 +53,10 @@ def protocol(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
     evaluated = [row.records[0]["test"]["protocol"] for row in rows if row.records]
     if evaluated:
         lines.append(f"Perplexity: exp(NLL / token); {evaluated[0]}. The best epoch is that of the best validation.")
-    lines.append(f"Seeds: {', '.join(map(str, plan.request.seeds))}" + _spread(plan) + ".")
+    lines.append(_seeds(rows))
     if table.remark:
         lines.append(f"Note: {table.remark}.")
-    lines += [f"{TITLES[job.row]}: {job.preset.remark}." for job in jobs if job.preset.remark and scale.name == "paper"]
+    lines += [f"{TITLES[job.row]}: {job.preset.remark}." for job in jobs if job.preset.remark and published]
     return lines
 
 
@@ -86,12 +88,18 @@ def _recipe(plan: Plan, table: Table) -> str:
     return (
         f"Recipe: {optimizer.kind}, learning rate {optimizer.lr:g}, {batching.batch_size} streams × {batching.length} "
         f"steps, gradient norm at most {optimizer.clip:g}, weights start in ±{plan.scale.init_range:g}, no dropout, at "
-        f"most {training.epochs} epoch{'s' * (training.epochs > 1)}, patience {training.patience}, products in {training.precision}."
+        f"most {_several(training.epochs, 'epoch')}, patience {training.patience}, products in {training.precision}."
     )
 
 
-def _spread(plan: Plan) -> str:
-    return "; numbers are means, with the least and the greatest" if len(plan.request.seeds) > 1 else ""
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _seeds(rows: Sequence[RowSummary]) -> str:
+    seeds = sorted({record["seed"] for row in rows for record in row.records})
+    several = any(len(row.records) > 1 for row in rows)
+    return f"Seeds: {', '.join(map(str, seeds))}{'; means, with the least and the greatest' if several else ''}."
 
 
 def _missing(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
@@ -108,11 +116,13 @@ def command(plan: Plan, table: Table, shown: Collection[str]) -> str:
     """Return the command that makes a table of a plan with the rows that are shown."""
     request = plan.request
     words = ["spanlm", "reproduce", request.paper, "--table", table.name]
-    words += ["--corpus", request.corpus or plan.corpus.name, "--scale", request.scale]
+    words += ["--corpus", Path(request.corpus or plan.corpus.name).name, "--scale", request.scale]
     if request.rows:
         words += ["--rows", *(row for row in table.rows if row in shown)]
     if request.seeds != (1,):
         words += ["--seeds", *map(str, request.seeds)]
+    if request.questions and table.measure == "cloze":
+        words += ["--questions", *(path.name for path in request.questions)]
     words += ["--precision", request.precision] if request.precision else []
     words += ["--device", request.device] if request.device != "auto" else []
     return shlex.join(words)
@@ -131,7 +141,7 @@ def _origin(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     )
     lines = [f"Made again by `{command(plan, table, {row.row for row in rows})}`."]
     lines += [
-        f"Training time of these {len(records)} run{'s' * (len(records) > 1)}: {timedelta(seconds=round(seconds))} of their threads."
+        f"Training time of {_several(len(records), 'run')}: {timedelta(seconds=round(seconds))} of their threads."
     ]
     lines += [f"Code: commit {', '.join(commits)}."] if commits else ["Code: not from a checkout; no commit known."]
     lines += [f"Machine: {'; '.join(machines)}."] if machines else []

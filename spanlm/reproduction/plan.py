@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from spanlm.errors import InputError, nearest
 from spanlm.evaluation.scoring import Precision
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.presets import Preset, find_preset
+from spanlm.reproduction.questions import find_questions
 from spanlm.reproduction.scale import SCALES, Scale
 from spanlm.reproduction.tables import PAPERS, Measure, Table
 
@@ -93,7 +95,8 @@ class Plan:
         corpus: loaded.
         out: the folder of records, tables and figures.
         jobs: one run each, without repetitions.
-        others: of rows that were not asked for: not run, but shown if they are finished.
+        others: rows and seeds that were not asked for, but have a record: not run, only shown.
+        questions: the files of cloze questions; none where no table asks for them.
     """
 
     request: Request
@@ -103,6 +106,7 @@ class Plan:
     out: Path
     jobs: tuple[Job, ...]
     others: tuple[Job, ...] = ()
+    questions: tuple[Path, ...] = ()
 
     def jobs_of(self, table: Table) -> list[Job]:
         """Return the jobs whose rows `table` shows, in its order."""
@@ -113,7 +117,8 @@ def make_plan(request: Request) -> Plan:
     """Load the corpus and list the runs.
 
     Raises:
-        InputError: an unknown paper, table, scale or row; a corpus that is not there, or that the table cannot use.
+        InputError: an unknown paper, table, scale or row; a corpus that is not there, or that the table cannot use; no
+            questions for a table that asks them.
     """
     scale = _scale(request)
     name = request.corpus or _own_corpus(request, scale)
@@ -124,17 +129,28 @@ def make_plan(request: Request) -> Plan:
     measures = _measures(tables)
     data = scale.data(_data(name, request))
 
-    def jobs(asked: bool) -> tuple[Job, ...]:
-        rows = [row for row in measures if asked == (request.rows is None or row in request.rows)]
-        return tuple(
-            _job(request, scale, row, seed, data, corpus, runs, out, measures[row])
-            for row in rows
-            for seed in request.seeds
-        )
+    def job(row: str, seed: int) -> Job:
+        return _job(request, scale, row, seed, data, corpus, runs, out, measures[row])
 
+    asked = [(row, seed) for row in measures if request.rows is None or row in request.rows for seed in request.seeds]
+    present = [(row, seed) for row in measures for seed in _seeds_in(out, row)]
+    asks_questions = any("cloze" in measures[row] for row, _ in asked)
     return Plan(
-        request=request, scale=scale, tables=tables, corpus=corpus, out=out, jobs=jobs(True), others=jobs(False)
+        request=request,
+        scale=scale,
+        tables=tables,
+        corpus=corpus,
+        out=out,
+        jobs=tuple(job(row, seed) for row, seed in asked),
+        others=tuple(job(row, seed) for row, seed in present if (row, seed) not in asked),
+        questions=find_questions(request.data_dir, request.questions) if asks_questions else (),
     )
+
+
+def _seeds_in(out: Path, row: str) -> list[int]:
+    """Return the seeds of which there is a record of a row."""
+    found = (re.fullmatch(rf"{re.escape(row)}-seed-(\d+)\.json", path.name) for path in sorted(out.glob("*.json")))
+    return sorted(int(match[1]) for match in found if match)
 
 
 def _scale(request: Request) -> Scale:

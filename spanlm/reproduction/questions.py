@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spanlm.data.cbt import Defect, is_cbt_like, word_class
+from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT
 from spanlm.data.sources import DATA_VARIABLE
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze_accuracy import ClozeTally
+from spanlm.reproduction.tables import CLOZE_CLASSES
 from spanlm.trained import TrainedModel
 
 _SHOWN = 20
@@ -21,9 +22,19 @@ _SHOWN = 20
 def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return the question files that were given, or the test questions beside the corpus cbt.
 
+    Beside the corpus, one file is taken for every word class: the real one if it is there, else a CBT-like one.
+
     Raises:
-        InputError: there are none; says where they were looked for.
+        InputError: there are none; says where they were looked for. One that was given cannot be read, or its name does
+            not say of which word class it is: told before hours of training, not after.
     """
+    for path in given:
+        next(read_questions(path))
+        if word_class(path) not in CLOZE_CLASSES:
+            raise InputError(
+                f"--questions={path}: its name does not say what it asks for. Name it like cbtest_NE_test_2500ex.txt, "
+                f"with one of {', '.join(CLOZE_CLASSES)}."
+            )
     if given:
         return given
     root = data_dir or os.environ.get(DATA_VARIABLE)
@@ -34,7 +45,8 @@ def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path,
         raise InputError(
             f"--questions: no test questions {where}. Put cbtest_NE_test_2500ex.txt and the like there, or name files."
         )
-    return tuple(found)
+    by_class = ([path for path in found if word_class(path) == name] for name in CLOZE_CLASSES)
+    return tuple(min(paths, key=lambda path: (is_cbt_like(path), path)) for paths in by_class if paths)
 
 
 def cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +16,68 @@ from spanlm.files import replace_file
 from spanlm.reproduction.plan import Job
 from spanlm.trained import TrainedModel
 from spanlm.training.provenance import starts
-from spanlm.training.run import refuse_changes
+from spanlm.training.run import first_difference
 from spanlm.training.run_folder import METRICS
 
+_SHOWN = (
+    "corpus",
+    "vocabulary_size",
+    "seed",
+    "model_parameters",
+    "units",
+    "readout",
+    "epochs",
+    "best_epoch",
+    "train_perplexity_at_best",
+    "tokens_per_second",
+    "training_seconds",
+    "starts",
+)
+"""What tables take of every record, beside the perplexities."""
 
-def finished_record(job: Job) -> dict[str, Any] | None:
+
+def finished_record(job: Job, corpus: Corpus) -> dict[str, Any] | None:
     """Return the record of a job that is done, or None.
 
     Raises:
-        InputError: the file is no record, or that of another configuration.
+        InputError: the file is no record, or that of another configuration or text.
     """
     if not job.record.exists():
         return None
     try:
         record = json.loads(job.record.read_text(encoding="utf-8"))
         config = RunConfig.from_tree(record["config"], str(job.record))
+        _ = [record[name] for name in _SHOWN], [float(record[split]["perplexity"]) for split in ("valid", "test")]
+        _text(record)
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{job.record}: is not a record of a run. Move it away, or choose another --out.") from None
-    refuse_changes(config, job.config, job.record)
+    # how a device is asked for, and where the text lies, make no other run of one that is finished
+    config = replace(
+        config,
+        data=replace(config.data, dir=job.config.data.dir, corpus=job.config.data.corpus),
+        training=replace(config.training, device=job.config.training.device),
+    )
+    difference = first_difference(_text(record), _text_of(corpus), "corpus") or first_difference(
+        config.to_tree(), job.config.to_tree()
+    )
+    if difference:
+        field, was, now = difference
+        raise InputError(
+            f"{job.record}: is the result of another run: {field} was {was}, not {now}. Move it away, or choose "
+            "another --out (and --runs)."
+        )
     return dict(record)
+
+
+def _text(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what identifies the text of a record."""
+    sizes = {split: record[split]["tokens"] for split in ("valid", "test")}
+    return {"name": record["corpus"], "vocabulary_size": record["vocabulary_size"], **sizes}
+
+
+def _text_of(corpus: Corpus) -> dict[str, Any]:
+    sizes = {split: len(corpus.splits[split]) for split in ("valid", "test")}
+    return {"name": corpus.name, "vocabulary_size": len(corpus.vocabulary), **sizes}
 
 
 def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
@@ -60,7 +104,8 @@ def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]
         "valid": model.evaluate(corpus, "valid").to_json(),
         "test": model.evaluate(corpus, "test").to_json(),
         "starts": starts(model.folder),
-        "config": job.config.to_tree(),
+        # the corpus by its name: where it lies is the machine's own
+        "config": replace(job.config, data=replace(job.config.data, corpus=corpus.name, dir=None)).to_tree(),
     }
 
 

@@ -13,14 +13,15 @@ from typing import Any
 
 from spanlm.analysis.attend import attention_by_lag
 from spanlm.data.corpora import Corpus
-from spanlm.errors import Interrupted, SpanlmError
+from spanlm.errors import InputError, Interrupted, SpanlmError
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.reproduction.plan import Job, Plan
-from spanlm.reproduction.questions import cloze_accuracies, find_questions
+from spanlm.reproduction.questions import cloze_accuracies
 from spanlm.reproduction.record import finished_record, make_record, save_record
 from spanlm.trained import TrainedModel, load
 from spanlm.training.events import Watcher
 from spanlm.training.run import train
+from spanlm.training.run_folder import MODEL
 
 
 @dataclass(frozen=True)
@@ -53,18 +54,21 @@ def run_plan(
         started: told of every job before it starts.
 
     Raises:
+        InputError: a record is none, or that of another run, or a folder cannot be made; nothing was run or written.
         Interrupted: Ctrl-C or SIGTERM; the run is saved and goes on at the same request.
     """
-    asks = any("cloze" in job.measures for job in plan.jobs)
-    questions = find_questions(plan.request.data_dir, plan.request.questions) if asks else ()
+    for job in plan.jobs:
+        finished_record(job, plan.corpus)
+    for option, folder in (("--runs", plan.request.runs), ("--out", plan.out)):
+        _make_folder(option, folder)
     for job in plan.jobs:
         started(job)
         began = time.perf_counter()
         try:
-            record, before = run_job(job, plan.corpus, questions, watcher)
+            record, before = run_job(job, plan.corpus, plan.questions, watcher)
         except Interrupted:
             raise
-        except (SpanlmError, OSError, RuntimeError, MemoryError) as error:
+        except (SpanlmError, OSError, RuntimeError, MemoryError, ValueError, KeyError) as error:
             # RuntimeError: how the tensor library reports a device that is out of memory
             text = " ".join(str(error).split()) or type(error).__name__
             yield Outcome(job, None, text, seconds=time.perf_counter() - began)
@@ -72,12 +76,19 @@ def run_plan(
             yield Outcome(job, record, done_before=before, seconds=time.perf_counter() - began)
 
 
+def _make_folder(option: str, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{option}={folder}: cannot be made: {error.strerror}. Choose another folder.") from None
+
+
 def finished_before(plan: Plan) -> list[Outcome]:
-    """Return the finished runs of rows that were not asked for, to be shown beside those that were."""
+    """Return the finished runs that were not asked for, to be shown beside those that were."""
     found = []
     for job in plan.others:
         try:
-            record = finished_record(job)
+            record = finished_record(job, plan.corpus)
         except SpanlmError:
             continue  # of another configuration: not of this table
         if record is not None and all(measure in record for measure in job.measures if measure != "perplexity"):
@@ -104,10 +115,15 @@ def run_job(
         RunError: training failed, or the disk refused.
         Interrupted: training was stopped; it goes on at the next call.
     """
-    record = finished_record(job)
+    record = finished_record(job, corpus)
     missing = [measure for measure in job.measures if measure != "perplexity" and measure not in (record or {})]
     if record is not None and not missing:
         return record, True
+    if record is not None and not (job.folder / MODEL).exists():
+        raise InputError(
+            f"{job.folder}: the run of {job.record} is not there, and its {', '.join(missing)} was not measured yet. "
+            "Give its folder with --runs, or move the record away to train again."
+        )
     if record is None:
         train(job.config, corpus, job.folder, watcher, resume=True)
     model = load(job.folder, job.config.training.device)

@@ -94,7 +94,7 @@ SCALES = {
     for scale in (
         Scale(
             name="smoke",
-            purpose="does everything run? two minutes on two CPU cores; the numbers mean nothing",
+            purpose="does everything run? a minute or two on the embedded corpus; the numbers mean nothing",
             corpus="demo",
             units=16,
             vocabulary_size=2_000,
@@ -103,7 +103,7 @@ SCALES = {
         ),
         Scale(
             name="small",
-            purpose="the paper's proportions at 64 units; a table takes one to two hours on two CPU cores",
+            purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
             corpus="wikitext-2",
             units=64,
             vocabulary_size=16_000,

@@ -37,9 +37,16 @@ def record_start(folder: Path, device: torch.device) -> None:
 
 
 def starts(folder: Path) -> list[dict[str, Any]]:
-    """Return what was recorded at each start of a run; empty for a run older than the record."""
+    """Return what was recorded at each start of a run; empty for a run older than the record.
+
+    Raises:
+        RunError: the file is not what was written.
+    """
     path = folder / PROVENANCE
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    except ValueError:
+        raise RunError(f"{path}: damaged: a line is not JSON. Move it away; the run itself does not need it.") from None
 
 
 def provenance(device: torch.device) -> dict[str, Any]:
@@ -47,7 +54,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
     commit, changed = _commit()
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join([_program(), *sys.argv[1:]]),
+        "command": shlex.join([_program(), *map(_without_folders, sys.argv[1:])]),
         "spanlm": spanlm.__version__,
         "commit": commit,
         "changed": changed,
@@ -59,6 +66,12 @@ def _program() -> str:
     """Return what this process was started as, without the folder: that is the machine's own."""
     name = Path(sys.argv[0]).name
     return "spanlm" if name == "__main__.py" else name
+
+
+def _without_folders(argument: str) -> str:
+    """Cut an absolute path down to its name."""
+    option, equals, value = argument.rpartition("=")
+    return f"{option}{equals}{Path(value).name}" if os.path.isabs(value) else argument
 
 
 def machine(device: torch.device) -> dict[str, Any]:

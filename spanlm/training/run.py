@@ -104,7 +104,7 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     """
     allowed = {name: getattr(new.training, name) for name in EXTENDABLE}
     extended = replace(old, training=replace(old.training, **allowed))
-    difference = _first_difference(extended.to_tree(), new.to_tree())
+    difference = first_difference(extended.to_tree(), new.to_tree())
     if difference:
         field, was, now = difference
         raise InputError(
@@ -113,10 +113,11 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
         )
 
 
-def _first_difference(old: object, new: object, prefix: str = "") -> tuple[str, object, object] | None:
+def first_difference(old: object, new: object, prefix: str = "") -> tuple[str, object, object] | None:
+    """Return the first field in which two trees differ, with both values; None if they are equal."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in [*old, *(name for name in new if name not in old)]:
-            found = _first_difference(old.get(name), new.get(name), f"{prefix}.{name}" if prefix else name)
+            found = first_difference(old.get(name), new.get(name), f"{prefix}.{name}" if prefix else name)
             if found:
                 return found
         return None

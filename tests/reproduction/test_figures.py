@@ -68,6 +68,15 @@ def test_accuracies_have_a_panel_for_every_word_class(plan: Plan) -> None:
         assert any(title in text for text in words(drawing))
 
 
+def test_a_word_class_of_which_nothing_could_be_scored_has_no_panel(plan: Plan) -> None:
+    measured = cloze(0.6)
+    measured["classes"]["NE"] = {"sentence": {"accuracy": None}, "candidate": {"accuracy": None}}
+    outcomes = [outcome for outcome in ended(plan, cloze=measured) if outcome.job.row in TABLES["2d"].rows]
+    drawing = figure(plan, TABLES["2d"], outcomes)
+    assert drawing is not None
+    assert not any(CLOZE_CLASSES["NE"] in text for text in words(drawing))
+
+
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_there_is_no_figure_of_nothing(plan: Plan, name: str) -> None:
     assert figure(plan, TABLES[name], [Outcome(job, None, "failed") for job in plan.jobs]) is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from spanlm.errors import InputError, Interrupted
 from spanlm.evaluation import perplexity
 from spanlm.reproduction import run as run_module
 from spanlm.reproduction.plan import Plan, Request, make_plan
-from spanlm.reproduction.run import Outcome, run_job, run_plan
+from spanlm.reproduction.run import Outcome, finished_before, run_job, run_plan
 from spanlm.trained import TrainedModel
 from spanlm.training.events import EpochEvent, Watcher
 
@@ -46,7 +48,8 @@ def test_a_record_says_what_ran_and_what_came_out(tiny_corpus: Path) -> None:
     (outcome,) = outcomes(made)
     record = json.loads(made.jobs[0].record.read_text())
     assert record == outcome.record
-    assert record["config"] == made.jobs[0].config.to_tree()
+    config = made.jobs[0].config
+    assert record["config"] == replace(config, data=replace(config.data, corpus="tiny")).to_tree()
     assert record["starts"][0]["device"] == "cpu"
     assert record["epochs"] == record["best_epoch"] == 1
     assert record["units"] == 2 * record["readout"]
@@ -113,10 +116,81 @@ def test_what_the_machine_refuses_is_a_failed_row(
     assert outcome.record is None and outcome.error
 
 
-def test_a_record_of_another_configuration_is_refused(tiny_corpus: Path) -> None:
+def test_a_record_of_another_configuration_is_refused_before_anything_runs(tiny_corpus: Path) -> None:
     outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",)))
-    (outcome,) = outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",), precision="bf16"))
-    assert "training.precision" in outcome.error and "fp32" in outcome.error
+    with pytest.raises(InputError, match=r"2-gram-seed-1\.json.*training\.precision was fp32, not bf16"):
+        outcomes(plan(tiny_corpus, table="2b", precision="bf16"))
+
+
+def test_a_record_of_another_text_is_refused(tiny_corpus: Path, tmp_path: Path) -> None:
+    other = tmp_path / "tiny"
+    shutil.copytree(tiny_corpus, other)
+    outcomes(plan(other, table="2b", rows=("2-gram",)))
+    with (other / "test.txt").open("a") as file:
+        file.write("the cat sat\n")
+    with pytest.raises(InputError, match=r"corpus\.test was"):
+        outcomes(plan(other, table="2b", rows=("2-gram",)))
+
+
+def test_where_a_text_lies_makes_no_other_run(tiny_corpus: Path, tmp_path: Path) -> None:
+    outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",)))
+    other = tmp_path / "elsewhere" / "tiny"
+    shutil.copytree(tiny_corpus, other)
+    made = plan(other, table="2b", rows=("2-gram",))
+    assert outcomes(made)[0].done_before
+    assert str(tiny_corpus) not in made.jobs[0].record.read_text()
+
+
+def test_a_measure_of_a_run_that_is_gone_is_not_made_by_training_another(tiny_corpus: Path) -> None:
+    outcomes(plan(tiny_corpus, table="2a", rows=("kvp-w15",)))
+    shutil.rmtree("runs")
+    (outcome,) = outcomes(plan(tiny_corpus, table="3", rows=("kvp-w15",)))
+    assert "--runs" in outcome.error and "attention" in outcome.error
+
+
+def test_folders_that_cannot_be_made_are_refused_before_training(tiny_corpus: Path) -> None:
+    Path("taken").write_text("")
+    for option in ("runs", "out"):
+        with pytest.raises(InputError, match=f"--{option}=taken"):
+            outcomes(plan(tiny_corpus, table="2b", **{option: Path("taken")}))
+
+
+def test_a_damaged_provenance_fails_its_row_alone(tiny_corpus: Path) -> None:
+    made = plan(tiny_corpus, table="2b", rows=("2-gram", "3-gram"))
+    outcomes(made)
+    made.jobs[0].record.unlink()
+    (made.jobs[0].folder / "provenance.jsonl").write_text("{")
+    damaged, fine = outcomes(made)
+    assert "provenance.jsonl" in damaged.error and fine.record is not None
+
+
+def test_other_seeds_that_were_run_before_stay_in_the_table(tiny_corpus: Path) -> None:
+    outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",)))
+    made = plan(tiny_corpus, table="2b", rows=("2-gram",), seeds=(2,))
+    assert [(o.job.row, o.job.seed) for o in finished_before(made)] == [("2-gram", 1)]
+
+
+def test_a_finished_run_is_the_same_however_device_and_place_are_asked_for(
+    tiny_corpus: Path, request: pytest.FixtureRequest
+) -> None:
+    outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",)))
+    request.getfixturevalue("no_work")
+    asked = Request(
+        paper="daniluk2017", corpus=str(tiny_corpus), scale="smoke", table="2b", rows=("2-gram",), data_dir="elsewhere"
+    )
+    (outcome,) = outcomes(make_plan(asked))
+    assert outcome.done_before, outcome.error
+
+
+@pytest.mark.parametrize("lost", ["test", "valid", "starts", "units"])
+def test_a_record_that_lost_a_part_is_told(tiny_corpus: Path, lost: str) -> None:
+    made = plan(tiny_corpus, table="2b", rows=("2-gram",))
+    outcomes(made)
+    record = json.loads(made.jobs[0].record.read_text())
+    del record[lost]
+    made.jobs[0].record.write_text(json.dumps(record))
+    with pytest.raises(InputError, match="is not a record of a run"):
+        outcomes(made)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"config": 3}'])
