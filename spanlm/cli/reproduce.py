@@ -120,6 +120,11 @@ def _introduce(plan: Plan) -> None:
     )
     for note in plan.corpus.notes:
         out(note)
+    finished = sum(job.record.exists() for job in plan.jobs)
+    if finished:
+        out(
+            f"{finished} of them have a record in {plan.out} and are not run again; with another --out and --runs they are"
+        )
 
 
 def _dry_run(plan: Plan) -> None:
