@@ -122,9 +122,7 @@ def _introduce(plan: Plan) -> None:
         out(note)
     finished = sum(job.record.exists() for job in plan.jobs)
     if finished:
-        out(
-            f"{finished} of them have a record in {plan.out} and are not run again; with another --out and --runs they are"
-        )
+        out(f"{finished} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
 
 
 def _dry_run(plan: Plan) -> None:
