@@ -105,11 +105,13 @@ def _cloze(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
             measured = tuple(_value(row.of("cloze", "classes", name, "sentence", "accuracy")) for row in rows)
             published = tuple(PUBLISHED_CLOZE[row.row][number] for row in rows)
             panels.append(RowsPanel(f"{CLOZE_CLASSES[name]}: accuracy", measured, published, 3))
+    like = any(record["cloze"]["cbt_like"] for row in rows for record in row.records)
+    which = "CBT-like (not comparable)" if like else "the real"
     return rows_figure(
         f"{plan.jobs[0].preset.paper}, {table.title}",
         [TITLES[row.row] for row in rows],
         panels,
-        f"Dots: measured, by the whole query sentence. Squares: the paper, on the real questions. {_seeds(rows)}",
+        f"Dots: measured, {which} questions, whole sentence. Squares: the paper, the real ones. {_seeds(rows)}",
     )
 
 

@@ -122,7 +122,7 @@ def test_a_full_disk_keeps_what_was_saved(processes: Processes, text_folder: Pat
     assert "step-" in words and f"{last.name} is intact" in words and "--resume auto" in words
     assert os.strerror(errno.EFBIG) in words and "Traceback" not in said.read_text()
     for path, content in saved.items():
-        if path.name not in ("config.yaml", "metrics.jsonl", "model.safetensors"):
+        if path.name not in ("config.yaml", "metrics.jsonl", "model.safetensors", "provenance.jsonl"):
             assert path.read_bytes() == content
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {p.name for p in checkpoints(folder)}
     assert processes.run("command", arguments=again) == 0

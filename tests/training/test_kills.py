@@ -21,7 +21,15 @@ from tests.training.small import RUNS, checkpoints, differing, outcome, rows
 FIRST, *OTHERS = RUNS
 Undisturbed = Callable[..., tuple[dict[str, Any], list[str]]]
 
-FILES = {"config.yaml", "vocabulary.json", "model.safetensors", "metrics.jsonl", "checkpoints", ".lock"}
+FILES = {
+    "config.yaml",
+    "vocabulary.json",
+    "model.safetensors",
+    "metrics.jsonl",
+    "provenance.jsonl",
+    "checkpoints",
+    ".lock",
+}
 
 
 @pytest.fixture
