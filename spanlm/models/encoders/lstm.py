@@ -6,24 +6,18 @@ c_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),    h_t = σ(o) ⊙ tanh(c_t)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.encoders.stack import (
-    check_stack,
-    describe_stack,
-    dropout_between_layers,
-    initialise_stack,
-    zeros_of,
-)
+from spanlm.models.encoders.stack import StackConfig, dropout_between_layers, initialise_stack, zeros_of
 from spanlm.models.interfaces import Encoder, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
-class LSTMConfig:
+class LSTMConfig(StackConfig):
     """Long short-term memory, one bias per gate.
 
     Attributes:
@@ -35,28 +29,7 @@ class LSTMConfig:
     """
 
     kind: Literal["lstm"] = "lstm"
-    hidden_size: int = 300
-    layers: int = 1
-    dropout: float = 0.0
     forget_bias: float | None = 1.0
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that build nothing."""
-        check_stack(self)
-
-    @property
-    def output_size(self) -> int:
-        """H."""
-        return self.hidden_size
-
-    @property
-    def description(self) -> str:
-        """What it is, in a few words."""
-        return describe_stack("LSTM", self)
-
-    def resized(self, output_size: int) -> LSTMConfig:
-        """Make a copy with another hidden size."""
-        return replace(self, hidden_size=output_size)
 
     def build(self, input_size: int, init_range: float) -> LSTMEncoder:
         """Make the encoder."""

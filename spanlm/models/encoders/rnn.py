@@ -5,23 +5,17 @@ h_t = tanh(W_ih x_t + W_hh h_{t-1} + b)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor, nn
 
-from spanlm.models.encoders.stack import (
-    check_stack,
-    describe_stack,
-    dropout_between_layers,
-    initialise_stack,
-    zeros_of,
-)
+from spanlm.models.encoders.stack import StackConfig, dropout_between_layers, initialise_stack, zeros_of
 from spanlm.models.interfaces import Encoder, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
-class RNNConfig:
+class RNNConfig(StackConfig):
     """A simple recurrent network of tanh units, one bias per unit.
 
     Attributes:
@@ -32,27 +26,6 @@ class RNNConfig:
     """
 
     kind: Literal["rnn"] = "rnn"
-    hidden_size: int = 300
-    layers: int = 1
-    dropout: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse sizes that build nothing."""
-        check_stack(self)
-
-    @property
-    def output_size(self) -> int:
-        """H."""
-        return self.hidden_size
-
-    @property
-    def description(self) -> str:
-        """What it is, in a few words."""
-        return describe_stack("RNN", self)
-
-    def resized(self, output_size: int) -> RNNConfig:
-        """Make a copy with another hidden size."""
-        return replace(self, hidden_size=output_size)
 
     def build(self, input_size: int, init_range: float) -> RNNEncoder:
         """Make the encoder."""

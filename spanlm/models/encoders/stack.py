@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -10,32 +11,41 @@ from torch import Tensor, nn
 from spanlm.errors import require
 
 
-class StackConfig(Protocol):
-    """The fields that every stack has."""
+@dataclass(frozen=True, kw_only=True)
+class StackConfig:
+    """Equal layers, each reading what the one below wrote.
+
+    Attributes:
+        kind: which encoder: lstm, rnn or hornn. Another kind has other fields.
+        hidden_size: units of each layer; the last layer's are the encoder's output.
+        layers: how many layers.
+        dropout: between layers, on what one layer hands to the next (not over time).
+    """
+
+    kind: str
+    hidden_size: int = 300
+    layers: int = 1
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that build nothing."""
+        require(self.hidden_size >= 1, "model.encoder.hidden_size", self.hidden_size, "at least 1")
+        require(self.layers >= 1, "model.encoder.layers", self.layers, "at least 1")
+        require(0 <= self.dropout < 1, "model.encoder.dropout", self.dropout, "in [0, 1)")
 
     @property
-    def hidden_size(self) -> int:
-        """Units of each layer."""
+    def output_size(self) -> int:
+        """H."""
+        return self.hidden_size
 
     @property
-    def layers(self) -> int:
-        """How many layers."""
+    def description(self) -> str:
+        """What it is, in a few words: `LSTM 300` or `LSTM 2×300`."""
+        return f"{self.kind.upper()} {f'{self.layers}×' if self.layers > 1 else ''}{self.hidden_size}"
 
-    @property
-    def dropout(self) -> float:
-        """Between layers."""
-
-
-def check_stack(config: StackConfig) -> None:
-    """Refuse sizes that build nothing."""
-    require(config.hidden_size >= 1, "model.encoder.hidden_size", config.hidden_size, "at least 1")
-    require(config.layers >= 1, "model.encoder.layers", config.layers, "at least 1")
-    require(0 <= config.dropout < 1, "model.encoder.dropout", config.dropout, "in [0, 1)")
-
-
-def describe_stack(name: str, config: StackConfig) -> str:
-    """Return `LSTM 300` or `LSTM 2×300`."""
-    return f"{name} {f'{config.layers}×' if config.layers > 1 else ''}{config.hidden_size}"
+    def resized(self, output_size: int) -> Self:
+        """Make a copy with another hidden size."""
+        return replace(self, hidden_size=output_size)
 
 
 def dropout_between_layers(config: StackConfig) -> float:
