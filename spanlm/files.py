@@ -5,12 +5,15 @@ Content goes to the disk under a temporary name and is then renamed; the folder'
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
+
+from spanlm.errors import InputError
 
 UNFINISHED = ".unfinished"
 
@@ -58,6 +61,34 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Make a folder and those above it, if need be.
+
+    Raises:
+        InputError: it cannot be made; names the option that asked for it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{option}={folder}: cannot be made: {error.strerror}. Choose another folder.") from None
+
+
+def hold(path: Path) -> TextIO:
+    """Lock a file, made if need be; the lock goes with the file, and with the process, however it ends.
+
+    Raises:
+        BlockingIOError: another process holds it.
+        OSError: it cannot be made.
+    """
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise
+    return file
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -9,7 +9,7 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.files import remove_unfinished, replace_file
+from spanlm.files import make_folder, remove_unfinished, replace_file
 from spanlm.models.counting import ParameterCount, count_parameters
 from spanlm.training.events import Watcher
 from spanlm.training.position import Position
@@ -52,7 +52,7 @@ def train(
         RunError: see `Trainer.run`.
     """
     watcher = watcher or Watcher()
-    _make_folder(folder)
+    make_folder(folder, "--out")
     with locked(folder):
         remove_unfinished(folder)
         _check(config, corpus, folder, resume)
@@ -60,13 +60,6 @@ def train(
         _claim(config, corpus, folder)
         watcher.start(Prepared(config, corpus, folder, count_parameters(trainer.model), str(trainer.device)))
         return trainer.run()
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out={folder}: cannot be made: {error.strerror}. Choose another folder.") from None
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> None:

@@ -5,7 +5,6 @@ config.yaml  vocabulary.json  model.safetensors (the best by validation)  metric
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.files import replace_file
+from spanlm.files import hold, replace_file
 from spanlm.training.checkpoints import to_bytes
 
 CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
@@ -40,16 +39,14 @@ def locked(folder: Path) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("w")
+        lock = hold(folder / ".lock")
+    except BlockingIOError:
+        raise InputError(
+            f"{folder}: another process is training in this folder. Wait for it, or choose another --out."
+        ) from None
     except OSError as error:
         raise InputError(f"--out={folder}: cannot be used: {error.strerror}. Choose another folder.") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"{folder}: another process is training in this folder. Wait for it, or choose another --out."
-            ) from None
+    with lock:
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 
 from spanlm.data.wikipedia.pieces import Piece
 from spanlm.errors import InputError, RunError
-from spanlm.files import UNFINISHED, replace_file, sync_folder
+from spanlm.files import UNFINISHED, hold, replace_file, sync_folder
 
 SUMMARY = "corpus.json"
 _LOCK = ".lock"
@@ -96,16 +95,12 @@ def workplace(out: Path) -> Iterator[Workplace]:
     folder = out.parent / f".{out.name}{UNFINISHED}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / _LOCK).open("w")
+        lock = hold(folder / _LOCK)
+    except BlockingIOError:
+        raise RunError(f"--out={out}: another process is making it; wait for it, or choose another folder") from None
     except OSError as error:
         raise InputError(f"--out={out}: cannot be made ({error.strerror}); choose another folder") from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RunError(
-                f"--out={out}: another process is making it; wait for it, or choose another folder"
-            ) from None
         place = Workplace(out, folder)
         try:
             yield place
