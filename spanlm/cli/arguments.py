@@ -29,6 +29,11 @@ def verb_parser(verb: str, description: str) -> VerbParser:
 def add_run(parser: VerbParser) -> None:
     """Add the run folder and the device."""
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run")
+    add_device(parser)
+
+
+def add_device(parser: VerbParser) -> None:
+    """Add the device."""
     parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
 
 

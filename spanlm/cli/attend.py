@@ -20,9 +20,9 @@ from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
 from spanlm.analysis.lags import in_words
 from spanlm.analysis.published_lags import ABOUT, RECURRENT_MEMORY, published_by_lag, published_notes
 from spanlm.analysis.record import AttentionRecord
-from spanlm.cli.arguments import add_corpus, verb_parser
+from spanlm.cli.arguments import add_corpus, add_device, verb_parser
 from spanlm.cli.main import VerbParser
-from spanlm.cli.report import out
+from spanlm.cli.terminal import out
 from spanlm.config import RunConfig
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.data.text import Text
@@ -72,7 +72,7 @@ def _parser() -> VerbParser:
     parser.add_argument(
         "runs", metavar="RUN", type=Path, nargs="+", help="the folder of a trained run; with --by-lag also several"
     )
-    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+    add_device(parser)
     what = parser.add_argument_group("what to read, one of")
     what.add_argument("--text", help="this text")
     what.add_argument("--file", type=Path, help="this file")

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from spanlm.benchmark.measure import Measured, Report, benchmark
 from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import verb_parser
-from spanlm.cli.report import console, out
+from spanlm.cli.arguments import add_device, verb_parser
+from spanlm.cli.terminal import console, out
 
 _DESCRIPTION = """
 Speed on this machine. A textbook training step (embedding, nn.LSTM, linear, cross-entropy) and this project's take
@@ -23,7 +23,7 @@ def run(arguments: list[str]) -> None:
     """Measure."""
     keep_freed_memory()
     parser = verb_parser("bench", _DESCRIPTION)
-    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+    add_device(parser)
     parser.add_argument("--rounds", type=int, default=15, help="steps of each; the median counts (default 15)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_run, output, verb_parser
-from spanlm.cli.report import console, describe, out
+from spanlm.cli.report import describe
+from spanlm.cli.terminal import console, out
 from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import CONTEXTS, SCORES, Context, RankedQuestion, Score

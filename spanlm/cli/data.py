@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from spanlm.cli.arguments import verb_parser
 from spanlm.cli.main import VerbParser
+from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
 from spanlm.data.wikipedia.building import build_corpus
 from spanlm.data.wikipedia.config import PAPER_VOCABULARY, WikipediaConfig
 from spanlm.data.wikipedia.progress import Progress as Step
@@ -52,15 +52,12 @@ A build that was stopped goes on when the same command is given again. The corpu
 counts, options and sources in DIR/corpus.json and its articles in DIR/articles.tsv.
 """
 
-PLAIN_SECONDS = 10.0
-"""How often a line is printed where there is no terminal to draw a bar on."""
-
 
 def run(arguments: list[str]) -> None:
     """Make a corpus."""
     if not arguments or arguments[0] in ("-h", "--help"):
         width = max(map(len, CORPORA))
-        _out(
+        out(
             _OVERVIEW.format(corpora="\n".join(f"  {name:<{width}}  {text}" for name, text in CORPORA.items())).rstrip()
         )
         return
@@ -158,7 +155,7 @@ class _Report:
             self._bar.update(self._task, completed=step.done, total=step.total, text=text)
         elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
             self._last_line = time.monotonic()
-            _out(f"{step.phase}  {step.done / max(step.total, 1):4.0%}  {text}")
+            out(f"{step.phase}  {step.done / max(step.total, 1):4.0%}  {text}")
 
     def _restarted(self, step: Step) -> TaskID | None:
         if self._bar is None:
@@ -171,7 +168,7 @@ class _Report:
         if self._bar is not None:
             self._bar.console.print(text)
         else:
-            _out(text)
+            out(text)
 
 
 @contextmanager
@@ -185,12 +182,8 @@ def _report(stop: StopRequest) -> Iterator[_Report]:
         TextColumn("{task.percentage:>3.0f} %  {task.fields[text]}  eta"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(highlight=False, markup=False), transient=True) as bar:
+    with Progress(*columns, console=console(), transient=True) as bar:
         yield _Report(stop, bar)
-
-
-def _out(text: str = "") -> None:
-    print(text, flush=True)
 
 
 def _show(summary: Summary, config: WikipediaConfig, seconds: float) -> None:
@@ -198,7 +191,7 @@ def _show(summary: Summary, config: WikipediaConfig, seconds: float) -> None:
     for source in summary.sources:
         if source.damage is not None:
             lost = f"{source.damaged_lines} such line(s)" if source.damaged_lines else "all after it"
-            _out(f"{source.file}: {source.damage}; {lost} left out")
+            out(f"{source.file}: {source.damage}; {lost} left out")
     rows = [
         (
             split.split,
@@ -221,11 +214,9 @@ def _show(summary: Summary, config: WikipediaConfig, seconds: float) -> None:
         ("built", f"{seconds:,.0f} s, {words / seconds:,.0f} words/s, {config.processes} process(es)"),
         ("folder", str(config.out)),
     ]
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        _out(f"{name:<{width}}  {value}")
-    _out("to train on it:")
-    _out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(config.out))} --data.documents blank-line")
+    table(rows)
+    out("to train on it:")
+    out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(config.out))} --data.documents blank-line")
 
 
 def _counted(counts: dict[str, int], what: str) -> str:

@@ -6,7 +6,8 @@ import json
 
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_corpus, add_run, verb_parser
-from spanlm.cli.report import describe, out, table
+from spanlm.cli.report import describe
+from spanlm.cli.terminal import out, table
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.models.counting import count_parameters
 from spanlm.trained import TrainedModel, load

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from spanlm.cli.arguments import verb_parser
-from spanlm.cli.report import console, out
+from spanlm.cli.terminal import console, out
 from spanlm.models.counting import count_configured
 from spanlm.presets import PRESETS, Preset
 

@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
 from spanlm.evaluation.perplexity import perplexity
 from spanlm.models.config import ModelConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
 from spanlm.training.position import Position
 from spanlm.training.run import Prepared
-
-PLAIN_SECONDS = 10.0
-"""How often a line is printed where there is no terminal to draw a bar on."""
-
-
-def out(text: str = "") -> None:
-    """Print a line of plain text to standard output."""
-    print(text, flush=True)
-
-
-def table(rows: list[tuple[str, str]]) -> None:
-    """Print two columns of names and values."""
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        out(f"{name:<{width}}  {value}")
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave a reader that is gone to `main`, which knows the exit status."""
-        raise BrokenPipeError
-
-
-def console() -> Console:
-    """Return a console on standard output as it is now; wide enough not to wrap where it is a file."""
-    terminal = sys.stdout.isatty()
-    return _Console(width=None if terminal else 160, highlight=False, markup=False, soft_wrap=not terminal)
 
 
 def ppl(loss: float) -> str:

@@ -11,9 +11,10 @@ from signal import SIGINT
 from rich.table import Table as RichTable
 
 from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import verb_parser
+from spanlm.cli.arguments import add_device, verb_parser
 from spanlm.cli.main import VerbParser
-from spanlm.cli.report import TrainingReport, console, out
+from spanlm.cli.report import TrainingReport
+from spanlm.cli.terminal import console, out
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction.estimate import estimate
 from spanlm.reproduction.grids import Grid, grids, order_note
@@ -22,7 +23,7 @@ from spanlm.reproduction.plan import Job, Plan, Request, make_plan
 from spanlm.reproduction.record import finished_record
 from spanlm.reproduction.run import Outcome, finished_before, run_plan
 from spanlm.reproduction.scale import SCALES
-from spanlm.reproduction.summary import summarise
+from spanlm.reproduction.summary import several, summarise
 from spanlm.reproduction.tables import PAPERS, TITLES, Table
 from spanlm.reproduction.write import write_tables
 
@@ -96,7 +97,7 @@ def _parser() -> VerbParser:
     parser.add_argument(
         "--out", type=Path, default=Path("results"), metavar="DIR", help="where records and tables go (results)"
     )
-    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+    add_device(parser)
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="of the products (default: the scale's)")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument(
@@ -113,7 +114,7 @@ def _parser() -> VerbParser:
 
 def _introduce(plan: Plan) -> None:
     names = ", ".join(table.name for table in plan.tables)
-    runs = f"{len(plan.jobs)} run{'s' * (len(plan.jobs) > 1)}"
+    runs = several(len(plan.jobs), "run")
     out(
         f"{plan.jobs[0].preset.paper}, figure {names}: {runs} on {plan.corpus.name} at scale "
         f"{plan.scale.name} ({plan.scale.purpose})"
@@ -157,18 +158,19 @@ def _dry_run(plan: Plan) -> None:
 def _run(plan: Plan) -> None:
     outcomes = finished_before(plan)
     others = len(outcomes)
+    written: list[Path] = []
     began = time.monotonic()
     try:
         for outcome in _reported(plan):
             outcomes.append(outcome)
-            write_tables(plan, outcomes)
+            written = write_tables(plan, outcomes)
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
     except KeyboardInterrupt:
         raise Interrupted("stopped between two steps; nothing is lost. The same command goes on", SIGINT) from None
     for table in plan.tables:
         _show(plan, table, outcomes)
-    for path in write_tables(plan, outcomes):
+    for path in written:
         out(f"written: {path}")
     out(f"total time now: {_duration(time.monotonic() - began)}")
     failed = [outcome for outcome in outcomes if outcome.error]

@@ -7,7 +7,8 @@ from itertools import groupby
 from pathlib import Path
 
 from spanlm.analysis.export import save_attention
-from spanlm.cli.report import TrainingReport, out, table
+from spanlm.cli.report import TrainingReport
+from spanlm.cli.terminal import out, table
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS

@@ -10,7 +10,8 @@ from typing import Any
 
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.main import VerbParser
-from spanlm.cli.report import TrainingReport, out
+from spanlm.cli.report import TrainingReport
+from spanlm.cli.terminal import out
 from spanlm.cli.tour import tour
 from spanlm.config import PARTS, RunConfig, Tree, config_parser, kinds_of, parsed_config, read_yaml
 from spanlm.data.corpora import Corpus, load_corpus

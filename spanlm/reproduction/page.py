@@ -10,7 +10,7 @@ from pathlib import Path
 from spanlm.reproduction.grids import Grid, grids, order_note
 from spanlm.reproduction.plan import Plan
 from spanlm.reproduction.run import Outcome
-from spanlm.reproduction.summary import RowSummary, summarise
+from spanlm.reproduction.summary import RowSummary, several, summarise
 from spanlm.reproduction.tables import TITLES, Table
 
 
@@ -88,18 +88,14 @@ def _recipe(plan: Plan, table: Table) -> str:
     return (
         f"Recipe: {optimizer.kind}, learning rate {optimizer.lr:g}, {batching.batch_size} streams × {batching.length} "
         f"steps, gradient norm at most {optimizer.clip:g}, weights start in ±{plan.scale.init_range:g}, no dropout, at "
-        f"most {_several(training.epochs, 'epoch')}, patience {training.patience}, products in {training.precision}."
+        f"most {several(training.epochs, 'epoch')}, patience {training.patience}, products in {training.precision}."
     )
-
-
-def _several(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _seeds(rows: Sequence[RowSummary]) -> str:
     seeds = sorted({record["seed"] for row in rows for record in row.records})
-    several = any(len(row.records) > 1 for row in rows)
-    return f"Seeds: {', '.join(map(str, seeds))}{'; means, with the least and the greatest' if several else ''}."
+    spread = any(len(row.records) > 1 for row in rows)
+    return f"Seeds: {', '.join(map(str, seeds))}{'; means, with the least and the greatest' if spread else ''}."
 
 
 def _missing(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
@@ -141,7 +137,7 @@ def _origin(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     )
     lines = [f"Made again by `{command(plan, table, {row.row for row in rows})}`."]
     lines += [
-        f"Training time of {_several(len(records), 'run')}: {timedelta(seconds=round(seconds))} of their threads."
+        f"Training time of {several(len(records), 'run')}: {timedelta(seconds=round(seconds))}, validation left out."
     ]
     lines += [f"Code: commit {', '.join(commits)}."] if commits else ["Code: not from a checkout; no commit known."]
     lines += [f"Machine: {'; '.join(machines)}."] if machines else []

@@ -123,17 +123,27 @@ def make_plan(request: Request) -> Plan:
     scale = _scale(request)
     name = request.corpus or _own_corpus(request, scale)
     tables = _tables(request, name)
-    corpus = load_corpus(scale.data(_data(name, request)))
-    label = f"{corpus.name}-{scale.name}"
-    out, runs = request.out / request.paper / label, request.runs / request.paper / label
-    measures = _measures(tables)
     data = scale.data(_data(name, request))
+    corpus = load_corpus(data)
+    place = Path(request.paper) / f"{corpus.name}-{scale.name}"
+    out, measures = request.out / place, _measures(tables)
+    rows = {row: _row(request, scale, row, data, corpus) for row in measures}
 
     def job(row: str, seed: int) -> Job:
-        return _job(request, scale, row, seed, data, corpus, runs, out, measures[row])
+        preset, config, parameters = rows[row]
+        return Job(
+            row=row,
+            preset=preset,
+            seed=seed,
+            config=replace(config, training=replace(config.training, seed=seed)),
+            parameters=parameters,
+            folder=request.runs / place / row / f"seed-{seed}",
+            record=out / f"{row}-seed-{seed}.json",
+            measures=measures[row],
+        )
 
-    asked = [(row, seed) for row in measures if request.rows is None or row in request.rows for seed in request.seeds]
-    present = [(row, seed) for row in measures for seed in _seeds_in(out, row)]
+    asked = [(row, seed) for row in rows if request.rows is None or row in request.rows for seed in request.seeds]
+    present = [(row, seed) for row in rows for seed in _seeds_in(out, row)]
     asks_questions = any("cloze" in measures[row] for row, _ in asked)
     return Plan(
         request=request,
@@ -223,27 +233,11 @@ def _measures(tables: Sequence[Table]) -> dict[str, tuple[Measure, ...]]:
     return measures
 
 
-def _job(
-    request: Request,
-    scale: Scale,
-    row: str,
-    seed: int,
-    data: DataConfig,
-    corpus: Corpus,
-    runs: Path,
-    out: Path,
-    measures: tuple[Measure, ...],
-) -> Job:
-    preset = find_preset(f"{request.paper}/{row}")
-    config = scale.configure(preset.config, data, len(corpus.vocabulary), len(corpus.splits["train"]))
-    config = replace(config, training=replace(config.training, seed=seed, device=request.device))
-    return Job(
-        row=row,
-        preset=preset,
-        seed=seed,
-        config=config,
-        parameters=count_configured(config.model, len(corpus.vocabulary)),
-        folder=runs / row / f"seed-{seed}",
-        record=out / f"{row}-seed-{seed}.json",
-        measures=measures,
-    )
+def _row(
+    request: Request, scale: Scale, row: str, data: DataConfig, corpus: Corpus
+) -> tuple[Preset, RunConfig, ParameterCount]:
+    """Return the preset of a row, its configuration here with any seed, and its size."""
+    preset, words = find_preset(f"{request.paper}/{row}"), len(corpus.vocabulary)
+    config = scale.configure(preset.config, data, words, len(corpus.splits["train"]))
+    config = replace(config, training=replace(config.training, device=request.device))
+    return preset, config, count_configured(config.model, words)

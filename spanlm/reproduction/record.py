@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spanlm.analysis.files import write_whole
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, RunError
-from spanlm.files import replace_file
+from spanlm.errors import InputError
 from spanlm.reproduction.plan import Job
 from spanlm.trained import TrainedModel
 from spanlm.training.provenance import starts
@@ -113,13 +113,11 @@ def save_record(path: Path, record: dict[str, Any]) -> None:
     """Write a record.
 
     Raises:
+        InputError: not allowed to write there.
         RunError: the disk refused.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
-    except OSError as error:
-        raise RunError(f"{path}: could not be written: {error.strerror}. Make room, or choose another --out.") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _metrics(folder: Path) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from spanlm.analysis.attend import attention_by_lag
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, SpanlmError
 from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.files import make_folder
 from spanlm.reproduction.plan import Job, Plan
 from spanlm.reproduction.questions import cloze_accuracies
 from spanlm.reproduction.record import finished_record, make_record, save_record
@@ -60,7 +61,7 @@ def run_plan(
     for job in plan.jobs:
         finished_record(job, plan.corpus)
     for option, folder in (("--runs", plan.request.runs), ("--out", plan.out)):
-        _make_folder(option, folder)
+        make_folder(folder, option)
     for job in plan.jobs:
         started(job)
         began = time.perf_counter()
@@ -74,13 +75,6 @@ def run_plan(
             yield Outcome(job, None, text, seconds=time.perf_counter() - began)
         else:
             yield Outcome(job, record, done_before=before, seconds=time.perf_counter() - began)
-
-
-def _make_folder(option: str, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{option}={folder}: cannot be made: {error.strerror}. Choose another folder.") from None
 
 
 def finished_before(plan: Plan) -> list[Outcome]:
