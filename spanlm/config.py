@@ -29,6 +29,7 @@ Tree = dict[str, Any]
 OPTIONAL = {
     "data.dir",
     "data.max_size",
+    "model.bias_range",
     "model.encoder.forget_bias",
     "training.optimizer.clip",
     "training.patience",

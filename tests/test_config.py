@@ -66,6 +66,7 @@ model_configs = st.builds(
     input_dropout=shares,
     output_dropout=shares,
     init_range=positive,
+    bias_range=maybe(st.floats(0, 1e12)),
     encoder=encoders,
     memory=memories,
     head=st.builds(SoftmaxConfig, tied=st.booleans(), bias=st.booleans()),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from spanlm.errors import require
 from spanlm.models.encoders import AnyEncoderConfig, LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import Init
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig
 
 
@@ -20,6 +21,7 @@ class ModelConfig:
         input_dropout: on the embedded words.
         output_dropout: on what the head reads.
         init_range: weights start uniform in plus or minus this.
+        bias_range: biases likewise, but for the forget gate's (model.encoder.forget_bias); null: as init_range.
         encoder: what reads the words.
         memory: what looks back.
         head: what predicts.
@@ -29,6 +31,7 @@ class ModelConfig:
     input_dropout: float = 0.0
     output_dropout: float = 0.0
     init_range: float = 0.1
+    bias_range: float | None = None
     encoder: AnyEncoderConfig = field(default_factory=LSTMConfig)
     memory: AnyMemoryConfig = field(default_factory=KeyValueConfig)
     head: SoftmaxConfig = field(default_factory=SoftmaxConfig)
@@ -39,3 +42,14 @@ class ModelConfig:
         require(0 <= self.input_dropout < 1, "model.input_dropout", self.input_dropout, "in [0, 1)")
         require(0 <= self.output_dropout < 1, "model.output_dropout", self.output_dropout, "in [0, 1)")
         require(0 < self.init_range < math.inf, "model.init_range", self.init_range, "positive and finite")
+        require(
+            self.bias_range is None or 0 <= self.bias_range < math.inf,
+            "model.bias_range",
+            self.bias_range,
+            "0 or positive, or null",
+        )
+
+    @property
+    def init(self) -> Init:
+        """How weights start."""
+        return Init(self.init_range, self.init_range if self.bias_range is None else self.bias_range)

@@ -28,6 +28,30 @@ Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
+class Init:
+    """How weights start: uniform in plus or minus a range.
+
+    Attributes:
+        weights: the range of every weight that is no bias.
+        biases: the range of biases; 0: they start at zero.
+    """
+
+    weights: float
+    biases: float
+
+    @torch.no_grad()
+    def start(self, tensor: Tensor, *, bias: bool = False) -> Tensor:
+        """Draw a tensor's values, in place."""
+        limit = self.biases if bias else self.weights
+        return tensor.uniform_(-limit, limit)
+
+    def start_all(self, room: nn.Module) -> None:
+        """Draw every parameter of a room, in place, in the order in which they were made."""
+        for name, parameter in room.named_parameters():
+            self.start(parameter, bias=name.rsplit(".", 1)[-1].startswith("bias"))
+
+
+@dataclass(frozen=True)
 class LMState:
     """What a language model carries from one segment to the next."""
 
@@ -54,11 +78,19 @@ class LMState:
         return self.map(lambda x: x.index_select(1, streams))
 
     def reset(self, streams: Tensor, initial: LMState) -> LMState:
-        """Put the streams marked in `streams` (B,) back to `initial`; the others stay as they are."""
+        """Put the streams marked in `streams` (B,) back to `initial`; the others stay as they are.
+
+        Where all are marked this is `initial` itself. A tensor that grows with what is remembered has fewer slots in
+        `initial`: the streams that are put back get zeros (nothing is filled) in the older ones.
+        """
+        # asking a GPU would wait for it; there the same comes out of `where`, at the size of the old state
+        if streams.device.type == "cpu" and bool(streams.all()):
+            return initial
 
         def pick(old: Tensors, new: Tensors) -> Tensors:
             return {
-                name: torch.where(streams.view(1, -1, *[1] * (x.dim() - 2)), new[name], x) for name, x in old.items()
+                name: torch.where(streams.view(1, -1, *[1] * (x.dim() - 2)), _lengthened(new[name], len(x)), x)
+                for name, x in old.items()
             }
 
         return LMState(pick(self.encoder, initial.encoder), pick(self.memory, initial.memory))
@@ -81,21 +113,57 @@ class LMState:
         return LMState(room("encoder."), room("memory."))
 
 
+def _lengthened(tensor: Tensor, slots: int) -> Tensor:
+    """Put zeros in front of dimension 0, up to `slots`."""
+    missing = slots - len(tensor)
+    return torch.cat([tensor.new_zeros(missing, *tensor.shape[1:]), tensor]) if missing else tensor
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A distribution over words that were read, with which a head mixes its own.
+
+        p(w) = gate · p_head(w) + Σ_{j: words_j = w} weights_j,    gate + Σ_j weights_j = 1
+
+    Attributes:
+        weights: (T, B, L), float32 or float64.
+        words: (T, B, L) int64, the word that each weight points to.
+        log_gate: (T, B), the logarithm of the gate.
+    """
+
+    weights: Tensor
+    words: Tensor
+    log_gate: Tensor
+
+
 @dataclass(frozen=True)
 class Readout:
     """What a memory hands to the head.
 
     Attributes:
         features: (T, B, D), what the next word is predicted from.
-        attention: (T, B, L) weights over L steps, oldest first, or None where nothing is attended. A row sums to 1,
-            or to 0 while the memory is empty.
+        weights: of the attention, as `attention` gives them, or how to work them out where the features do not need
+            them; None where nothing is attended.
         nearest_lag: how many steps back the last column of `attention` is: 1 is the step before, 0 the current one.
             Column j is lag L - 1 - j + nearest_lag.
+        pointer: what the head is to mix with its own distribution.
+        members: the readouts of the members of an ensemble, which its head combines.
     """
 
     features: Tensor
-    attention: Tensor | None = None
+    weights: Tensor | Callable[[], Tensor] | None = None
     nearest_lag: int = 1
+    pointer: Pointer | None = None
+    members: tuple[Readout, ...] = ()
+
+    @property
+    def attention(self) -> Tensor | None:
+        """(T, B, L) weights over L steps, oldest first; None where nothing is attended.
+
+        A row sums to 1, or to 0 while the memory is empty; what is missing lies on a slot that is no step (the zero
+        slot of the attentive memory, the sentinel of the pointer).
+        """
+        return self.weights() if callable(self.weights) else self.weights
 
 
 class Encoder(nn.Module, ABC):
@@ -152,8 +220,8 @@ class EncoderConfig(Protocol):
     def description(self) -> str:
         """What it is, in a few words, for people."""
 
-    def build(self, input_size: int, init_range: float) -> Encoder:
-        """Make the encoder; weights start uniform in ±init_range."""
+    def build(self, input_size: int, init: Init) -> Encoder:
+        """Make the encoder; its weights start as `init` says."""
 
     def resized(self, output_size: int) -> EncoderConfig:
         """Make a copy with another output size."""
@@ -170,8 +238,8 @@ class MemoryConfig(Protocol):
     def description(self) -> str:
         """What it is, in a few words, for people."""
 
-    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> Memory:
-        """Make the memory that reads encoder outputs of `hidden_size`; weights start uniform in ±init_range."""
+    def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> Memory:
+        """Make the memory that reads encoder outputs of `hidden_size`; its weights start as `init` says."""
 
 
 class HeadConfig(Protocol):
@@ -179,5 +247,5 @@ class HeadConfig(Protocol):
 
     tied: bool
 
-    def build(self, readout_size: int, embedding: nn.Embedding, init_range: float) -> Head:
+    def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> Head:
         """Make the head; a tied one scores with `embedding.weight`."""

@@ -26,10 +26,11 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.input_dropout, self.output_dropout = config.input_dropout, config.output_dropout
         self.embedding = nn.Embedding(vocabulary_size, config.embedding_size)
-        nn.init.uniform_(self.embedding.weight, -config.init_range, config.init_range)
-        self.encoder = config.encoder.build(config.embedding_size, config.init_range)
-        self.memory: Memory = config.memory.build(self.encoder.output_size, vocabulary_size, config.init_range)
-        self.head = config.head.build(self.memory.readout_size, self.embedding, config.init_range)
+        init = config.init
+        init.start(self.embedding.weight)
+        self.encoder = config.encoder.build(config.embedding_size, init)
+        self.memory: Memory = config.memory.build(self.encoder.output_size, vocabulary_size, init)
+        self.head = config.head.build(self.memory.readout_size, self.embedding, init)
 
     def init_state(self, batch_size: int) -> LMState:
         """State of `batch_size` streams that have read nothing."""

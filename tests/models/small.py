@@ -16,7 +16,7 @@ from torch import Tensor
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS, HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import HEADS, SoftmaxConfig
-from spanlm.models.interfaces import LMState, Memory, Readout, Tensors
+from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 
@@ -111,7 +111,7 @@ def words(*shape: int, seed: int = 0, size: int = VOCABULARY) -> Tensor:
 def build(config: Any, *arguments: Any, init_range: float = 0.7) -> Any:
     """Build a room in float64; the wide init makes every nonlinearity matter."""
     torch.manual_seed(0)
-    return config.build(*arguments, init_range).double().eval()
+    return config.build(*arguments, Init(init_range, init_range)).double().eval()
 
 
 def words_at(h: Tensor, size: int = VOCABULARY) -> Tensor:

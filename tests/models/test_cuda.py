@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from spanlm.models.config import ModelConfig
+from spanlm.models.interfaces import Init
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops import dot_window_attention as dot_attention_module
 from spanlm.models.ops import linear_log_prob as log_prob_module
@@ -96,7 +97,7 @@ def test_dot_window_attention(block: int, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("config", [p for p in small.encoders() if p.values[0].kind == "hornn"])
 def test_hornn_keeps_its_outputs_in_float32(config: Any) -> None:
     torch.manual_seed(0)
-    encoder = config.build(small.EMBEDDING, 0.3).to("cuda")
+    encoder = config.build(small.EMBEDDING, Init(0.3, 0.3)).to("cuda")
     x = values(6, 3, small.EMBEDDING, dtype=torch.float32).to("cuda")
     exact, _ = encoder(x, encoder.init_state(3))
     with torch.autocast("cuda", torch.bfloat16):

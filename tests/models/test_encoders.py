@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
-from spanlm.models.interfaces import Encoder, Tensors
+from spanlm.models.interfaces import Encoder, Init, Tensors
 from tests.models import small
 from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
 
@@ -108,7 +108,7 @@ def test_new_streams_start_from_zeros(config: Any) -> None:
 def test_double_precision_changes_only_rounding(config: Any) -> None:
     wide = build(config, EMBEDDING)
     torch.manual_seed(0)
-    narrow = config.build(EMBEDDING, 0.7).eval()
+    narrow = config.build(EMBEDDING, Init(0.7, 0.7)).eval()
     x = values(6, 2, EMBEDDING)
     one, two = wide(x, wide.init_state(2))[0], narrow(x.float(), narrow.init_state(2))[0]
     assert two.dtype == torch.float32
@@ -131,7 +131,7 @@ def test_lstm_starts_as_configured(layers: int, forget_bias: float | None) -> No
     """U(-r, r) but for the forget gate's bias; the library's second bias is held at zero."""
     torch.manual_seed(0)
     config = LSTMConfig(hidden_size=30, layers=layers, forget_bias=forget_bias)
-    encoder = config.build(20, 0.07)
+    encoder = config.build(20, Init(0.07, 0.07))
     named = dict(encoder.lstm.named_parameters())
     assert len(named) == 4 * layers
     for name, weight in named.items():
@@ -153,7 +153,7 @@ def test_lstm_starts_as_configured(layers: int, forget_bias: float | None) -> No
 def test_rnn_starts_in_range(layers: int) -> None:
     """U(-r, r), and one bias that learns."""
     torch.manual_seed(0)
-    for name, weight in RNNConfig(hidden_size=30, layers=layers).build(20, 0.07).named_parameters():
+    for name, weight in RNNConfig(hidden_size=30, layers=layers).build(20, Init(0.07, 0.07)).named_parameters():
         assert weight.requires_grad != ("bias_hh" in name)
         if weight.requires_grad:
             assert -0.07 <= weight.min() < -0.05 and 0.05 < weight.max() <= 0.07, name
@@ -164,7 +164,7 @@ def test_rnn_starts_in_range(layers: int) -> None:
 @pytest.mark.parametrize("pooling", ["fofe", "gated", "max"])
 def test_hornn_starts_in_range(pooling: Any) -> None:
     torch.manual_seed(0)
-    for name, weight in HORNNConfig(hidden_size=30, pooling=pooling).build(20, 0.07).named_parameters():
+    for name, weight in HORNNConfig(hidden_size=30, pooling=pooling).build(20, Init(0.07, 0.07)).named_parameters():
         assert weight.requires_grad
         assert -0.07 <= weight.min() < -0.05 and 0.05 < weight.max() <= 0.07, name
 
@@ -237,7 +237,7 @@ STACKS = pytest.mark.parametrize("kind", [LSTMConfig, RNNConfig], ids=["lstm", "
 
 @STACKS
 def test_frozen_bias_stays_zero_in_training(kind: Any) -> None:
-    encoder = kind(hidden_size=HIDDEN).build(EMBEDDING, 0.1)
+    encoder = kind(hidden_size=HIDDEN).build(EMBEDDING, Init(0.1, 0.1))
     optimizer = torch.optim.Adam(encoder.parameters(), lr=0.1)
     weights = {name.split(".")[1]: weight for name, weight in encoder.named_parameters()}
     before = weights["bias_ih_l0"].detach().clone()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.interfaces import Readout
+from spanlm.models.interfaces import Init, Readout
 from tests.models import small
 from tests.models.small import assert_same, bitwise, build, values, words
 
@@ -87,7 +87,7 @@ def test_narrow_features_give_a_float32_answer(config: Any, dtype: torch.dtype) 
 def test_weights_start_uniform(config: Any) -> None:
     torch.manual_seed(0)
     table = nn.Embedding(500, 40)
-    head = config.build(40, table, 0.03)
+    head = config.build(40, table, Init(0.03, 0.03))
     own = [p for p in head.parameters() if p is not table.weight]
     assert len(own) == (not config.tied) + config.bias
     for parameter in own:
@@ -98,7 +98,7 @@ def test_weights_start_uniform(config: Any) -> None:
 @pytest.mark.parametrize("config", [p for p in small.heads() if p.values[0].tied])
 def test_a_tied_head_shares_the_embedding(config: Any) -> None:
     table = embedding()
-    head = config.build(SIZE, table, 0.1)
+    head = config.build(SIZE, table, Init(0.1, 0.1))
     assert head.weight is table.weight
 
     def answer() -> Tensor:

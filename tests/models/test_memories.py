@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.models.interfaces import Memory, Tensors
+from spanlm.models.interfaces import Init, Memory, Tensors
 from spanlm.models.memories import KeyValueConfig
 from tests.models import small
 from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, join, read, values, words_at
@@ -267,7 +267,7 @@ def test_readout_size(config: Any) -> None:
 def test_double_precision_changes_only_rounding(config: Any) -> None:
     wide = build(config, HIDDEN, VOCABULARY)
     torch.manual_seed(0)
-    narrow = config.build(HIDDEN, VOCABULARY, 0.7)
+    narrow = config.build(HIDDEN, VOCABULARY, Init(0.7, 0.7))
     h = values(6, 2, HIDDEN)
     same = words_at(h)
     one, two = wide(h, same, wide.init_state(2)), narrow(h.float(), same, narrow.init_state(2))

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Encoder, Tensors
+from spanlm.models.interfaces import Encoder, Init, Tensors
 
 FORGETTING_FACTOR = 0.6
 
@@ -74,9 +74,9 @@ class HORNNConfig:
         """Make a copy with another hidden size."""
         return replace(self, hidden_size=output_size)
 
-    def build(self, input_size: int, init_range: float) -> HORNNEncoder:
+    def build(self, input_size: int, init: Init) -> HORNNEncoder:
         """Make the encoder."""
-        return HORNNEncoder(self, input_size, init_range)
+        return HORNNEncoder(self, input_size, init)
 
 
 def _sum(products: Tensor, gates: Tensor | None) -> Tensor:
@@ -104,7 +104,7 @@ _POOLINGS = {"fofe": _sum, "gated": _gated_sum, "max": _max}
 class HORNNEncoder(Encoder):
     """x (T, B, E) -> h (T, B, H); state: the last N outputs h (N, B, H), oldest first, zero where missing."""
 
-    def __init__(self, config: HORNNConfig, input_size: int, init_range: float) -> None:
+    def __init__(self, config: HORNNConfig, input_size: int, init: Init) -> None:
         super().__init__()
         self.output_size, self.order, self.pooling = config.hidden_size, config.order, config.pooling
         size, order, gated = config.hidden_size, config.order, config.pooling == "gated"
@@ -114,8 +114,7 @@ class HORNNEncoder(Encoder):
         if gated:
             self.gate = nn.Linear(input_size, order * size, bias=False)  # V_N …, V_1
         self.forgetting_factor = config.forgetting_factor if config.pooling == "fofe" else 1.0
-        for weight in self.parameters():
-            nn.init.uniform_(weight, -init_range, init_range)
+        init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Zeros."""

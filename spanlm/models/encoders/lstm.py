@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.models.encoders.stack import StackConfig, dropout_between_layers, initialise_stack, zeros_of
-from spanlm.models.interfaces import Encoder, Tensors
+from spanlm.models.interfaces import Encoder, Init, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,19 +31,19 @@ class LSTMConfig(StackConfig):
     kind: Literal["lstm"] = "lstm"
     forget_bias: float | None = 1.0
 
-    def build(self, input_size: int, init_range: float) -> LSTMEncoder:
+    def build(self, input_size: int, init: Init) -> LSTMEncoder:
         """Make the encoder."""
-        return LSTMEncoder(self, input_size, init_range)
+        return LSTMEncoder(self, input_size, init)
 
 
 class LSTMEncoder(Encoder):
     """A stack of LSTM layers in one fused call; x (T, B, E) -> h (T, B, H), state h and c (layers, B, H)."""
 
-    def __init__(self, config: LSTMConfig, input_size: int, init_range: float) -> None:
+    def __init__(self, config: LSTMConfig, input_size: int, init: Init) -> None:
         super().__init__()
         self.output_size = config.hidden_size
         self.lstm = nn.LSTM(input_size, config.hidden_size, config.layers, dropout=dropout_between_layers(config))
-        initialise_stack(self.lstm, init_range)
+        initialise_stack(self.lstm, init)
         if config.forget_bias is not None:
             self._start_forget_gates_at(config.forget_bias)
 

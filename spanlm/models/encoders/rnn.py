@@ -11,7 +11,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from spanlm.models.encoders.stack import StackConfig, dropout_between_layers, initialise_stack, zeros_of
-from spanlm.models.interfaces import Encoder, Tensors
+from spanlm.models.interfaces import Encoder, Init, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,19 +27,19 @@ class RNNConfig(StackConfig):
 
     kind: Literal["rnn"] = "rnn"
 
-    def build(self, input_size: int, init_range: float) -> RNNEncoder:
+    def build(self, input_size: int, init: Init) -> RNNEncoder:
         """Make the encoder."""
-        return RNNEncoder(self, input_size, init_range)
+        return RNNEncoder(self, input_size, init)
 
 
 class RNNEncoder(Encoder):
     """A stack of tanh layers in one fused call; x (T, B, E) -> h (T, B, H), state h (layers, B, H)."""
 
-    def __init__(self, config: RNNConfig, input_size: int, init_range: float) -> None:
+    def __init__(self, config: RNNConfig, input_size: int, init: Init) -> None:
         super().__init__()
         self.output_size = config.hidden_size
         self.rnn = nn.RNN(input_size, config.hidden_size, config.layers, dropout=dropout_between_layers(config))
-        initialise_stack(self.rnn, init_range)
+        initialise_stack(self.rnn, init)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Zeros."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
+from spanlm.models.interfaces import Init
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +55,8 @@ def dropout_between_layers(config: StackConfig) -> float:
 
 
 @torch.no_grad()
-def initialise_stack(stack: nn.RNNBase, init_range: float) -> None:
-    """Start every weight uniform in ±init_range.
+def initialise_stack(stack: nn.RNNBase, init: Init) -> None:
+    """Start every weight as `init` says.
 
     The library keeps two biases where the papers have one: the second is held at zero.
     """
@@ -63,7 +64,7 @@ def initialise_stack(stack: nn.RNNBase, init_range: float) -> None:
         if name.startswith("bias_hh"):
             weight.zero_().requires_grad_(False)
         else:
-            weight.uniform_(-init_range, init_range)
+            init.start(weight, bias="bias" in name)
 
 
 def zeros_of(stack: nn.RNNBase, batch_size: int) -> Tensor:

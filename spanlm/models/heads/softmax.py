@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from spanlm.errors import InputError
-from spanlm.models.interfaces import Head, Readout
+from spanlm.models.interfaces import Head, Init, Readout
 from spanlm.models.ops.linear_log_prob import linear_log_prob
 
 
@@ -28,9 +28,9 @@ class SoftmaxConfig:
     tied: bool = False
     bias: bool = True
 
-    def build(self, readout_size: int, embedding: nn.Embedding, init_range: float) -> SoftmaxHead:
+    def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> SoftmaxHead:
         """Make the head."""
-        return SoftmaxHead(self, readout_size, embedding, init_range)
+        return SoftmaxHead(self, readout_size, embedding, init)
 
 
 class SoftmaxHead(Head):
@@ -38,7 +38,7 @@ class SoftmaxHead(Head):
 
     bias: nn.Parameter | None
 
-    def __init__(self, config: SoftmaxConfig, readout_size: int, embedding: nn.Embedding, init_range: float) -> None:
+    def __init__(self, config: SoftmaxConfig, readout_size: int, embedding: nn.Embedding, init: Init) -> None:
         super().__init__()
         vocabulary_size, embedding_size = embedding.weight.shape
         if config.tied:
@@ -50,10 +50,10 @@ class SoftmaxHead(Head):
             self.weight = embedding.weight
         else:
             self.weight = nn.Parameter(torch.empty(vocabulary_size, readout_size))
-            nn.init.uniform_(self.weight, -init_range, init_range)
+            init.start(self.weight)
         self.bias = None
         if config.bias:
-            self.bias = nn.Parameter(torch.empty(vocabulary_size).uniform_(-init_range, init_range))
+            self.bias = nn.Parameter(init.start(torch.empty(vocabulary_size), bias=True))
 
     def log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
         """Log p(target), (T, B)."""

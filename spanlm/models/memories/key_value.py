@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.interfaces import Init, Memory, Readout, Tensors
 from spanlm.models.memories.parts import part_size
 from spanlm.models.ops.window_attention import additive_window_attention
 
@@ -71,9 +71,9 @@ class KeyValueConfig:
         """What it is, in a few words."""
         return f"{self.name} memory, window {self.window}"
 
-    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> KeyValueMemory:
+    def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> KeyValueMemory:
         """Make the memory; refuse a hidden size that the roles do not divide."""
-        return KeyValueMemory(self, hidden_size, init_range)
+        return KeyValueMemory(self, hidden_size, init)
 
 
 class KeyValueMemory(Memory):
@@ -82,7 +82,7 @@ class KeyValueMemory(Memory):
     State: the last L outputs `keys` and `values` (L, B, k) and which of them are `filled` (L, B).
     """
 
-    def __init__(self, config: KeyValueConfig, hidden_size: int, init_range: float) -> None:
+    def __init__(self, config: KeyValueConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         size = part_size(hidden_size, config.roles, "model.memory.roles")
         self.roles, self.window, self.readout_size = config.roles, config.window, size
@@ -91,8 +91,7 @@ class KeyValueMemory(Memory):
         self.score = nn.Parameter(torch.empty(size))  # w
         self.read = nn.Linear(size, size, bias=False)  # W^r
         self.predict = nn.Linear(size, size, bias=False)  # W^x
-        for weight in self.parameters():
-            nn.init.uniform_(weight, -init_range, init_range)
+        init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Nothing to look back at."""

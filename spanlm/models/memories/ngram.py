@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.interfaces import Init, Memory, Readout, Tensors
 from spanlm.models.memories.parts import part_size
 
 
@@ -48,20 +48,20 @@ class NGramConfig:
         """What it is, in a few words."""
         return f"{self.order}-gram memory"
 
-    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> NGramMemory:
+    def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> NGramMemory:
         """Make the memory; refuse a hidden size that the order does not divide."""
-        return NGramMemory(self, hidden_size, init_range)
+        return NGramMemory(self, hidden_size, init)
 
 
 class NGramMemory(Memory):
     """h (T, B, N·k) -> features (T, B, k). State: the last N − 1 `outputs` (N − 1, B, N·k), zero where missing."""
 
-    def __init__(self, config: NGramConfig, hidden_size: int, init_range: float) -> None:
+    def __init__(self, config: NGramConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.order, self.hidden_size = config.order, hidden_size
         self.readout_size = part_size(hidden_size, config.order, "model.memory.order")
         self.combine = nn.Linear(hidden_size, self.readout_size, bias=False)  # W^N
-        nn.init.uniform_(self.combine.weight, -init_range, init_range)
+        init.start(self.combine.weight)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Zeros: no output came before."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.interfaces import Init, Memory, Readout, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class NoMemoryConfig:
         """What it is, in a few words."""
         return "no memory"
 
-    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> NoMemory:
+    def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> NoMemory:
         """Make the memory; it has no weights."""
         return NoMemory(hidden_size)
 

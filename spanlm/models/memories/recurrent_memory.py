@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.interfaces import Init, Memory, Readout, Tensors
 from spanlm.models.ops.dot_window_attention import dot_window_attention
 
 
@@ -59,9 +59,9 @@ class RecurrentMemoryConfig:
         lags = "" if self.temporal else ", no temporal matrices"
         return f"recurrent memory ({self.composition}{lags}), window {self.window}"
 
-    def build(self, hidden_size: int, vocabulary_size: int, init_range: float) -> RecurrentMemory:
+    def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> RecurrentMemory:
         """Make the memory."""
-        return RecurrentMemory(self, hidden_size, vocabulary_size, init_range)
+        return RecurrentMemory(self, hidden_size, vocabulary_size, init)
 
 
 class GatedComposition(nn.Module):
@@ -107,9 +107,7 @@ class RecurrentMemory(Memory):
     State: the n - 1 `words` before (n - 1, B) and which of them are `filled` (n - 1, B).
     """
 
-    def __init__(
-        self, config: RecurrentMemoryConfig, hidden_size: int, vocabulary_size: int, init_range: float
-    ) -> None:
+    def __init__(self, config: RecurrentMemoryConfig, hidden_size: int, vocabulary_size: int, init: Init) -> None:
         super().__init__()
         self.window, self.readout_size = config.window, hidden_size
         self.keys = nn.Embedding(vocabulary_size, hidden_size)  # M
@@ -120,8 +118,7 @@ class RecurrentMemory(Memory):
             self.key_lags = nn.Parameter(torch.empty(config.window, hidden_size))
             self.value_lags = nn.Parameter(torch.empty(config.window, hidden_size))
         self.composition = _COMPOSITIONS[config.composition](hidden_size)
-        for weight in self.parameters():
-            nn.init.uniform_(weight, -init_range, init_range)
+        init.start_all(self)
 
     def init_state(self, batch_size: int) -> Tensors:
         """No words."""
