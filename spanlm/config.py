@@ -31,6 +31,7 @@ OPTIONAL = {
     "data.max_size",
     "model.bias_range",
     "model.encoder.forget_bias",
+    "model.memory.window",
     "training.optimizer.clip",
     "training.patience",
 }

@@ -15,13 +15,14 @@ from spanlm.data.batching import Batcher
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import evaluating, scored_segments
-from spanlm.models.interfaces import Readout
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import NextWordModel, Readout
 
 STEPS = 128
 
 
 def _attention(readout: Readout) -> Tensor:
+    if readout.members:
+        raise InputError("several models as one have no attention of their own: look into them one by one")
     if readout.attention is None:
         raise InputError(
             "this model attends to nothing: it has no attention to show. "
@@ -31,7 +32,7 @@ def _attention(readout: Readout) -> Tensor:
 
 
 def attend(
-    model: LanguageModel, vocabulary: Vocabulary, lines: list[list[str]], *, expected: int, title: str
+    model: NextWordModel, vocabulary: Vocabulary, lines: list[list[str]], *, expected: int, title: str
 ) -> AttentionRecord:
     """Read lines of words, each closed by <eos>, the state carried over them.
 
@@ -52,7 +53,7 @@ def attend(
 
 
 def attend_words(
-    model: LanguageModel, vocabulary: Vocabulary, targets: list[str], *, expected: int = 5, title: str = ""
+    model: NextWordModel, vocabulary: Vocabulary, targets: list[str], *, expected: int = 5, title: str = ""
 ) -> AttentionRecord:
     """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
 
@@ -94,9 +95,9 @@ class _Part(NamedTuple):
     nearest_lag: int
 
 
-def _run(model: LanguageModel, inputs: list[int], targets: list[int], expected: int) -> Iterator[_Part]:
+def _run(model: NextWordModel, inputs: list[int], targets: list[int], expected: int) -> Iterator[_Part]:
     """Read a text part by part, so that only (STEPS, V) probabilities are held."""
-    device, state = model.embedding.weight.device, model.init_state(1)
+    device, state = model.device, model.init_state(1)
     for start in range(0, len(inputs), STEPS):
         tokens = torch.tensor(inputs[start : start + STEPS], device=device)
         following = torch.tensor(targets[start : start + STEPS], device=device)
@@ -113,17 +114,18 @@ def _run(model: LanguageModel, inputs: list[int], targets: list[int], expected: 
         )
 
 
-def check_attends(model: LanguageModel) -> None:
+def check_attends(model: NextWordModel) -> None:
     """Read one word to see whether there is attention at all, before any work is done.
 
     Raises:
         InputError: A model that attends to nothing.
     """
     with evaluating(model):
-        _attention(model(model.embedding.weight.new_zeros(1, 1, dtype=torch.long), model.init_state(1))[0])
+        word = torch.zeros(1, 1, dtype=torch.long, device=model.device)
+        _attention(model(word, model.init_state(1))[0])
 
 
-def attention_by_lag(model: LanguageModel, batcher: Batcher) -> LagProfile:
+def attention_by_lag(model: NextWordModel, batcher: Batcher) -> LagProfile:
     """Mean attention by lag over a whole split (Daniluk et al., 2017, Figure 3b); nothing but sums is held.
 
     Raises:

@@ -1,7 +1,8 @@
 """From the tokens of a split to segments (T, B): what a model reads, and what it must predict.
 
-Shapes: T time steps, B streams. Every token of the split is a target exactly once; what is beside that is
-padding, whose input is `<eos>` and whose mask is False. A stream is opened by one `<eos>` as its first input.
+Shapes: T time steps, B streams. Every token of the split is a target exactly once (but where sentences are cut for
+training: `sentences.py`); what is beside that is padding, whose input is `<eos>` and whose mask is False. A stream is
+opened by one `<eos>` as its first input.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from numpy.typing import NDArray
 from spanlm.data.config import BatchingKind
 from spanlm.data.schedule import Schedule, equal_columns, whole_documents
 from spanlm.data.segment import Segment, SegmentSource
+from spanlm.data.sentence_rules import SentenceRules
+from spanlm.data.sentences import SentenceBatcher
+from spanlm.data.sizes import at_least_one, drawn_order, not_negative
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError, nearest, require
 
@@ -23,6 +27,7 @@ __all__ = [
     "DocumentBatcher",
     "Segment",
     "SentenceBatcher",
+    "SentenceRules",
     "StreamBatcher",
     "make_batcher",
 ]
@@ -35,7 +40,7 @@ class Batcher(Protocol):
 
     @property
     def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split."""
+        """Number of tokens that are predicted: all of the split, unless sentences are cut."""
         ...
 
     def count(self, seed: int = 0) -> int:
@@ -69,8 +74,8 @@ class StreamBatcher:
 
     def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int) -> None:
         self._source = SegmentSource(tokens, eos_id)
-        self._batch_size = _size("batch_size", batch_size)
-        self._length = _size("length", length)
+        self._batch_size = at_least_one("batch_size", batch_size)
+        self._length = at_least_one("length", length)
         self._column = -(-len(tokens) // batch_size)
 
     @property
@@ -91,7 +96,7 @@ class StreamBatcher:
         end = np.minimum(columns + self._column, len(self._source))
         # only the very first token has none before it; a later stream opens with the true one
         opening = np.zeros(1, np.int64)
-        for index in range(_start(start), self.count()):
+        for index in range(not_negative(start), self.count()):
             begin = index * self._length
             steps = min(self._length, self._column - begin)
             reset = np.full(self._batch_size, index == 0)
@@ -130,8 +135,8 @@ class DocumentBatcher:
         whole: bool = True,
     ) -> None:
         self._source = SegmentSource(tokens, eos_id)
-        self._batch_size = _size("batch_size", batch_size)
-        self._length = _size("length", length)
+        self._batch_size = at_least_one("batch_size", batch_size)
+        self._length = at_least_one("length", length)
         self._shuffle, self._whole = shuffle, whole
         self._begins = tokens.documents
         self._ends = np.append(tokens.documents[1:], len(tokens))
@@ -143,14 +148,14 @@ class DocumentBatcher:
 
     def count(self, seed: int = 0) -> int:
         """Return the number of segments, which for shuffled documents depends on the seed."""
-        return self._plan(_order(len(self._begins), self._shuffle, seed)).total
+        return self._plan(drawn_order(len(self._begins), self._shuffle, seed)).total
 
     def __len__(self) -> int:
         return self.count()
 
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         """Yield the segments from number `start` on, in the order drawn with `seed`."""
-        order = _order(len(self._begins), self._shuffle, seed)
+        order = drawn_order(len(self._begins), self._shuffle, seed)
         plan = self._plan(order)
         openings, ends = self._begins[order][plan.document], self._ends[order][plan.document]
         begins = openings + plan.skipped * self._length
@@ -158,7 +163,7 @@ class DocumentBatcher:
         # per stream: where its document opened, where its piece began, where it goes on and ends; at first it has none
         opening, began, position, end = np.zeros((4, self._batch_size), np.int64)
         taken = 0
-        for index in range(_start(start), plan.total):
+        for index in range(not_negative(start), plan.total):
             # in order, so a stream's latest piece is the one that counts
             arriving = slice(taken, taken := int(np.searchsorted(plan.first, index, side="right")))
             streams = plan.stream[arriving]
@@ -175,49 +180,6 @@ class DocumentBatcher:
         return divide(-(-lengths // self._length), self._batch_size)
 
 
-class SentenceBatcher:
-    """Makes each line a stream of its own: B lines a segment, all reset, as long as the longest of them.
-
-    Args:
-        tokens: The split.
-        eos_id: Id of `<eos>`, which ends a line.
-        batch_size: B, the number of lines; missing ones of the last segment are padding.
-        shuffle: Take the lines in an order drawn with the seed of `segments`.
-
-    Raises:
-        InputError: `batch_size` is below 1.
-    """
-
-    def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int, shuffle: bool = False) -> None:
-        self._source = SegmentSource(tokens, eos_id)
-        self._batch_size = _size("batch_size", batch_size)
-        self._shuffle = shuffle
-        self._ends = _line_ends(tokens, eos_id)
-        self._begins = np.append(0, self._ends[:-1])
-
-    @property
-    def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split."""
-        return len(self._source)
-
-    def count(self, seed: int = 0) -> int:
-        """Return the number of segments; the seed changes nothing."""
-        return -(-len(self._ends) // self._batch_size)
-
-    def __len__(self) -> int:
-        return self.count()
-
-    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
-        """Yield the segments from number `start` on, in the order drawn with `seed`."""
-        order = _order(len(self._ends), self._shuffle, seed)
-        reset = np.full(self._batch_size, True)
-        for index in range(_start(start), self.count()):
-            lines = order[index * self._batch_size : (index + 1) * self._batch_size]
-            begin, end = np.zeros((2, self._batch_size), np.int64)
-            begin[: len(lines)], end[: len(lines)] = self._begins[lines], self._ends[lines]
-            yield self._source.segment(begin, end, begin, int((end - begin).max()), reset)
-
-
 def make_batcher(
     kind: BatchingKind,
     tokens: TokenFile,
@@ -227,6 +189,7 @@ def make_batcher(
     length: int,
     shuffle: bool = False,
     whole: bool = True,
+    sentences: SentenceRules | None = None,
 ) -> Batcher:
     """Make the batcher of this kind.
 
@@ -235,9 +198,10 @@ def make_batcher(
         tokens: The split.
         eos_id: Id of `<eos>`.
         batch_size: B, the number of streams.
-        length: T, the longest segment; sentences are not cut and do without it.
+        length: T, the longest segment; of sentences only what `sentences` says.
         shuffle: Draw the order of documents or sentences; streams have none.
         whole: Keep each document in one stream, as evaluation must.
+        sentences: What becomes of sentences, and in which batches; None: whole, in the order of the text.
 
     Raises:
         InputError: There is no such kind, a size is below 1, or streams are to be shuffled.
@@ -249,27 +213,6 @@ def make_batcher(
         case "documents":
             return DocumentBatcher(tokens, eos_id, batch_size=batch_size, length=length, shuffle=shuffle, whole=whole)
         case "sentences":
-            return SentenceBatcher(tokens, eos_id, batch_size=batch_size, shuffle=shuffle)
+            rules = sentences or SentenceRules()
+            return SentenceBatcher(tokens, eos_id, batch_size=batch_size, rules=rules, shuffle=shuffle)
     raise InputError(f"batches={kind}: no such kind.{nearest(kind, ('streams', 'documents', 'sentences'))}")
-
-
-def _size(field: str, value: int) -> int:
-    require(value >= 1, field, value, "at least 1")
-    return value
-
-
-def _start(start: int) -> int:
-    require(start >= 0, "start", start, "at least 0")
-    return start
-
-
-def _order(items: int, shuffle: bool, seed: int) -> Positions:
-    return np.random.default_rng(seed).permutation(items) if shuffle else np.arange(items)
-
-
-def _line_ends(tokens: TokenFile, eos_id: int) -> Positions:
-    """Return the position after each line's `<eos>`; what follows the last one is a line, too."""
-    ids, block = np.asarray(tokens.ids), 1 << 22
-    found = [np.flatnonzero(ids[at : at + block] == eos_id) + at + 1 for at in range(0, len(ids), block)]
-    ends = np.concatenate(found)
-    return ends if len(ends) and ends[-1] == len(ids) else np.append(ends, len(ids))

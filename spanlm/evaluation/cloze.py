@@ -37,7 +37,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.evaluation.cloze_streams import read, score
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import NextWordModel
 
 Context = Literal["full", "query", "none"]
 Score = Literal["sentence", "candidate"]
@@ -107,7 +107,7 @@ class RankedQuestion:
 
 
 def rank_questions(
-    model: LanguageModel,
+    model: NextWordModel,
     vocabulary: Vocabulary,
     tokenizer: Tokenizer,
     questions: Iterable[Question | Defect],
@@ -170,9 +170,9 @@ class _Gap:
 
 
 class _Ranker:
-    def __init__(self, model: LanguageModel, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
         self.model, self.vocabulary, self.tokenizer = model, vocabulary, tokenizer
-        self.device = model.embedding.weight.device
+        self.device = model.device
 
     def prepare(self, question: Question) -> _Gap | Defect:
         words = [tokenize(candidate, self.tokenizer) for candidate in question.candidates]

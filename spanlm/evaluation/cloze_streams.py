@@ -8,8 +8,7 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
-from spanlm.models.interfaces import LMState, Tensors
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import LMState, NextWordModel, Tensors
 
 TOKENS = 4096
 """Read at a time, over all streams; any number gives the same result, up to rounding."""
@@ -17,7 +16,7 @@ TOKENS = 4096
 Ids = Sequence[int]
 
 
-def read(model: LanguageModel, inputs: Sequence[Ids], state: LMState) -> LMState:
+def read(model: NextWordModel, inputs: Sequence[Ids], state: LMState) -> LMState:
     """Read each stream to its end; nothing is predicted.
 
     Args:
@@ -32,7 +31,7 @@ def read(model: LanguageModel, inputs: Sequence[Ids], state: LMState) -> LMState
 
 
 def score(
-    model: LanguageModel, inputs: Sequence[Ids], targets: Sequence[Ids], state: LMState
+    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids], state: LMState
 ) -> tuple[Tensor, LMState]:
     """Read each stream to its end, and score what follows each word.
 
@@ -50,9 +49,9 @@ def score(
 
 
 def _run(
-    model: LanguageModel, inputs: Sequence[Ids], targets: Sequence[Ids] | None, state: LMState
+    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids] | None, state: LMState
 ) -> tuple[Tensor, LMState]:
-    device = model.embedding.weight.device
+    device = model.device
     lengths = torch.tensor([len(stream) for stream in inputs])
     # from the longest to the shortest: those that go on are always the first ones
     order = lengths.argsort(descending=True, stable=True)

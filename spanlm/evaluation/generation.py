@@ -11,14 +11,14 @@ from torch import Tensor
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import NextWordModel
 
 LEAST_TEMPERATURE = 0.001
 """Below it the division overflows; 0 means the same and says so."""
 
 
 def generate(
-    model: LanguageModel,
+    model: NextWordModel,
     vocabulary: Vocabulary,
     prompt: list[str],
     *,
@@ -60,7 +60,7 @@ def generate(
 
 
 def _words(
-    model: LanguageModel,
+    model: NextWordModel,
     vocabulary: Vocabulary,
     prompt: list[str],
     length: int,
@@ -70,7 +70,7 @@ def _words(
     seed: int,
     barred: list[int],
 ) -> Iterator[str]:
-    device = model.embedding.weight.device
+    device = model.device
     generator = torch.Generator().manual_seed(seed)
     tokens, state = [vocabulary.eos_id, *vocabulary.encode(prompt)], model.init_state(1)
     for _ in range(length):

@@ -12,7 +12,7 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.scoring import Precision, Tally, tally
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import NextWordModel
 
 LENGTH = 256
 """Steps evaluated at a time; any number gives the same result, up to rounding."""
@@ -72,7 +72,7 @@ def evaluation_batcher(corpus: Corpus, split: str, kind: BatchingKind, batch_siz
 
 
 def evaluate(
-    model: LanguageModel,
+    model: NextWordModel,
     corpus: Corpus,
     split: str = "test",
     *,

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.errors import require
-from spanlm.models.interfaces import LMState, Readout
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import LMState, NextWordModel, Readout
 
 Precision = Literal["fp32", "bf16"]
 
@@ -25,7 +24,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 
 @contextmanager
-def evaluating(model: LanguageModel) -> Iterator[None]:
+def evaluating(model: NextWordModel) -> Iterator[None]:
     """No dropout and no gradients inside; afterwards the model is in the mode it was in, whatever happened."""
     was_training = model.training
     model.eval()
@@ -55,7 +54,7 @@ class Scored:
 
     Attributes:
         segment: the tokens, on the model's device.
-        log_p: log p(target), (T, B), natural logarithm; meaningless where the mask is False.
+        log_p: log p(target), (T, B), natural logarithm; meaningless where the mask is False. Or what else was asked.
         readout: what the head read.
     """
 
@@ -65,10 +64,11 @@ class Scored:
 
 
 def scored_segments(
-    model: LanguageModel,
+    model: NextWordModel,
     segments: Iterable[Segment],
     precision: Precision = "fp32",
     stop: Callable[[], bool] = lambda: False,
+    ask: Callable[[Readout, Tensor], Tensor] | None = None,
 ) -> Iterator[Scored]:
     """Run the model in evaluation mode over segments, carrying its state and resetting it as they say.
 
@@ -77,18 +77,20 @@ def scored_segments(
         segments: all of one batch size.
         precision: of the products.
         stop: asked before each segment; True ends the iteration.
+        ask: what to make of a readout and its targets; by default the log p of the model's head.
     """
-    device = model.embedding.weight.device
+    ask = ask or model.head.log_prob
+    device = model.device
     state: LMState | None = None
     for segment in segments:
         if stop():
             break
-        segment = to_device(segment, device)
         initial = model.init_state(segment.reset.shape[0])
         state = initial if state is None else state.reset(segment.reset, initial)
+        segment = to_device(segment, device)
         with evaluating(model), autocast(device, precision):
             readout, state = model(segment.inputs, state)
-            log_p = model.head.log_prob(readout, segment.targets)
+            log_p = ask(readout, segment.targets)
         yield Scored(segment, log_p, readout)
 
 
@@ -112,7 +114,7 @@ class Tally:
 
 
 def tally(
-    model: LanguageModel,
+    model: NextWordModel,
     segments: Iterable[Segment],
     unk_id: int,
     precision: Precision = "fp32",

@@ -19,8 +19,7 @@ from torch import Tensor
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import LMState
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import LMState, NextWordModel
 
 StateMode = Literal["carry", "line", "document"]
 
@@ -66,7 +65,7 @@ class Piece:
 
 
 def score_words(
-    model: LanguageModel,
+    model: NextWordModel,
     vocabulary: Vocabulary,
     pieces: Iterable[Piece],
     *,
@@ -139,10 +138,10 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
 class _WordScorer:
     """Runs pieces through the model; carries the state of one stream where asked."""
 
-    def __init__(self, model: LanguageModel, vocabulary: Vocabulary, log_base: float, oov: str, eos: bool) -> None:
+    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, log_base: float, oov: str, eos: bool) -> None:
         self.model, self.vocabulary = model, vocabulary
         self.log_base, self.oov, self.eos = log_base, oov, eos
-        self.device = model.embedding.weight.device
+        self.device = model.device
         self.forget()
 
     def forget(self) -> None:

@@ -10,6 +10,7 @@ from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
 
@@ -29,10 +30,11 @@ class ParameterCount:
     model: int
 
 
-def count_parameters(model: LanguageModel) -> ParameterCount:
-    """Count a model's trainable parameters."""
+def count_parameters(model: NextWordModel) -> ParameterCount:
+    """Count a model's trainable parameters; of an ensemble, those of all its members."""
     total = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return ParameterCount(total, total - model.embedding.weight.numel())
+    words = sum(m.embedding.weight.numel() for m in model.modules() if isinstance(m, LanguageModel))
+    return ParameterCount(total, total - words)
 
 
 def count_configured(config: ModelConfig, vocabulary_size: int) -> ParameterCount:

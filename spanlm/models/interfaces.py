@@ -23,6 +23,8 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from spanlm.models.ops.pointer import mixed_log_prob, mixed_log_probs
+
 Tensors = dict[str, Tensor]
 """The state of one room: named tensors, each with its streams along dimension 1."""
 
@@ -83,15 +85,16 @@ class LMState:
         Where all are marked this is `initial` itself. A tensor that grows with what is remembered has fewer slots in
         `initial`: the streams that are put back get zeros (nothing is filled) in the older ones.
         """
-        # asking a GPU would wait for it; there the same comes out of `where`, at the size of the old state
+        # asking a GPU would wait for it: batchers leave `reset` on the CPU
         if streams.device.type == "cpu" and bool(streams.all()):
             return initial
 
+        def back(fresh: Tensor, x: Tensor) -> Tensor:
+            marked = streams.to(x.device, non_blocking=True).view(1, -1, *[1] * (x.dim() - 2))
+            return torch.where(marked, _lengthened(fresh, len(x)), x)
+
         def pick(old: Tensors, new: Tensors) -> Tensors:
-            return {
-                name: torch.where(streams.view(1, -1, *[1] * (x.dim() - 2)), _lengthened(new[name], len(x)), x)
-                for name, x in old.items()
-            }
+            return {name: back(new[name], x) for name, x in old.items()}
 
         return LMState(pick(self.encoder, initial.encoder), pick(self.memory, initial.memory))
 
@@ -125,13 +128,15 @@ class Pointer:
 
         p(w) = gate · p_head(w) + Σ_{j: words_j = w} weights_j,    gate + Σ_j weights_j = 1
 
+    Logarithms, because a weight that float32 cannot hold can still be the most probable way to a word.
+
     Attributes:
-        weights: (T, B, L), float32 or float64.
+        log_weights: (T, B, L), float32 or float64; -inf where nothing is pointed to.
         words: (T, B, L) int64, the word that each weight points to.
-        log_gate: (T, B), the logarithm of the gate.
+        log_gate: (T, B), finite.
     """
 
-    weights: Tensor
+    log_weights: Tensor
     words: Tensor
     log_gate: Tensor
 
@@ -198,15 +203,62 @@ class Memory(nn.Module, ABC):
 
 
 class Head(nn.Module, ABC):
-    """Turns a Readout into a distribution over the next word. Logarithms are natural."""
+    """Turns a Readout into a distribution over the next word, mixed with its pointer. Logarithms are natural."""
 
     @abstractmethod
+    def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
+        """What `log_prob` is without a pointer."""
+
+    @abstractmethod
+    def own_log_probs(self, readout: Readout) -> Tensor:
+        """What `log_probs` is without a pointer."""
+
     def log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
         """Log p(target) as (T, B) float32 (or float64), never holding more than a chunk of (T, B, V)."""
+        own, pointer = self.own_log_prob(readout, targets), readout.pointer
+        if pointer is None:
+            return own
+        return mixed_log_prob(own, targets, pointer.log_weights, pointer.words, pointer.log_gate)
+
+    def log_probs(self, readout: Readout) -> Tensor:
+        """Log p of every word, (T, B, V), normalised in float32 (or float64)."""
+        own, pointer = self.own_log_probs(readout), readout.pointer
+        if pointer is None:
+            return own
+        return mixed_log_probs(own, pointer.log_weights, pointer.words, pointer.log_gate)
+
+
+class NextWordModel(nn.Module, ABC):
+    """Reads words and says how probable each next one is: a language model, or several as one.
+
+    Everything that evaluates, samples or ranks asks for no more than this.
+    """
+
+    head: Head
+    vocabulary_size: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are, and what is read must be."""
+        return next(self.parameters()).device
 
     @abstractmethod
-    def log_probs(self, readout: Readout) -> Tensor:
-        """Log p of every word, (T, B, V)."""
+    def init_state(self, batch_size: int) -> LMState:
+        """State of `batch_size` streams that have read nothing."""
+
+    @abstractmethod
+    def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
+        """Read tokens (T, B): what the next words are predicted from, and the state after the last step."""
+
+    def log_prob(self, tokens: Tensor, targets: Tensor, state: LMState) -> tuple[Tensor, LMState]:
+        """Log p(targets | tokens up to and including the same step), (T, B), natural logarithm."""
+        readout, state = self(tokens, state)
+        return self.head.log_prob(readout, targets), state
+
+    def log_probs(self, tokens: Tensor, state: LMState) -> tuple[Tensor, LMState]:
+        """Log p of every next word, (T, B, V)."""
+        readout, state = self(tokens, state)
+        return self.head.log_probs(readout), state
 
 
 class EncoderConfig(Protocol):

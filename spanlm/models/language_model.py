@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from spanlm.models.config import ModelConfig
-from spanlm.models.interfaces import LMState, Memory, Readout
+from spanlm.models.interfaces import LMState, Memory, NextWordModel, Readout
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(NextWordModel):
     """A recurrent language model that may look back.
 
     Args:
@@ -24,6 +24,7 @@ class LanguageModel(nn.Module):
 
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
+        self.vocabulary_size = vocabulary_size
         self.input_dropout, self.output_dropout = config.input_dropout, config.output_dropout
         self.embedding = nn.Embedding(vocabulary_size, config.embedding_size)
         init = config.init
@@ -43,13 +44,3 @@ class LanguageModel(nn.Module):
         readout, memory_state = self.memory(h, tokens, state.memory)
         features = dropout(readout.features, self.output_dropout, self.training)
         return replace(readout, features=features), LMState(encoder_state, memory_state)
-
-    def log_prob(self, tokens: Tensor, targets: Tensor, state: LMState) -> tuple[Tensor, LMState]:
-        """Log p(targets | tokens up to and including the same step), (T, B), natural logarithm."""
-        readout, state = self(tokens, state)
-        return self.head.log_prob(readout, targets), state
-
-    def log_probs(self, tokens: Tensor, state: LMState) -> tuple[Tensor, LMState]:
-        """Log p of every next word, (T, B, V)."""
-        readout, state = self(tokens, state)
-        return self.head.log_probs(readout), state

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from spanlm.errors import InputError, nearest
-from spanlm.presets import daniluk2017, demo
+from spanlm.presets import daniluk2017, demo, zaremba2014
 from spanlm.presets.preset import Preset, Reported
 
-PRESETS: dict[str, Preset] = {preset.name: preset for preset in (*demo.PRESETS, *daniluk2017.PRESETS)}
+_PAPERS = (demo, daniluk2017, zaremba2014)
+
+PRESETS: dict[str, Preset] = {preset.name: preset for paper in _PAPERS for preset in paper.PRESETS}
 
 
 def find_preset(name: str) -> Preset:

@@ -15,6 +15,7 @@ class Reported:
         valid_ppl: validation perplexity, where given.
         test_ppl: test perplexity.
         model_parameters: θ_M in millions, without word representations, as printed.
+        all_parameters: θ_{W+M} in millions, as printed by papers that count the word representations in.
         corpus: what it was measured on.
         vocabulary_size: of that corpus.
     """
@@ -22,8 +23,45 @@ class Reported:
     valid_ppl: float | None = None
     test_ppl: float | None = None
     model_parameters: float | None = None
+    all_parameters: float | None = None
     corpus: str = ""
     vocabulary_size: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A published corpus that rows were measured on.
+
+    Attributes:
+        corpus: what `data.corpus` calls it.
+        title: what people call it.
+        vocabulary_size: V, with <eos> and <unk>.
+    """
+
+    corpus: str
+    title: str
+    vocabulary_size: int
+
+
+PENN_TREEBANK = Measured(corpus="ptb", title="Penn Treebank", vocabulary_size=10_000)
+WIKITEXT_2 = Measured(corpus="wikitext-2", title="WikiText-2", vocabulary_size=33_278)
+
+
+def reported_on(
+    measured: Measured,
+    *,
+    valid_ppl: float | None = None,
+    test_ppl: float | None = None,
+    all_parameters: float | None = None,
+) -> Reported:
+    """Return what a paper printed for a row measured on a published corpus."""
+    return Reported(
+        valid_ppl=valid_ppl,
+        test_ppl=test_ppl,
+        all_parameters=all_parameters,
+        corpus=measured.title,
+        vocabulary_size=measured.vocabulary_size,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

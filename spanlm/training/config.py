@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
+from spanlm.data.sentence_rules import LongSentences, SentenceRules
 from spanlm.errors import require
 
 
@@ -14,13 +15,14 @@ class OptimizerConfig:
     """How a gradient becomes an update.
 
     Attributes:
-        kind: adam (Kingma & Ba, 2015; betas 0.9 and 0.999, epsilon 1e-8) or sgd (no momentum).
+        kind: adam (Kingma & Ba, 2015; betas 0.9 and 0.999, epsilon 1e-8), adagrad (Duchi et al., 2011; sums of
+            squares from 0, epsilon 1e-10) or sgd (no momentum).
         lr: learning rate at the start.
         weight_decay: L2, added to the gradient after clipping.
         clip: largest global gradient norm; null: never clipped.
     """
 
-    kind: Literal["adam", "sgd"] = "adam"
+    kind: Literal["adam", "adagrad", "sgd"] = "adam"
     lr: float = 0.001
     weight_decay: float = 0.0
     clip: float | None = 5.0
@@ -64,9 +66,15 @@ class BatchingConfig:
             at a segment start with an empty state; sentences: each line by itself, padded; auto: documents where
             the corpus has several, else streams.
         batch_size: streams read side by side.
-        length: BPTT, steps a segment; gradients stop there, state and memory do not.
+        length: BPTT, steps a segment; gradients stop there, state and memory do not. Of sentences the longest that
+            long_sentences leaves whole.
         shuffle: a new order of documents or sentences every epoch (streams have only one order).
         eval_batch_size: streams side by side when validating. Fewer are slower and give each stream more context.
+        bucket: put sentences of similar length in a batch, so that there is little padding; needs shuffle.
+        long_sentences: what becomes of training sentences of more than `length` targets: keep (whole), cut (the rest is
+            lost, as in Salton et al., 2017), split (nothing is lost), refuse. In evaluation they are always whole.
+        predict_first: each sentence is opened by <eos> and its first word predicted; false: that word is only read,
+            as in the code of Salton et al. (2017). For sentences alone.
     """
 
     kind: Literal["auto", "streams", "documents", "sentences"] = "auto"
@@ -74,12 +82,49 @@ class BatchingConfig:
     length: int = 20
     shuffle: bool = False
     eval_batch_size: int = 16
+    bucket: bool = False
+    long_sentences: LongSentences = "keep"
+    predict_first: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse empty batches."""
+        """Refuse empty batches, and rules for sentences where there are none."""
         for name in ("batch_size", "length", "eval_batch_size"):
             value = getattr(self, name)
             require(value >= 1, f"training.batching.{name}", value, "at least 1")
+        choices = get_args(LongSentences)
+        require(
+            self.long_sentences in choices,
+            "training.batching.long_sentences",
+            self.long_sentences,
+            f"one of {', '.join(choices)}",
+        )
+        require(
+            not self.bucket or (self.kind == "sentences" and self.shuffle),
+            "training.batching.bucket",
+            self.bucket,
+            "false unless training.batching.kind is sentences and training.batching.shuffle is true",
+        )
+        for name, value, plain in (
+            ("long_sentences", self.long_sentences, "keep"),
+            ("predict_first", self.predict_first, True),
+        ):
+            require(
+                self.kind == "sentences" or value == plain,
+                f"training.batching.{name}",
+                value,
+                f"{str(plain).lower()} unless training.batching.kind is sentences",
+            )
+
+    def sentences(self, *, training: bool) -> SentenceRules:
+        """Return what becomes of sentences; in evaluation none is cut and the order changes nothing."""
+        if not training:
+            return SentenceRules(opened=self.predict_first, order="by-length")
+        return SentenceRules(
+            limit=self.length,
+            long=self.long_sentences,
+            opened=self.predict_first,
+            order="bucketed" if self.bucket else "drawn",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

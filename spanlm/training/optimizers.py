@@ -13,8 +13,12 @@ from spanlm.training.config import OptimizerConfig, ScheduleConfig
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Make the optimiser of the model's trainable parameters; one fused pass over them a step."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    kind: Callable[..., torch.optim.Optimizer] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[config.kind]
-    return kind(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+    kinds: dict[str, Callable[..., torch.optim.Optimizer]] = {
+        "adam": torch.optim.Adam,
+        "adagrad": torch.optim.Adagrad,
+        "sgd": torch.optim.SGD,
+    }
+    return kinds[config.kind](parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
@@ -27,7 +31,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[
     }
 
 
-_ENTRIES = {"adam": ("step", "exp_avg", "exp_avg_sq"), "sgd": ()}
+_ENTRIES = {"adam": ("step", "exp_avg", "exp_avg_sq"), "adagrad": ("step", "sum"), "sgd": ()}
 
 
 def expected_state(config: OptimizerConfig, model: nn.Module) -> set[str]:

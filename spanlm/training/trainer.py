@@ -97,6 +97,7 @@ class Trainer:
             length=batching.length,
             shuffle=batching.shuffle,
             whole=whole,
+            sentences=batching.sentences(training=not whole),
         )
 
     def _order(self) -> int:
@@ -121,8 +122,8 @@ class Trainer:
         Raises:
             RunError: the loss or the gradient is not finite; nothing was updated.
         """
-        segment = to_device(segment, self.device)
         state = self.state.reset(segment.reset, self.initial)
+        segment = to_device(segment, self.device)
         with autocast(self.device, self.config.training.precision):
             log_p, state = self.model.log_prob(segment.inputs, segment.targets, state)
         nll = torch.where(segment.mask, -log_p, 0.0).sum()

@@ -18,7 +18,14 @@ from spanlm.models.encoders import ENCODERS, HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import HEADS, SoftmaxConfig
 from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
+from spanlm.models.memories import (
+    MEMORIES,
+    AttentiveConfig,
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    RecurrentMemoryConfig,
+)
 
 HIDDEN = 12  # 1, 2, 3 and 4 parts divide it
 EMBEDDING = 5
@@ -33,6 +40,16 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
         KeyValueConfig(roles=3, window=5),
     ],
     "ngram": [NGramConfig(order=2), NGramConfig(order=4)],
+    "attentive": [
+        AttentiveConfig(score=score, window=window, merge=merge, zero_slot=zero_slot)
+        for score in ("single", "combined")
+        for window, merge, zero_slot in (
+            (None, "tanh", False),
+            (None, "linear", True),
+            (3, "tanh", True),
+            (5, "tanh", False),
+        )
+    ],
     "recurrent_memory": [
         RecurrentMemoryConfig(window=1),
         RecurrentMemoryConfig(window=4),

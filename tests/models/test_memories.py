@@ -16,10 +16,12 @@ from spanlm.models.memories import KeyValueConfig
 from tests.models import small
 from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, join, read, values, words_at
 
+UNBOUNDED = 100  # more than any test has steps
 REACH = {
     "none": lambda c: 0,
     "key_value": lambda c: c.window,
     "ngram": lambda c: c.order - 1,
+    "attentive": lambda config: config.window or UNBOUNDED,
     "recurrent_memory": lambda c: c.window - 1,
 }
 """How many steps back a memory of this kind can look."""

@@ -55,12 +55,12 @@ class SoftmaxHead(Head):
         if config.bias:
             self.bias = nn.Parameter(init.start(torch.empty(vocabulary_size), bias=True))
 
-    def log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
+    def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
         """Log p(target), (T, B)."""
         x = readout.features.flatten(0, 1)
         return linear_log_prob(x, self.weight, self.bias, targets.flatten()).view_as(targets)
 
-    def log_probs(self, readout: Readout) -> Tensor:
+    def own_log_probs(self, readout: Readout) -> Tensor:
         """Log p of every word, (T, B, V), normalised in float32 or float64."""
         logits = linear(readout.features, self.weight, self.bias)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from spanlm.models.memories.attentive import AttentiveConfig, AttentiveMemory
 from spanlm.models.memories.key_value import KeyValueConfig, KeyValueMemory
 from spanlm.models.memories.ngram import NGramConfig, NGramMemory
 from spanlm.models.memories.none import NoMemory, NoMemoryConfig
 from spanlm.models.memories.recurrent_memory import RecurrentMemory, RecurrentMemoryConfig
 
-AnyMemoryConfig = NoMemoryConfig | KeyValueConfig | NGramConfig | RecurrentMemoryConfig
+AnyMemoryConfig = NoMemoryConfig | KeyValueConfig | NGramConfig | RecurrentMemoryConfig | AttentiveConfig
 
 MEMORIES: dict[str, type[AnyMemoryConfig]] = {
     "none": NoMemoryConfig,
     "key_value": KeyValueConfig,
     "ngram": NGramConfig,
     "recurrent_memory": RecurrentMemoryConfig,
+    "attentive": AttentiveConfig,
 }
 
 __all__ = [
     "MEMORIES",
     "AnyMemoryConfig",
+    "AttentiveConfig",
+    "AttentiveMemory",
     "KeyValueConfig",
     "KeyValueMemory",
     "NGramConfig",

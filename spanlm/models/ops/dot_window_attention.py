@@ -57,6 +57,31 @@ def _reads(weights: Tensor, values: Tensor) -> Tensor:
     return torch.bmm(_square(weights.transpose(0, 1)), values.transpose(0, 1)).transpose(0, 1)
 
 
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype.itemsize < 4 else tensor
+
+
+def dot_window_scores(query: Tensor, keys: Tensor, window: int) -> Tensor:
+    """Compare each step with the window that ends with it.
+
+        z_{t,j} = key_{t-j} · query_t,  j = 0 … L - 1
+
+    Computed in float32 (float64 for float64 input) whatever the autocast.
+
+    Args:
+        query: (T, B, D).
+        keys: (L - 1 + T, B, D); the first L - 1 are carried, then one a step.
+        window: L.
+
+    Returns:
+        (T, B, L), column j being lag L - 1 - j.
+    """
+    query, keys = _wide(query), _wide(keys)
+    size = max(window, LEAST_BLOCK)
+    with torch.autocast(query.device.type, enabled=False):
+        return _join(list(map(_scores, torch.split(query, size), _overlapping(keys, window, size))))
+
+
 def dot_window_attention(
     query: Tensor,
     keys: Tensor,
@@ -83,11 +108,11 @@ def dot_window_attention(
     Returns:
         The reads (T, B, D') and the weights (T, B, L), column j being lag L - 1 - j.
     """
-    query, keys, values = (x.float() if x.dtype.itemsize < 4 else x for x in (query, keys, values))
+    query, values = _wide(query), _wide(values)
     steps, window = len(query), len(filled) + 1
     size = max(window, LEAST_BLOCK)
+    scores = dot_window_scores(query, keys, window)
     with torch.autocast(query.device.type, enabled=False):
-        scores = _join(list(map(_scores, torch.split(query, size), _overlapping(keys, window, size))))
         if key_lags is not None:
             scores = scores + query @ key_lags.T
         weights = masked_softmax(scores, window_filled(filled, steps, window))

@@ -1,0 +1,199 @@
+"""Several language models as one.
+
+With p_m the models' distributions over the next word and weights w_m >= 0, Σ_m w_m = 1,
+
+    linear       p(v) = Σ_m w_m p_m(v)                             the mixture: an average of probabilities
+    geometric    p(v) = Π_m p_m(v)^{w_m} / Σ_u Π_m p_m(u)^{w_m}    the product of experts (Hinton, 1999)
+
+Both are worked out in log space. The mixture's log p(target) needs the members' log p(target) and nothing else; the
+product must be normalised over the vocabulary at every step, so it costs each member's whole distribution. All
+members read each word once, side by side; beyond their weights and states, what is held does not grow with their
+number: one sum over the vocabulary, and of the product's never more than a chunk of (T, B, V).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from spanlm.errors import InputError, require
+from spanlm.models.interfaces import Head, LMState, NextWordModel, Pointer, Readout, Tensors
+
+Combination = Literal["linear", "geometric"]
+
+CHUNK_ELEMENTS = 2**22
+"""Log-probabilities of one model that are held at a time to normalise the product: 16 MB of float32."""
+
+
+class Ensemble(NextWordModel):
+    """Several models that predict together. Its state is theirs: tensor `name` of member m is `m.name`.
+
+    Args:
+        members: with one vocabulary. They are not copied.
+        combination: linear or geometric.
+        weights: of the members, scaled here to sum to 1; None: equal.
+
+    Raises:
+        InputError: no member, vocabularies of different sizes, an unknown combination, or weights that are none.
+    """
+
+    head: EnsembleHead
+
+    def __init__(
+        self,
+        members: Iterable[NextWordModel],
+        combination: Combination = "linear",
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        models = list(self._members())
+        require(bool(models), "members", len(models), "at least 1 model")
+        sizes = {model.vocabulary_size for model in models}
+        if len(sizes) > 1:
+            raise InputError(f"members: their vocabularies have {' and '.join(map(str, sorted(sizes)))} words, not one")
+        require(combination in get_args(Combination), "combination", combination, "linear or geometric")
+        self.vocabulary_size = models[0].vocabulary_size
+        heads = [model.head for model in models]
+        self.head = EnsembleHead(heads, combination, normalised(weights, len(models)), self.vocabulary_size)
+
+    def _members(self) -> Iterator[NextWordModel]:
+        for member in self.members:
+            assert isinstance(member, NextWordModel)
+            yield member
+
+    def reweighted(self, weights: Sequence[float] | None) -> Ensemble:
+        """The same members, combined alike, with other weights."""
+        return Ensemble(self._members(), self.head.combination, weights)
+
+    def init_state(self, batch_size: int) -> LMState:
+        """State of `batch_size` streams that have read nothing."""
+        return _joined(member.init_state(batch_size) for member in self._members())
+
+    def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
+        """Read tokens (T, B): every member's readout, in `members`, and the states after the last step."""
+        readouts, states = [], []
+        for number, member in enumerate(self._members()):
+            readout, after = member(tokens, _part(state, number))
+            readouts.append(readout)
+            states.append(after)
+        features = torch.cat([readout.features for readout in readouts], dim=-1)
+        return Readout(features, members=tuple(readouts)), _joined(states)
+
+
+class EnsembleHead(Head):
+    """Combines the distributions of the members' heads.
+
+    Attributes:
+        combination: linear or geometric.
+        weights: of the members; they sum to 1.
+    """
+
+    def __init__(
+        self, heads: Sequence[Head], combination: Combination, weights: Sequence[float], vocabulary_size: int
+    ) -> None:
+        super().__init__()
+        self._heads = tuple(heads)  # no modules of this one: they are their models'
+        self.combination, self.weights, self.vocabulary_size = combination, tuple(weights), vocabulary_size
+
+    def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
+        """Log p(target), (T, B)."""
+        return self.each_and_all(readout, targets)[-1]
+
+    def own_log_probs(self, readout: Readout) -> Tensor:
+        """Log p of every word, (T, B, V)."""
+        heads = zip(self._heads, self.weights, readout.members, strict=True)
+        # one at a time: each is added to the sum before the next is worked out
+        each = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
+        if self.combination == "linear":
+            return functools.reduce(torch.logaddexp, (log_p + math.log(weight) for log_p, weight in each))
+        return functools.reduce(torch.add, (log_p * weight for log_p, weight in each)).log_softmax(-1)
+
+    def each(self, readout: Readout, targets: Tensor) -> Tensor:
+        """Every member's own log p(target), (M, T, B)."""
+        pairs = zip(self._heads, readout.members, strict=True)
+        return torch.stack([head.log_prob(member, targets) for head, member in pairs])
+
+    def each_and_all(self, readout: Readout, targets: Tensor) -> Tensor:
+        """Every member's own log p(target) and, last, that of all together, (M + 1, T, B); each is asked once."""
+        if self.combination == "linear":
+            each = self.each(readout, targets)
+            weighted = [log_p + math.log(w) for log_p, w in zip(each, self.weights, strict=True) if w > 0]
+            return torch.cat([each, torch.stack(weighted).logsumexp(0, keepdim=True)])
+        flat, rows = targets.flatten(), max(1, CHUNK_ELEMENTS // self.vocabulary_size)
+        members = [_mapped(member, _in_a_column) for member in readout.members]
+        parts = []
+        for start in range(0, len(flat), rows):
+            chunk = operator.itemgetter(slice(start, start + rows))
+            parts.append(self._product([_mapped(member, chunk) for member in members], chunk(flat)))
+        return torch.cat(parts, dim=1).view(-1, *targets.shape)
+
+    def _product(self, members: Sequence[Readout], targets: Tensor) -> Tensor:
+        """(M + 1, N) log p(target): every member's and, last, that of their normalised product."""
+        total, each = None, []
+        for head, weight, member in zip(self._heads, self.weights, members, strict=True):
+            log_p = head.log_probs(member).squeeze(1)
+            each.append(_at(log_p, targets))
+            if weight > 0:
+                total = log_p * weight if total is None else total.add_(log_p, alpha=weight)
+        assert total is not None
+        return torch.stack([*each, _at(total, targets) - total.logsumexp(-1)])
+
+
+def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+    """Scale weights to sum to 1; None: equal ones.
+
+    Raises:
+        InputError: not as many as models, one that is negative or no number, or none above 0.
+    """
+    if weights is None:
+        return (1 / count,) * count
+    shown = " ".join(f"{weight:g}" for weight in weights)
+    require(len(weights) == count, "weights", shown, f"as many as models, {count}")
+    require(all(0 <= weight < math.inf for weight in weights), "weights", shown, "finite and at least 0")
+    total = math.fsum(weights)
+    require(0 < total < math.inf, "weights", shown, "above 0 in sum, and that sum finite")
+    return tuple(weight / total for weight in weights)
+
+
+def _joined(states: Iterable[LMState]) -> LMState:
+    encoder: Tensors = {}
+    memory: Tensors = {}
+    for number, state in enumerate(states):
+        encoder |= {f"{number}.{name}": x for name, x in state.encoder.items()}
+        memory |= {f"{number}.{name}": x for name, x in state.memory.items()}
+    return LMState(encoder, memory)
+
+
+def _part(state: LMState, number: int) -> LMState:
+    prefix = f"{number}."
+
+    def of(room: Tensors) -> Tensors:
+        return {name.removeprefix(prefix): x for name, x in room.items() if name.startswith(prefix)}
+
+    return LMState(of(state.encoder), of(state.memory))
+
+
+def _mapped(readout: Readout, function: Callable[[Tensor], Tensor]) -> Readout:
+    """Apply `function` to all that heads read; where was looked is left out."""
+    pointer = readout.pointer
+    if pointer is not None:
+        pointer = Pointer(function(pointer.log_weights), function(pointer.words), function(pointer.log_gate))
+    members = tuple(_mapped(member, function) for member in readout.members)
+    return replace(readout, features=function(readout.features), weights=None, pointer=pointer, members=members)
+
+
+def _in_a_column(x: Tensor) -> Tensor:
+    """(T, B, ...) -> (T B, 1, ...), so that any number of positions can be cut off."""
+    return x.flatten(0, 1).unsqueeze(1)
+
+
+def _at(log_p: Tensor, targets: Tensor) -> Tensor:
+    return log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)

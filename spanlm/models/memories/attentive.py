@@ -1,0 +1,230 @@
+"""The attentive memory (Salton et al., 2017, §3): attention over all earlier outputs of the sentence.
+
+    c_t  = Σ_{i<t} a_i h_i                                       (3)
+    a_i  = exp(score(h_i, h_t)) / Σ_{j<t} exp(score(h_j, h_t))   (4)
+    h'_t = tanh(W_c [h_t; c_t] + b_c)                            (7)
+
+    single:    score(h_i)      = v_s · tanh(W_s h_i)             (9)
+    combined:  score(h_i, h_t) = v_s · tanh(W_s h_i + W_q h_t)   (10)
+
+h_t itself is remembered only after it predicted; while nothing is remembered c_t = 0. The score of `single` does not
+depend on t, so its softmax runs along with the sentence. What the state holds grows with the sentence and a reset
+empties it. The published code differs from the paper: it merges without the tanh, keeps a zero vector in the memory for
+good, and adds 1 to the forget gate's bias; `merge`, `zero_slot` and `model.encoder.forget_bias` do these.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from spanlm.errors import require
+from spanlm.models.interfaces import Init, Memory, Readout, Tensors
+from spanlm.models.ops.running_attention import EMPTY, running_attention
+from spanlm.models.ops.window_attention import (
+    additive_window_attention,
+    masked_softmax,
+    window_filled,
+    window_sum,
+)
+
+Score = Literal["single", "combined"]
+Merge = Literal["tanh", "linear"]
+AttentionWeights = Tensor | Callable[[], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentiveConfig:
+    """Attention over the sentence so far (Salton et al., 2017).
+
+    Attributes:
+        kind: which memory: none, key_value, ngram, recurrent_memory or attentive. Another kind has other fields.
+        score: single (of the remembered output alone, Eq. 9) or combined (of it and the current one, Eq. 10).
+        window: how many outputs back at most; null: all since the last reset, which needs sentences
+            (training.batching.kind). The paper found a bounded window over the running text worse.
+        merge: tanh (Eq. 7), or linear as in the published code.
+        zero_slot: a zero vector stays in the memory, as in the published code, and takes its share of the attention.
+    """
+
+    kind: Literal["attentive"] = "attentive"
+    score: Score = "combined"
+    window: int | None = None
+    merge: Merge = "tanh"
+    zero_slot: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        require(self.score in get_args(Score), "model.memory.score", self.score, "single or combined")
+        require(self.merge in get_args(Merge), "model.memory.merge", self.merge, "tanh or linear")
+        require(self.window is None or self.window >= 1, "model.memory.window", self.window, "at least 1, or null")
+
+    @property
+    def parts(self) -> int:
+        """The output stays whole."""
+        return 1
+
+    @property
+    def bounded(self) -> bool:
+        """Only so many steps back, whatever the batches are."""
+        return self.window is not None
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        reach = "the whole sentence" if self.window is None else f"window {self.window}"
+        return f"attentive memory, {self.score} score, {reach}"
+
+    def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
+        """Make the memory."""
+        if self.score == "combined":
+            return CombinedMemory(self, hidden_size, init)
+        return (
+            SingleMemory(self, hidden_size, init)
+            if self.window is None
+            else SingleWindowMemory(self, hidden_size, init)
+        )
+
+
+class AttentiveMemory(Memory):
+    """h (T, B, H) -> features (T, B, H); what the scores have in common."""
+
+    def __init__(self, config: AttentiveConfig, hidden_size: int, init: Init) -> None:
+        super().__init__()
+        self.readout_size, self.window = hidden_size, config.window
+        self.tanh, self.zero_slot = config.merge == "tanh", config.zero_slot
+        self.memory_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
+        if config.score == "combined":
+            self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_q
+        self.score = nn.Parameter(torch.empty(hidden_size))  # v_s
+        self.merge = nn.Linear(2 * hidden_size, hidden_size)  # W_c, b_c
+        init.start_all(self)
+
+    def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+        """Look back from every step of h (T, B, H)."""
+        context, weights, state = self.look_back(h, state)
+        merged = self.merge(torch.cat([h, context.to(h.dtype)], -1))
+        return Readout(torch.tanh(merged) if self.tanh else merged, weights), state
+
+    @abstractmethod
+    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
+        """Return the contexts c (T, B, H), the attention and the state after the last step."""
+
+    def single_scores(self, h: Tensor) -> Tensor:
+        """Eq. 9, (T, B), in float32 or float64."""
+        activations = torch.tanh(self.memory_key(h))
+        with torch.autocast(h.device.type, enabled=False):
+            return activations.to(self.score.dtype) @ self.score
+
+    def empty(self, batch_size: int) -> Tensor:
+        """Slots (P, B, H) of a state in which nothing is."""
+        return self.score.new_zeros(self.window or 0, batch_size, self.readout_size)
+
+    def kept(self, steps: int) -> slice:
+        """Which slots go on, of those that were carried and those of `steps` more."""
+        return slice(None) if self.window is None else slice(steps, None)
+
+
+class SingleMemory(AttentiveMemory):
+    """`single` over everything since the reset.
+
+    State: `log_total` (1, B) and `mean` (1, B, H) of what is remembered, which is all that the contexts need; for the
+    attention, the `scores` (P, B) so far and which of them are `filled` (P, B).
+    """
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Nothing, or the zero slot: its score is v_s · tanh(0) = 0, and so is its value."""
+        log_total = self.score.new_full((1, batch_size), 0.0 if self.zero_slot else EMPTY)
+        scores = self.score.new_zeros(0, batch_size)
+        return {
+            "log_total": log_total,
+            "mean": self.score.new_zeros(1, batch_size, self.readout_size),
+            "scores": scores,
+            "filled": scores.bool(),
+        }
+
+    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
+        """A running softmax."""
+        own = self.single_scores(h)
+        context, log_total, mean = running_attention(own, h, state["log_total"], state["mean"])
+        scores, filled = torch.cat([state["scores"], own]), _with_steps(state["filled"], len(h))
+        weights = partial(_weights, scores, state["filled"], _reach(state["filled"], len(h)), self.zero_slot)
+        return context, weights, {"log_total": log_total, "mean": mean, "scores": scores, "filled": filled}
+
+
+class SingleWindowMemory(AttentiveMemory):
+    """`single` over the last L outputs.
+
+    State: their `scores` (L, B), the outputs themselves, `values` (L, B, H), and which are `filled` (L, B).
+    """
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Nothing to look back at."""
+        values = self.empty(batch_size)
+        scores = values.new_zeros(values.shape[:2])
+        return {"scores": scores, "values": values, "filled": scores.bool()}
+
+    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
+        """A softmax over a sliding window of scores."""
+        scores = torch.cat([torch.where(state["filled"], state["scores"], 0), self.single_scores(h)])
+        values = torch.cat([_cleared(state["values"], state["filled"]), h.to(state["values"].dtype)])
+        weights = _weights(scores, state["filled"], len(state["filled"]), self.zero_slot)
+        kept, filled = self.kept(len(h)), _with_steps(state["filled"], len(h))
+        state = {"scores": scores[kept], "values": values[kept], "filled": filled[kept]}
+        return window_sum(weights, values), weights, state
+
+
+class CombinedMemory(AttentiveMemory):
+    """`combined`, over a window or everything since the reset.
+
+    State: the outputs `values` (P, B, H), their projections `keys` (P, B, H) and which are `filled` (P, B); P is the
+    window, or the number of steps so far.
+    """
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Nothing to look back at."""
+        values = self.empty(batch_size)
+        filled = torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)
+        return {"keys": values, "values": values.clone(), "filled": filled}
+
+    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
+        """Additive attention."""
+        key, before = self.memory_key(h), state["filled"]
+        keys = torch.cat([_cleared(state["keys"], before).to(key.dtype), key])
+        values = torch.cat([_cleared(state["values"], before).to(h.dtype), h])
+        window = self.window or _reach(before, len(h))
+        context, weights = additive_window_attention(
+            self.query(h), keys, values, self.score, before, window, self.zero_slot
+        )
+        kept, filled = self.kept(len(h)), _with_steps(before, len(h))
+        return context, weights, {"keys": keys[kept], "values": values[kept], "filled": filled[kept]}
+
+
+def _reach(filled: Tensor, steps: int) -> int:
+    """How far the last of `steps` more looks back: at all slots there are, and at least at one."""
+    return max(1, len(filled) + steps - 1)
+
+
+def _with_steps(filled: Tensor, steps: int) -> Tensor:
+    return torch.cat([filled, filled.new_ones(steps, filled.shape[1])])
+
+
+def _cleared(slots: Tensor, filled: Tensor) -> Tensor:
+    # where, not a product: nothing that stands in an empty slot can leak, NaN included
+    return torch.where(filled.unsqueeze(-1), slots, 0)
+
+
+def _weights(scores: Tensor, filled: Tensor, window: int, zero_slot: bool) -> Tensor:
+    """Softmax of the scores (P + T, B) in the window before each of T steps, (T, B, L); P slots were carried."""
+    steps, missing = len(scores) - len(filled), window - len(filled)
+    windows = pad(scores, (0, 0, missing, 0)).unfold(0, window, 1)[:steps]
+    may_read = window_filled(pad(filled, (0, 0, missing, 0)), steps, window)
+    if zero_slot:
+        windows, may_read = pad(windows, (0, 1)), pad(may_read, (0, 1), value=True)
+    return masked_softmax(windows, may_read)[..., :window]

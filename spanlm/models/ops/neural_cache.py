@@ -1,0 +1,112 @@
+"""The neural cache: how alike now is to each of the last C steps, and which word followed there.
+
+Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cache" (2017), Eq. 2, over the pairs
+(h_i, x_{i+1}) of the last C steps before t:
+
+    p_cache(w) ∝ Σ_{t-C <= i < t} 1[x_{i+1} = w] exp(θ h_t · h_i)
+
+All scores of a block of Q queries are one matrix product with the C + Q slots they may look at; the band of each
+query is cut out of it. That is 2 D (C + Q) operations a token, beside 2 D V of the softmax, and some ten passes over
+C + Q numbers: for C = 2,000, V = 10,000 a fifth of the softmax's work, before any recurrence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+BLOCK_ELEMENTS = 2**21
+"""Scores held at a time (8 MB of float32), so the passes over them run in cache and any window fits in memory."""
+
+LEAST_BLOCK = 32
+"""Steps of a block, whatever the window: fewer make slow matrix products."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What a segment's steps look at: the slots carried from before, then their own, S + T of them.
+
+    Step t sees at most the last `window` slots before slot S + t. That one holds the step itself and the word that
+    it is to predict.
+
+    Attributes:
+        query: (T, B, D), h of the segment's steps.
+        keys: (S + T, B, D), h of every slot.
+        words: (S + T, B) int64, the word that followed each slot.
+        filled: (S + T, B) bool, the slots that hold something; what stands in the others is not read.
+        window: C.
+    """
+
+    query: Tensor
+    keys: Tensor
+    words: Tensor
+    filled: Tensor
+    window: int
+
+
+def cache_log_prob(lookup: Lookup, thetas: Sequence[float]) -> tuple[Tensor, Tensor]:
+    """Log p_cache of the word that follows each step, for several θ at one cost of the matrix products.
+
+    Computed in float32 (float64 for float64 input) whatever the autocast.
+
+    Args:
+        lookup: the steps and what they look at.
+        thetas: K numbers, finite and >= 0.
+
+    Returns:
+        (K, T, B), -inf where the word is not in the cache; and where the cache is empty, (T, B) bool.
+    """
+    targets = lookup.words[-len(lookup.query) :]
+    dtype = torch.promote_types(lookup.query.dtype, torch.float32)
+    log_p = lookup.query.new_empty((len(thetas), *targets.shape), dtype=dtype)
+    empty = torch.empty_like(targets, dtype=torch.bool)
+    for steps, slots, scores in _scores(lookup):
+        other = lookup.words[slots].T.unsqueeze(1) != targets[steps].T.unsqueeze(2)
+        for number, theta in enumerate(thetas):
+            weights = _exp(scores, theta)
+            total = weights.sum(-1)
+            hits = weights.masked_fill_(other, 0).sum(-1)
+            log_p[number, steps] = (hits / total.clamp(min=1)).log().T
+        empty[steps] = (total == 0).T
+    return log_p, empty
+
+
+def cache_distribution(lookup: Lookup, theta: float, vocabulary_size: int) -> Tensor:
+    """p_cache of every word, (T, B, V); zero where the cache is empty. The θ and the types are those above."""
+    steps, batch, _ = lookup.query.shape
+    dtype = torch.promote_types(lookup.query.dtype, torch.float32)
+    p = lookup.query.new_zeros((batch, steps, vocabulary_size), dtype=dtype)
+    for rows, slots, scores in _scores(lookup):
+        weights = _exp(scores, theta)
+        weights /= weights.sum(-1, keepdim=True).clamp(min=1)
+        p[:, rows].scatter_add_(2, lookup.words[slots].T.unsqueeze(1).expand_as(weights), weights)
+    return p.transpose(0, 1)
+
+
+def _scores(lookup: Lookup) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Steps, the slots they look at, and h_t · h_i (B, Q, slots) less its largest; -inf for what a step does not see."""
+    query, keys = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (lookup.query, lookup.keys))
+    steps, batch, _ = query.shape
+    carried, window = len(keys) - steps, lookup.window
+    size = max(LEAST_BLOCK, min(window, BLOCK_ELEMENTS // (window * batch)))
+    for first in range(0, steps, size):
+        block = slice(first, min(first + size, steps))
+        slots = slice(max(0, carried + first - window), carried + block.stop)
+        with torch.autocast(query.device.type, enabled=False):
+            scores = torch.bmm(query[block].transpose(0, 1), keys[slots].permute(1, 2, 0))
+        own = torch.arange(carried + first, slots.stop, device=query.device).unsqueeze(1)
+        slot = torch.arange(slots.start, slots.stop, device=query.device)
+        seen = (own - window <= slot) & (slot < own) & lookup.filled[slots].T.unsqueeze(1)
+        scores.masked_fill_(~seen, -torch.inf)
+        # the largest is -inf in an empty cache, and -inf - -inf is no number
+        scores -= scores.amax(-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+        yield block, slots, scores
+
+
+def _exp(scores: Tensor, theta: float) -> Tensor:
+    """Exp θ s, with 0 for s = -inf whatever θ: 0 · -inf and inf · 0 are no numbers."""
+    limits = torch.finfo(scores.dtype)
+    return torch.mul(scores, min(max(theta, limits.tiny), limits.max)).exp_()

@@ -1,0 +1,97 @@
+"""Zaremba et al. (2014), "Recurrent Neural Network Regularization": LSTMs with dropout on what is not recurrent.
+
+Recipe, of the paper and of its code (2 layers, embedding as wide as a layer): SGD from 1, gradients of the loss
+summed over time and averaged over 20 streams, every weight and every bias uniform, dropout on the embedded words,
+between the layers and before the softmax, state carried on. The code divides the rate after each epoch whose number
+is above `max_epoch`, so max_epoch + 1 epochs have the full rate. The loss of a step, not of a token, is what is
+clipped. Trained to the last epoch; of the epochs the one best by validation is kept, where the code keeps the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.memories import NoMemoryConfig
+from spanlm.presets.preset import PENN_TREEBANK, Preset, reported_on
+from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+
+PAPER = "Zaremba et al. 2014"
+
+_SMALL_REMARK = "the published perplexities are from memory; the code says that it gives 115 on the test part"
+_MEDIUM_REMARK = (
+    "the factor 1.2 of the schedule is from memory of the paper; the TensorFlow port of it divides by 1.25, "
+    "as press2017/medium-wt does"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """One of the three published sizes with its schedule; `full_epochs` is the code's max_epoch + 1."""
+
+    units: int
+    length: int
+    init_range: float
+    dropout: float
+    full_epochs: int
+    factor: float
+    epochs: int
+    clip: float
+
+
+SIZES = {
+    "small": Size(units=200, length=20, init_range=0.1, dropout=0.0, full_epochs=5, factor=2.0, epochs=13, clip=5.0),
+    "medium": Size(units=650, length=35, init_range=0.05, dropout=0.5, full_epochs=7, factor=1.2, epochs=39, clip=5.0),
+    "large": Size(
+        units=1500, length=35, init_range=0.04, dropout=0.65, full_epochs=15, factor=1.15, epochs=55, clip=10.0
+    ),
+}
+
+
+def model_of(size: Size, *, tied: bool = False) -> ModelConfig:
+    """Return the model of a size."""
+    return ModelConfig(
+        embedding_size=size.units,
+        input_dropout=size.dropout,
+        output_dropout=size.dropout,
+        init_range=size.init_range,
+        encoder=LSTMConfig(hidden_size=size.units, layers=2, dropout=size.dropout, forget_bias=None),
+        memory=NoMemoryConfig(),
+        head=SoftmaxConfig(tied=tied),
+    )
+
+
+def training_of(size: Size) -> TrainingConfig:
+    """Return the recipe of a size."""
+    return TrainingConfig(
+        optimizer=OptimizerConfig(kind="sgd", lr=1.0, clip=size.clip),
+        schedule=ScheduleConfig(kind="step", factor=size.factor, full_epochs=size.full_epochs),
+        batching=BatchingConfig(kind="streams", batch_size=20, length=size.length, eval_batch_size=20),
+        loss="time-sum",
+        epochs=size.epochs,
+        patience=None,
+    )
+
+
+def _row(name: str, valid: float, test: float, millions: float | None, remark: str = "") -> Preset:
+    size = SIZES[name]
+    title = "non-regularized" if name == "small" else f"{name} regularized"
+    return Preset(
+        name=f"zaremba2014/{name}",
+        paper=PAPER,
+        sources=(f"Table 1, {title} LSTM",),
+        config=RunConfig(data=DataConfig(corpus="ptb"), model=model_of(size), training=training_of(size)),
+        reported=reported_on(PENN_TREEBANK, valid_ppl=valid, test_ppl=test, all_parameters=millions),
+        remark=remark,
+    )
+
+
+PRESETS = [
+    _row("small", 120.7, 114.5, None, _SMALL_REMARK),
+    _row("medium", 86.2, 82.7, 20, _MEDIUM_REMARK),
+    _row("large", 82.2, 78.4, 66),
+]
