@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from spanlm.data.corpora import Corpus, load_corpus
     from spanlm.presets import PRESETS, find_preset
     from spanlm.trained import TrainedModel, load
+    from spanlm.trained_ensemble import TrainedEnsemble, load_ensemble
     from spanlm.training.run import train
 
 _HOMES = {
     "PRESETS": "spanlm.presets",
     "Corpus": "spanlm.data.corpora",
     "RunConfig": "spanlm.config",
+    "TrainedEnsemble": "spanlm.trained_ensemble",
     "TrainedModel": "spanlm.trained",
     "find_preset": "spanlm.presets",
     "load": "spanlm.trained",
     "load_corpus": "spanlm.data.corpora",
+    "load_ensemble": "spanlm.trained_ensemble",
     "train": "spanlm.training.run",
 }
 
@@ -36,10 +39,12 @@ __all__ = [
     "PRESETS",
     "Corpus",
     "RunConfig",
+    "TrainedEnsemble",
     "TrainedModel",
     "find_preset",
     "load",
     "load_corpus",
+    "load_ensemble",
     "train",
 ]
 

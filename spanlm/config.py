@@ -27,15 +27,11 @@ from spanlm.training.config import TrainingConfig
 Tree = dict[str, Any]
 
 OPTIONAL = {
-    "data.dir",
-    "data.max_size",
-    "model.bias_range",
     "model.encoder.forget_bias",
-    "model.memory.window",
     "training.optimizer.clip",
     "training.patience",
 }
-"""Fields that may be null."""
+"""Fields that may be null, beside those that are null by default."""
 
 LONGEST_SHOWN = 60
 """Characters of a wrong value that a message repeats."""
@@ -197,5 +193,5 @@ def _check_fields(tree: Tree, known: Tree, prefix: str = "") -> None:
             raise InputError(f"unknown field {prefix}{name}.{nearest(str(name), known)}")
         if isinstance(known[name], dict):
             _check_fields(_as_group(value, f"{prefix}{name}"), known[name], f"{prefix}{name}.")
-        elif value is None and f"{prefix}{name}" not in OPTIONAL:
+        elif value is None and known[name] is not None and f"{prefix}{name}" not in OPTIONAL:
             raise InputError(f"{prefix}{name}=null: must have a value")

@@ -16,6 +16,8 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.device import pick_device
 from spanlm.errors import InputError, require
+from spanlm.evaluation.cache import CacheConfig
+from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, tune_cache
 from spanlm.evaluation.cloze import Context, RankedQuestion, rank_questions
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.perplexity import Evaluation, evaluate
@@ -23,8 +25,9 @@ from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.text_pieces import lines_as_pieces
 from spanlm.evaluation.words import StateMode, WordScore, score_words
 from spanlm.models.language_model import LanguageModel
+from spanlm.models.next_word_model import NextWordModel
 from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
-from spanlm.training.setup import batching_kind
+from spanlm.training.setup import batching_kind, remembers_everything
 
 if TYPE_CHECKING:
     from spanlm.analysis.record import AttentionRecord
@@ -49,7 +52,7 @@ class TrainedModel:
         folder: where it came from.
     """
 
-    def __init__(self, model: LanguageModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
+    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
         """Keep the four together."""
         self.model, self.vocabulary, self.config, self.folder = model, vocabulary, config, folder
 
@@ -78,7 +81,7 @@ class TrainedModel:
         """
         data = self.config.data
         if name is not None and name != data.corpus:
-            data = DataConfig(corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents)
+            data = DataConfig(corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents, lines=data.lines)
             if name not in CORPORA and Path(name).expanduser().is_file():
                 return load_text(data, self.vocabulary)
         if data_dir is not None:
@@ -91,8 +94,9 @@ class TrainedModel:
         split: Split = "test",
         *,
         state: Literal["auto", "carry", "document", "line"] = "auto",
-        batch_size: int = 1,
+        batch_size: int | None = None,
         precision: Precision = "fp32",
+        cache: CacheConfig | None = None,
     ) -> Evaluation:
         """Measure perplexity; see `spanlm.evaluation.perplexity.evaluate`.
 
@@ -100,19 +104,15 @@ class TrainedModel:
             corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
             split: train, valid or test.
             state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
-            batch_size: streams side by side.
+            batch_size: streams side by side; None: as many as change nothing.
             precision: of the products.
+            cache: mix a neural cache in; the result has the numbers without it, too.
 
         Raises:
             InputError: no such corpus or part, one in another vocabulary, or an option outside its range.
         """
         require(state in STATES, "state", state, "auto, carry, document or line")
-        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(corpus, split)
-        if loaded.vocabulary.hash != self.vocabulary.hash:
-            raise InputError(
-                f"{loaded.name}: is encoded with another vocabulary than the model's. Load it with model.corpus(...)."
-            )
-        part = WHOLE if WHOLE in loaded.splits else split
+        loaded, part = self.part(corpus, split)
         return evaluate(
             self.model,
             loaded,
@@ -120,17 +120,55 @@ class TrainedModel:
             kind=self.batching(loaded, part, state),
             batch_size=batch_size,
             precision=precision,
+            predict_first=self.config.training.batching.predict_first,
+            cache=cache,
         )
+
+    def tune_cache(
+        self,
+        windows: Sequence[int],
+        corpus: Corpus | str | None = None,
+        split: Split = "valid",
+        *,
+        thetas: Sequence[float] = THETAS,
+        lambdas: Sequence[float] = LAMBDAS,
+        state: Literal["auto", "carry", "document", "line"] = "auto",
+        precision: Precision = "fp32",
+    ) -> CacheTuning:
+        """Find the best cache for a text; see `spanlm.evaluation.cache_tuning.tune_cache`, and `evaluate`."""
+        require(state in STATES, "state", state, "auto, carry, document or line")
+        text, part = self.part(corpus, split)
+        kind, grid = self.batching(text, part, state), (windows, thetas, lambdas)
+        return tune_cache(self.model, text, part, *grid, kind=kind, precision=precision)
+
+    def part(self, corpus: Corpus | str | None, split: Split) -> tuple[Corpus, str]:
+        """Return a corpus in this model's vocabulary, and which part of it is meant; a file is taken whole.
+
+        Raises:
+            InputError: no such corpus or part, or one in another vocabulary.
+        """
+        loaded = corpus if isinstance(corpus, Corpus) else self.corpus(corpus, split)
+        if loaded.vocabulary.hash != self.vocabulary.hash:
+            raise InputError(
+                f"{loaded.name}: is encoded with another vocabulary than the model's. Load it with model.corpus(...)."
+            )
+        return loaded, WHOLE if WHOLE in loaded.splits else split
 
     def batching(self, corpus: Corpus, split: str, state: str = "auto") -> BatchingKind:
         """Return how a part of a corpus is cut for a word's context to be `state`; auto: as in training.
 
         Raises:
-            InputError: the corpus has no such part, or documents are asked for and the part is one document.
+            InputError: the corpus has no such part, documents are asked for and the part is one document, or nothing
+                is ever to be forgotten by a memory that holds everything since the last reset.
         """
         if split not in corpus.splits:
             raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
         tokens, kind = corpus.splits[split], STATES[state]
+        if kind == "streams" and remembers_everything(self.config.model.memory):
+            raise InputError(
+                f"state={state}: the model remembers everything since the last reset (model.memory.window=null), and "
+                f"carry would make that all of {corpus.name} {split}. Take state line or document."
+            )
         if kind is None:
             # of a text that is one document, resets at documents leave one stream
             trained = self.config.training.batching.kind
@@ -236,19 +274,9 @@ class TrainedModel:
         Raises:
             InputError: an option outside its range.
         """
-        return list(
-            generate(
-                self.model,
-                self.vocabulary,
-                self.tokenize(prompt),
-                length=length,
-                temperature=temperature,
-                top_k=top_k,
-                top_p=top_p,
-                seed=seed,
-                unk=unk,
-            )
-        )
+        start = (self.model, self.vocabulary, self.tokenize(prompt))
+        words = generate(*start, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unk=unk)
+        return list(words)
 
 
 def load(run: str | Path, device: str = "auto") -> TrainedModel:

@@ -13,9 +13,17 @@ from spanlm.config import RunConfig, config_parser, kinds_of, parsed_config
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import ENCODERS, HORNNConfig, LSTMConfig, RNNConfig
+from spanlm.models.encoders import ENCODERS, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
+from spanlm.models.memories import (
+    MEMORIES,
+    AttentiveConfig,
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    PointerSentinelConfig,
+    RecurrentMemoryConfig,
+)
 from spanlm.presets import PRESETS
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
@@ -47,6 +55,14 @@ memories = st.one_of(
     st.builds(NoMemoryConfig),
     st.builds(KeyValueConfig, roles=st.integers(1, 3), window=counts),
     st.builds(NGramConfig, order=st.integers(2, 20)),
+    st.builds(PointerSentinelConfig, window=counts),
+    st.builds(
+        AttentiveConfig,
+        score=st.sampled_from(["single", "combined"]),
+        window=maybe(counts),
+        merge=st.sampled_from(["tanh", "linear"]),
+        zero_slot=st.booleans(),
+    ),
     st.builds(
         RecurrentMemoryConfig,
         window=counts,
@@ -56,6 +72,17 @@ memories = st.one_of(
 )
 encoders = st.one_of(
     st.builds(LSTMConfig, hidden_size=counts, layers=counts, dropout=shares, forget_bias=maybe(st.floats(-1e9, 1e9))),
+    st.builds(
+        VariationalLSTMConfig,
+        hidden_size=counts,
+        layers=counts,
+        input_dropout=shares,
+        recurrent_dropout=shares,
+        per_gate=st.booleans(),
+        zoneout_h=shares,
+        zoneout_c=shares,
+        forget_bias=maybe(st.floats(-1e9, 1e9)),
+    ),
     st.builds(RNNConfig, hidden_size=counts, layers=counts, dropout=shares),
     st.builds(HORNNConfig, hidden_size=counts, order=counts, forgetting_factor=st.floats(1e-12, 1)),
     st.builds(HORNNConfig, hidden_size=counts, order=counts, pooling=st.sampled_from(["gated", "max"])),
@@ -63,19 +90,43 @@ encoders = st.one_of(
 model_configs = st.builds(
     ModelConfig,
     embedding_size=counts,
+    embedding_dropout=shares,
     input_dropout=shares,
     output_dropout=shares,
+    locked_dropout=st.booleans(),
     init_range=positive,
     bias_range=maybe(st.floats(0, 1e12)),
     encoder=encoders,
     memory=memories,
-    head=st.builds(SoftmaxConfig, tied=st.booleans(), bias=st.booleans()),
+    head=st.one_of(
+        st.builds(SoftmaxConfig, tied=st.booleans(), bias=st.booleans(), projection=st.booleans()),
+        st.builds(SoftmaxConfig, projection=st.just(True), projection_penalty=st.floats(0, 1e6)),
+    ),
+)
+batching_sizes = {"batch_size": counts, "length": counts, "eval_batch_size": counts}
+batching_configs = st.one_of(
+    st.builds(
+        BatchingConfig,
+        kind=st.sampled_from(["auto", "streams", "documents", "sentences"]),
+        shuffle=st.booleans(),
+        **batching_sizes,
+    ),
+    # what has a meaning for sentences alone
+    st.builds(
+        BatchingConfig,
+        kind=st.just("sentences"),
+        shuffle=st.just(True),
+        bucket=st.booleans(),
+        long_sentences=st.sampled_from(["keep", "cut", "split", "refuse"]),
+        predict_first=st.booleans(),
+        **batching_sizes,
+    ),
 )
 training_configs = st.builds(
     TrainingConfig,
     optimizer=st.builds(
         OptimizerConfig,
-        kind=st.sampled_from(["adam", "sgd"]),
+        kind=st.sampled_from(["adam", "adagrad", "sgd"]),
         lr=positive,
         weight_decay=st.floats(0, 1e6),
         clip=maybe(positive),
@@ -86,14 +137,7 @@ training_configs = st.builds(
         factor=st.floats(1, 100),
         full_epochs=counts,
     ),
-    batching=st.builds(
-        BatchingConfig,
-        kind=st.sampled_from(["auto", "streams", "documents", "sentences"]),
-        batch_size=counts,
-        length=counts,
-        shuffle=st.booleans(),
-        eval_batch_size=counts,
-    ),
+    batching=batching_configs,
     loss=st.sampled_from(["mean", "time-sum"]),
     epochs=counts,
     patience=maybe(counts),
@@ -110,21 +154,24 @@ def test_the_strategies_leave_no_field_out() -> None:
     """A new kind or field must be added above."""
     from dataclasses import fields
 
-    assert set(MEMORIES) == {"none", "key_value", "ngram", "recurrent_memory"}
-    assert set(ENCODERS) == {"lstm", "rnn", "hornn"}
+    assert set(MEMORIES) == {"none", "key_value", "ngram", "recurrent_memory", "attentive", "pointer_sentinel"}
+    assert set(ENCODERS) == {"lstm", "variational_lstm", "rnn", "hornn"}
     known = {
         DataConfig: 7,
-        ModelConfig: 7,
+        ModelConfig: 10,
         LSTMConfig: 5,
+        VariationalLSTMConfig: 9,
         RNNConfig: 4,
         HORNNConfig: 5,
         KeyValueConfig: 3,
         NGramConfig: 2,
         RecurrentMemoryConfig: 4,
-        SoftmaxConfig: 3,
+        PointerSentinelConfig: 2,
+        AttentiveConfig: 5,
+        SoftmaxConfig: 5,
         OptimizerConfig: 4,
         ScheduleConfig: 3,
-        BatchingConfig: 5,
+        BatchingConfig: 8,
         TrainingConfig: 11,
     }
     assert {config: len(fields(config)) for config in known} == known
@@ -167,6 +214,7 @@ def test_what_is_left_out_has_its_default() -> None:
     [
         ({"data": {"max_size": None, "dir": None}}, ("data", "max_size")),
         ({"model": {"encoder": {"forget_bias": None}}}, ("model", "encoder", "forget_bias")),
+        ({"model": {"memory": {"kind": "attentive", "window": None}}}, ("model", "memory", "window")),
         ({"training": {"patience": None}}, ("training", "patience")),
         ({"training": {"optimizer": {"clip": None}}}, ("training", "optimizer", "clip")),
     ],
@@ -233,18 +281,57 @@ def test_a_kind_brings_its_own_fields() -> None:
         ({"training": {"schedule": {"factor": 0.5}}}, ["training.schedule.factor=0.5: must be at least 1"]),
         ({"training": {"schedule": {"full_epochs": 0}}}, ["training.schedule.full_epochs=0"]),
         ({"training": {"batching": {"length": 0}}}, ["training.batching.length=0: must be at least 1"]),
+        (
+            {"training": {"batching": {"bucket": True}}},
+            ["training.batching.bucket=True: must be false unless", "kind is sentences", "shuffle is true"],
+        ),
+        (
+            {"training": {"batching": {"kind": "sentences", "bucket": True}}},
+            ["training.batching.bucket=True: must be false unless", "training.batching.shuffle is true"],
+        ),
+        (
+            {"training": {"batching": {"long_sentences": "cut"}}},
+            ["training.batching.long_sentences=cut: must be keep unless training.batching.kind is sentences"],
+        ),
+        (
+            {"training": {"batching": {"kind": "streams", "predict_first": False}}},
+            ["training.batching.predict_first=False: must be true unless training.batching.kind is sentences"],
+        ),
+        (
+            {"training": {"batching": {"kind": "sentences", "long_sentences": "trim"}}},
+            ["training.batching.long_sentences=trim", "keep, cut, split, refuse"],
+        ),
         ({"training": {"checkpoint_every": 0}}, ["training.checkpoint_every=0"]),
         ({"training": {"log_every": 0}}, ["training.log_every=0"]),
         ({"training": {"seed": 2**63}}, ["training.seed", "2^63"]),
         ({"model": {"embedding_size": 0}}, ["model.embedding_size=0: must be at least 1"]),
         ({"model": {"input_dropout": 1.0}}, ["model.input_dropout=1.0: must be in [0, 1)"]),
         ({"model": {"output_dropout": -0.1}}, ["model.output_dropout=-0.1: must be in [0, 1)"]),
+        ({"model": {"embedding_dropout": 1.0}}, ["model.embedding_dropout=1.0: must be in [0, 1)"]),
+        *(
+            ({"model": {"encoder": {"kind": "variational_lstm", name: 1.0}}}, [f"model.encoder.{name}=1.0: must be in"])
+            for name in ("input_dropout", "recurrent_dropout", "zoneout_h", "zoneout_c")
+        ),
+        (
+            {"model": {"head": {"projection_penalty": 0.1}}},
+            ["model.head.projection_penalty=0.1: must be 0 without a projection", "model.head.projection=true"],
+        ),
+        (
+            {"model": {"head": {"projection": True, "projection_penalty": -1.0}}},
+            ["model.head.projection_penalty=-1.0: must be 0 or positive"],
+        ),
         ({"model": {"init_range": 0.0}}, ["model.init_range=0.0: must be positive"]),
         ({"model": {"encoder": {"hidden_size": 0}}}, ["model.encoder.hidden_size=0"]),
         ({"model": {"encoder": {"layers": 0}}}, ["model.encoder.layers=0"]),
         ({"model": {"encoder": {"dropout": 1.0}}}, ["model.encoder.dropout=1.0"]),
         ({"model": {"memory": {"roles": 4}}}, ["model.memory.roles=4: must be 1 (attention)"]),
         ({"model": {"memory": {"window": 0}}}, ["model.memory.window=0: must be at least 1"]),
+        (
+            {"model": {"memory": {"kind": "attentive", "window": 0}}},
+            ["model.memory.window=0: must be at least 1, or null"],
+        ),
+        ({"model": {"memory": {"kind": "attentive", "score": "dot"}}}, ["model.memory.score=dot", "single, combined"]),
+        ({"model": {"memory": {"kind": "attentive", "merge": "sum"}}}, ["model.memory.merge=sum", "tanh, linear"]),
         ({"model": {"memory": {"kind": "ngram", "order": 1}}}, ["model.memory.order=1: must be at least 2"]),
         ({"data": {"corpus": ""}}, ["data.corpus"]),
         ({"data": {"min_count": 0}}, ["data.min_count=0: must be at least 1"]),

@@ -7,15 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.analysis.by_lag import LagAccumulator, LagProfile
+from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
 from spanlm.analysis.record import AttentionRecord
 from spanlm.data.batching import Batcher
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import evaluating, scored_segments
-from spanlm.models.interfaces import NextWordModel, Readout
+from spanlm.models.interfaces import Readout
+from spanlm.models.next_word_model import NextWordModel
 
 STEPS = 128
 
@@ -26,7 +29,8 @@ def _attention(readout: Readout) -> Tensor:
     if readout.attention is None:
         raise InputError(
             "this model attends to nothing: it has no attention to show. "
-            "Train one with model.memory.kind=key_value (attention, key-value, key-value-predict) or recurrent_memory."
+            "Train one with model.memory.kind=key_value (attention, key-value, key-value-predict), recurrent_memory, "
+            "attentive or pointer_sentinel."
         )
     return readout.attention
 
@@ -78,12 +82,18 @@ def attend_words(
     return AttentionRecord(
         words=words,
         targets=targets,
-        weights=np.concatenate([part.weights.float().numpy() for part in parts]),
+        weights=_joined([part.weights.float().numpy() for part in parts]),
         surprisal=np.concatenate([part.surprisal.double().numpy() for part in parts]),
         expected=probable,
         title=title,
         nearest_lag=parts[0].nearest_lag,
     )
+
+
+def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Lay rows (N, L) of attention end to end; a window that grew from part to part was empty where it was shorter."""
+    widest = max(part.shape[1] for part in parts)
+    return np.concatenate([np.pad(part, ((0, 0), (widest - part.shape[1], 0))) for part in parts])
 
 
 class _Part(NamedTuple):
@@ -125,14 +135,38 @@ def check_attends(model: NextWordModel) -> None:
         _attention(model(word, model.init_state(1))[0])
 
 
-def attention_by_lag(model: NextWordModel, batcher: Batcher) -> LagProfile:
+def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None = None) -> LagProfile:
     """Mean attention by lag over a whole split (Daniluk et al., 2017, Figure 3b); nothing but sums is held.
+
+    Args:
+        model: with attention.
+        batcher: of the split.
+        nearest: how many lags to tell apart where the window grows with the text; None: all of a window.
 
     Raises:
         InputError: a model that attends to nothing.
     """
-    accumulator = LagAccumulator()
+    accumulator = LagAccumulator(nearest)
     for scored in scored_segments(model, batcher.segments()):
         weights = _attention(scored.readout)[scored.segment.mask].float().cpu().numpy()
         accumulator.update(weights, scored.readout.nearest_lag)
     return accumulator.profile()
+
+
+def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
+    """How flat attention is over a whole split; nothing but sums is held. See `spanlm.analysis.flatness`.
+
+    Raises:
+        InputError: a model that attends to nothing, or a split in which it never has a choice.
+    """
+    accumulator, read = FlatnessAccumulator(), torch.zeros(1, dtype=torch.long)
+    for scored in scored_segments(model, batcher.segments()):
+        segment, weights = scored.segment, _attention(scored.readout)
+        read = torch.where(segment.reset.cpu(), 0, read)  # words that each stream remembers
+        accumulator.nearest_lag = scored.readout.nearest_lag
+        steps = torch.arange(len(weights)).unsqueeze(1)
+        slots = (read + steps + 1 - accumulator.nearest_lag).clamp(0, weights.shape[-1])
+        mask = segment.mask.cpu()
+        accumulator.update(weights[segment.mask].float().cpu().numpy(), slots[mask].numpy())
+        read = read + len(weights)
+    return accumulator.result()

@@ -4,7 +4,8 @@
 
 While a text opens, the window holds fewer than L words and the same weight is shared among fewer of them;
 those positions would lift the recent lags. Only full windows are averaged, and the positions left out are
-counted.
+counted. A window that grows with the text is never full: there the nearest lags are told apart, the weight of all that
+is older is one number, and F are the positions that have a word at each of the nearest lags.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from spanlm.analysis.published_lags import published_by_lag
 from spanlm.errors import InputError, require
 
 LAST = 5
+LEAST_SHOWN = 0.05
+"""Percent that one decimal can show: softmax rows miss 100 by rounding."""
 
 
 @dataclass(frozen=True)
@@ -27,20 +30,22 @@ class LagProfile:
     """Mean attention by lag.
 
     Attributes:
-        percent: (L,) mean weight in percent, oldest lag first; sums to 100.
+        percent: (L,) mean weight in percent, oldest lag first; sums to 100 but for what is `older` or `on_no_step`.
         positions: Positions averaged: those whose window was full.
         left_out: Positions seen whose window was not full.
         nearest_lag: The lag of the last number.
+        older: Percent on lags beyond the first number, of a window that grows with the text; else None.
     """
 
     percent: tuple[float, ...]
     positions: int
     left_out: int
     nearest_lag: int = 1
+    older: float | None = None
 
     @property
     def window(self) -> int:
-        """L, how many words the model could look at."""
+        """L, how many words the model could look at, or how many lags are told apart."""
         return len(self.percent)
 
     @property
@@ -50,8 +55,18 @@ class LagProfile:
 
     @property
     def last_five(self) -> float:
-        """Percent of the attention on the five most recent words (all of it where L <= 5)."""
+        """Percent of the attention on the five most recent words (on all words where L <= 5)."""
         return sum(self.percent[-LAST:])
+
+    @property
+    def on_no_step(self) -> float:
+        """Percent that lies on no word: on the sentinel of a pointer (its mean gate), on a zero slot."""
+        return max(0.0, 100 - sum(self.percent) - (self.older or 0.0))
+
+    @property
+    def counted(self) -> str:
+        """Which positions these are, in words."""
+        return "with a full window" if self.older is None else f"with at least {self.window} words to look back at"
 
 
 class LagRow(NamedTuple):
@@ -67,9 +82,18 @@ class LagRow(NamedTuple):
 
 
 class LagAccumulator:
-    """Sums attention by lag over a test set of any size, keeping L numbers in memory."""
+    """Sums attention by lag over a test set of any size, keeping L numbers in memory.
 
-    def __init__(self) -> None:
+    Args:
+        nearest: how many lags to tell apart of a window that grows with the text; None: it is of one length.
+
+    Raises:
+        InputError: If `nearest` is below 1.
+    """
+
+    def __init__(self, nearest: int | None = None) -> None:
+        require(nearest is None or nearest >= 1, "nearest", nearest, "at least 1")
+        self._nearest, self._older = nearest, 0.0
         self.positions = 0
         self.left_out = 0
         self._nearest_lag = 1
@@ -88,6 +112,10 @@ class LagAccumulator:
         require(nearest_lag >= 0, "nearest_lag", nearest_lag, "at least 0")
         rows = np.asarray(weights)
         require(rows.ndim == 2 and rows.shape[1] > 0, "weights.shape", rows.shape, "(N, L) with L at least 1")
+        older = np.zeros(len(rows))
+        if self._nearest is not None:
+            older = rows[:, : -self._nearest].sum(axis=1, dtype=np.float64)
+            rows = np.pad(rows, ((0, 0), (self._nearest, 0)))[:, -self._nearest :]
         if self._sum is None:
             self._sum, self._nearest_lag = np.zeros(rows.shape[1]), nearest_lag
         window = len(self._sum)
@@ -95,11 +123,12 @@ class LagAccumulator:
         require(
             nearest_lag == self._nearest_lag, "nearest_lag", nearest_lag, f"{self._nearest_lag} as in the first update"
         )
-        if not np.isfinite(rows).all():
+        if not (np.isfinite(rows).all() and np.isfinite(older).all()):
             raise InputError("weights: every weight must be a finite number")
         full = rows[:, 0] > 0
         # float64: a test set has a million rows, and float32 stops adding small weights long before
         self._sum += rows[full].sum(axis=0, dtype=np.float64)
+        self._older += float(older[full].sum())
         self.positions += int(full.sum())
         self.left_out += int((~full).sum())
 
@@ -111,10 +140,15 @@ class LagAccumulator:
         """
         if self._sum is None or self.positions == 0:
             raise InputError(
-                f"attention by lag: none of {self.left_out} positions has a full window; give a longer text"
+                f"attention by lag: none of {self.left_out} positions has {self._wanted}; give a longer text"
             )
         percent = tuple(float(mean) for mean in 100 * self._sum / self.positions)
-        return LagProfile(percent, self.positions, self.left_out, self._nearest_lag)
+        older = None if self._nearest is None else 100 * self._older / self.positions
+        return LagProfile(percent, self.positions, self.left_out, self._nearest_lag, older)
+
+    @property
+    def _wanted(self) -> str:
+        return "a full window" if self._nearest is None else f"{self._nearest} words to look back at"
 
 
 def mean_by_lag(weights: ArrayLike, nearest_lag: int = 1) -> LagProfile:

@@ -183,6 +183,8 @@ def _lag_json(profile: LagProfile, model: str | None) -> bytes:
         "positions": profile.positions,
         "left_out": profile.left_out,
         "last_five_percent": profile.last_five,
+        "on_no_step_percent": profile.on_no_step,
+        "older_percent": profile.older,
         "lags": list(profile.lags),
         "measured_percent": profile.percent,
         "published_model": model if published else None,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from spanlm.analysis.colour_scale import colour_key
 from spanlm.analysis.drawing import Drawing, Rect, Text, clip, text_width, wrap
 from spanlm.analysis.lags import axis_title, signed
 from spanlm.analysis.palette import FAINT, INK, MUTED, PAPER, blue
@@ -51,7 +52,7 @@ def heatmap(record: AttentionRecord) -> Drawing:
     _heading(drawing, record, layout)
     for position in range(len(record)):
         _row(drawing, record, position, layout, top)
-    _legend(drawing, layout, top, _largest(record.weights) > top)
+    colour_key(drawing, layout.cells_x, layout.height - 46, top, _largest(record.weights) > top)
     return drawing
 
 
@@ -127,14 +128,3 @@ def _scale_top(record: AttentionRecord) -> float:
 def _largest(weights: NDArray[np.float32]) -> float:
     # rounded: 0.1 as a float32 is more than 0.1
     return round(float(weights.max()), 4)
-
-
-def _legend(drawing: Drawing, layout: _Layout, top: float, above: bool) -> None:
-    x, y, steps, step = layout.cells_x, layout.height - 46, 24, 8
-    drawing.add(Rect(x - 1, y - 1, steps * step + 2, 12, FAINT))
-    for number in range(steps):
-        drawing.add(Rect(x + number * step, y, step, 10, blue((number + 0.5) / steps)))
-    for share in (0.0, 0.5, 1.0):
-        label = f"{'≥ ' if above and share == 1 else ''}{100 * top * share:g} %"
-        drawing.add(Text(x + share * steps * step, y + 24, label, _NOTE_SIZE, MUTED, "middle"))
-    drawing.add(Text(x - _GAP, y + 9, "attention", _NOTE_SIZE, MUTED, "end"))

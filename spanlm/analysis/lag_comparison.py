@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spanlm.analysis.by_lag import LAST, LagProfile
+from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile
 from spanlm.analysis.lags import in_words
 from spanlm.analysis.published_lags import ABOUT, PUBLISHED_SOURCE, PublishedRow, published_cut, published_notes
 
@@ -52,8 +52,17 @@ def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None 
     if rows is None:
         rows = [one.published for one in measured if one.published is not None]
     found = [f"Mean over positions with a full window: {', '.join(dict.fromkeys(one.text for one in measured))}."]
-    if len({one.profile.window for one in measured}) > 1:
+    if len({(one.profile.window, one.profile.older is None) for one in measured}) > 1:
         found.append("Shares of windows of different lengths cannot be compared with each other.")
+    for one in measured:
+        if one.profile.older is not None:
+            found.append(
+                f"{one.name} looks at all words since its last reset: {one.profile.older:.1f} % lies on older ones than "
+                f"the nearest {one.profile.window}, at positions {one.profile.counted}."
+            )
+    elsewhere = [(one.name, one.profile.on_no_step) for one in measured if one.profile.on_no_step >= LEAST_SHOWN]
+    if elsewhere:
+        found.append(f"On no word: {', '.join(f'{name} {percent:.1f} %' for name, percent in elsewhere)}.")
     if rows:
         found.append(f"Paper: {PUBLISHED_SOURCE}.")
     return [*found, *published_notes(rows, mark)]
@@ -64,6 +73,8 @@ def lag_columns(measured: Sequence[MeasuredLags]) -> Iterator[list[str]]:
     columns = [column for one in measured for column in _columns(one)]
     lags = range(max(one.profile.lags[0] for one in measured), min(one.profile.lags[-1] for one in measured) - 1, -1)
     yield ["lag", *(name for name, _, _ in columns)]
+    if any(one.profile.older is not None for one in measured):
+        yield ["older", *(cell for one in measured for cell in _older(one))]
     for lag in lags:
         yield [in_words(lag), *(cells.get(lag, "") for _, cells, _ in columns)]
     yield [f"last {LAST}", *(last for _, _, last in columns)]
@@ -79,6 +90,12 @@ def _columns(one: MeasuredLags) -> Iterator[tuple[str, dict[int, str], str]]:
         cells = _cells(row.lags, row.percent, row.inferred_lags)
         about = ABOUT * any(lag in row.inferred_lags for lag in row.lags[-LAST:])
         yield "paper", cells, f"{about}{sum(row.percent[-LAST:]):.1f}"
+
+
+def _older(one: MeasuredLags) -> list[str]:
+    """Of what was measured and, if there, of the paper's, whose windows are bounded."""
+    older = one.profile.older
+    return ["" if older is None else f"{older:.1f}", *([""] * (one.published is not None))]
 
 
 def _cells(lags: range, percent: Sequence[float], inferred: Sequence[int] = ()) -> dict[int, str]:
@@ -136,6 +153,8 @@ def _run(one: MeasuredLags) -> dict[str, Any]:
         "positions": profile.positions,
         "left_out": profile.left_out,
         "last_five_percent": profile.last_five,
+        "on_no_step_percent": profile.on_no_step,
+        "older_percent": profile.older,
         "lags": list(profile.lags),
         "measured_percent": profile.percent,
         "published": published,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spanlm.analysis.axes import Axes, end_with_caption, horizontal_grid, lag_axis, rounded_up, ticks
-from spanlm.analysis.by_lag import LAST, LagProfile
+from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile
 from spanlm.analysis.drawing import Drawing, Line, Mark, Rect, Text
 from spanlm.analysis.lags import in_words
 from spanlm.analysis.palette import INK, MEASURED, PUBLISHED_INK
@@ -42,10 +42,16 @@ def lag_figure(profile: LagProfile, model: str | None = None) -> Drawing:
 
 
 def _caption(profile: LagProfile) -> str:
-    positions = f"{profile.positions:,} positions with a full window ({profile.left_out:,} left out)."
-    if profile.window <= LAST:
-        return f"Mean over {positions}"
-    return f"{profile.last_five:.1f} % falls on the last {LAST} of {profile.window} words. Mean over {positions}"
+    positions = f"{profile.positions:,} positions {profile.counted} ({profile.left_out:,} left out)."
+    shares = []
+    if profile.window > LAST:
+        among = f" of {profile.window}" if profile.older is None else ""
+        shares.append(f"{profile.last_five:.1f} % falls on the last {LAST}{among} words.")
+    if profile.older is not None:
+        shares.append(f"{profile.older:.1f} % lies on older words than these {profile.window}.")
+    if profile.on_no_step >= LEAST_SHOWN:
+        shares.append(f"{profile.on_no_step:.1f} % lies on no word.")
+    return " ".join([*shares, f"Mean over {positions}"])
 
 
 def _axes(largest: float, lags: range) -> Axes:

@@ -9,6 +9,8 @@ MarkShape = Literal["circle", "square", "triangle", "diamond", "inverted", "plus
 
 INK, MUTED, FAINT, PAPER = "#1c1f24", "#5b626d", "#dfe3e8", "#ffffff"
 MEASURED, PUBLISHED_INK = "#2171b5", "#b8480a"
+UNKNOWN_INK = PUBLISHED_INK
+"""Of words that the vocabulary lacks."""
 
 # ColorBrewer "Blues": one hue, lightness falls evenly, so it survives a black-and-white printer
 _BLUES = ("#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b")
@@ -42,6 +44,12 @@ def blue(share: float) -> str:
     return mixed(_BLUES[low], _BLUES[low + 1], place - low)
 
 
+def ink_on(fill: str) -> str:
+    """Return black or white, whichever stands out more from `fill`: never less than 4.5 : 1 (WCAG 2)."""
+    # where both have the same contrast: (1.05 · 0.05)^½ - 0.05
+    return "#000000" if _luminance(fill) > 0.1791 else PAPER
+
+
 def lighter(colour: str) -> str:
     """Return a paler shade of `colour`, for what stands beside the thing itself."""
     return mixed(colour, PAPER, 0.4)
@@ -55,3 +63,12 @@ def mixed(one: str, other: str, share: float) -> str:
 
 def _channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue_part = (_linear(channel / 255) for channel in _channels(colour))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue_part
+
+
+def _linear(channel: float) -> float:
+    return channel / 12.92 if channel <= 0.04045 else float(((channel + 0.055) / 1.055) ** 2.4)

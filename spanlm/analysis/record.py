@@ -22,7 +22,7 @@ class AttentionRecord:
     Attributes:
         words: N words that were read; the first is the `<eos>` that opens the text.
         targets: N words that came next.
-        weights: (N, L) float32; a row sums to 1, or is 0 while the memory is empty.
+        weights: (N, L) float32; a row sums to 1 but for what lies on no word, or is 0 while the memory is empty.
         surprisal: (N,) float64, -ln p(target) in nats.
         expected: For each position the most probable next words with their probabilities, best first.
         title: What produced the record, for captions.

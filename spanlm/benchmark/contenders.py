@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from spanlm.config import RunConfig
 from spanlm.data.batching import Segment
+from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -22,7 +23,7 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Memory, Readout, Tensors
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NoMemoryConfig
+from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NoMemoryConfig
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 from spanlm.training.events import Watcher
 from spanlm.training.trainer import Trainer
@@ -67,6 +68,7 @@ LSTM_650 = Size(
     batch_size=20,
     length=35,
 )
+SENTENCES_650 = replace(LSTM_650, name="LSTM 2×650 tied, sentences of 35 words", batch_size=32)
 KVP_834 = Size(
     "Key-Value-Predict 834, window 5",
     ModelConfig(encoder=LSTMConfig(hidden_size=834), memory=KeyValueConfig(roles=3, window=5)),
@@ -96,11 +98,18 @@ def synthetic_corpus(size: Size, steps: int) -> Corpus:
     )
 
 
-def project_trainer(size: Size, precision: Precision, device: str, corpus: Corpus) -> Trainer:
+def with_memory(size: Size, memory: AnyMemoryConfig) -> Size:
+    """Return the same size with another memory."""
+    return replace(size, model=replace(size.model, memory=memory))
+
+
+def project_trainer(
+    size: Size, precision: Precision, device: str, corpus: Corpus, kind: BatchingKind = "streams"
+) -> Trainer:
     """Make the trainer whose step is measured: SGD, as the textbook's."""
     training = TrainingConfig(
         optimizer=OptimizerConfig(kind="sgd", lr=1e-3, clip=CLIP),
-        batching=BatchingConfig(kind="streams", batch_size=size.batch_size, length=size.length),
+        batching=BatchingConfig(kind=kind, batch_size=size.batch_size, length=size.length),
         precision=precision,
         device=device,
         log_every=2**31,
@@ -168,6 +177,15 @@ def textbook_step(size: Size, precision: Precision, device: torch.device) -> Cal
         optimizer.step()
         state = (after[0].detach(), after[1].detach())
         loss.item()
+
+    return step
+
+
+def sentence_step(trainer: Trainer) -> Callable[[Segment], None]:
+    """Return a trainer's step on segments in which every stream is a sentence of its own."""
+
+    def step(segment: Segment) -> None:
+        trainer.step(replace(segment, reset=torch.ones_like(segment.reset)))
 
     return step
 

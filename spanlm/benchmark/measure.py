@@ -15,17 +15,21 @@ import torch
 from spanlm.benchmark.contenders import (
     KVP_834,
     LSTM_650,
+    SENTENCES_650,
     Size,
     evaluation_step,
     project_trainer,
+    sentence_step,
     synthetic_corpus,
     textbook_step,
     training_flops,
+    with_memory,
     without_memory,
 )
 from spanlm.data.batching import Segment, make_batcher
 from spanlm.device import pick_device
 from spanlm.evaluation.scoring import Precision
+from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.training.provenance import machine
 
 SEGMENTS = 4
@@ -103,7 +107,7 @@ def benchmark(device_name: str = "auto", rounds: int = 15, note: Callable[[str],
     note("matrix product")
     ceiling: dict[str, float] = {precision: matrix_gflops(device, precision) for precision in PRECISIONS}
     groups = {}
-    for size, make in ((LSTM_650, _textbook_group), (KVP_834, _memory_group)):
+    for size, make in ((LSTM_650, _textbook_group), (KVP_834, _memory_group), (SENTENCES_650, _attentive_group)):
         note(size.name)
         groups[f"{size.name}, V {size.vocabulary_size:,}, batch {size.batch_size} × {size.length}"] = _race(
             size, make(size, device), device, rounds, ceiling
@@ -143,6 +147,25 @@ def _memory_group(size: Size, device: torch.device) -> list[Contender]:
         found.append(Contender(name, precision, trainer.step, reference, flops, 0.85))
         evaluation = evaluation_step(trainer.model, precision)
         found.append(Contender(f"spanlm, evaluation {precision}", precision, evaluation, name, flops / 3, 2.5))
+    return found
+
+
+def _attentive_group(size: Size, device: torch.device) -> list[Contender]:
+    """The attentive memory, single and combined, against the same model without it."""
+    corpus = synthetic_corpus(size, SEGMENTS)
+    memories: list[tuple[str, AnyMemoryConfig, float | None]] = [
+        ("no memory", NoMemoryConfig(), None),
+        ("attentive, single", AttentiveConfig(score="single"), 0.91),
+        ("attentive, combined", AttentiveConfig(score="combined"), 0.80),
+    ]
+    found = []
+    for precision in PRECISIONS:
+        for name, memory, target in memories:
+            chosen = with_memory(size, memory)
+            step = sentence_step(project_trainer(chosen, precision, str(device), corpus, "sentences"))
+            reference = f"no memory, training {precision}"
+            full = f"{name}, training {precision}"
+            found.append(Contender(full, precision, step, reference, training_flops(chosen), target))
     return found
 
 

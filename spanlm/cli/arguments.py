@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -24,12 +24,6 @@ def verb_parser(verb: str, description: str) -> VerbParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-
-
-def add_run(parser: VerbParser) -> None:
-    """Add the run folder and the device."""
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run")
-    add_device(parser)
 
 
 def add_device(parser: VerbParser) -> None:
@@ -64,3 +58,23 @@ def output(path: Path | None) -> Iterator[TextIO]:
         yield text
         text.flush()
         text.detach()  # the bytes below it are for `replacing` to sync and close
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """Name runs by the end of their paths that tells them apart: kv/seed-1 and kvp/seed-1 are kv and kvp.
+
+    Raises:
+        InputError: one run twice.
+    """
+    paths = [folder.resolve() for folder in folders]
+    twice = [folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1]
+    if twice:
+        raise InputError(f"{twice[0]}: is named twice; name each run once")
+    while len(paths) > 1 and len({path.name for path in paths}) == 1:
+        paths = [path.parent for path in paths]
+    longest = max(len(path.parts) for path in paths)
+    return next(
+        names
+        for names in (["/".join(path.parts[-count:]) for path in paths] for count in range(1, longest + 1))
+        if len(set(names)) == len(names)
+    )

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from spanlm.analysis.attend import attend_words, attention_by_lag, check_attends
-from spanlm.analysis.by_lag import format_lag_table
+from spanlm.analysis.attend import attend_words, attention_by_lag, attention_flatness, check_attends
+from spanlm.analysis.by_lag import LEAST_SHOWN, format_lag_table
 from spanlm.analysis.excerpt import excerpt
 from spanlm.analysis.export import (
     check_attention_path,
@@ -20,7 +20,15 @@ from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
 from spanlm.analysis.lags import in_words
 from spanlm.analysis.published_lags import ABOUT, RECURRENT_MEMORY, published_by_lag, published_notes
 from spanlm.analysis.record import AttentionRecord
-from spanlm.cli.arguments import add_corpus, add_device, verb_parser
+from spanlm.analysis.sentence_export import (
+    check_flatness_path,
+    check_sentence_path,
+    save_flatness,
+    save_sentence_maps,
+)
+from spanlm.analysis.sentence_map import attend_sentence
+from spanlm.cli.arguments import add_corpus, add_device, run_names, verb_parser
+from spanlm.cli.attention_prints import print_flatness, print_maps, print_sentence_flatness
 from spanlm.cli.main import VerbParser
 from spanlm.cli.terminal import out
 from spanlm.config import RunConfig
@@ -31,6 +39,7 @@ from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.text_pieces import text_as_pieces
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
 from spanlm.trained import TrainedModel, load
+from spanlm.training.setup import remembers_everything
 
 _DESCRIPTION = """
 Where the model looked.
@@ -40,16 +49,28 @@ Where the model looked.
   spanlm attend runs/demo --document 3 --split valid --words 60 --out article.svg
   spanlm attend runs/demo --by-lag --split valid --out lags.svg
   spanlm attend runs/kv runs/kvp runs/rm --by-lag --split valid --out lags.svg
+  spanlm attend runs/single runs/combined --sentence "the law which he wrote was long ." --out triangles.svg
+  spanlm attend runs/single runs/combined --flatness --split valid
 
 Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
 hover a word), a figure (.svg, .png) or data (.csv, .npz). It is read alone: nothing is known of what stands before.
 
 With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
-table. Several runs stand side by side, each with what the paper printed.
+table. Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the
+nearest 15 words are told apart, what is older is one number.
+
+With --sentence, a triangle of weights: a row for each predicted word, a column for each word before it. Each sentence
+is read alone, and every run that is named has a panel beside the others; printed where there is no --out (.svg, .png,
+.csv, .json). With --flatness, how equal the weights are over a whole split: a table, and (--out) .csv or .json.
+
+Words are cut as in the training text. Write them as it does: Penn Treebank is lower case, with N for numbers and 's
+and n't apart.
 """
 
 MOST_WORDS = 20_000
 """Of one text: a page of more is no longer pleasant, and its weights no longer small."""
+NEAREST = 15
+"""Lags told apart of a memory that grows with the text: as many as the paper's windows have."""
 WORDS = 60
 """Of a stretch of a corpus, unless --words says another number."""
 
@@ -61,6 +82,10 @@ def run(arguments: list[str]) -> None:
     models = [load(folder, options.device) for folder in options.runs]
     if options.by_lag:
         _by_lag(models, options)
+    elif options.flatness:
+        _flatness(models, options)
+    elif options.sentence:
+        _sentences(models, options)
     else:
         save_attention(_record(models[0], options), options.out)
     if options.out is not None:
@@ -70,12 +95,17 @@ def run(arguments: list[str]) -> None:
 def _parser() -> VerbParser:
     parser = verb_parser("attend", _DESCRIPTION)
     parser.add_argument(
-        "runs", metavar="RUN", type=Path, nargs="+", help="the folder of a trained run; with --by-lag also several"
+        "runs",
+        metavar="RUN",
+        type=Path,
+        nargs="+",
+        help="the folder of a trained run; of a text or file one, else also several",
     )
     add_device(parser)
     what = parser.add_argument_group("what to read, one of")
     what.add_argument("--text", help="this text")
     what.add_argument("--file", type=Path, help="this file")
+    what.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
     what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
     what.add_argument(
         "--from",
@@ -85,6 +115,7 @@ def _parser() -> VerbParser:
         help="a split, from the line that holds this token; the first is 1; with --document, a token of that",
     )
     what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
+    what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
     parser.add_argument(
         "--words", type=int, metavar="N", help=f"how much of --document or --from, line ends counted (default: {WORDS})"
     )
@@ -93,7 +124,8 @@ def _parser() -> VerbParser:
         "--out",
         type=Path,
         metavar="FILE",
-        help=".html, .svg, .png, .csv or .npz; by lag .svg, .png, .csv, .json or .md",
+        help=".html, .svg, .png, .csv or .npz; by lag .svg, .png, .csv, .json or .md; of sentences .svg, .png, .csv or "
+        ".json; of flatness .csv or .json",
     )
     return parser
 
@@ -103,7 +135,9 @@ def _check(options: argparse.Namespace) -> None:
     named = {
         "--text": options.text is not None,
         "--file": options.file is not None,
+        "--sentence": options.sentence is not None,
         "--by-lag": options.by_lag,
+        "--flatness": options.flatness,
         "--document": options.document is not None,
         "--from": options.start is not None,
     }
@@ -116,15 +150,27 @@ def _check(options: argparse.Namespace) -> None:
         raise InputError(f"--words={options.words}: is for --document and --from, not for {given[0]}")
     if options.words is not None and not 1 <= options.words <= MOST_WORDS:
         raise InputError(f"--words={options.words}: must be from 1 to {MOST_WORDS:,}")
-    if options.by_lag:
+    if options.by_lag or options.flatness or options.sentence is not None:
         if options.out is not None:
-            check_lag_comparison_path(options.out, len(options.runs))
+            _check_out(options)
         return
     if len(options.runs) > 1:
-        raise InputError(f"{len(options.runs)} runs: {given[0]} takes one; several stand side by side with --by-lag")
+        raise InputError(
+            f"{len(options.runs)} runs: {given[0]} takes one; several stand side by side with --by-lag, --flatness and "
+            "--sentence"
+        )
     if options.out is None:
         raise InputError("--out is missing: name a file that ends in .html, .svg, .png, .csv or .npz")
     check_attention_path(options.out)
+
+
+def _check_out(options: argparse.Namespace) -> None:
+    if options.by_lag:
+        check_lag_comparison_path(options.out, len(options.runs))
+    elif options.flatness:
+        check_flatness_path(options.out)
+    else:
+        check_sentence_path(options.out)
 
 
 def _record(model: TrainedModel, options: argparse.Namespace) -> AttentionRecord:
@@ -156,15 +202,53 @@ def _corpus(model: TrainedModel, options: argparse.Namespace) -> tuple[Corpus, s
     return corpus, WHOLE if WHOLE in corpus.splits else options.split
 
 
-def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
-    """Print the table and write the file."""
+def _named(models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
+    """Name models that attend to something."""
     for model in models:
         try:
             check_attends(model.model)
         except InputError as error:
             raise InputError(f"{model.folder}: {error}") from None
-    names = run_names([model.folder for model in models])
-    measured = [_measured(model, name, options) for model, name in zip(models, names, strict=True)]
+    return dict(zip(run_names([model.folder for model in models]), models, strict=True))
+
+
+def _sentences(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
+    """Print the triangles, or write them."""
+    sentences = [
+        [
+            attend_sentence(
+                model.model,
+                model.vocabulary,
+                model.tokenize(sentence),
+                name=name,
+                memory=model.config.model.memory.description,
+            )
+            for name, model in _named(models).items()
+        ]
+        for sentence in options.sentence
+    ]
+    if options.out is None:
+        print_maps(sentences)
+    print_sentence_flatness(sentences)
+    if options.out is not None:
+        save_sentence_maps(sentences, options.out)
+
+
+def _flatness(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
+    """Print the tables and write the file."""
+    measured, text = {}, ""
+    for name, model in _named(models).items():
+        corpus, split = _corpus(model, options)
+        batcher = evaluation_batcher(corpus, split, model.batching(corpus, split))
+        measured[name], text = attention_flatness(model.model, batcher), f"{corpus.name} {split}"
+    print_flatness(text, measured)
+    if options.out is not None:
+        save_flatness(text, measured, options.out)
+
+
+def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
+    """Print the table and write the file."""
+    measured = [_measured(model, name, options) for name, model in _named(models).items()]
     if len(measured) == 1:
         _print_one(measured[0])
     else:
@@ -180,18 +264,23 @@ def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None
 def _measured(model: TrainedModel, name: str, options: argparse.Namespace) -> MeasuredLags:
     corpus, split = _corpus(model, options)
     kind = model.batching(corpus, split)
-    profile = attention_by_lag(model.model, evaluation_batcher(corpus, split, kind, 1))
+    nearest = NEAREST if remembers_everything(model.config.model.memory) else None
+    profile = attention_by_lag(model.model, evaluation_batcher(corpus, split, kind), nearest)
     return MeasuredLags(name, f"{corpus.name} {split}", profile, published_name(model.config))
 
 
 def _print_one(measured: MeasuredLags) -> None:
     profile, model = measured.profile, measured.model
-    out(f"mean attention by lag, {measured.text}, {profile.positions:,} positions with a full window")
+    out(f"mean attention by lag, {measured.text}, {profile.positions:,} positions {profile.counted}")
     rows = format_lag_table(profile, model)
-    width = max(4, *(len(in_words(row.lag)) for row in rows))
+    width = max(7, *(len(in_words(row.lag)) for row in rows))
+    if profile.older is not None:
+        out(f"  {'older':<{width}} {profile.older:5.1f} %")
     for row in rows:
         paper = "" if row.published is None else f"{ABOUT * row.inferred}{row.published:.1f}"
         out(f"  {in_words(row.lag):<{width}} {row.measured:5.1f} %" + (f"   paper {paper:>5} %" if paper else ""))
+    if profile.on_no_step >= LEAST_SHOWN:
+        out(f"  {'no word':<{width}} {profile.on_no_step:5.1f} %")
     published = published_by_lag(model, profile.window)
     if model is not None and published is None:
         out("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
@@ -208,26 +297,6 @@ def _print_several(measured: Sequence[MeasuredLags]) -> None:
         out(f"  {first:<{widths[0]}}{right}".rstrip())
     for note in notes(measured):
         out(note)
-
-
-def run_names(folders: Sequence[Path]) -> list[str]:
-    """Name runs by the end of their paths that tells them apart: kv/seed-1 and kvp/seed-1 are kv and kvp.
-
-    Raises:
-        InputError: one run twice.
-    """
-    paths = [folder.resolve() for folder in folders]
-    twice = [folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1]
-    if twice:
-        raise InputError(f"{twice[0]}: is named twice; name each run once")
-    while len(paths) > 1 and len({path.name for path in paths}) == 1:
-        paths = [path.parent for path in paths]
-    longest = max(len(path.parts) for path in paths)
-    return next(
-        names
-        for names in (["/".join(path.parts[-count:]) for path in paths] for count in range(1, longest + 1))
-        if len(set(names)) == len(names)
-    )
 
 
 def published_name(config: RunConfig) -> str | None:

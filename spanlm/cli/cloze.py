@@ -14,14 +14,14 @@ from typing import Any, TextIO
 from rich.table import Table
 
 from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_run, output, verb_parser
-from spanlm.cli.report import describe
+from spanlm.cli.arguments import add_device, output, verb_parser
+from spanlm.cli.ensemble import add_runs, described, load_runs, run_field, runs_and_files
 from spanlm.cli.terminal import console, out
 from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import CONTEXTS, SCORES, Context, RankedQuestion, Score
 from spanlm.evaluation.cloze_accuracy import Accuracy, ClozeTally, macro_average
-from spanlm.trained import TrainedModel, load
+from spanlm.trained import TrainedModel
 
 _DESCRIPTION = """
 Cloze questions in the format of the Children's Book Test: a model ranks the candidates for a gap by two scores, side
@@ -70,13 +70,13 @@ def run(arguments: list[str]) -> None:
     options = _parse(arguments)
     contexts = tuple(dict.fromkeys(options.context or ["full"]))
     files = [_file(name, options.word_class, contexts) for name in options.questions]
-    model = load(options.run, options.device)
+    model = load_runs(options.runs, options)
     with output(options.out) if options.out else nullcontext() as records:
         for file in files:
             ranks = model.cloze(file.questions(options.limit), contexts=contexts, batch_size=options.batch_size)
             _count(file, _watched(file, ranks), records, strict=options.strict)
     if options.json:
-        out(json.dumps({"run": str(options.run), "files": [file.to_json() for file in files], "macro": _macro(files)}))
+        out(json.dumps({**run_field(model), "files": [file.to_json() for file in files], "macro": _macro(files)}))
     else:
         _show(model, files)
     if all(tally.questions == 0 for file in files for tally in file.tallies.values()):
@@ -85,8 +85,8 @@ def run(arguments: list[str]) -> None:
 
 def _parse(arguments: list[str]) -> Any:
     parser = verb_parser("cloze", _DESCRIPTION)
-    add_run(parser)
-    parser.add_argument("questions", nargs="+", metavar="QUESTIONS", help="files [.gz]; - is standard input")
+    add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input")
+    add_device(parser)
     parser.add_argument(
         "--context",
         action="append",
@@ -105,7 +105,10 @@ def _parse(arguments: list[str]) -> Any:
     parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
     parser.add_argument("--limit", type=int, metavar="N", help="of each file only the first N questions")
     parser.add_argument("--batch-size", type=int, default=64, help="questions side by side (default 64)")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
+    options.runs, options.questions = runs_and_files(options)
+    if not options.questions:
+        parser.error("the following arguments are required: QUESTIONS")
     require(options.limit is None or options.limit >= 1, "--limit", options.limit, "at least 1")
     require(options.batch_size >= 1, "--batch-size", options.batch_size, "at least 1")
     return options
@@ -161,7 +164,8 @@ def _show(model: TrainedModel, files: list[_File]) -> None:
             out(f"not scored: {defect}")
         if len(file.defects) > MOST_SHOWN:
             out(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
-    out(f"{model.folder}: {describe(model.config.model)}")
+    for line in described(model):
+        out(line)
     for context, averages in _macro(files).items():
         out()
         console().print(_table(context, files, averages))

@@ -1,21 +1,34 @@
-"""`spanlm evaluate RUN`."""
+"""`spanlm evaluate RUN …`."""
 
 from __future__ import annotations
 
 import json
 
 from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_corpus, add_run, verb_parser
-from spanlm.cli.report import describe
+from spanlm.cli.arguments import add_corpus, add_device, verb_parser
+from spanlm.cli.cache import add_cache, cache_fields, cache_rows, check_cache, choose_cache
+from spanlm.cli.ensemble import add_runs, check_tuning, described, evaluate_several, load_runs, run_field
 from spanlm.cli.terminal import out, table
+from spanlm.evaluation.cache_tuning import CacheTuning
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.models.counting import count_parameters
-from spanlm.trained import TrainedModel, load
+from spanlm.trained import TrainedModel
+from spanlm.trained_ensemble import TrainedEnsemble
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
 once and <eos> counted. Words outside the vocabulary are read and predicted as <unk>; their share is shown, and the
 perplexity without them, since a vocabulary with more <unk> makes a text easier.
+
+  spanlm evaluate runs/demo
+  spanlm evaluate runs/demo --cache 500 --tune-cache
+  spanlm evaluate runs/family/seed-1 runs/family/seed-2 runs/family/seed-3 --tune-weights
+
+Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which
+is what the best of them at each token would give and no model's perplexity.
+
+A cache looks at the last words of the text for situations like now, and gives what followed them a share of the
+probability (Grave et al., 2017). It is empty wherever --state begins anew. The perplexity without it is shown, too.
 """
 
 
@@ -23,7 +36,8 @@ def run(arguments: list[str]) -> None:
     """Evaluate."""
     keep_freed_memory()
     parser = verb_parser("evaluate", _DESCRIPTION)
-    add_run(parser)
+    add_runs(parser)
+    add_device(parser)
     add_corpus(parser)
     parser.add_argument(
         "--state",
@@ -32,36 +46,52 @@ def run(arguments: list[str]) -> None:
         help="a word's context: the whole split, its document, its line (default: as the model was trained)",
     )
     parser.add_argument(
-        "--batch-size", type=int, default=1, help="streams side by side (default 1, the exact protocol)"
+        "--batch-size",
+        type=int,
+        help="streams side by side (default: as many as change nothing; 1 for one stream of text)",
     )
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args(arguments)
-    model = load(options.run, options.device)
-    corpus = model.corpus(options.corpus, options.split, data_dir=options.data_dir, download=options.download)
-    result = model.evaluate(
-        corpus, options.split, state=options.state, batch_size=options.batch_size, precision=options.precision
+    parser.add_argument(
+        "--tune-weights",
+        action="store_true",
+        help="several runs: first find the weights that fit the valid part best (linear only)",
     )
+    add_cache(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_intermixed_args(arguments)
+    check_cache(options)
+    runs = [options.run, *options.more]
+    check_tuning(options, len(runs))
+    model = load_runs(runs, options)
+    corpus = model.corpus(options.corpus, options.split, data_dir=options.data_dir, download=options.download)
+    if isinstance(model, TrainedEnsemble) and options.cache is None:
+        evaluate_several(model, corpus, options)
+        return
+    cache, tuning = choose_cache(model, corpus, options)
+    how = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
+    result = model.evaluate(corpus, options.split, cache=cache, **how)
     if options.json:
-        out(json.dumps({"run": str(options.run), "notes": corpus.notes, **result.to_json()}))
+        fields = {**run_field(model), "notes": corpus.notes, **result.to_json(), **cache_fields(cache, tuning)}
+        out(json.dumps(fields))
     else:
-        _show(model, result, corpus.notes)
+        _show(model, result, corpus.notes, tuning)
 
 
-def _show(model: TrainedModel, result: Evaluation, notes: list[str]) -> None:
+def _show(model: TrainedModel, result: Evaluation, notes: list[str], tuning: CacheTuning | None) -> None:
     for note in notes:
         out(note)
     count = count_parameters(model.model)
     without = result.perplexity_without_unk
+    what, *members = described(model)
     table(
         [
-            (
-                "model",
-                f"{model.folder}: {describe(model.config.model)}; θ_M {count.model:,}, θ_W+M {count.total:,}",
-            ),
+            ("model", f"{what}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
+            *(("", member) for member in members),
             ("text", f"{result.corpus} {result.split}: {result.tokens:,} tokens"),
             ("protocol", result.protocol),
             ("perplexity", f"{result.perplexity:.2f}"),
+            *cache_rows(result, tuning),
+            *_unscored(result),
             (
                 "NLL",
                 f"{result.nll_per_token:.4f} nats = {result.bits_per_token:.4f} bits; total {result.nll:,.1f} nats",
@@ -78,3 +108,15 @@ def _show(model: TrainedModel, result: Evaluation, notes: list[str]) -> None:
             ("speed", f"{result.tokens_per_second:,.0f} tokens/s"),
         ]
     )
+
+
+def _unscored(result: Evaluation) -> list[tuple[str, str]]:
+    """Say the count of Salton et al. (2017) beside the standard one, where each line begins anew."""
+    found = result.salton2017
+    if found is None:
+        return []
+    return [
+        ("Salton's count", f"{found.perplexity:.2f} = exp(NLL of {found.predicted:,} tokens / {found.counted:,})"),
+        ("", "the first word of each line is not predicted, but counted; not comparable with other papers;"),
+        ("", f"per predicted token {found.perplexity_per_predicted:.2f}"),
+    ]

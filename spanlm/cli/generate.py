@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from spanlm.cli.arguments import add_run, verb_parser
+from spanlm.cli.arguments import add_device, verb_parser
+from spanlm.cli.ensemble import add_runs, load_runs
 from spanlm.data.vocabulary import EOS
 from spanlm.evaluation.generation import generate
-from spanlm.trained import load
 
 _DESCRIPTION = """
 Continue a prompt, word by word. A line end (<eos>) is printed as one.
@@ -19,7 +19,8 @@ Continue a prompt, word by word. A line end (<eos>) is printed as one.
 def run(arguments: list[str]) -> None:
     """Generate."""
     parser = verb_parser("generate", _DESCRIPTION)
-    add_run(parser)
+    add_runs(parser)
+    add_device(parser)
     parser.add_argument("--prompt", default="", help="words to continue (default: start a line)")
     parser.add_argument("--length", type=int, default=50, help="how many words (default 50)")
     parser.add_argument(
@@ -31,8 +32,8 @@ def run(arguments: list[str]) -> None:
     )
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same words (default 1)")
     parser.add_argument("--unk", action="store_true", help="let <unk> be drawn, too")
-    options = parser.parse_args(arguments)
-    model = load(options.run, options.device)
+    options = parser.parse_intermixed_args(arguments)
+    model = load_runs([options.run, *options.more], options)
     words = generate(
         model.model,
         model.vocabulary,

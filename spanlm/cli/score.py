@@ -10,11 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
-from spanlm.cli.arguments import add_run, output, verb_parser
+from spanlm.cli.arguments import add_device, output, verb_parser
+from spanlm.cli.ensemble import add_runs, load_runs, runs_and_files
 from spanlm.data.text import Text
 from spanlm.evaluation.text_pieces import text_as_pieces
 from spanlm.evaluation.words import WordScore, score_words
-from spanlm.trained import load
 
 _DESCRIPTION = """
 One row for every word: its surprisal −log p(word | context), the entropy of the distribution it was drawn from, its
@@ -32,10 +32,8 @@ COLUMNS = [field.name for field in fields(WordScore)]
 def run(arguments: list[str]) -> None:
     """Score."""
     parser = verb_parser("score", _DESCRIPTION)
-    add_run(parser)
-    parser.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help="a text file [.gz]; - or nothing: standard input"
-    )
+    add_runs(parser, "FILE", "a text file [.gz]; - or nothing: standard input")
+    add_device(parser)
     parser.add_argument(
         "--base",
         choices=tuple(BASES),
@@ -57,9 +55,12 @@ def run(arguments: list[str]) -> None:
     )
     parser.add_argument("--eos", action="store_true", help="give line ends rows, too")
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
-    options = parser.parse_args(arguments)
-    model = load(options.run, options.device)
-    path = Path("/dev/stdin") if options.file == "-" else Path(options.file)
+    options = parser.parse_intermixed_args(arguments)
+    runs, files = runs_and_files(options)
+    if len(files) > 1:
+        parser.error(f"unrecognized arguments: {' '.join(files[1:])}")
+    model = load_runs(runs, options)
+    path = Path("/dev/stdin") if files in ([], ["-"]) else Path(files[0])
     pieces = text_as_pieces(Text(path), model.config.data.effective_tokenizer)
     scores = score_words(
         model.model,

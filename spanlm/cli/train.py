@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.cli.allocation import keep_freed_memory
+from spanlm.cli.family import members_begun, train_family
 from spanlm.cli.main import VerbParser
 from spanlm.cli.report import TrainingReport
 from spanlm.cli.terminal import out
 from spanlm.cli.tour import tour
 from spanlm.config import PARTS, RunConfig, Tree, config_parser, kinds_of, parsed_config, read_yaml
 from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.errors import InputError, Interrupted
+from spanlm.errors import InputError, Interrupted, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.presets import find_preset
 from spanlm.training.run import train
@@ -32,6 +33,7 @@ Train a language model. With nothing else: a small Key-Value-Predict model on th
   spanlm train daniluk2017/kvp-w5 --corpus ptb --match-parameters LSTM300
   spanlm train daniluk2017/4-gram --corpus my-text.txt --data.tokenizer words --training.epochs 5
   spanlm train --out runs/demo --resume auto
+  spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 10 --out runs/family
 
 A resumed run ends with the same weights, bit for bit, as one that was never stopped.
 Every field of the configuration is an option; `--print_config` shows them all as YAML, `--config FILE` reads that.
@@ -46,6 +48,8 @@ class Request:
     config: Path | None
     out: Path | None
     resume: bool
+    begun: Path | None
+    seeds: int | None
     match: str | None
     print_config: bool
     tour: bool
@@ -65,11 +69,15 @@ def run(arguments: list[str]) -> None:
         config = _matched(config, request.match, len(corpus.vocabulary))
     folder = request.out or _free_folder(request, config)
     try:
-        train_and_tell(config, corpus, folder, resume=request.resume)
+        if request.seeds is not None:
+            train_family(config, corpus, folder, request.seeds, train_and_tell, resume=request.resume)
+        else:
+            train_and_tell(config, corpus, folder, resume=request.resume)
         if request.tour:
             tour(config, corpus, folder)
     except Interrupted as stop:
-        again = f"spanlm train --out {folder} --resume auto{' --tour' if request.tour else ''}"
+        more = f"{f' --seeds {request.seeds}' if request.seeds else ''}{' --tour' if request.tour else ''}"
+        again = f"spanlm train --out {folder} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
 
 
@@ -99,6 +107,13 @@ def _own_parser() -> VerbParser:
         help="auto: go on from the last checkpoint, if any",
     )
     parser.add_argument(
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="train N runs, with training.seed and the N - 1 numbers after it, in DIR/seed-1, DIR/seed-2, …; with "
+        "--resume auto, those that are finished are passed over",
+    )
+    parser.add_argument(
         "--match-parameters",
         metavar="LSTMn|NUMBER",
         help="choose the hidden size so that θ_M (parameters without word representations) meets this budget: a "
@@ -121,9 +136,12 @@ def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
     own = _own_parser().parse_args(mine)
     if own.corpus is not None:
         rest += ["--data.corpus", own.corpus]
-    going_on = own.resume == "auto" and own.out is not None and (own.out / CONFIG).exists()
+    begun = _begun(own) if own.resume == "auto" and own.out is not None else None
     names_corpus = any(field.partition("=")[0] == "--data.corpus" for field in rest)
-    alone = own.preset is None and own.config is None and not names_corpus and not going_on
+    alone = own.preset is None and own.config is None and not names_corpus and begun is None
+    require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
+    if own.seeds is not None and own.tour:
+        raise InputError("--tour and --seeds do not go together: the tour is of one run")
     if own.resume == "auto" and own.out is None:
         raise InputError("--resume auto: needs --out, the folder of the run to go on with")
     request = Request(
@@ -131,11 +149,20 @@ def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
         config=own.config,
         out=own.out,
         resume=own.resume == "auto",
+        begun=begun,
+        seeds=own.seeds,
         match=own.match_parameters,
         print_config=own.print_config,
-        tour=alone if own.tour is None else own.tour,
+        tour=alone and own.seeds is None if own.tour is None else own.tour,
     )
     return request, rest, own.help
+
+
+def _begun(own: argparse.Namespace) -> Path | None:
+    """Return the folder of the run to go on with, or of the first of a family; None if there is none."""
+    if own.seeds is not None:
+        return next(iter(members_begun(own.out)), None)
+    return own.out if (own.out / CONFIG).exists() else None
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -157,12 +184,13 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 def _base_config(request: Request) -> RunConfig:
     """Return what the options change: the folder's own when going on, else a file's, else the preset's."""
-    going_on = request.resume and request.out is not None and (request.out / CONFIG).exists()
-    if going_on and request.out is not None and request.preset is None and request.config is None:
-        return RunConfig.load(request.out / CONFIG)
-    if request.resume and request.out is not None and request.preset is None and request.config is None:
+    unnamed = request.preset is None and request.config is None
+    if request.begun is not None and unnamed:
+        return RunConfig.load(request.begun / CONFIG)
+    if request.resume and request.out is not None and unnamed:
+        way = "It holds a family of runs: add --seeds" if members_begun(request.out) else "Check the path"
         raise InputError(
-            f"--out={request.out}: holds no run to go on with. Check the path, or name a preset to begin one there."
+            f"--out={request.out}: holds no run to go on with. {way}, or name a preset to begin one there."
         )
     preset = find_preset(request.preset or DEFAULT_PRESET).config
     if request.config is None:

@@ -9,6 +9,7 @@ from spanlm.errors import require
 
 Tokenizer = Literal["whitespace", "words"]
 Documents = Literal["none", "blank-line", "heading", "book-title"]
+Lines = Literal["as-written", "sentences"]
 Split = Literal["train", "valid", "test"]
 BatchingKind = Literal["streams", "documents", "sentences"]
 
@@ -33,6 +34,9 @@ class DataConfig:
         documents: What starts a new document: nothing, a line after a blank line, a WikiText heading
             " = Title = ", or a line "_BOOK_TITLE_ : …", which is no text and is left out. The documents of the
             demo are its topics, those of cbt always its books, the finest boundary that its files have.
+        lines: "as-written" ends a line with <eos> where the text does; "sentences" cuts lines that are paragraphs into
+            sentences, each with its <eos>, and leaves out blank lines (the text gets another number of tokens, and
+            perplexities that are not comparable).
     """
 
     corpus: str = DEMO
@@ -42,6 +46,7 @@ class DataConfig:
     min_count: int = 1
     max_size: int | None = None
     documents: Documents = "none"
+    lines: Lines = "as-written"
 
     def __post_init__(self) -> None:
         """Refuse values that no corpus could use.
@@ -52,6 +57,7 @@ class DataConfig:
         require(bool(self.corpus), "data.corpus", repr(self.corpus), "a corpus name, a folder or a file")
         _require_choice("data.tokenizer", self.tokenizer, get_args(Tokenizer))
         _require_choice("data.documents", self.documents, get_args(Documents))
+        _require_choice("data.lines", self.lines, get_args(Lines))
         require(self.min_count >= 1, "data.min_count", self.min_count, "at least 1")
         require(
             self.max_size is None or self.max_size >= 3,

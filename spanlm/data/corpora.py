@@ -12,6 +12,7 @@ import numpy as np
 
 from spanlm.data.config import DEMO, SPLITS, DataConfig, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
+from spanlm.data.sentence_lines import into_sentences
 from spanlm.data.sources import Source, find_source
 from spanlm.data.text import Text, fingerprint
 from spanlm.data.tokens import TokenFile, count_words, token_file
@@ -77,11 +78,12 @@ def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits
             source.texts[split], prints[split], vocabulary, config.tokenizer, config.effective_documents
         )
         _check_count(config, source, split, len(tokens[split]))
+    tokens, notes = _in_lines(config, tokens, vocabulary)
     return Corpus(
         name=source.name,
         vocabulary=vocabulary,
         splits=tokens,
-        notes=source.notes,
+        notes=[*source.notes, *notes],
         oov=oov,
         tokenizer=config.tokenizer,
     )
@@ -97,14 +99,26 @@ def load_text(config: DataConfig, vocabulary: Vocabulary) -> Corpus:
     path = Path(config.corpus).expanduser()
     text = Text(path)
     tokens, oov = token_file(text, fingerprint(text), vocabulary, config.tokenizer, config.effective_documents)
+    splits, notes = _in_lines(config, {WHOLE: tokens}, vocabulary)
     return Corpus(
         name=path.name,
         vocabulary=vocabulary,
-        splits={WHOLE: tokens},
-        notes=[],
+        splits=splits,
+        notes=notes,
         oov={WHOLE: oov},
         tokenizer=config.tokenizer,
     )
+
+
+def _in_lines(
+    config: DataConfig, tokens: dict[str, TokenFile], vocabulary: Vocabulary
+) -> tuple[dict[str, TokenFile], list[str]]:
+    """Return the tokens in the lines that are asked for, and a note if these are not those of the text."""
+    if config.lines == "as-written":
+        return tokens, []
+    split = {name: into_sentences(part, vocabulary) for name, part in tokens.items()}
+    counts = ", ".join(f"{name} {len(tokens[name]):,} → {len(part):,} tokens" for name, part in split.items())
+    return split, [f"lines cut into sentences, blank ones left out: {counts}"]
 
 
 def _verified_fingerprint(source: Source, split: Split) -> str:

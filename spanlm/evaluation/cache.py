@@ -5,10 +5,11 @@ interpolation of §3:
 
     p(w) = (1 − λ) p_vocab(w) + λ p_cache(w),    p_cache(w) ∝ Σ_{t-C <= i < t} 1[x_{i+1} = w] exp(θ h_t · h_i)
 
-h is what the head reads. A pair (h_i, x_{i+1}) is in the cache of the steps after i alone, once x_{i+1} was read;
-the word that a step predicts never is. While fewer than C pairs were read the sum goes over those; while there is
-none, p = p_vocab. (The public code of Merity et al., 2018, leaves the cache out until it is full, and at the first
-word of each segment.) A stream that begins anew begins with an empty cache.
+h is what the head reads; that of an ensemble is its members' side by side, so their products add up. A pair
+(h_i, x_{i+1}) is in the cache of the steps after i alone, once x_{i+1} was read; the word that a step predicts never
+is. While fewer than C pairs were read the sum goes over those; while there is none, p = p_vocab. (The public code of
+Merity et al., 2018, leaves the cache out until it is full, and at the first word of each segment.) A stream that
+begins anew begins with an empty cache.
 
 The paper's other mixture, one softmax over vocabulary and cache, needs the normaliser of the vocabulary's softmax,
 which heads do not give; it is left out.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +28,6 @@ from torch import Tensor
 from spanlm.data.corpora import Corpus
 from spanlm.errors import require
 from spanlm.evaluation.scoring import Scored
-from spanlm.models.interfaces import Readout
 from spanlm.models.ops.neural_cache import Lookup, cache_distribution, cache_log_prob
 
 
@@ -60,6 +61,10 @@ class CacheConfig:
         chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
         return f"neural cache of the last {self.window:,} words, θ {self.theta:g}, λ {self.lambda_:g}{chosen}"
 
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, under the papers' names."""
+        return {"window": self.window, "theta": self.theta, "lambda": self.lambda_, "tuned_on": self.tuned_on}
+
 
 def require_text(window: int, corpus: Corpus, split: str) -> None:
     """Refuse a window that no word of a text could fill.
@@ -75,7 +80,7 @@ def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Loo
     """Give each segment what its steps look at in a cache of `window` pairs."""
     cache: Lookup | None = None
     for item in scored:
-        segment, features = item.segment, _features(item.readout)
+        segment, features = item.segment, item.readout.features
         keys, words, filled = features, segment.targets, segment.mask
         # asking a GPU would wait for it; there what was reset is carried on as empty slots
         if cache is not None and not (segment.reset.device.type == "cpu" and bool(segment.reset.all())):
@@ -84,13 +89,6 @@ def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Loo
             filled = torch.cat([cache.filled[-window:] & ~segment.reset, filled])
         cache = Lookup(features, keys, words, filled, window)
         yield item, cache
-
-
-def _features(readout: Readout) -> Tensor:
-    """What the head reads; of an ensemble the members' side by side, so that their likenesses add up."""
-    if readout.members:
-        return torch.cat([_features(member) for member in readout.members], -1)
-    return readout.features
 
 
 def mixed(log_p: Tensor, log_cache: Tensor, empty: Tensor, lambda_: float | Tensor) -> Tensor:
@@ -119,10 +117,7 @@ def with_cache(scored: Iterable[Scored], config: CacheConfig) -> Iterator[Scored
 
 
 def cached_log_probs(log_probs: Tensor, lookup: Lookup, config: CacheConfig) -> Tensor:
-    """Log of the mixture for every word, (T, B, V); `log_probs` are the head's.
-
-    For the lookups of a wider cache than `config.window` see `Lookup.window`.
-    """
+    """Log of the mixture for every word, (T, B, V); `log_probs` are the head's, the window is the lookup's."""
     p_cache = cache_distribution(lookup, config.theta, log_probs.shape[-1])
     empty = p_cache.sum(-1, keepdim=True) == 0
     return mixed(log_probs, p_cache.log(), empty, config.lambda_).to(log_probs.dtype)

@@ -8,7 +8,8 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
-from spanlm.models.interfaces import LMState, NextWordModel, Tensors
+from spanlm.models.interfaces import LMState, Tensors
+from spanlm.models.next_word_model import NextWordModel
 
 TOKENS = 4096
 """Read at a time, over all streams; any number gives the same result, up to rounding."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import NextWordModel
+from spanlm.models.next_word_model import NextWordModel
 
 LEAST_TEMPERATURE = 0.001
 """Below it the division overflows; 0 means the same and says so."""

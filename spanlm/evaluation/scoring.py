@@ -12,7 +12,8 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.errors import require
-from spanlm.models.interfaces import LMState, NextWordModel, Readout
+from spanlm.models.interfaces import LMState, Readout
+from spanlm.models.next_word_model import NextWordModel
 
 Precision = Literal["fp32", "bf16"]
 
@@ -96,21 +97,35 @@ def scored_segments(
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over predicted tokens: how many, and their NLL in nats; of these, those whose target is <unk>."""
+    """Sums over predicted tokens: how many, and their NLL in nats.
+
+    Of these, those whose target is <unk>, and those that come first after a reset: where each sentence is a stream of
+    its own, its first word.
+    """
 
     tokens: int = 0
     nll: float = 0.0
     unk_tokens: int = 0
     unk_nll: float = 0.0
+    first_tokens: int = 0
+    first_nll: float = 0.0
 
     def plus(self, scored: Scored, unk_id: int) -> Tally:
         """Add a segment; sums are float64."""
         mask, targets = scored.segment.mask, scored.segment.targets
         nll = torch.where(mask, -scored.log_p.double(), 0.0)
         unk = mask & (targets == unk_id)
-        counts = torch.stack([mask.sum(), unk.sum()]).tolist()
-        sums = torch.stack([nll.sum(), torch.where(unk, nll, 0.0).sum()]).tolist()
-        return Tally(self.tokens + counts[0], self.nll + sums[0], self.unk_tokens + counts[1], self.unk_nll + sums[1])
+        first = mask[0] & scored.segment.reset
+        counts = torch.stack([mask.sum(), unk.sum(), first.sum()]).tolist()
+        sums = torch.stack([nll.sum(), nll[unk].sum(), nll[0, first].sum()]).tolist()
+        return Tally(
+            self.tokens + counts[0],
+            self.nll + sums[0],
+            self.unk_tokens + counts[1],
+            self.unk_nll + sums[1],
+            self.first_tokens + counts[2],
+            self.first_nll + sums[2],
+        )
 
 
 def tally(

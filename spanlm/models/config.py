@@ -18,8 +18,10 @@ class ModelConfig:
 
     Attributes:
         embedding_size: E, the paper's w.
+        embedding_dropout: of whole words: each word type is in or out for a segment of a stream.
         input_dropout: on the embedded words.
         output_dropout: on what the head reads.
+        locked_dropout: input_dropout and output_dropout draw one mask for all steps of a segment, not one a step.
         init_range: weights start uniform in plus or minus this.
         bias_range: biases likewise, but for the forget gate's (model.encoder.forget_bias); null: as init_range.
         encoder: what reads the words.
@@ -28,8 +30,10 @@ class ModelConfig:
     """
 
     embedding_size: int = 300
+    embedding_dropout: float = 0.0
     input_dropout: float = 0.0
     output_dropout: float = 0.0
+    locked_dropout: bool = False
     init_range: float = 0.1
     bias_range: float | None = None
     encoder: AnyEncoderConfig = field(default_factory=LSTMConfig)
@@ -39,8 +43,9 @@ class ModelConfig:
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         require(self.embedding_size >= 1, "model.embedding_size", self.embedding_size, "at least 1")
-        require(0 <= self.input_dropout < 1, "model.input_dropout", self.input_dropout, "in [0, 1)")
-        require(0 <= self.output_dropout < 1, "model.output_dropout", self.output_dropout, "in [0, 1)")
+        for name in ("embedding_dropout", "input_dropout", "output_dropout"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"model.{name}", value, "in [0, 1)")
         require(0 < self.init_range < math.inf, "model.init_range", self.init_range, "positive and finite")
         require(
             self.bias_range is None or 0 <= self.bias_range < math.inf,

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError, require
-from spanlm.models.interfaces import Head, LMState, NextWordModel, Pointer, Readout, Tensors
+from spanlm.models.interfaces import Head, LMState, Pointer, Readout, Tensors
+from spanlm.models.next_word_model import NextWordModel
 
 Combination = Literal["linear", "geometric"]
 

@@ -227,38 +227,9 @@ class Head(nn.Module, ABC):
             return own
         return mixed_log_probs(own, pointer.log_weights, pointer.words, pointer.log_gate)
 
-
-class NextWordModel(nn.Module, ABC):
-    """Reads words and says how probable each next one is: a language model, or several as one.
-
-    Everything that evaluates, samples or ranks asks for no more than this.
-    """
-
-    head: Head
-    vocabulary_size: int
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are, and what is read must be."""
-        return next(self.parameters()).device
-
-    @abstractmethod
-    def init_state(self, batch_size: int) -> LMState:
-        """State of `batch_size` streams that have read nothing."""
-
-    @abstractmethod
-    def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
-        """Read tokens (T, B): what the next words are predicted from, and the state after the last step."""
-
-    def log_prob(self, tokens: Tensor, targets: Tensor, state: LMState) -> tuple[Tensor, LMState]:
-        """Log p(targets | tokens up to and including the same step), (T, B), natural logarithm."""
-        readout, state = self(tokens, state)
-        return self.head.log_prob(readout, targets), state
-
-    def log_probs(self, tokens: Tensor, state: LMState) -> tuple[Tensor, LMState]:
-        """Log p of every next word, (T, B, V)."""
-        readout, state = self(tokens, state)
-        return self.head.log_probs(readout), state
+    def penalty(self) -> Tensor | float:
+        """What training adds to its loss for the weights alone; 0.0 where nothing is asked for."""
+        return 0.0
 
 
 class EncoderConfig(Protocol):

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from spanlm.models.config import ModelConfig
-from spanlm.models.interfaces import LMState, Memory, NextWordModel, Readout
+from spanlm.models.dropout import locked_dropout, word_dropout
+from spanlm.models.interfaces import LMState, Memory, Readout
+from spanlm.models.next_word_model import NextWordModel
 
 
 class LanguageModel(NextWordModel):
@@ -25,7 +27,9 @@ class LanguageModel(NextWordModel):
     def __init__(self, config: ModelConfig, vocabulary_size: int) -> None:
         super().__init__()
         self.vocabulary_size = vocabulary_size
+        self.embedding_dropout = config.embedding_dropout
         self.input_dropout, self.output_dropout = config.input_dropout, config.output_dropout
+        self._dropout = locked_dropout if config.locked_dropout else dropout
         self.embedding = nn.Embedding(vocabulary_size, config.embedding_size)
         init = config.init
         init.start(self.embedding.weight)
@@ -39,8 +43,14 @@ class LanguageModel(NextWordModel):
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
         """Read tokens (T, B): what the next words are predicted from, and the state after the last step."""
-        x = dropout(self.embedding(tokens), self.input_dropout, self.training)
+        x = self.embedding(tokens)
+        x = word_dropout(x, tokens, self.vocabulary_size, self.embedding_dropout, self.training)
+        x = self._dropout(x, self.input_dropout, self.training)
         h, encoder_state = self.encoder(x, state.encoder)
         readout, memory_state = self.memory(h, tokens, state.memory)
-        features = dropout(readout.features, self.output_dropout, self.training)
+        features = self._dropout(readout.features, self.output_dropout, self.training)
         return replace(readout, features=features), LMState(encoder_state, memory_state)
+
+    def penalty(self) -> Tensor | float:
+        """What training adds to its loss for the weights alone; 0.0 where no room asks for anything."""
+        return self.head.penalty()

@@ -13,6 +13,7 @@ from spanlm.analysis.files import write_whole
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
+from spanlm.models.language_model import LanguageModel
 from spanlm.reproduction.plan import Job
 from spanlm.trained import TrainedModel
 from spanlm.training.provenance import starts
@@ -84,6 +85,7 @@ def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]
     """Evaluate a trained model on valid and, this once, on test; return all there is to say of the run."""
     epochs = [row for row in _metrics(model.folder) if row["event"] == "valid"]
     best = min(epochs, key=lambda row: row["loss"])
+    assert isinstance(model.model, LanguageModel), "a row is one model"
     return {
         "paper": job.preset.paper,
         "preset": job.preset.name,

@@ -45,16 +45,19 @@ class ScheduleConfig:
             plateau: divided by `factor` after every epoch whose validation loss is not the best so far.
         factor: what the rate is divided by (Zaremba's medium model: 1.2, large: 1.15).
         full_epochs: for step. The published codes count from 0, so their "max_epoch" m means m + 1 here.
+        warmup: optimiser steps at the start over which the rate rises from 0, in a line; 0: it is there at once.
     """
 
     kind: Literal["constant", "step", "plateau"] = "constant"
     factor: float = 2.0
     full_epochs: int = 5
+    warmup: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a rate that would grow."""
         require(1 <= self.factor < math.inf, "training.schedule.factor", self.factor, "at least 1")
         require(self.full_epochs >= 1, "training.schedule.full_epochs", self.full_epochs, "at least 1")
+        require(self.warmup >= 0, "training.schedule.warmup", self.warmup, "0 or more optimiser steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +140,7 @@ class TrainingConfig:
         batching: how the text is cut.
         loss: what is minimised: mean (per predicted token) or time-sum (summed over time, averaged over streams:
             Zaremba's and Salton's; about `length` times larger, so rates and clips are not interchangeable).
+            Penalties are added as they are; what is logged is always the NLL per predicted token, without them.
         epochs: passes over the training part at most.
         patience: stop after this many epochs in a row without a better validation loss; null: never.
         seed: of initial weights, dropout and order.

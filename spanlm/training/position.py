@@ -80,3 +80,7 @@ class Position:
         else:
             self.stale += 1
         return improved
+
+    def is_last(self, epochs: int, patience: int | None) -> bool:
+        """Whether a run ends here: all epochs done, or no improvement for `patience` of them."""
+        return self.epoch >= epochs or (patience is not None and self.stale >= patience)

@@ -11,9 +11,11 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.files import make_folder, remove_unfinished, replace_file
 from spanlm.models.counting import ParameterCount, count_parameters
+from spanlm.training.checkpoints import load_last_checkpoint
 from spanlm.training.events import Watcher
 from spanlm.training.position import Position
 from spanlm.training.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
+from spanlm.training.setup import data_fingerprint
 from spanlm.training.trainer import Trainer
 
 EXTENDABLE = ("epochs", "patience")
@@ -60,6 +62,20 @@ def train(
         _claim(config, corpus, folder)
         watcher.start(Prepared(config, corpus, folder, count_parameters(trainer.model), str(trainer.device)))
         return trainer.run()
+
+
+def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None:
+    """Return where the run of a folder ended; None if it is not begun, not finished, or one of another text.
+
+    Raises:
+        RunError: all its checkpoints are damaged.
+    """
+    checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)
+    if checkpoint is None:
+        return None
+    position = Position.from_json(checkpoint.position)
+    last = position.is_last(config.training.epochs, config.training.patience)
+    return position if last and position.data == data_fingerprint(corpus) else None
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> None:

@@ -14,6 +14,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig
 
 
 def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
@@ -32,6 +33,31 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
             "or take training.batching.kind=auto."
         )
     return cast(BatchingKind, kind)
+
+
+def remembers_everything(memory: AnyMemoryConfig) -> bool:
+    """Say whether what a memory holds grows until a reset."""
+    return isinstance(memory, AttentiveConfig) and not memory.bounded
+
+
+def refuse_unbounded(memory: AnyMemoryConfig, kind: BatchingKind, asked: str) -> None:
+    """Refuse to train a memory that holds everything since the last reset, unless each sentence is one.
+
+    Args:
+        memory: the model's.
+        kind: how the training text is cut.
+        asked: training.batching.kind as it was asked for.
+
+    Raises:
+        InputError: what is remembered would grow with the text.
+    """
+    if remembers_everything(memory) and kind != "sentences":
+        cut = kind if asked == kind else f"{asked} (here {kind})"
+        raise InputError(
+            "model.memory.window=null: everything since the last reset is remembered, which needs a reset at each "
+            f"sentence, but training.batching.kind={cut}. Take training.batching.kind=sentences, or give "
+            "model.memory.window a number."
+        )
 
 
 def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:

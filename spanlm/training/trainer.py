@@ -26,7 +26,7 @@ from spanlm.training.optimizers import build_optimizer, expected_state, next_rat
 from spanlm.training.position import Position
 from spanlm.training.provenance import record_start
 from spanlm.training.run_folder import CHECKPOINTS, METRICS, MetricsLog, copy_weights, save_model
-from spanlm.training.setup import batching_kind, build_model, data_fingerprint
+from spanlm.training.setup import batching_kind, build_model, data_fingerprint, refuse_unbounded
 from spanlm.training.signals import StopRequest, stop_request
 
 
@@ -81,13 +81,12 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """All epochs done, or no improvement for `patience` of them."""
-        training = self.config.training
-        impatient = training.patience is not None and self.position.stale >= training.patience
-        return self.position.epoch >= training.epochs or impatient
+        return self.position.is_last(self.config.training.epochs, self.config.training.patience)
 
     def _batcher(self, tokens: TokenFile, batch_size: int, *, whole: bool) -> Batcher:
         batching = self.config.training.batching
         kind = batching_kind(batching.kind, self.corpus.splits["train"])
+        refuse_unbounded(self.config.model.memory, kind, batching.kind)
         return make_batcher(
             kind,
             tokens,
@@ -129,10 +128,11 @@ class Trainer:
         nll = torch.where(segment.mask, -log_p, 0.0).sum()
         tokens = segment.mask.sum()
         divisor = tokens if self.config.training.loss == "mean" else segment.mask.shape[1]
-        (nll / divisor).backward()  # type: ignore[no-untyped-call]
+        (nll / divisor + self.model.penalty()).backward()  # type: ignore[no-untyped-call]
         norm = self._clip()
         total, count, norm_value = torch.stack([nll.detach().double(), tokens.double(), norm.double()]).tolist()
         self._refuse_not_finite(total, norm_value)
+        self._set_step_rate()
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.state = state.detach()
@@ -199,7 +199,7 @@ class Trainer:
             raise RunError(f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Lower the learning rate.")
         improved = self.position.next_epoch(loss)
         self._log("valid", epoch=self.position.epoch, loss=loss, train_loss=train_loss, rate=self.position.rate)
-        self._set_rate(next_rate(training.schedule, self.position.rate, self.position.epoch, improved))
+        self.position.rate = next_rate(training.schedule, self.position.rate, self.position.epoch, improved)
         self.state = self.initial
         if improved:
             save_model(self.folder, self.model, vocabulary)
@@ -208,8 +208,10 @@ class Trainer:
             EpochEvent(self.position.epoch, train_loss, loss, improved, self._clock.rate, self._clock.seconds)
         )
 
-    def _set_rate(self, rate: float) -> None:
-        self.position.rate = rate
+    def _set_step_rate(self) -> None:
+        """Give the optimiser the rate of this step: the epoch's, or less while it warms up."""
+        warmup = self.config.training.schedule.warmup
+        rate = self.position.rate * min(1.0, (self.position.step + 1) / warmup) if warmup else self.position.rate
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
@@ -245,7 +247,6 @@ class Trainer:
         self.state = LMState.from_flat(carried)
         restore_generators(checkpoint.carried, self.device)
         self.position = position
-        self._set_rate(position.rate)
         self.watcher.note(f"going on from step {position.step} (epoch {position.epoch + 1})")
 
     def _interrupt(self, number: int) -> None:

@@ -16,7 +16,7 @@ from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, RecurrentMemoryConfig
+from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, PointerSentinelConfig, RecurrentMemoryConfig
 
 VOCABULARY = Vocabulary((EOS, UNK, *"abcdefgh"))
 TEXT = f"a b c {EOS} d {UNK} {EOS} e {EOS} {EOS} f g h {EOS} a b c d {EOS}".split()
@@ -84,3 +84,16 @@ def test_a_model_without_attention_is_refused_before_any_work() -> None:
         check_attends(make_model(memory))
     with pytest.raises(InputError, match="attends to nothing"):
         check_attends(make_model(NoMemoryConfig()))
+
+
+def test_of_a_pointer_the_mean_gate_is_what_lies_on_no_word() -> None:
+    model = make_model(PointerSentinelConfig(window=WINDOW))
+    record = attend_words(model, VOCABULARY, TEXT)
+    with torch.no_grad():
+        readout, _ = model(torch.tensor([VOCABULARY.encode([EOS, *TEXT[:-1]])]).T, model.init_state(1))
+    gates = readout.pointer.log_gate.exp().flatten()
+    np.testing.assert_allclose(1 - record.weights.sum(axis=1), gates, atol=1e-6)
+    tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), np.array([0]))
+    profile = attention_by_lag(model, make_batcher("streams", tokens, VOCABULARY.eos_id, batch_size=1, length=4))
+    assert (list(profile.lags), profile.left_out) == ([2, 1, 0], WINDOW - 1)
+    assert profile.on_no_step == pytest.approx(100 * float(gates[WINDOW - 1 :].mean()), abs=1e-4)

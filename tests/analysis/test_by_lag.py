@@ -40,6 +40,14 @@ def test_the_share_of_the_last_five_lags() -> None:
     assert mean_by_lag([[0.5, 0.5]]).last_five == pytest.approx(100)
 
 
+def test_what_lies_on_no_word_is_what_is_missing() -> None:
+    """A pointer's rows sum to one less its gate; the rows of the others to one."""
+    profile = mean_by_lag([[0.1, 0.3], [0.2, 0.2]], nearest_lag=0)
+    assert profile.on_no_step == pytest.approx(60)
+    assert profile.last_five == pytest.approx(40)
+    assert mean_by_lag([[0.5, 0.5]]).on_no_step == 0
+
+
 @given(
     st.integers(1, 6).flatmap(
         lambda window: st.lists(

@@ -125,6 +125,14 @@ def test_the_number_that_could_not_be_read_is_hollow_and_noted() -> None:
     assert not any(mark.hollow for mark in marks(other)) and "illegible" not in " ".join(texts(other))
 
 
+def test_the_lag_figure_says_what_lies_on_no_word() -> None:
+    def caption(*percent: float) -> str:
+        return " ".join(texts(lag_figure(LagProfile(percent, 10, 2, 0))))
+
+    assert "62.5 % lies on no word. Mean over 10 positions" in caption(10.0, 27.5)
+    assert "no word" not in caption(40.0, 60.0)
+
+
 def test_the_lag_axis_ends_at_the_nearest_lag() -> None:
     flat = (20.0,) * 5
     assert {"−5", "−1"} <= set(texts(lag_figure(LagProfile(flat, 10, 0)))) and "0" not in texts(

@@ -49,6 +49,15 @@ def test_every_lag_has_a_row_and_every_model_a_column_with_the_papers_beside() -
     ]
 
 
+def test_what_lies_on_no_word_is_a_note() -> None:
+    """Of the models whose weights do not sum to 100."""
+    pointer = MeasuredLags("pointer", "a text", LagProfile((10.0, 27.5), 98, 1, 0))
+    assert "On no word: pointer 62.5 %." in notes([SHORT, pointer])
+    assert not any("no word" in note for note in notes([SHORT, CURRENT, UNKNOWN]))
+    _, one = json.loads(comparison_json([SHORT, pointer]))["runs"]
+    assert one["on_no_step_percent"] == pytest.approx(62.5)
+
+
 @pytest.mark.parametrize("model", PUBLISHED)
 def test_a_window_of_fifteen_stands_beside_what_was_printed(model: str) -> None:
     header, *rows = lag_columns([as_published(model)])

@@ -51,6 +51,18 @@ def test_by_lag_of_window_15_stands_beside_the_paper(cli: Cli, tiny_run: Path, m
     assert lines[1].split() == ["−15", "6.7", "%", "paper", "4.0", "%"]
 
 
+def test_by_lag_says_what_lies_on_no_word(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a pointer's weights: its gate is what they miss."""
+    profile = LagProfile((10.0, 27.5), 10, 0, 0)
+    monkeypatch.setattr("spanlm.cli.attend.attention_by_lag", lambda *arguments: profile)
+    lines = cli("attend", tiny_run, "--by-lag", "--out", "lags.json").done.splitlines()
+    assert [line.split() for line in lines[2:4]] == [
+        ["0", "(current", "word)", "27.5", "%"],
+        ["no", "word", "62.5", "%"],
+    ]
+    assert json.loads(Path("lags.json").read_text())["on_no_step_percent"] == pytest.approx(62.5)
+
+
 @pytest.fixture(scope="module")
 def current_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
     """A run whose model attends to the current word, too."""
@@ -168,7 +180,7 @@ def test_the_same_run_twice(cli: Cli, tiny_run: Path) -> None:
     ids=str,
 )
 def test_runs_are_named_by_what_tells_them_apart(folders: list[str], names: list[str]) -> None:
-    from spanlm.cli.attend import run_names
+    from spanlm.cli.arguments import run_names
 
     assert run_names([Path(folder) for folder in folders]) == [
         name.replace("FOLDER", Path.cwd().name) for name in names

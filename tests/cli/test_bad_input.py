@@ -46,6 +46,23 @@ COMMAND_LINES = [
     ("train demo --model.encoder.kind=gru", "model.encoder.kind=gru: unknown", "lstm"),
     ("train demo --model.memory.kind=ngram --model.memory.window=3", "unknown option --model.memory.window"),
     ("train demo --model.memory.roles=4", "model.memory.roles=4: must be 1 (attention), 2"),
+    ("train demo --model.memory.kind=attentive --model.memory.window=0", "model.memory.window=0: must be at least 1, or"),
+    ("train demo --model.memory.kind=attentive --model.memory.score=dot", "model.memory.score", "dot"),
+    (
+        "train demo --training.batching.kind=sentences --training.batching.bucket=true",
+        "training.batching.bucket=True: must be false unless",
+        "training.batching.shuffle is true",
+    ),
+    (
+        "train demo --training.batching.long_sentences=cut",
+        "training.batching.long_sentences=cut: must be keep unless training.batching.kind is sentences",
+    ),
+    (
+        "train demo --training.batching.kind=sentences --training.batching.long_sentences=trim",
+        "training.batching.long_sentences",
+        "trim",
+    ),
+    ("train demo --training.batching.predict_first=false", "training.batching.predict_first=False: must be true unless"),
     ("train demo --data.max_size=2", "data.max_size=2: must be at least 3"),
     ("train demo --data.documents=paragraph", "data.documents", "paragraph"),
     ("train demo --resume yes", "--resume", "'yes'", "auto", "never"),
@@ -82,7 +99,7 @@ COMMAND_LINES = [
     ("generate nowhere", "nowhere: is not the folder of a run"),
     # options of the other verbs
     ("evaluate", "RUN", "`spanlm evaluate --help`"),
-    ("evaluate RUN two.txt", "unrecognized arguments: two.txt"),
+    ("evaluate RUN two.txt", "two.txt: is a file; name the folder of a run."),
     ("evaluate RUN --splt test", "unknown option --splt", "Did you mean '--split'?"),
     ("evaluate RUN --split dev", "--split", "'dev'", "'train', 'valid', 'test'"),
     ("evaluate RUN --state sentence", "--state", "'sentence'", "'line'"),
@@ -204,10 +221,18 @@ def test_options_are_not_abbreviated(cli: Cli, option: str) -> None:
         ),
         ("--training.device=nonsense", "training.device=nonsense: there is no such device here. Use auto or cpu."),
         ("--model.head.tied=true", "model.head.tied=true needs a readout as wide as the embedding"),
+        (
+            "--training.batching.kind=sentences --training.batching.long_sentences=refuse",
+            "training.batching.length=7: ",
+        ),
+        (
+            "--model.memory.kind=attentive",
+            "model.memory.window=null: everything since the last reset is remembered",
+        ),
     ],
 )
 def test_rooms_that_do_not_fit(cli: Cli, tiny_corpus: Path, option: str, message: str) -> None:
-    cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", option).refused(message)
+    cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", *option.split()).refused(message)
 
 
 def test_a_refused_run_leaves_its_folder_free(cli: Cli, tiny_corpus: Path) -> None:

@@ -8,10 +8,18 @@ import pytest
 import torch
 
 from spanlm.benchmark import measure
-from spanlm.benchmark.contenders import KVP_834, LSTM_650, Size, synthetic_corpus, training_flops, without_memory
+from spanlm.benchmark.contenders import (
+    KVP_834,
+    LSTM_650,
+    Size,
+    synthetic_corpus,
+    training_flops,
+    with_memory,
+    without_memory,
+)
 from spanlm.benchmark.measure import Report, benchmark
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.memories import KeyValueConfig
+from spanlm.models.memories import AttentiveConfig, KeyValueConfig
 from tests.cli.conftest import Cli
 
 TIED = replace(
@@ -21,6 +29,7 @@ TIED = replace(
     batch_size=3,
     length=5,
 )
+SENTENCES = replace(TIED, name="sentences")
 LOOKING_BACK = replace(
     KVP_834,
     model=replace(
@@ -36,11 +45,19 @@ LOOKING_BACK = replace(
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "LSTM_650", TIED)
     monkeypatch.setattr(measure, "KVP_834", LOOKING_BACK)
+    monkeypatch.setattr(measure, "SENTENCES_650", SENTENCES)
     monkeypatch.setattr(measure, "MATRIX", 16)
 
 
+def _flops(size: Size, name: str) -> float:
+    for score in ("single", "combined"):
+        if f"attentive, {score}" in name:
+            size = with_memory(size, AttentiveConfig(score=score))
+    return training_flops(size, memory="no memory" not in name) / (3 if "evaluation" in name else 1)
+
+
 def assert_consistent(groups: dict[str, list[dict[str, object]]], ceiling: dict[str, float]) -> None:
-    sizes: list[Size] = [TIED, LOOKING_BACK]
+    sizes: list[Size] = [TIED, LOOKING_BACK, SENTENCES]
     assert len(groups) == len(sizes)
     for size, (title, rows) in zip(sizes, groups.items(), strict=True):
         assert size.name in title and f"{size.batch_size} × {size.length}" in title and "V 50" in title
@@ -51,9 +68,7 @@ def assert_consistent(groups: dict[str, list[dict[str, object]]], ceiling: dict[
             reference = by_name[row["reference"]]
             assert row["tokens_per_second"] == pytest.approx(size.tokens / seconds)
             assert row["ratio"] == pytest.approx(row["tokens_per_second"] / reference["tokens_per_second"])  # type: ignore[operator]
-            flops = training_flops(size, memory="no memory" not in str(row["name"])) / (
-                3 if "evaluation" in str(row["name"]) else 1
-            )
+            flops = _flops(size, str(row["name"]))
             expected = flops * size.tokens / seconds / 1e9 / ceiling[str(row["precision"])]
             assert row["of_ceiling"] == pytest.approx(expected)
             assert str(row["precision"]) in str(row["name"])
@@ -71,12 +86,12 @@ def test_the_report_is_consistent() -> None:
     assert content["machine"]["torch"] == torch.__version__
     assert content["machine"]["threads"] == torch.get_num_threads()
     assert_consistent(content["groups"], content["ceiling"])
-    assert told == ["matrix product", TIED.name, LOOKING_BACK.name]
+    assert told == ["matrix product", TIED.name, LOOKING_BACK.name, SENTENCES.name]
 
 
 def test_comparisons_are_with_the_textbook_and_with_no_memory() -> None:
     groups = list(benchmark("cpu", rounds=2).groups.values())
-    first, second = ({row.name: row for row in group} for group in groups)
+    first, second, third = ({row.name: row for row in group} for group in groups)
     assert (
         first["spanlm, training fp32"].reference
         == first["spanlm, training bf16"].reference
@@ -88,6 +103,9 @@ def test_comparisons_are_with_the_textbook_and_with_no_memory() -> None:
         looking = second[f"spanlm, training {precision}"]
         assert looking.reference == f"same encoder and softmax, no memory, training {precision}"
         assert second[f"spanlm, evaluation {precision}"].reference == f"spanlm, training {precision}"
+        for score in ("single", "combined"):
+            attentive = third[f"attentive, {score}, training {precision}"]
+            assert attentive.reference == f"no memory, training {precision}" and attentive.target is not None
 
 
 def test_json(cli: Cli) -> None:

@@ -15,18 +15,19 @@ from tests.cli.conftest import Cli
 README = Path(__file__).parents[2] / "README.md"
 
 OPTIONS = {
-    "train": "--corpus --out --resume --match-parameters --config --print_config --tour --no-tour "
+    "train": "--corpus --out --resume --seeds --match-parameters --config --print_config --tour --no-tour "
     "--data.corpus --data.dir --data.download --data.tokenizer --data.min_count --data.max_size --data.documents "
     "--model.embedding_size --model.output_dropout --model.encoder.hidden_size --model.encoder.layers "
     "--model.memory.kind --model.memory.window --model.memory.roles --model.head.tied "
     "--training.epochs --training.patience --training.seed --training.precision --training.device "
     "--training.optimizer.kind --training.optimizer.lr --training.optimizer.clip --training.schedule.kind "
     "--training.batching.batch_size --training.batching.length --training.checkpoint_every",
-    "evaluate": "--split --state --corpus --batch-size --precision --json --device --data-dir --download",
-    "score": "--base --format --state --oov --eos --out --device",
-    "cloze": "--context --class --out --json --strict --limit --batch-size --device",
+    "evaluate": "--split --state --corpus --batch-size --precision --json --device --data-dir --download "
+    "--combine --weights --tune-weights",
+    "score": "--base --format --state --oov --eos --out --combine --weights --device",
+    "cloze": "--context --class --out --json --strict --limit --batch-size --combine --weights --device",
     "attend": "--text --file --document --from --words --by-lag --corpus --split --out --device --data-dir --download",
-    "generate": "--prompt --length --temperature --top-k --top-p --seed --unk --device",
+    "generate": "--prompt --length --temperature --top-k --top-p --seed --unk --combine --weights --device",
     "data": "--source --category --out --corpus",
     "presets": "--json",
     "reproduce": "--table --corpus --scale --seeds --rows --runs --out --device --precision --data-dir --questions "

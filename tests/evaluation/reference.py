@@ -18,6 +18,7 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.next_word_model import NextWordModel
 from tests.models.small import language_model, model_config
 
 WORDS = (EOS, "the", "cat", UNK, "dog", "sat", "on", "mat", "ran", "naïve", ".")
@@ -117,3 +118,24 @@ def lines_of(text: str) -> list[list[str]]:
 
 TEXT = lines_of("the cat sat on the mat .\na dog ran\n\nthe naïve zebra sat\nran ran\n\n\n<unk> the dog .\non mat")
 """Three documents, double blank lines, words that the vocabulary lacks (a, zebra) and a written <unk>."""
+
+
+@torch.no_grad()
+def cached_distributions(
+    model: NextWordModel, inputs: Sequence[int], targets: Sequence[int], window: int, theta: float, share: float
+) -> NDArray[np.float64]:
+    """p of every word (N, V) with a neural cache, from the equation: one word at a time, one pair at a time."""
+    state, pairs, rows = model.init_state(1), list[tuple[list[float], int]](), []
+    for word, target in zip(inputs, targets, strict=True):
+        readout, state = model(torch.tensor([[word]]), state)
+        h = [x for part in readout.members or [readout] for x in part.features[0, 0].tolist()]
+        p = model.head.log_probs(readout)[0, 0].double().exp().tolist()
+        remembered = pairs[-window:]
+        if remembered:
+            alike = [math.exp(theta * sum(a * b for a, b in zip(h, k, strict=True))) for k, _ in remembered]
+            p = [(1 - share) * x for x in p]
+            for weight, (_, followed) in zip(alike, remembered, strict=True):
+                p[followed] += share * weight / sum(alike)
+        rows.append(p)
+        pairs.append((h, target))
+    return np.array(rows)

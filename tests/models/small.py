@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot, pad
 
 from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import ENCODERS, HORNNConfig, LSTMConfig, RNNConfig
+from spanlm.models.encoders import ENCODERS, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import HEADS, SoftmaxConfig
-from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
+from spanlm.models.interfaces import Init, LMState, Memory, Pointer, Readout, Tensors
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import (
     MEMORIES,
@@ -24,6 +25,7 @@ from spanlm.models.memories import (
     KeyValueConfig,
     NGramConfig,
     NoMemoryConfig,
+    PointerSentinelConfig,
     RecurrentMemoryConfig,
 )
 
@@ -56,9 +58,14 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
         RecurrentMemoryConfig(window=3, temporal=False),
         RecurrentMemoryConfig(window=5, composition="linear"),
     ],
+    "pointer_sentinel": [PointerSentinelConfig(window=window) for window in (1, 4, 12)],
 }
 SMALL_ENCODERS: dict[str, list[Any]] = {
     "lstm": [LSTMConfig(hidden_size=HIDDEN), LSTMConfig(hidden_size=HIDDEN, layers=2)],
+    "variational_lstm": [
+        VariationalLSTMConfig(hidden_size=HIDDEN, input_dropout=0.3, recurrent_dropout=0.4),
+        VariationalLSTMConfig(hidden_size=HIDDEN, layers=2, zoneout_h=0.2, zoneout_c=0.3),
+    ],
     "rnn": [RNNConfig(hidden_size=HIDDEN), RNNConfig(hidden_size=HIDDEN, layers=2)],
     "hornn": [
         HORNNConfig(hidden_size=HIDDEN, order=3),
@@ -68,7 +75,10 @@ SMALL_ENCODERS: dict[str, list[Any]] = {
     ],
 }
 SMALL_HEADS: dict[str, list[Any]] = {
-    "softmax": [SoftmaxConfig(tied=tied, bias=bias) for tied in (False, True) for bias in (True, False)],
+    "softmax": [
+        *(SoftmaxConfig(tied=tied, bias=bias) for tied in (False, True) for bias in (True, False)),
+        SoftmaxConfig(tied=True, projection=True, projection_penalty=0.1),
+    ],
 }
 
 
@@ -152,12 +162,23 @@ def language_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> L
 
 
 def join(readouts: Sequence[Readout]) -> Readout:
-    """One readout of segments in a row."""
+    """One readout of segments in a row; their attention may reach back ever farther."""
     attention = [r.attention for r in readouts if r.attention is not None]
+    widest = max((x.shape[-1] for x in attention), default=0)
+    attention = [pad(x, (widest - x.shape[-1], 0)) for x in attention]
     assert len(attention) in (0, len(readouts))
     (nearest_lag,) = {r.nearest_lag for r in readouts}
     features = torch.cat([r.features for r in readouts])
-    return Readout(features, torch.cat(attention) if attention else None, nearest_lag)
+    pointers = [r.pointer for r in readouts if r.pointer is not None]
+    assert len(pointers) in (0, len(readouts))
+    parts = [(p.log_weights, p.words, p.log_gate) for p in pointers]
+    pointer = Pointer(*map(torch.cat, zip(*parts, strict=True))) if parts else None
+    return Readout(features, torch.cat(attention) if attention else None, nearest_lag, pointer)
+
+
+def copied(pointer: Pointer) -> Tensor:
+    """(T, B, VOCABULARY): what the pointer gives to each word."""
+    return (one_hot(pointer.words, VOCABULARY) * pointer.log_weights.exp().unsqueeze(-1)).sum(-2)
 
 
 def tensors(result: Readout | LMState | Tensors | Tensor | list[Tensor]) -> list[Tensor]:
@@ -167,7 +188,8 @@ def tensors(result: Readout | LMState | Tensors | Tensor | list[Tensor]) -> list
     if isinstance(result, Tensor):
         return [result]
     if isinstance(result, Readout):
-        return [x for x in (result.features, result.attention) if x is not None]
+        pointed = () if result.pointer is None else (copied(result.pointer), result.pointer.log_gate)
+        return [x for x in (result.features, result.attention, *pointed) if x is not None]
     named = result.flat() if isinstance(result, LMState) else result
     return [named[name] for name in sorted(named)]
 

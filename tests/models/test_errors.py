@@ -13,7 +13,7 @@ from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NGramConfig, RecurrentMemoryConfig
+from spanlm.models.memories import KeyValueConfig, NGramConfig, PointerSentinelConfig, RecurrentMemoryConfig
 
 
 def model(hidden_size: int, memory: Any, **config: Any) -> LanguageModel:
@@ -85,6 +85,7 @@ def test_the_sizes_named_as_a_way_out_do(hidden_size: int) -> None:
             r"which does not use it\. Use pooling=fofe\.$",
         ),
         (lambda: HORNNConfig(pooling="max", forgetting_factor=1.0), r"forgetting_factor=1\.0: .* with pooling=max,"),
+        (lambda: PointerSentinelConfig(window=0), r"^model\.memory\.window=0: must be at least 1$"),
         (lambda: RecurrentMemoryConfig(window=0), r"^model\.memory\.window=0: must be at least 1$"),
         (
             lambda: RecurrentMemoryConfig(composition="added"),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.models.interfaces import Init, Memory, Tensors
+from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
 from spanlm.models.memories import KeyValueConfig
 from tests.models import small
 from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, join, read, values, words_at
@@ -23,11 +23,18 @@ REACH = {
     "ngram": lambda c: c.order - 1,
     "attentive": lambda config: config.window or UNBOUNDED,
     "recurrent_memory": lambda c: c.window - 1,
+    "pointer_sentinel": lambda c: c.window - 1,
 }
 """How many steps back a memory of this kind can look."""
 
-READS_WORDS = {"recurrent_memory"}
-"""Kinds that look back at words; the others look back at what the encoder wrote."""
+READS_WORDS = {"recurrent_memory", "pointer_sentinel"}
+"""Kinds that look back at words."""
+
+READS_ONLY_WORDS = {"recurrent_memory"}
+"""Kinds that look back at nothing else; the others look back at what the encoder wrote."""
+
+RUNNING_SUMS = {"log_total", "mean"}
+"""Tensors of a state that have no slots, so that none of them is empty."""
 
 every_memory = pytest.mark.parametrize("config", small.memories())
 
@@ -39,12 +46,32 @@ def only(which: Callable[[Memory], bool]) -> Any:
     return pytest.mark.parametrize("config", chosen)
 
 
+def unbounded(config: Any) -> bool:
+    """Everything since the reset is remembered: the state grows."""
+    return bool(REACH[config.kind](config) == UNBOUNDED)
+
+
+def only_shown(config: Any) -> set[str]:
+    """Tensors of the state that the attention follows from, but not the answer: that has its running sums."""
+    return (
+        {"scores", "filled"} if config.kind == "attentive" and config.score == "single" and unbounded(config) else set()
+    )
+
+
 def attends(memory: Memory) -> bool:
     return read(memory, values(1, 1, HIDDEN), memory.init_state(1))[0].attention is not None
 
 
 def marks_empty_slots(memory: Memory) -> bool:
     return "filled" in memory.init_state(1)
+
+
+def answer(readout: Readout) -> Tensor:
+    """What the memory does to the prediction: the features; of a pointer, numbers that all change where it does."""
+    if readout.pointer is None:
+        return readout.features
+    pointed = torch.cat([small.copied(readout.pointer), readout.pointer.log_gate.unsqueeze(-1)], -1)
+    return pointed @ values(VOCABULARY + 1, 4, seed=3)
 
 
 def after_prefix(memory: Memory, steps: int, batch: int = 2) -> Tensors:
@@ -58,13 +85,19 @@ def after_prefix(memory: Memory, steps: int, batch: int = 2) -> Tensors:
 def poisoned_where_empty(state: Tensors) -> Tensors:
     """NaN in empty slots, and the word -1, which is none."""
 
-    def poison(x: Tensor) -> Tensor:
-        if x.dtype == torch.bool:
+    def poison(name: str, x: Tensor) -> Tensor:
+        if x.dtype == torch.bool or name in RUNNING_SUMS:
             return x
         empty = ~state["filled"].view(*state["filled"].shape, *[1] * (x.dim() - 2))
         return x.masked_fill(empty, torch.nan if x.is_floating_point() else -1)
 
-    return {name: poison(x) for name, x in state.items()}
+    return {name: poison(name, x) for name, x in state.items()}
+
+
+def with_a_new_stream(memory: Memory, state: Tensors) -> Tensors:
+    """The second of two streams is put back to its start."""
+    reset = LMState({}, state).reset(torch.tensor([False, True]), LMState({}, memory.init_state(2)))
+    return reset.memory
 
 
 @every_memory
@@ -85,13 +118,17 @@ def test_any_cut_is_the_same_stream(config: Any, lengths: list[int], prefix: int
 @every_memory
 @pytest.mark.parametrize("steps", [1, 4, 9])
 def test_state_keeps_its_shape_and_type(config: Any, steps: int) -> None:
+    """Where everything is remembered, what has no slot at the start has one for each step."""
     memory = build(config, HIDDEN, VOCABULARY)
-    before = memory.init_state(3)
-    _, after = read(memory, values(steps, 3, HIDDEN), before)
-    assert {name: (x.shape, x.dtype) for name, x in after.items()} == {
-        name: (x.shape, x.dtype) for name, x in before.items()
-    }
-    assert all(x.shape[1] == 3 for x in after.values())
+    start = state = memory.init_state(3)
+    growing = {name for name, x in start.items() if len(x) == 0 and unbounded(config)}
+    assert bool(growing) == unbounded(config)
+    for total in (steps, steps + 2):
+        _, state = read(memory, values(total - len(state[min(growing)]) if growing else steps, 3, HIDDEN), state)
+        assert {name: (x.shape, x.dtype) for name, x in state.items()} == {
+            name: ((total if name in growing else len(x), *x.shape[1:]), x.dtype) for name, x in start.items()
+        }
+    assert all(x.shape[1] == 3 for x in state.values())
 
 
 @every_memory
@@ -125,14 +162,14 @@ def test_how_far_back_it_reads_words(config: Any) -> None:
     """Another word at step s changes the steps s … s + reach, bit by bit, if words are read, and else none."""
     memory, h = build(config, HIDDEN, VOCABULARY), values(9, 2, HIDDEN)
     state, same = after_prefix(memory, 2), words_at(h)
-    features = memory(h, same, state)[0].features
+    expected = answer(memory(h, same, state)[0])
     for s in range(9):
         other = same.clone()
         other[s] = (other[s] + 1) % VOCABULARY
-        changed = (memory(h, other, state)[0].features != features).any(-1).all(-1)
+        changed = (answer(memory(h, other, state)[0]) != expected).any(-1).all(-1)
         reached = range(s, s + REACH[config.kind](config) + 1) if config.kind in READS_WORDS else ()
         assert changed.tolist() == [t in reached for t in range(9)]
-        assert (memory(h, other, state)[0].features != features).any(-1).any(-1).equal(changed)
+        assert (answer(memory(h, other, state)[0]) != expected).any(-1).any(-1).equal(changed)
 
 
 @every_memory
@@ -153,11 +190,12 @@ def test_streams_do_not_touch_each_other(config: Any) -> None:
 
 @every_memory
 def test_how_far_back_it_looks(config: Any) -> None:
-    """∂ features_t / ∂ h_s is zero outside t - reach <= s <= t and not zero within."""
-    memory, reach = build(config, HIDDEN, VOCABULARY), 0 if config.kind in READS_WORDS else REACH[config.kind](config)
+    """∂ answer_t / ∂ h_s is zero outside t - reach <= s <= t and not zero within."""
+    memory, reach = build(config, HIDDEN, VOCABULARY), REACH[config.kind](config)
+    if config.kind in READS_ONLY_WORDS:
+        reach = 0
     h = values(9, 1, HIDDEN).requires_grad_()
-    features = read(memory, h, memory.init_state(1))[0].features
-    for t, row in enumerate(features):
+    for t, row in enumerate(answer(read(memory, h, memory.init_state(1))[0])):
         (gradient,) = torch.autograd.grad(row.sum(), h, retain_graph=True)
         touched = gradient.abs().sum((1, 2)) > 0
         assert touched.tolist() == [t - reach <= s <= t for s in range(9)]
@@ -168,9 +206,13 @@ def test_attention_rows_sum_to_one_or_are_empty(config: Any) -> None:
     memory = build(config, HIDDEN, VOCABULARY)
     readout = read(memory, values(8, 2, HIDDEN), memory.init_state(2))[0]
     attention, steps_without = readout.attention, readout.nearest_lag
-    assert attention.shape == (8, 2, config.window)
+    assert attention.shape == (8, 2, config.window or 7)
     assert not attention[:steps_without].any()
-    torch.testing.assert_close(attention[steps_without:].sum(-1), torch.ones(8 - steps_without, 2).double())
+    total = attention.sum(-1) + (0 if readout.pointer is None else readout.pointer.log_gate.exp())
+    if getattr(config, "zero_slot", False):  # how much lies there: `test_attentive_twin.py`
+        assert ((total > 0) & (total < 1))[steps_without:].all()
+    else:
+        torch.testing.assert_close(total[steps_without:], torch.ones(8 - steps_without, 2).double())
 
 
 @only(attends)
@@ -178,8 +220,9 @@ def test_columns_are_lags_the_nearest_last(config: Any) -> None:
     """At step t of a new stream exactly the lags up to t can be attended; the first column is the farthest."""
     memory = build(config, HIDDEN, VOCABULARY)
     readout = read(memory, values(8, 1, HIDDEN), memory.init_state(1))[0]
-    lags = config.window - 1 - torch.arange(config.window) + readout.nearest_lag
-    assert lags[0] == REACH[config.kind](config)
+    width = readout.attention.shape[-1]
+    lags = width - 1 - torch.arange(width) + readout.nearest_lag
+    assert lags[0] == min(REACH[config.kind](config), 7 if unbounded(config) else UNBOUNDED)
     for t in range(8):
         assert torch.equal(readout.attention[t, 0] > 0, lags <= t)
 
@@ -195,30 +238,35 @@ def test_memory_is_read(config: Any) -> None:
     """Other things remembered, or nothing, give another output; where nothing is carried they cannot."""
     memory, h = build(config, HIDDEN, VOCABULARY), values(1, 2, HIDDEN)
     state = after_prefix(memory, 8)
-    features = read(memory, h, state)[0].features
+    expected = answer(read(memory, h, state)[0])
     zeroed = {name: x if x.dtype == torch.bool else torch.zeros_like(x) for name, x in state.items()}
     for other in (zeroed, memory.init_state(2), after_prefix(memory, 3)):
-        changed = ~torch.isclose(read(memory, h, other)[0].features, features)
+        changed = ~torch.isclose(answer(read(memory, h, other)[0]), expected)
         assert changed.all() == (REACH[config.kind](config) > 0)
 
 
 @pytest.mark.parametrize("config", [p for p in small.memories() if REACH[p.values[0].kind](p.values[0]) > 1])
 def test_every_tensor_of_the_state_is_read(config: Any) -> None:
-    """(With one slot the keys cannot matter.)"""
-    memory, h = build(config, HIDDEN, VOCABULARY), values(1, 2, HIDDEN)
+    """(With one slot the keys cannot matter, and what a running mean weighs only once there is something beside it.)"""
+    memory, h = build(config, HIDDEN, VOCABULARY), values(2, 2, HIDDEN)
     state = after_prefix(memory, 8)
     for name in state:
         other = {**state, name: torch.zeros_like(state[name])}
-        changed = ~torch.isclose(read(memory, h, other)[0].features, read(memory, h, state)[0].features)
-        assert changed.all(), name
+        one, two = read(memory, h, state)[0], read(memory, h, other)[0]
+        if name in only_shown(config):
+            assert bitwise(answer(two), answer(one))
+            one, two = Readout(one.attention[..., :-1]), Readout(two.attention[..., :-1])  # the last: of this segment
+        assert (~torch.isclose(answer(two)[1], answer(one)[1], rtol=0, atol=1e-9)).all(), name
 
 
 @only(marks_empty_slots)
 @pytest.mark.parametrize("prefix", [0, 1, 2])
-def test_nothing_leaks_from_empty_slots(config: Any, prefix: int) -> None:
+@pytest.mark.parametrize("one_is_new", [False, True])
+def test_nothing_leaks_from_empty_slots(config: Any, prefix: int, one_is_new: bool) -> None:
     memory = build(config, HIDDEN, VOCABULARY)
     h = values(3, 2, HIDDEN).requires_grad_()
     clean = after_prefix(memory, prefix)
+    clean = with_a_new_stream(memory, clean) if one_is_new else clean
 
     def results(state: Tensors) -> list[Tensor]:
         readout, after = read(memory, h, state)
@@ -240,12 +288,12 @@ def test_gradients_end_where_the_state_is_detached(config: Any) -> None:
         _, state = read(memory, first, memory.init_state(2))
         if detach:
             state = {name: x.detach() for name, x in state.items()}
-        features = read(memory, values(3, 2, HIDDEN, seed=1).requires_grad_(), state)[0].features
-        (result,) = torch.autograd.grad(features.sum(), first, materialize_grads=True)
+        readout, _ = read(memory, values(3, 2, HIDDEN, seed=1).requires_grad_(), state)
+        (result,) = torch.autograd.grad(answer(readout).sum(), first, materialize_grads=True)
         return result
 
     assert not gradient(detach=True).any()
-    carries_outputs = REACH[config.kind](config) > 0 and config.kind not in READS_WORDS
+    carries_outputs = REACH[config.kind](config) > 0 and config.kind not in READS_ONLY_WORDS
     assert gradient(detach=False).any() == carries_outputs
 
 

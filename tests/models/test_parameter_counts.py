@@ -8,10 +8,17 @@ import pytest
 import torch
 
 from spanlm.models.config import ModelConfig
+from spanlm.models.counting import count_configured
 from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
+from spanlm.models.memories import (
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    PointerSentinelConfig,
+    RecurrentMemoryConfig,
+)
 
 VOCABULARY, WORD = 77_000, 300
 
@@ -118,3 +125,22 @@ def test_tied_and_without_bias() -> None:
     whole, _ = sizes(300, NoMemoryConfig())
     assert sizes(300, NoMemoryConfig(), tied=True)[0] == whole - VOCABULARY * WORD
     assert sizes(300, NoMemoryConfig(), bias=False)[0] == whole - VOCABULARY
+
+
+@pytest.mark.parametrize(
+    ("tied", "with_pointer", "without"), [(False, 20_199_000, 19_775_200), (True, 13_699_000, 13_275_200)]
+)
+def test_the_pointer_sentinel_at_the_size_of_its_paper(tied: bool, with_pointer: int, without: int) -> None:
+    """Two layers of 650 and the 10,000 words of the Penn Treebank; the paper prints 21M, and 20M for the LSTM alone.
+
+    Only untied matrices come near: W, b and s are 0.42M.
+    """
+
+    def size(memory: Any) -> int:
+        encoder, head = LSTMConfig(hidden_size=650, layers=2), SoftmaxConfig(tied=tied)
+        config = ModelConfig(embedding_size=650, encoder=encoder, memory=memory, head=head)
+        return count_configured(config, 10_000).total
+
+    assert (size(PointerSentinelConfig()), size(NoMemoryConfig())) == (with_pointer, without)
+    assert with_pointer - without == 650 * 650 + 650 + 650
+    assert size(PointerSentinelConfig(window=1)) == with_pointer

@@ -21,9 +21,11 @@ from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RN
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
+    AttentiveConfig,
     KeyValueConfig,
     NGramConfig,
     NoMemoryConfig,
+    PointerSentinelConfig,
     RecurrentMemoryConfig,
 )
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
@@ -128,6 +130,24 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     "recurrent memory, RNN, shuffled documents": lambda: with_encoder(
         make_config(RecurrentMemoryConfig(window=4)), RNNConfig(hidden_size=6)
     ),
+    "attentive single, bucketed sentences, split": lambda: with_batching(
+        make_config(AttentiveConfig(score="single"), kind="sentences", loss="time-sum", optimizer=SGD),
+        bucket=True,
+        long_sentences="split",
+    ),
+    "attentive combined, streams, bf16": lambda: make_config(
+        AttentiveConfig(score="combined", window=3), kind="streams", shuffle=False, precision="bf16"
+    ),
+    "attentive combined, sentences cut and not opened": lambda: with_batching(
+        make_config(
+            AttentiveConfig(score="combined", merge="linear", zero_slot=True), kind="sentences", shuffle=False
+        ),
+        long_sentences="cut",
+        predict_first=False,
+    ),
+    "pointer sentinel, streams, sgd": lambda: make_config(
+        PointerSentinelConfig(window=9), kind="streams", optimizer=SGD, shuffle=False
+    ),
 }
 """Every encoder, memory, batching, optimiser, schedule, loss and precision; a window longer than a segment, too."""
 
@@ -140,6 +160,11 @@ def with_encoder(config: RunConfig, encoder: AnyEncoderConfig) -> RunConfig:
 def with_training(config: RunConfig, **fields: Any) -> RunConfig:
     """The same run but for fields of `training`."""
     return replace(config, training=replace(config.training, **fields))
+
+
+def with_batching(config: RunConfig, **fields: Any) -> RunConfig:
+    """The same run but for fields of `training.batching`."""
+    return with_training(config, batching=replace(config.training.batching, **fields))
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

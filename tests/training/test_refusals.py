@@ -14,10 +14,10 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError, SpanlmError
-from spanlm.models.memories import KeyValueConfig, NGramConfig
+from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 from spanlm.training.run import train
-from tests.training.small import WORDS, checkpoints, make_config, make_corpus, with_training
+from tests.training.small import WORDS, checkpoints, make_config, make_corpus, with_batching, with_training
 
 Changed = Callable[[RunConfig], RunConfig]
 
@@ -170,6 +170,45 @@ def test_documents_of_a_corpus_without_any_are_refused_before_anything_is_writte
     assert not (room / "run" / "config.yaml").exists()
     for kind in ("auto", "streams", "sentences"):
         train(with_training(config, batching=replace(batching, kind=kind)), whole, room / kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "documents", "said"),
+    [
+        ("streams", True, r"kind=streams\."),
+        ("documents", True, r"kind=documents\."),
+        ("auto", True, r"kind=auto \(here documents\)\."),
+        ("auto", False, r"kind=auto \(here streams\)\."),
+    ],
+)
+@pytest.mark.parametrize("score", ["single", "combined"])
+def test_what_remembers_everything_needs_sentences(
+    room: Path, score: Any, kind: str, documents: bool, said: str
+) -> None:
+    """Refused before anything is written; both ways out are ways out."""
+    text = make_corpus(documents=documents)
+    config = make_config(AttentiveConfig(score=score), kind=kind, shuffle=False, epochs=1)
+    with pytest.raises(InputError, match=rf"^model\.memory\.window=null: .*training\.batching\.{said}") as caught:
+        train(config, text, room / "run")
+    assert "Take training.batching.kind=sentences, or give model.memory.window a number." in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (room / "run" / "config.yaml").exists()
+    with_a_window = make_config(AttentiveConfig(score=score, window=2), kind=kind, shuffle=False, epochs=1)
+    assert train(with_a_window, text, room / "window").epoch == 1
+    sentences = make_config(AttentiveConfig(score=score), kind="sentences", epochs=1)
+    assert train(sentences, text, room / "sentences").epoch == 1
+
+
+def test_sentences_longer_than_allowed_are_refused(room: Path, corpus: Corpus) -> None:
+    config = with_batching(make_config(kind="sentences", epochs=1), long_sentences="refuse")
+    with pytest.raises(InputError, match=r"^training\.batching\.length=6: .* sentences are longer"):
+        train(config, corpus, room / "run")
+    assert not (room / "run" / "config.yaml").exists()
+    train(with_batching(config, length=9), corpus, room / "run")
+    # validation sentences are never cut, so none is too long
+    longer = make_corpus(seed=5)
+    corpus = replace(longer, splits={**longer.splits, "train": TokenFile(np.array([1, 2, 0] * 9), np.zeros(1, np.int64))})
+    train(config, corpus, room / "short")
 
 
 def test_a_validation_part_that_is_one_document_is_no_error(room: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from spanlm.models.encoders.hornn import HORNNConfig, HORNNEncoder
 from spanlm.models.encoders.lstm import LSTMConfig, LSTMEncoder
 from spanlm.models.encoders.rnn import RNNConfig, RNNEncoder
+from spanlm.models.encoders.variational_lstm import VariationalLSTMConfig, VariationalLSTMEncoder
 
-AnyEncoderConfig = LSTMConfig | RNNConfig | HORNNConfig
+AnyEncoderConfig = LSTMConfig | VariationalLSTMConfig | RNNConfig | HORNNConfig
 
 ENCODERS: dict[str, type[AnyEncoderConfig]] = {
     "lstm": LSTMConfig,
+    "variational_lstm": VariationalLSTMConfig,
     "rnn": RNNConfig,
     "hornn": HORNNConfig,
 }
@@ -23,4 +25,6 @@ __all__ = [
     "LSTMEncoder",
     "RNNConfig",
     "RNNEncoder",
+    "VariationalLSTMConfig",
+    "VariationalLSTMEncoder",
 ]

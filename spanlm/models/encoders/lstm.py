@@ -21,7 +21,7 @@ class LSTMConfig(StackConfig):
     """Long short-term memory, one bias per gate.
 
     Attributes:
-        kind: which encoder: lstm, rnn or hornn. Another kind has other fields.
+        kind: which encoder: lstm, variational_lstm, rnn or hornn. Another kind has other fields.
         hidden_size: units of each layer; the last layer's are the encoder's output.
         layers: how many layers.
         dropout: between layers, on what one layer hands to the next (not over time).
@@ -36,6 +36,16 @@ class LSTMConfig(StackConfig):
         return LSTMEncoder(self, input_size, init)
 
 
+@torch.no_grad()
+def initialise_lstm(lstm: nn.LSTM, init: Init, forget_bias: float | None) -> None:
+    """Start every weight as `init` says, but for the forget gates' biases unless `forget_bias` is None."""
+    initialise_stack(lstm, init)
+    if forget_bias is not None:
+        for layer in range(lstm.num_layers):
+            bias = lstm.get_parameter(f"bias_ih_l{layer}")
+            bias[lstm.hidden_size : 2 * lstm.hidden_size] = forget_bias
+
+
 class LSTMEncoder(Encoder):
     """A stack of LSTM layers in one fused call; x (T, B, E) -> h (T, B, H), state h and c (layers, B, H)."""
 
@@ -43,15 +53,7 @@ class LSTMEncoder(Encoder):
         super().__init__()
         self.output_size = config.hidden_size
         self.lstm = nn.LSTM(input_size, config.hidden_size, config.layers, dropout=dropout_between_layers(config))
-        initialise_stack(self.lstm, init)
-        if config.forget_bias is not None:
-            self._start_forget_gates_at(config.forget_bias)
-
-    @torch.no_grad()
-    def _start_forget_gates_at(self, forget_bias: float) -> None:
-        for layer in range(self.lstm.num_layers):
-            bias = self.lstm.get_parameter(f"bias_ih_l{layer}")
-            bias[self.output_size : 2 * self.output_size] = forget_bias
+        initialise_lstm(self.lstm, init, config.forget_bias)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Zeros."""

@@ -19,7 +19,7 @@ class RNNConfig(StackConfig):
     """A simple recurrent network of tanh units, one bias per unit.
 
     Attributes:
-        kind: which encoder: lstm, rnn or hornn. Another kind has other fields.
+        kind: which encoder: lstm, variational_lstm, rnn or hornn. Another kind has other fields.
         hidden_size: units of each layer; the last layer's are the encoder's output.
         layers: how many layers.
         dropout: between layers, on what one layer hands to the next (not over time).

@@ -18,15 +18,17 @@ take the expectation of, this is the plain LSTM in its fused kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.dropout import dropout_mask
-from spanlm.models.encoders.lstm import LSTMConfig, LSTMEncoder
-from spanlm.models.interfaces import Init, Tensors
+from spanlm.models.dropout import dropout_mask, locked_dropout
+from spanlm.models.encoders.lstm import LSTMConfig, initialise_lstm
+from spanlm.models.encoders.stack import zeros_of
+from spanlm.models.interfaces import Encoder, Init, Tensors
+from spanlm.models.ops.lstm_recurrence import GATES, lstm_recurrence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,7 @@ class VariationalLSTMConfig:
         layers: how many layers.
         input_dropout: of what each layer reads from below, the first layer's embedded words included.
         recurrent_dropout: of what each layer reads from its own last output.
-        per_gate: each of the four gates has masks of its own; false: one for the four, which is faster.
+        per_gate: each of the four gates has masks of its own; false: one for the four, ordinary locked dropout.
         zoneout_h: probability that a unit's output stays as it was.
         zoneout_c: likewise of its cell.
         forget_bias: where the forget gate's bias starts; null: uniform like every other bias.
@@ -85,3 +87,79 @@ class VariationalLSTMConfig:
     def build(self, input_size: int, init: Init) -> VariationalLSTMEncoder:
         """Make the encoder."""
         return VariationalLSTMEncoder(self, input_size, init)
+
+
+class VariationalLSTMEncoder(Encoder):
+    """A stack of noisy LSTM layers; x (T, B, E) -> h (T, B, H), state h and c (layers, B, H)."""
+
+    def __init__(self, config: VariationalLSTMConfig, input_size: int, init: Init) -> None:
+        super().__init__()
+        self.config, self.output_size = config, config.hidden_size
+        sizes = [input_size, *[config.hidden_size] * (config.layers - 1)]
+        self.layers = nn.ModuleList(nn.LSTM(size, config.hidden_size) for size in sizes)
+        for layer in self._layers:
+            initialise_lstm(layer, init, config.forget_bias)
+
+    @property
+    def _layers(self) -> list[nn.LSTM]:
+        return [cast(nn.LSTM, layer) for layer in self.layers]
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Zeros."""
+        return {name: torch.cat([zeros_of(layer, batch_size) for layer in self._layers]) for name in ("h", "c")}
+
+    def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Read x (T, B, E)."""
+        read = self._fused if self._fits_the_kernel else self._noisy
+        ends = []
+        for layer, h, c in zip(self._layers, state["h"], state["c"], strict=True):
+            x, *end = read(layer, x, h, c)
+            ends.append(end)
+        h, c = (torch.stack(ends_of) for ends_of in zip(*ends, strict=True))
+        return x, {"h": h, "c": c}
+
+    @property
+    def _fits_the_kernel(self) -> bool:
+        """Nothing but what a layer reads from below is changed, and that for all gates alike."""
+        config = self.config
+        if config.zoneout_h or config.zoneout_c:
+            return False
+        return not self.training or not (config.recurrent_dropout or (config.input_dropout and config.per_gate))
+
+    def _fused(self, layer: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = locked_dropout(x, self.config.input_dropout, self.training)
+        output, (h, c) = layer(x, (h.unsqueeze(0), c.unsqueeze(0)))
+        return output, h.squeeze(0), c.squeeze(0)
+
+    def _noisy(self, layer: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Read x with the masks of one segment; all inputs are projected at once."""
+        config, wide = self.config, torch.promote_types(x.dtype, torch.float32)
+        weight_ih, weight_hh, bias = (
+            layer.get_parameter(f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih")
+        )
+        mask = self._mask(x, config.input_dropout)
+        dropped = (x if mask is None else x * mask.unsqueeze(1)).expand(GATES, *x.shape)
+        products = torch.bmm(dropped.flatten(1, 2), weight_ih.view(GATES, -1, x.shape[-1]).transpose(1, 2))
+        inputs = products.to(wide).view(GATES, *x.shape[:2], -1) + bias.view(GATES, 1, 1, -1)
+        outputs, c = lstm_recurrence(
+            inputs,
+            h.to(wide),
+            c.to(wide),
+            weight_hh,
+            self._mask(inputs[0], config.recurrent_dropout),
+            self._kept(inputs[0], config.zoneout_h),
+            self._kept(inputs[0], config.zoneout_c),
+        )
+        return outputs, outputs[-1], c
+
+    def _mask(self, x: Tensor, rate: float) -> Tensor | None:
+        """Draw the masks of x (T, B, D) for a segment: (4, B, D), or (1, B, D) for the four gates."""
+        if not self.training or not rate:
+            return None
+        return dropout_mask((GATES if self.config.per_gate else 1, *x.shape[1:]), rate, x)
+
+    def _kept(self, x: Tensor, rate: float) -> Tensor | None:
+        """Draw which units of x (T, B, H) stay as they were at each step; evaluated, how much of them."""
+        if not rate:
+            return None
+        return torch.empty_like(x).bernoulli_(rate) if self.training else x.new_tensor(rate).expand_as(x)

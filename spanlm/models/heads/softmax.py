@@ -1,7 +1,14 @@
-"""The linear softmax: y_t = softmax(W* h*_t + b) (Daniluk et al., 2017, Eq. 5)."""
+"""The linear softmax: y_t = softmax(W* h*_t + b) (Daniluk et al., 2017, Eq. 5).
+
+With a projection (Press & Wolf, 2017; their PR) y_t = softmax(W* (P h*_t + b_P) + b), and training adds λ‖P‖²,
+the sum of squares of P, to its loss. Which loss decides what λ means. The paper's λ = 0.15 is that of the code, which
+minimises Σ NLL / B + ½‖P‖² / (6.5 B), a sum over time averaged over B streams: `training.loss=time-sum` with
+`projection_penalty` 1 / (13 B), 0.00385 for B = 20; the paper's number is 1 / 6.5, for ½‖P‖² beside the plain Σ NLL.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Head, Init, Readout
 from spanlm.models.ops.linear_log_prob import linear_log_prob
 
@@ -22,11 +29,26 @@ class SoftmaxConfig:
         kind: which head; there is one.
         tied: score with the embedding's own matrix (Press & Wolf, 2017); needs a readout as wide as the embedding.
         bias: add a bias per word.
+        projection: a square matrix with a bias before the softmax.
+        projection_penalty: λ, what the loss grows by per unit of ‖P‖²; needs the projection.
     """
 
     kind: Literal["softmax"] = "softmax"
     tied: bool = False
     bias: bool = True
+    projection: bool = False
+    projection_penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a penalty of nothing."""
+        penalty = self.projection_penalty
+        require(0 <= penalty < math.inf, "model.head.projection_penalty", penalty, "0 or positive")
+        require(
+            self.projection or not penalty,
+            "model.head.projection_penalty",
+            penalty,
+            "0 without a projection. Use model.head.projection=true",
+        )
 
     def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> SoftmaxHead:
         """Make the head."""
@@ -54,13 +76,26 @@ class SoftmaxHead(Head):
         self.bias = None
         if config.bias:
             self.bias = nn.Parameter(init.start(torch.empty(vocabulary_size), bias=True))
+        self.projection = nn.Linear(readout_size, readout_size) if config.projection else None
+        if self.projection is not None:
+            init.start_all(self.projection)
+        self.projection_penalty = config.projection_penalty
 
     def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
         """Log p(target), (T, B)."""
-        x = readout.features.flatten(0, 1)
+        x = self._projected(readout).flatten(0, 1)
         return linear_log_prob(x, self.weight, self.bias, targets.flatten()).view_as(targets)
 
     def own_log_probs(self, readout: Readout) -> Tensor:
         """Log p of every word, (T, B, V), normalised in float32 or float64."""
-        logits = linear(readout.features, self.weight, self.bias)
+        logits = linear(self._projected(readout), self.weight, self.bias)
         return logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
+
+    def penalty(self) -> Tensor | float:
+        """λ‖P‖²."""
+        if self.projection is None or not self.projection_penalty:
+            return 0.0
+        return self.projection_penalty * self.projection.weight.square().sum()
+
+    def _projected(self, readout: Readout) -> Tensor:
+        return readout.features if self.projection is None else self.projection(readout.features)

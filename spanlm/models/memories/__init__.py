@@ -6,9 +6,12 @@ from spanlm.models.memories.attentive import AttentiveConfig, AttentiveMemory
 from spanlm.models.memories.key_value import KeyValueConfig, KeyValueMemory
 from spanlm.models.memories.ngram import NGramConfig, NGramMemory
 from spanlm.models.memories.none import NoMemory, NoMemoryConfig
+from spanlm.models.memories.pointer_sentinel import PointerSentinelConfig, PointerSentinelMemory
 from spanlm.models.memories.recurrent_memory import RecurrentMemory, RecurrentMemoryConfig
 
-AnyMemoryConfig = NoMemoryConfig | KeyValueConfig | NGramConfig | RecurrentMemoryConfig | AttentiveConfig
+AnyMemoryConfig = (
+    NoMemoryConfig | KeyValueConfig | NGramConfig | RecurrentMemoryConfig | AttentiveConfig | PointerSentinelConfig
+)
 
 MEMORIES: dict[str, type[AnyMemoryConfig]] = {
     "none": NoMemoryConfig,
@@ -16,6 +19,7 @@ MEMORIES: dict[str, type[AnyMemoryConfig]] = {
     "ngram": NGramConfig,
     "recurrent_memory": RecurrentMemoryConfig,
     "attentive": AttentiveConfig,
+    "pointer_sentinel": PointerSentinelConfig,
 }
 
 __all__ = [
@@ -29,6 +33,8 @@ __all__ = [
     "NGramMemory",
     "NoMemory",
     "NoMemoryConfig",
+    "PointerSentinelConfig",
+    "PointerSentinelMemory",
     "RecurrentMemory",
     "RecurrentMemoryConfig",
 ]

@@ -15,7 +15,8 @@ class NoMemoryConfig:
     """A plain language model that does not look back.
 
     Attributes:
-        kind: which memory: none, key_value, ngram or recurrent_memory. Another kind has other fields.
+        kind: which memory: none, key_value, ngram, recurrent_memory, attentive or pointer_sentinel. Another kind has
+            other fields.
     """
 
     kind: Literal["none"] = "none"

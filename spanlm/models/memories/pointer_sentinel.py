@@ -21,6 +21,7 @@ over are compared with, and not taught. Words before a document are masked.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -92,8 +93,14 @@ class PointerSentinelMemory(Memory):
         filled = torch.cat([state["filled"], torch.ones_like(tokens, dtype=torch.bool)])
         last = slice(len(h), None)
         pointer = Pointer(log_weights, words.unfold(0, self.window, 1), log_gate)
-        return Readout(h, log_weights.exp, nearest_lag=0, pointer=pointer), {
+        return Readout(h, partial(_weights, log_weights), nearest_lag=0, pointer=pointer), {
             "keys": keys[last],
             "words": words[last],
             "filled": filled[last],
         }
+
+
+def _weights(log_weights: Tensor) -> Tensor:
+    """Every filled slot keeps some weight: analyses know by it that the window is full."""
+    weights = log_weights.exp()
+    return weights.where(log_weights.isneginf(), weights.clamp_min(torch.finfo(weights.dtype).tiny))

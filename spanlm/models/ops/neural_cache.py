@@ -87,7 +87,7 @@ def cache_distribution(lookup: Lookup, theta: float, vocabulary_size: int) -> Te
 
 
 def _scores(lookup: Lookup) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Steps, the slots they look at, and h_t · h_i (B, Q, slots) less its largest; -inf for what a step does not see."""
+    """Steps, the slots they look at, and h_t · h_i (B, Q, slots) less its largest; -inf for what is not seen."""
     query, keys = (x.to(torch.promote_types(x.dtype, torch.float32)) for x in (lookup.query, lookup.keys))
     steps, batch, _ = query.shape
     carried, window = len(keys) - steps, lookup.window

@@ -1,0 +1,19 @@
+"""The key of a scale of one hue, from none to the darkest."""
+
+from __future__ import annotations
+
+from spanlm.analysis.drawing import Drawing, Rect, Text
+from spanlm.analysis.palette import FAINT, MUTED, blue
+
+_STEPS, _STEP, _HEIGHT, _SIZE, _GAP = 24, 8, 10, 10.0, 12
+
+
+def colour_key(drawing: Drawing, x: float, y: float, top: float, above: bool) -> None:
+    """Draw the scale from 0 to `top`; where some weights are `above` it, its end says so."""
+    drawing.add(Rect(x - 1, y - 1, _STEPS * _STEP + 2, _HEIGHT + 2, FAINT))
+    for number in range(_STEPS):
+        drawing.add(Rect(x + number * _STEP, y, _STEP, _HEIGHT, blue((number + 0.5) / _STEPS)))
+    for share in (0.0, 0.5, 1.0):
+        label = f"{'≥ ' if above and share == 1 else ''}{100 * top * share:g} %"
+        drawing.add(Text(x + share * _STEPS * _STEP, y + 24, label, _SIZE, MUTED, "middle"))
+    drawing.add(Text(x - _GAP, y + 9, "attention", _SIZE, MUTED, "end"))

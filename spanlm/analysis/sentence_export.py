@@ -1,0 +1,174 @@
+"""Maps of sentences as files: what to look at (.svg, .png) and what to compute with (.csv, .json)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from spanlm.analysis.files import checked_suffix, write_whole
+from spanlm.analysis.flatness import Flatness, FlatnessRow
+from spanlm.analysis.png import render_png
+from spanlm.analysis.sentence_map import SentenceMap, mean_flatness
+from spanlm.analysis.svg import render_svg
+from spanlm.analysis.triangle_figure import triangle_figure
+
+Sentences = Sequence[Sequence[SentenceMap]]
+"""For each sentence the maps of the models, in one order."""
+
+CSV_COLUMNS = (
+    *("sentence", "run", "position", "target", "surprisal_nats"),
+    *("lag", "source_position", "source_word", "source_unknown", "weight"),
+)
+FLATNESS_COLUMNS = ("run", *FlatnessRow._fields)
+
+
+def check_sentence_path(path: Path) -> str:
+    """Return the suffix of a path that `save_sentence_maps` can write, before any work is done.
+
+    Raises:
+        InputError: As `save_sentence_maps` does.
+    """
+    return checked_suffix(path, tuple(_SENTENCES))
+
+
+def save_sentence_maps(sentences: Sentences, path: str | os.PathLike[str]) -> None:
+    """Write maps of sentences as the suffix of `path` says.
+
+    * `.svg`, `.png`: triangles, a panel for each sentence and model; `.png` needs matplotlib.
+    * `.csv`: one row for each weight of each panel. Sentences count from 1, positions from 0, the opening `<eos>`.
+    * `.json`: the same, with the flatness of each panel and of each model.
+
+    Raises:
+        InputError: If the suffix is unknown, the folder is missing or closed, or matplotlib is missing.
+        RunError: If writing fails.
+    """
+    path = Path(path)
+    render = _SENTENCES[check_sentence_path(path)]
+    write_whole(path, render(sentences))
+
+
+def check_flatness_path(path: Path) -> str:
+    """Return the suffix of a path that `save_flatness` can write, before any work is done.
+
+    Raises:
+        InputError: As `save_flatness` does.
+    """
+    return checked_suffix(path, tuple(_FLATNESS))
+
+
+def save_flatness(text: str, measured: dict[str, Flatness], path: str | os.PathLike[str]) -> None:
+    """Write the flatness of models, by name, on a text, as `.csv` (a row for each model and group) or `.json`.
+
+    Raises:
+        InputError: If the suffix is unknown, or the folder is missing or closed.
+        RunError: If writing fails.
+    """
+    path = Path(path)
+    render = _FLATNESS[check_flatness_path(path)]
+    write_whole(path, render(text, measured))
+
+
+def _sentences_csv(sentences: Sentences) -> bytes:
+    rows = (
+        (number, one.name, *cell)
+        for number, maps in enumerate(sentences, start=1)
+        for one in maps
+        for cell in _weights(one)
+    )
+    return _csv(CSV_COLUMNS, rows)
+
+
+def _weights(one: SentenceMap) -> Iterator[tuple[object, ...]]:
+    record = one.record
+    for t, (target, surprisal) in enumerate(zip(record.targets, record.surprisal.tolist(), strict=True)):
+        end = t + 1 - record.nearest_lag
+        for s in range(end - int(one.slots[t]), end):
+            source = record.words[s]
+            # the shortest decimal that reads back as the same float32
+            weight = float(str(one.matrix[t, s]))
+            yield (t, target, surprisal, t - s, s, source, int(source in one.unknown), weight)
+
+
+def _sentences_json(sentences: Sentences) -> bytes:
+    by_model = [mean_flatness(maps) for maps in zip(*sentences, strict=True)]
+    content = {
+        "format": 1,
+        "runs": [
+            {"run": one.name, "memory": one.memory, "flatness": _flatness(flatness)}
+            for one, flatness in zip(sentences[0], by_model, strict=True)
+        ],
+        "sentences": [[_panel(one) for one in maps] for maps in sentences],
+    }
+    return _json(content)
+
+
+def _panel(one: SentenceMap) -> dict[str, Any]:
+    record = one.record
+    starts = [max(t + 1 - record.nearest_lag, 0) - slots for t, slots in enumerate(one.slots.tolist())]
+    rows = zip(starts, one.slots.tolist(), strict=True)
+    return {
+        "run": one.name,
+        "words": record.words,
+        "targets": record.targets,
+        "unknown": [word for word in dict.fromkeys(record.targets) if word in one.unknown],
+        "surprisal_nats": record.surprisal.tolist(),
+        "nearest_lag": record.nearest_lag,
+        "first_word_of_row": starts,
+        "weights": [
+            [float(str(weight)) for weight in one.matrix[t, first : first + slots]]
+            for t, (first, slots) in enumerate(rows)
+        ],
+        "on_no_word": one.on_no_word.tolist(),
+        "flatness": _flatness(one.flatness),
+    }
+
+
+def _flatness(flatness: Flatness | None) -> dict[str, Any] | None:
+    if flatness is None:
+        return None
+    return {
+        "overall": flatness.overall._asdict(),
+        "by_slots": [group._asdict() for group in flatness.groups],
+        "left_out": flatness.left_out,
+        "nearest_lag": flatness.nearest_lag,
+    }
+
+
+def _flatness_csv(text: str, measured: dict[str, Flatness]) -> bytes:
+    rows = ((name, *row) for name, flatness in measured.items() for row in (*flatness.groups, flatness.overall))
+    return _csv(FLATNESS_COLUMNS, rows)
+
+
+def _flatness_json(text: str, measured: dict[str, Flatness]) -> bytes:
+    runs = [{"run": name, **(_flatness(flatness) or {})} for name, flatness in measured.items()]
+    return _json({"format": 1, "text": text, "runs": runs})
+
+
+def _csv(columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return text.getvalue().encode("utf-8", "replace")
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+
+
+_SENTENCES: dict[str, Callable[[Sentences], bytes]] = {
+    ".svg": lambda sentences: render_svg(triangle_figure(sentences)).encode("utf-8"),
+    ".png": lambda sentences: render_png(triangle_figure(sentences)),
+    ".csv": _sentences_csv,
+    ".json": _sentences_json,
+}
+
+_FLATNESS: dict[str, Callable[[str, dict[str, Flatness]], bytes]] = {
+    ".csv": _flatness_csv,
+    ".json": _flatness_json,
+}

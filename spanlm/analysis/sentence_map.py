@@ -1,0 +1,120 @@
+"""Where a model looked in one sentence: for each predicted word the weights of the words before it.
+
+The figures of Salton et al. (2017, Figures 2 and 3) show this: rows are the words to be predicted, columns those read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.analysis.attend import attend_words
+from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
+from spanlm.analysis.record import AttentionRecord
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.errors import InputError, require
+from spanlm.models.next_word_model import NextWordModel
+
+MOST_WORDS = 120
+"""Of a sentence: more do not fit on a page."""
+_SCALE_TOPS = (0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SentenceMap:
+    """The attention of one model over one sentence, read alone from an empty state.
+
+    Attributes:
+        name: of the model, for headings.
+        memory: what attended, in words.
+        record: N words read, the opening `<eos>` first, and the N that came next, the closing `<eos>` last.
+        unknown: words that the vocabulary lacks.
+    """
+
+    name: str
+    memory: str
+    record: AttentionRecord
+    unknown: frozenset[str]
+
+    @cached_property
+    def slots(self) -> NDArray[np.int64]:
+        """(N,) how many words could be looked at."""
+        return np.clip(np.arange(len(self.record)) + 1 - self.record.nearest_lag, 0, self.record.window)
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float32]:
+        """(N, N) the weight of `words[s]` in the prediction of `targets[t]`; NaN where it could not be looked at."""
+        count, window = len(self.record), self.record.window
+        matrix = np.full((count, count), np.nan, dtype=np.float32)
+        for t, slots in enumerate(self.slots.tolist()):
+            end = t + 1 - self.record.nearest_lag
+            matrix[t, max(end - slots, 0) : max(end, 0)] = self.record.weights[t, window - slots :]
+        return matrix
+
+    @property
+    def on_no_word(self) -> NDArray[np.float64]:
+        """(N,) the share of each row that lies on no word, such as a pointer's gate; 0 where there is none to look at."""
+        missing = 1 - np.nansum(self.matrix, axis=1, dtype=np.float64)
+        return np.where(self.slots > 0, np.maximum(missing, 0.0), 0.0)
+
+    @cached_property
+    def flatness(self) -> Flatness | None:
+        """Of its rows; None where no row has a choice."""
+        return mean_flatness([self])
+
+    def label(self, word: str) -> str:
+        """Return a word as it is shown: what the vocabulary lacks beside what it was read as."""
+        return f"{word} {UNK}" if word in self.unknown and word != UNK else word
+
+
+def attend_sentence(
+    model: NextWordModel, vocabulary: Vocabulary, words: Sequence[str], *, name: str, memory: str
+) -> SentenceMap:
+    """Read one sentence, opened and closed by `<eos>`, from an empty state.
+
+    Args:
+        model: with attention.
+        vocabulary: the model's; other words are read as <unk> and shown as written.
+        words: of the sentence, at least one.
+        name: of the model.
+        memory: what attends, in words.
+
+    Raises:
+        InputError: no words, more than `MOST_WORDS`, or a model that attends to nothing.
+    """
+    require(len(words) > 0, "sentence", "''", "at least one word")
+    if len(words) > MOST_WORDS:
+        raise InputError(f"a sentence of {len(words):,} words: must be at most {MOST_WORDS}; --text takes longer texts")
+    record = attend_words(model, vocabulary, [*words, EOS], title=f"{name}, {memory}")
+    unknown = frozenset(word for word in words if vocabulary.id(word) == vocabulary.unk_id)
+    return SentenceMap(name, memory, record, unknown)
+
+
+def mean_flatness(maps: Sequence[SentenceMap]) -> Flatness | None:
+    """Return the flatness over all rows of several sentences of one model; None where no row has a choice."""
+    accumulator = FlatnessAccumulator(maps[0].record.nearest_lag)
+    for one in maps:
+        accumulator.update(one.record.weights, one.slots)
+    return accumulator.result() if accumulator.rows else None
+
+
+def common_scale(maps: Sequence[SentenceMap]) -> tuple[float, bool]:
+    """Return the weight that is darkest in every map of a sentence, and whether there are larger ones.
+
+    It is the largest of the rows with at least half as many words as the longest: where few share all the weight, each
+    has much, and scaled to them all the rest would be pale.
+    """
+    settled, largest = 0.0, 0.0
+    for one in maps:
+        some = one.slots > 0
+        if some.any():
+            rows, slots = one.matrix[some], one.slots[some]
+            settled = max(settled, float(np.nanmax(rows[2 * slots >= slots.max()])))
+            largest = max(largest, float(np.nanmax(rows)))
+    # rounded: 0.1 as a float32 is more than 0.1
+    top = next((top for top in _SCALE_TOPS if round(settled, 4) <= top), _SCALE_TOPS[-1])
+    return top, round(largest, 4) > top

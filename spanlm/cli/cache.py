@@ -1,0 +1,113 @@
+"""A neural cache on what `spanlm evaluate` evaluates: its options, and what is told of it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from spanlm.cli.main import VerbParser
+from spanlm.data.config import Split
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError
+from spanlm.evaluation.cache import CacheConfig, require_text
+from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, require_grid
+from spanlm.evaluation.perplexity import Evaluation
+from spanlm.trained import TrainedModel
+
+TUNED_ON: Split = "valid"
+
+
+def add_cache(parser: VerbParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--cache",
+        type=int,
+        metavar="C",
+        help="mix in a neural cache of the last C words (Grave et al., 2017); needs the next two, or --tune-cache",
+    )
+    parser.add_argument(
+        "--cache-theta", type=float, nargs="+", metavar="θ", help="how much likeness counts; several: a grid to tune"
+    )
+    parser.add_argument(
+        "--cache-lambda", type=float, nargs="+", metavar="λ", help="the cache's share, 0 to 1; several: a grid to tune"
+    )
+    parser.add_argument("--tune-cache", action="store_true", help="first find the θ and λ that fit the valid part best")
+
+
+def check_cache(options: argparse.Namespace) -> None:
+    """Refuse what cannot be a cache, before anything is loaded.
+
+    Raises:
+        InputError: an option without those it needs, or a value outside its range.
+    """
+    given = {"--cache-theta": options.cache_theta, "--cache-lambda": options.cache_lambda}
+    if options.cache is None:
+        for name, value in {**given, "--tune-cache": options.tune_cache or None}.items():
+            if value is not None:
+                raise InputError(f"{name}: is for a cache; say how many words it keeps, as in --cache 500")
+        return
+    if options.tune_weights:
+        raise InputError("--tune-weights and --cache do not go together: tune the weights first, then give --weights")
+    for name, values in given.items():
+        if options.tune_cache:
+            continue
+        if values is None:
+            raise InputError(f"--cache={options.cache}: needs {name}, or --tune-cache, which finds what fits best")
+        if len(values) > 1:
+            raise InputError(f"{name}: {len(values)} values are a grid; choose one, or add --tune-cache")
+    require_grid((options.cache,), *_grid(options))
+
+
+def choose_cache(
+    model: TrainedModel, corpus: Corpus, options: argparse.Namespace
+) -> tuple[CacheConfig | None, CacheTuning | None]:
+    """Return the cache to evaluate with, if one is asked for, and how it was tuned, if it was.
+
+    Raises:
+        InputError: a window longer than the text, or nothing to tune on.
+    """
+    if options.cache is None:
+        return None, None
+    require_text(options.cache, *model.part(corpus, options.split))  # before minutes are spent on tuning
+    thetas, lambdas = _grid(options)
+    if not options.tune_cache:
+        return CacheConfig(window=options.cache, theta=thetas[0], lambda_=lambdas[0]), None
+    valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
+    if TUNED_ON not in valid.splits:
+        raise InputError(
+            f"--tune-cache: {valid.name} has no {TUNED_ON} part to tune on. Name a corpus that has one, or give "
+            "--cache-theta and --cache-lambda."
+        )
+    how = {"thetas": thetas, "lambdas": lambdas, "state": options.state, "precision": options.precision}
+    tuning = model.tune_cache((options.cache,), valid, TUNED_ON, **how)
+    return tuning.best, tuning
+
+
+def _grid(options: argparse.Namespace) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """θ and λ as given, or else the usual grid."""
+    return tuple(options.cache_theta or THETAS), tuple(options.cache_lambda or LAMBDAS)
+
+
+def cache_fields(cache: CacheConfig | None, tuning: CacheTuning | None) -> dict[str, Any]:
+    """Return what JSON says of a cache."""
+    found = {} if cache is None else {"cache": cache.to_json()}
+    return found if tuning is None else {**found, "tuning": tuning.to_json()}
+
+
+def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> list[tuple[str, str]]:
+    """Say what the cache changed, and how it was tuned."""
+    if result.without_cache is None:
+        return []
+    rows = [("without cache", f"{result.without_cache.perplexity:.2f}")]
+    if tuning is not None:
+        best, same = tuning.best, tuning.text == f"{result.corpus} {result.split}"
+        rows += [
+            (
+                "tuned on",
+                f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}: "
+                f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs; "
+                f"{tuning.perplexity:.2f} there, {tuning.plain:.2f} without",
+            ),
+            *(("", note) for note in tuning.notes),
+        ]
+    return rows

@@ -1,0 +1,247 @@
+"""Several models on one text: each alone, all as one, and the bound that no choice among them can pass.
+
+The text is read once: the members go side by side from segment to segment, and each is asked once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spanlm.data.batching import Batcher
+from spanlm.data.config import BatchingKind
+from spanlm.data.corpora import Corpus
+from spanlm.data.sentence_rules import SentenceRules
+from spanlm.errors import InputError, require
+from spanlm.evaluation.perplexity import (
+    Evaluation,
+    evaluation_batcher,
+    first_words_unscored,
+    perplexity,
+    protocol,
+    summary,
+    unopened_sentences,
+)
+from spanlm.evaluation.scoring import Precision, Tally, scored_segments
+from spanlm.models.ensemble import Combination, Ensemble
+
+TOLERANCE = 1e-6
+"""Nats a token that tuned weights may at most be short of the best ones."""
+
+STEPS = 1000
+"""Steps that tuning takes at most."""
+
+
+@dataclass(frozen=True)
+class OracleBound:
+    """What is left if, at each token, the member that gave it most is taken.
+
+    A bound and not a model's perplexity: the choice is made after the token is seen, so these probabilities sum to
+    more than 1 over the vocabulary. No linear mixture of the members does better, whatever its weights at each token;
+    a normalised product can.
+
+    Attributes:
+        tokens: predicted tokens.
+        nll: Σ_t −max_m log p_m(w_t), nats.
+        nll_per_token: nats a token.
+        bound: exp(nll / tokens).
+    """
+
+    tokens: int
+    nll: float
+    nll_per_token: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class EnsembleEvaluation:
+    """What several models make of one split of a corpus.
+
+    Attributes:
+        combination: linear or geometric.
+        weights: of the members in the ensemble.
+        members: each alone.
+        ensemble: all as one.
+        oracle_bound: of any choice among them.
+    """
+
+    combination: Combination
+    weights: tuple[float, ...]
+    members: tuple[Evaluation, ...]
+    ensemble: Evaluation
+    oracle_bound: OracleBound
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "combination": self.combination,
+            "weights": list(self.weights),
+            "members": [member.to_json() for member in self.members],
+            "ensemble": self.ensemble.to_json(),
+            "oracle_bound": asdict(self.oracle_bound),
+        }
+
+
+@dataclass(frozen=True)
+class TunedWeights:
+    """The weights of the mixture that fit a text best.
+
+    Attributes:
+        weights: of the members; they sum to 1.
+        log_likelihoods: mean log p of a token, nats, before each step and after the last; never falls.
+        gap: nats a token that other weights could at most add.
+    """
+
+    weights: tuple[float, ...]
+    log_likelihoods: tuple[float, ...]
+    gap: float
+
+    @property
+    def steps(self) -> int:
+        """How many steps were taken."""
+        return len(self.log_likelihoods) - 1
+
+
+def evaluate_members(
+    ensemble: Ensemble,
+    corpus: Corpus,
+    split: str = "test",
+    *,
+    kind: BatchingKind = "streams",
+    batch_size: int | None = None,
+    precision: Precision = "fp32",
+    predict_first: bool = True,
+) -> EnsembleEvaluation:
+    """Measure the perplexity of each member and of all as one, and the oracle bound, in one pass.
+
+    Args:
+        ensemble: left in the mode it was in.
+        corpus: encoded with the members' vocabulary.
+        split: which part.
+        kind: when state is reset, see `spanlm.evaluation.perplexity.evaluate`.
+        batch_size: streams side by side; None: as many as change nothing.
+        precision: of the products.
+        predict_first: see there; if not, sentences are read once more.
+
+    Raises:
+        InputError: the corpus has no such split.
+    """
+    began = time.perf_counter()
+    totals = _totals(ensemble, corpus, evaluation_batcher(corpus, split, kind, batch_size), precision)
+    seconds = time.perf_counter() - began
+    said = protocol(kind, batch_size or 1, len(corpus.splits[split].documents))
+    results = [summary(total, corpus, split, said, seconds) for total in totals[:-1]]
+    if kind == "sentences":
+        unopened = None
+        if not predict_first:
+            rules = SentenceRules(opened=False, order="by-length")
+            unopened = _totals(ensemble, corpus, evaluation_batcher(corpus, split, kind, batch_size, rules), precision)
+        results = _with_first_words_unscored(results, totals, unopened)
+    oracle, per_token = totals[-1], totals[-1].nll / totals[-1].tokens
+    return EnsembleEvaluation(
+        combination=ensemble.head.combination,
+        weights=ensemble.head.weights,
+        members=tuple(results[:-1]),
+        ensemble=results[-1],
+        oracle_bound=OracleBound(oracle.tokens, oracle.nll, per_token, perplexity(per_token)),
+    )
+
+
+def _with_first_words_unscored(
+    results: Sequence[Evaluation], totals: Sequence[Tally], unopened: Sequence[Tally] | None
+) -> list[Evaluation]:
+    """Add the count of Salton et al. (2017): out of the same sums, or out of those over sentences not opened."""
+    if unopened is None:
+        counts = [first_words_unscored(total) for total in totals]
+    else:
+        counts = [unopened_sentences(total, totals[0].tokens) for total in unopened]
+    return [replace(result, salton2017=count) for result, count in zip(results, counts, strict=False)]
+
+
+def _totals(ensemble: Ensemble, corpus: Corpus, batcher: Batcher, precision: Precision) -> list[Tally]:
+    """Sum over a text for each member, for all as one, and for the best member of each token."""
+    totals = [Tally()] * (len(ensemble.members) + 2)
+    for scored in scored_segments(ensemble, batcher.segments(), precision, ask=ensemble.head.each_and_all):
+        every = [*scored.log_p, scored.log_p[:-1].amax(0)]
+        totals = [
+            total.plus(replace(scored, log_p=log_p), corpus.vocabulary.unk_id)
+            for total, log_p in zip(totals, every, strict=True)
+        ]
+    return totals
+
+
+def tune_weights(
+    ensemble: Ensemble,
+    corpus: Corpus,
+    split: str = "valid",
+    *,
+    kind: BatchingKind = "streams",
+    batch_size: int | None = None,
+    precision: Precision = "fp32",
+) -> TunedWeights:
+    """Find the weights of the linear mixture that make a split most probable.
+
+    The text is read once; what is held of it is one float64 number a token and member.
+
+    Args:
+        ensemble: linear; the weights it has are not looked at.
+        corpus: encoded with the members' vocabulary.
+        split: which part; not the one that is reported afterwards.
+        kind: when state is reset, see `spanlm.evaluation.perplexity.evaluate`.
+        batch_size: streams side by side; None: as many as change nothing.
+        precision: of the products.
+
+    Raises:
+        InputError: the corpus has no such split, or a geometric ensemble: its likelihood needs all distributions
+            again at every step.
+    """
+    if ensemble.head.combination != "linear":
+        raise InputError(
+            f"combination={ensemble.head.combination}: only the weights of the linear mixture are tuned; those of the "
+            "geometric one are equal, or given"
+        )
+    batcher = evaluation_batcher(corpus, split, kind, batch_size)
+    scored = scored_segments(ensemble, batcher.segments(), precision, ask=ensemble.head.each)
+    return em_weights(torch.cat([s.log_p[:, s.segment.mask].double().cpu() for s in scored], dim=1))
+
+
+def em_weights(
+    log_p: Tensor, *, start: Sequence[float] | None = None, tolerance: float = TOLERANCE, steps: int = STEPS
+) -> TunedWeights:
+    r"""Maximise the likelihood of a mixture over its weights by expectation maximisation (Dempster et al., 1977).
+
+        w_m ← w_m g_m,    g_m = 1/N Σ_n p_mn / Σ_k w_k p_kn
+
+    A step never lowers the likelihood, which is concave in w. By Jensen's inequality no weights are better by more
+    than max_m log g_m nats a token; the search ends when that is below `tolerance`.
+
+    Args:
+        log_p: log p_m of token n, (M, N), float64.
+        start: the first weights, all above 0; None: equal ones.
+        tolerance: nats a token.
+        steps: at most.
+
+    Raises:
+        InputError: a start with a weight of 0, which would stay 0.
+    """
+    count = len(log_p)
+    weights = log_p.new_full((count,), 1 / count) if start is None else log_p.new_tensor(start)
+    require(bool((weights > 0).all()), "start", start, "above 0 throughout")
+    # relative to the best member of each token: no probability is lost to rounding
+    best = log_p.amax(0)
+    likely, base, history = (log_p - best).exp(), float(best.mean()), []
+    while True:
+        mixture = weights @ likely
+        history.append(base + float(mixture.log().mean()))
+        gain = likely @ mixture.reciprocal() / len(mixture)
+        gap = math.log(float(gain.max()))
+        if gap <= tolerance or len(history) > steps:
+            return TunedWeights(tuple(weights.tolist()), tuple(history), max(gap, 0.0))
+        weights = weights * gain
+        weights /= weights.sum()

@@ -1,0 +1,169 @@
+"""Several trained models as one, on which everything is one call, as on a single one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from spanlm.config import RunConfig
+from spanlm.data.config import DEMO, Split
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError, require
+from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
+from spanlm.evaluation.scoring import Precision
+from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.trained import STATES, TrainedModel, load
+
+if TYPE_CHECKING:
+    from spanlm.analysis.record import AttentionRecord
+
+
+class TrainedEnsemble(TrainedModel):
+    """What `spanlm.load_ensemble` gives: several trained models that predict as one.
+
+    Everything that is measured, scored or generated is the ensemble's. Whatever of `config` says how text is read is
+    the same for all members; the rest of it, and `folder`, are the first member's.
+
+    Attributes:
+        model: the ensemble, in evaluation mode.
+        runs: its members.
+    """
+
+    model: Ensemble
+
+    def __init__(
+        self,
+        runs: Sequence[TrainedModel],
+        combination: Combination = "linear",
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        """Combine models.
+
+        Raises:
+            InputError: no models, models with different words or ways to read a text, or weights that are none.
+        """
+        self.runs = tuple(runs)
+        require(bool(self.runs), "runs", len(self.runs), "at least 1 model")
+        for other in self.runs[1:]:
+            _refuse_other_words(self.runs[0], other)
+            _refuse_other_reading(self.runs[0], other)
+        ensemble = Ensemble([run.model for run in self.runs], combination, weights).eval()
+        super().__init__(ensemble, self.runs[0].vocabulary, self.runs[0].config, self.runs[0].folder)
+
+    def reweighted(self, weights: Sequence[float] | None) -> TrainedEnsemble:
+        """The same members, combined alike, with other weights; None: equal ones."""
+        return TrainedEnsemble(self.runs, self.model.head.combination, weights)
+
+    def evaluate_members(
+        self,
+        corpus: Corpus | str | None = None,
+        split: Split = "test",
+        *,
+        state: Literal["auto", "carry", "document", "line"] = "auto",
+        batch_size: int | None = None,
+        precision: Precision = "fp32",
+    ) -> EnsembleEvaluation:
+        """Measure each member, the ensemble and the oracle bound in one pass; arguments as of `evaluate`."""
+        require(state in STATES, "state", state, "auto, carry, document or line")
+        loaded, part = self.part(corpus, split)
+        kind = self.batching(loaded, part, state)
+        return evaluate_members(
+            self.model,
+            loaded,
+            part,
+            kind=kind,
+            batch_size=batch_size,
+            precision=precision,
+            predict_first=self.config.training.batching.predict_first,
+        )
+
+    def tune_weights(
+        self,
+        corpus: Corpus | str | None = None,
+        split: Split = "valid",
+        *,
+        state: Literal["auto", "carry", "document", "line"] = "auto",
+        batch_size: int | None = None,
+        precision: Precision = "fp32",
+    ) -> TunedWeights:
+        """Find the mixture's best weights for a split, for `reweighted`; arguments as of `evaluate`."""
+        require(state in STATES, "state", state, "auto, carry, document or line")
+        loaded, part = self.part(corpus, split)
+        kind = self.batching(loaded, part, state)
+        return tune_weights(self.model, loaded, part, kind=kind, batch_size=batch_size, precision=precision)
+
+    def attend(self, text: str, *, expected: int = 5) -> AttentionRecord:
+        """Refuse: several models have no attention in common."""
+        _refuse_attention()
+
+
+def _refuse_attention() -> NoReturn:
+    raise InputError("several models as one have no attention of their own: look into them one by one")
+
+
+def load_ensemble(
+    runs: Sequence[str | Path],
+    *,
+    combination: Combination = "linear",
+    weights: Sequence[float] | None = None,
+    device: str = "auto",
+) -> TrainedEnsemble:
+    """Load the best models of several run folders as one.
+
+    Args:
+        runs: the folders.
+        combination: linear: the average of the probabilities; geometric: their normalised product.
+        weights: of the models, scaled to sum to 1; None: equal.
+        device: auto (a GPU if there is one), cpu, cuda.
+
+    Raises:
+        InputError: not run folders, one of them twice, models with different words or ways to read a text, or weights
+            that are none.
+    """
+    paths = [Path(run).resolve() for run in runs]
+    twice = [run for run, path in zip(runs, paths, strict=True) if paths.count(path) > 1]
+    if twice:
+        raise InputError(f"{twice[0]}: is named twice; name each run once, and weigh it by weights")
+    return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
+
+
+def _refuse_other_words(one: TrainedModel, other: TrainedModel) -> None:
+    """Refuse a model with another vocabulary: id 17 must be the same word for all."""
+    if one.vocabulary.hash == other.vocabulary.hash:
+        return
+    sizes = len(one.vocabulary), len(other.vocabulary)
+    pairs = zip_longest(one.vocabulary.words, other.vocabulary.words)
+    at, first = next((n, pair) for n, pair in enumerate(pairs) if pair[0] != pair[1])
+    mine, theirs = ("missing" if word is None else repr(word) for word in first)
+    differs = f"{sizes[0]:,} and {sizes[1]:,} words" if sizes[0] != sizes[1] else "as many words, but not the same"
+    raise InputError(
+        f"{one.folder} and {other.folder}: have different vocabularies ({differs}; the first difference: word {at} is "
+        f"{mine} and {theirs}). Only models trained with one vocabulary can be combined."
+    )
+
+
+def _refuse_other_reading(one: TrainedModel, other: TrainedModel) -> None:
+    """Refuse a model that reads texts in another way, so that no single way would be right for both."""
+    for (field, mine), (_, theirs) in zip(_reading(one.config), _reading(other.config), strict=True):
+        if mine != theirs:
+            raise InputError(
+                f"{one.folder} and {other.folder}: were not trained alike: {field} is {mine} and {theirs}. "
+                "Only models that read a text in the same way can be combined."
+            )
+
+
+def _reading(config: RunConfig) -> list[tuple[str, str]]:
+    """Return what of a configuration says how a text is read."""
+    data, kind = config.data, config.training.batching.kind
+    if kind == "auto":
+        # the demo's documents are its topics, whatever the field says
+        kind = "documents" if data.corpus == DEMO or data.effective_documents != "none" else "streams"
+    return [
+        ("data.tokenizer", data.effective_tokenizer),
+        ("data.documents", data.effective_documents),
+        ("data.lines", data.lines),
+        ("training.batching.kind", kind),
+        ("training.batching.predict_first", str(config.training.batching.predict_first).lower()),
+    ]

@@ -1,0 +1,213 @@
+"""`spanlm VERB RUN RUN …`: several runs where a verb takes one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spanlm
+from spanlm.models.counting import count_parameters
+from tests.cli.conftest import Cli
+from tests.cli.test_cloze import BLOCKS
+
+
+@pytest.fixture
+def both(tiny_run: Path, lstm_run: Path) -> list[Path]:
+    return [tiny_run, lstm_run]
+
+
+def expected(both: list[Path], split: Any = "test", **options: Any) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(
+        json.dumps(spanlm.load_ensemble(both, **options).evaluate_members(split=split).to_json())
+    )
+    return result
+
+
+def without_clock(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {name: without_clock(value) for name, value in values.items() if name != "tokens_per_second"}
+    return [without_clock(value) for value in values] if isinstance(values, list) else values
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [
+        ([], {}),
+        (["--combine", "geometric"], {"combination": "geometric"}),
+        (["--weights", "3", "1", "--combine", "linear"], {"weights": [3, 1]}),
+        (["--split", "valid", "--weights", "0", "1"], {"split": "valid", "weights": [0, 1]}),
+    ],
+    ids=str,
+)
+def test_json_is_the_evaluation(cli: Cli, both: list[Path], options: list[str], how: dict[str, Any]) -> None:
+    out = cli("evaluate", *both, *options, "--json").done
+    assert out.count("\n") == 1
+    found, right = json.loads(out), expected(both, **how)
+    for member, run in zip(found["members"], both, strict=True):
+        assert member.pop("run") == str(run)
+    assert found.pop("runs") == [str(run) for run in both]
+    found.pop("notes")
+    assert without_clock(found) == without_clock(right)
+
+
+def rows(out: str) -> list[list[str]]:
+    """Cells of the table that ends a report."""
+    lines = out.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("model "))
+    return [re.split(r" {2,}", line.strip()) for line in lines[start:]]
+
+
+def test_the_table_has_each_run_the_ensemble_and_the_bound_with_its_name(cli: Cli, both: list[Path]) -> None:
+    out = cli("evaluate", *both).done
+    right = expected(both)
+    header, *found = rows(out)
+    assert header == ["model", "weight", "perplexity", "without <unk>", "nats/token"]
+    values = [*right["members"], right["ensemble"]]
+    for row, value in zip(found[:3], values, strict=True):
+        shown = [
+            f"{value['perplexity']:.2f}",
+            f"{value['perplexity_without_unk']:.2f}",
+            f"{value['nll_per_token']:.4f}",
+        ]
+        assert row[-3:] == shown
+    assert [row[0] for row in found[:3]] == [
+        "tiny: LSTM 12, key-value-predict memory, window 3, softmax",
+        "lstm: LSTM 12, no memory, softmax",
+        "ensemble of 2 (linear)",
+    ]
+    assert [row[1] for row in found[:2]] == ["0.500", "0.500"]
+    oracle = right["oracle_bound"]
+    assert found[3] == [
+        "oracle bound: at each token the best of them, chosen after the fact; no model's perplexity",
+        f"{oracle['bound']:.2f}",
+        f"{oracle['nll_per_token']:.4f}",
+    ]
+    assert len(found) == 4
+    flat = " ".join(out.split())
+    count = count_parameters(spanlm.load_ensemble(both).model)
+    for part in (
+        "2 runs as one: average of the probabilities (linear), equal weights",
+        f"θ_M {count.model:,}, θ_W+M {count.total:,}",
+        right["ensemble"]["protocol"],
+        f"{right['ensemble']['tokens']:,} tokens",
+        "3 words of the text are not in the vocabulary",
+    ):
+        assert part in flat, part
+    assert "\x1b" not in out
+
+
+def test_the_table_has_saltons_count_where_each_line_begins_anew(cli: Cli, both: list[Path]) -> None:
+    out = cli("evaluate", *both, "--state", "line").done
+    header, *found = rows(out)
+    assert header[3] == "Salton's count"
+    alone = [spanlm.load(run).evaluate(state="line").salton2017 for run in both]
+    assert [row[3] for row in found[:2]] == [f"{count.perplexity:.2f}" for count in alone if count]
+    assert "the first word of each line is not predicted, but counted" in out
+
+
+def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: list[Path]) -> None:
+    tuned = spanlm.load_ensemble(both).tune_weights(split="valid")
+    assert tuned.steps > 0
+    found = json.loads(cli("evaluate", *both, "--tune-weights", "--json").done)
+    assert found["weights"] == pytest.approx(list(tuned.weights))
+    assert found["tuned"] == {"on": "valid", "steps": tuned.steps, "gap": pytest.approx(tuned.gap)}
+    assert found["ensemble"]["split"] == "test"
+    right = expected(both, weights=tuned.weights)
+    assert found["ensemble"]["nll"] == pytest.approx(right["ensemble"]["nll"])
+    out = cli("evaluate", *both, "--tune-weights").done
+    shown = " ".join(f"{weight:.4f}" for weight in tuned.weights)
+    assert re.search(rf"^weights +{shown}, tuned on valid \({tuned.steps} steps of EM; .*\)$", out, re.M)
+    assert f"no others are better by more than {tuned.gap:.0e} nats/token" in out
+    same = cli("evaluate", *both, "--tune-weights", "--split", "valid").done
+    assert "the part shown here, too, so what follows is optimistic" in same
+
+
+def test_a_text_file_has_nothing_to_tune_on(cli: Cli, both: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("the cat\n" * 5)
+    cli("evaluate", *both, "--corpus", "other.txt", "--tune-weights").refused(
+        "--tune-weights: other.txt has no valid part to tune on", "--weights"
+    )
+    found = json.loads(cli("evaluate", *both, "--corpus", "other.txt", "--json").done)
+    assert (found["ensemble"]["split"], found["ensemble"]["tokens"]) == ("text", 15)
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        ("evaluate RUN --weights 1", ["--weights: is for several runs"]),
+        ("evaluate RUN --combine linear", ["--combine: is for several runs"]),
+        ("evaluate RUN --tune-weights", ["--tune-weights: is for several runs"]),
+        ("score RUN text.txt --combine geometric", ["--combine: is for several runs"]),
+        ("generate RUN --weights 1", ["--weights: is for several runs"]),
+        ("evaluate RUN LSTM --weights 1", ["weights=1: must be as many as models, 2"]),
+        ("evaluate RUN LSTM --weights -1 2", ["weights=-1 2: must be finite and at least 0"]),
+        ("evaluate RUN LSTM --weights nan 2", ["weights=nan 2: must be finite"]),
+        ("score RUN LSTM text.txt --weights 0 0", ["weights=0 0: must be above 0 in sum"]),
+        ("evaluate RUN LSTM --weights some", ["--weights", "'some'"]),
+        ("evaluate RUN LSTM --combine mean", ["--combine", "'mean'", "'linear', 'geometric'"]),
+        ("evaluate RUN LSTM --tune-weights --weights 1 1", ["--tune-weights and --weights do not go together"]),
+        ("evaluate RUN LSTM --tune-weights --combine geometric", ["only the weights of --combine linear are tuned"]),
+        ("evaluate RUN LSTM --tune-weights --cache 9", ["--tune-weights and --cache do not go together"]),
+        ("evaluate RUN RUN", ["is named twice"]),
+        ("evaluate RUN nowhere", ["nowhere: is not the folder of a run"]),
+        ("generate RUN nowhere", ["nowhere: is not the folder of a run"]),
+        ("score RUN text.txt more.txt", ["unrecognized arguments: more.txt"]),
+        ("score RUN text.txt LSTM", ["unrecognized arguments"]),
+        ("cloze RUN LSTM", ["the following arguments are required: QUESTIONS"]),
+        ("attend RUN LSTM --text a --out a.html", ["2 runs: --text takes one; several stand side by side"]),
+    ],
+)
+def test_what_is_refused(cli: Cli, both: list[Path], tmp_path: Path, command: str, parts: list[str]) -> None:
+    (tmp_path / "text.txt").write_text("the cat\n")
+    names = {"RUN": str(both[0]), "LSTM": str(both[1])}
+    cli(*(names.get(word, word) for word in command.split())).refused(*parts)
+
+
+def test_runs_of_other_words_are_refused(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("the lion sat\n" * 30)
+    small = ("--model.embedding_size=6", "--model.encoder.hidden_size=12", "--training.batching.batch_size=2")
+    cli("train", "demo", *small, "--training.epochs=1", "--corpus", "other.txt", "--out", "other").done  # noqa: B018
+    cli("evaluate", tiny_run, "other").refused("tiny and other: have different vocabularies", "18 and 5 words")
+
+
+# the verbs
+
+
+@pytest.mark.parametrize("options", [[], ["--weights", "3", "1"], ["--combine", "geometric"]], ids=str)
+def test_score(cli: Cli, both: list[Path], tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "text.txt").write_text("the cat zebra\nsat on\n")
+    how: dict[str, Any] = {"weights": [3, 1]} if "--weights" in options else {}
+    if "--combine" in options:
+        how = {"combination": "geometric"}
+    model = spanlm.load_ensemble(both, **how)
+    for command in (
+        [*both, "text.txt", *options],
+        [both[0], "--base", "2", both[1], *options, "--oov", "flag", "text.txt"],
+    ):
+        found = [line.split("\t") for line in cli("score", *command).done.splitlines()[1:]]
+        right = list(model.score("the cat zebra\nsat on"))
+        assert [(row[2], row[6]) for row in found] == [(word.word, str(int(word.oov))) for word in right]
+        assert [float(row[3]) for row in found] == pytest.approx([word.surprisal for word in right], abs=1e-5)
+
+
+def test_generate(cli: Cli, both: list[Path]) -> None:
+    out = cli("generate", *both, "--prompt", "the cat", "--length", "8", "--seed", "5").done
+    words = spanlm.load_ensemble(both).generate("the cat", length=8, seed=5)
+    assert out.split() == ["the", "cat", *(word for word in words if word != "<eos>")]
+
+
+def test_cloze(cli: Cli, both: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("".join(BLOCKS), encoding="utf-8")
+    found = json.loads(cli("cloze", *both, "q.txt", "--json", "--weights", "1", "3").done)
+    assert found["runs"] == [str(run) for run in both]
+    assert (found["combination"], found["weights"]) == ("linear", [0.25, 0.75])
+    ranks = [item for item in spanlm.load_ensemble(both, weights=[1, 3]).cloze(tmp_path / "q.txt")]
+    right = sum(item.right("sentence") for item in ranks)  # type: ignore[union-attr]
+    assert found["files"][0]["contexts"]["full"]["sentence"]["right"] == right
+    out = cli("cloze", *both, "q.txt").done
+    assert "2 runs as one: average of the probabilities (linear), equal weights" in out
+    assert f"  {both[1]}: LSTM 12, no memory, softmax" in out

@@ -1,0 +1,239 @@
+"""Sentences as streams of their own: what becomes of long ones, what opens them, and in which batches they come."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.data.batching import SentenceBatcher, SentenceRules
+from spanlm.data.config import DataConfig
+from spanlm.data.corpora import load_corpus
+from spanlm.data.tokens import TokenFile
+from spanlm.errors import InputError
+
+EOS = 0
+LINES = st.lists(st.integers(0, 9), min_size=1, max_size=14)
+"""The number of words of each line."""
+
+Sentence = tuple[list[int], list[int]]
+
+
+def text(lines: list[int]) -> TokenFile:
+    """Words count up from 1, so that each says where it stands."""
+    words = itertools.count(1)
+    ids = [word for length in lines for word in (*itertools.islice(words, length), EOS)]
+    return TokenFile(np.array(ids, np.int32), np.zeros(1, np.int64))
+
+
+def whole(lines: list[int]) -> list[list[int]]:
+    """The lines of `text`, each with its `<eos>`."""
+    words = itertools.count(1)
+    return [[*itertools.islice(words, length), EOS] for length in lines]
+
+
+def read(batcher: SentenceBatcher, seed: int = 0, start: int = 0) -> list[list[Sentence]]:
+    """Inputs and targets of each stream of each segment, without padding; every stream begins anew."""
+    found = []
+    for segment in batcher.segments(seed, start):
+        assert segment.reset.all()
+        assert segment.mask.any(1).all(), "a step of padding only"
+        streams = [(segment.inputs[real, b], segment.targets[real, b]) for b, real in enumerate(segment.mask.T)]
+        found.append([(inputs.tolist(), targets.tolist()) for inputs, targets in streams if len(targets)])
+    return found
+
+
+def sentences(
+    lines: list[int], batch_size: int = 3, seed: int = 0, shuffle: bool = False, **rules: Any
+) -> list[Sentence]:
+    """What is read, and that as much of it is a target as the batcher says."""
+    batcher = SentenceBatcher(text(lines), EOS, batch_size=batch_size, rules=SentenceRules(**rules), shuffle=shuffle)
+    found = [sentence for batch in read(batcher, seed) for sentence in batch]
+    assert sum(len(targets) for _, targets in found) == batcher.targets
+    return found
+
+
+def padding(batcher: SentenceBatcher, seed: int = 0) -> float:
+    """The share of all steps that are padding."""
+    masks = [segment.mask for segment in batcher.segments(seed)]
+    return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
+
+
+@given(lines=LINES, limit=st.integers(1, 9))
+def test_cut_keeps_the_first_targets_and_loses_the_rest(lines: list[int], limit: int) -> None:
+    expected = [([EOS, *line][: len(line)][:limit], line[:limit]) for line in whole(lines)]
+    assert sentences(lines, limit=limit, long="cut") == expected
+
+
+def test_cut_at_35_targets() -> None:
+    """A sentence of 34 words and its end are kept; one of 35 words loses its end."""
+    kept, cut, long = sentences([34, 35, 50], limit=35, long="cut")
+    assert (len(kept[1]), kept[1][-1]) == (35, EOS)
+    assert (len(cut[1]), cut[1][-1]) == (35, 34 + 35)
+    assert (len(long[0]), len(long[1]), long[0][0]) == (35, 35, EOS)
+
+
+@given(lines=LINES, limit=st.integers(1, 9), opened=st.booleans())
+def test_split_loses_nothing(lines: list[int], limit: int, opened: bool) -> None:
+    """Every target exactly once, in order; a later piece is read from the true word before it, with an empty state."""
+    kept = sentences([1, *lines], limit=limit, long="keep", opened=opened)
+    expected = [
+        (inputs[at : at + limit], targets[at : at + limit])
+        for inputs, targets in kept
+        for at in range(0, len(targets), limit)
+    ]
+    assert sentences([1, *lines], limit=limit, long="split", opened=opened) == expected
+
+
+def test_what_a_later_piece_reads_first() -> None:
+    assert sentences([5], limit=2, long="split") == [([EOS, 1], [1, 2]), ([2, 3], [3, 4]), ([4, 5], [5, EOS])]
+    assert sentences([5], limit=2, long="split", opened=False) == [([1, 2], [2, 3]), ([3, 4], [4, 5]), ([5], [EOS])]
+
+
+@given(lines=LINES, limit=st.integers(1, 9))
+def test_refuse_is_for_the_first_that_is_longer(lines: list[int], limit: int) -> None:
+    longer = [number for number, length in enumerate(lines, 1) if length + 1 > limit]
+    if not longer:
+        assert sentences(lines, limit=limit, long="refuse") == sentences(lines)
+        return
+    with pytest.raises(InputError) as error:
+        sentences(lines, limit=limit, long="refuse")
+    message = str(error.value)
+    assert message.startswith(f"training.batching.length={limit}: {len(longer)} of {len(lines)} sentences are longer")
+    assert f"number {longer[0]} with {lines[longer[0] - 1] + 1} targets" in message
+    assert "training.batching.long_sentences" in message and "(cut, split or keep)" in message
+    assert message.endswith(f"raise the length to {max(lines) + 1}.")
+    assert sentences(lines, limit=max(lines) + 1, long="refuse") == sentences(lines), "the way out is one"
+
+
+@given(lines=LINES)
+def test_keep_has_no_limit(lines: list[int]) -> None:
+    expected = [([EOS, *line[:-1]], line) for line in whole(lines)]
+    assert sentences(lines, limit=1, long="keep") == sentences(lines) == expected
+
+
+@given(lines=LINES, limit=st.integers(1, 9))
+def test_unopened_sentences_begin_with_their_first_word(lines: list[int], limit: int) -> None:
+    """It is read and never predicted, the limit counts what is predicted, and a line without words is left out."""
+    lines = [1, *lines]
+    expected = [(line[:-1][:limit], line[1:][:limit]) for line in whole(lines) if len(line) > 1]
+    assert sentences(lines, limit=limit, long="cut", opened=False) == expected
+
+
+def test_a_text_without_words_has_nothing_to_predict_unopened() -> None:
+    with pytest.raises(InputError, match=r"^training\.batching\.predict_first=False: must be true for a text without"):
+        sentences([0, 0], opened=False)
+    assert len(sentences([0, 0])) == 2
+
+
+def test_a_last_line_without_an_end() -> None:
+    ids = TokenFile(np.array([1, EOS, 2, 3], np.int32), np.zeros(1, np.int64))
+    batcher = SentenceBatcher(ids, EOS, batch_size=2, rules=SentenceRules(opened=False))
+    assert read(batcher) == [[([1], [EOS]), ([2], [3])]]
+
+
+@given(
+    lines=LINES,
+    batch_size=st.integers(1, 4),
+    seed=st.integers(0, 3),
+    shuffle=st.booleans(),
+    order=st.sampled_from(["drawn", "bucketed", "by-length"]),
+    long=st.sampled_from(["keep", "cut", "split"]),
+    opened=st.booleans(),
+    start=st.integers(0, 6),
+)
+def test_orders_have_the_same_sentences_and_start_anywhere(
+    lines: list[int], batch_size: int, seed: int, shuffle: bool, order: Any, long: Any, opened: bool, start: int
+) -> None:
+    tokens = text([1, *lines])
+    plain = SentenceRules(limit=4, long=long, opened=opened)
+    rules = SentenceRules(limit=4, long=long, opened=opened, order=order)
+    expected = [s for batch in read(SentenceBatcher(tokens, EOS, batch_size=1, rules=plain)) for s in batch]
+    batcher = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules, shuffle=shuffle)
+    batches = read(batcher, seed)
+    assert sorted(s for batch in batches for s in batch) == sorted(expected)
+    assert len(batches) == batcher.count(seed) == -(-len(expected) // batch_size)
+    assert sorted(map(len, batches))[1:] == [batch_size] * (len(batches) - 1)
+    assert read(batcher, seed, start) == batches[start:]
+
+
+def skewed(count: int = 3000) -> list[int]:
+    """Most sentences are short, a few are very long."""
+    return [int(x) for x in np.random.default_rng(7).geometric(0.06, count)]
+
+
+@pytest.mark.parametrize("batch_size", [8, 32])
+def test_buckets_have_little_padding(batch_size: int) -> None:
+    tokens = text(skewed())
+
+    def batcher(order: Any, shuffle: bool = True) -> SentenceBatcher:
+        return SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=SentenceRules(order=order), shuffle=shuffle)
+
+    assert padding(batcher("drawn", shuffle=False)) > 0.3 < padding(batcher("drawn"))
+    assert padding(batcher("bucketed")) < 0.1
+    assert padding(batcher("by-length")) < 0.06
+
+
+def test_by_length_goes_from_short_to_long() -> None:
+    batcher = SentenceBatcher(text(skewed(100)), EOS, batch_size=7, rules=SentenceRules(order="by-length"))
+    lengths = [len(targets) for batch in read(batcher) for _, targets in batch]
+    assert lengths == sorted(lengths)
+
+
+def test_buckets_are_drawn_anew_for_another_seed_and_for_nothing_else() -> None:
+    tokens = text(skewed(400))
+    batcher = SentenceBatcher(tokens, EOS, batch_size=8, rules=SentenceRules(order="bucketed"), shuffle=True)
+    torch.manual_seed(1)
+    np.random.seed(1)
+    one = read(batcher, seed=1)
+    torch.manual_seed(2)
+    np.random.seed(2)
+    assert read(batcher, seed=1) == one
+
+    def together(batches: list[list[Sentence]]) -> set[frozenset[int]]:
+        return {frozenset(targets[0] for _, targets in batch) for batch in batches}
+
+    other = read(batcher, seed=2)
+    assert len(together(one) & together(other)) < 0.1 * len(one), "the same sentences come together"
+    lengths = [len(batch[0][1]) for batch in one]
+    assert lengths != sorted(lengths) and lengths != [len(batch[0][1]) for batch in other]
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif("SPANLM_DATA" not in os.environ, reason="needs a folder with corpora: set SPANLM_DATA")
+@pytest.mark.parametrize(
+    ("opened", "longer", "dropped", "targets", "pieces"),
+    [(False, 3_596, 24_881, 887_521, 45_686), (True, 4_144, 29_025, 929_589, 46_236)],
+    ids=["as Salton et al. count", "opened"],
+)
+def test_penn_treebank_cut_at_35(opened: bool, longer: int, dropped: int, targets: int, pieces: int) -> None:
+    """Of 42,068 sentences. Unopened, a sentence has a target less, so that fewer are too long."""
+    corpus = load_corpus(DataConfig(corpus="ptb"))
+    tokens, eos = corpus.splits["train"], corpus.vocabulary.eos_id
+
+    def batcher(long: Any, limit: int = 35) -> SentenceBatcher:
+        return SentenceBatcher(tokens, eos, batch_size=32, rules=SentenceRules(limit=limit, long=long, opened=opened))
+
+    cut, kept, split = batcher("cut"), batcher("keep"), batcher("split")
+    assert len(cut) == len(kept) == -(-42_068 // 32)
+    assert (kept.targets, split.targets, cut.targets) == (targets, targets, targets - dropped)
+    assert len(split) == -(-pieces // 32)
+    with pytest.raises(InputError, match=rf"length=35: {longer:,} of 42,068 sentences are longer"):
+        batcher("refuse")
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif("SPANLM_DATA" not in os.environ, reason="needs a folder with corpora: set SPANLM_DATA")
+@pytest.mark.parametrize(("split", "predicted", "counted"), [("valid", 70_390, 73_760), ("test", 78_669, 82_430)])
+def test_what_the_code_of_salton_predicts_of_penn_treebank(split: Any, predicted: int, counted: int) -> None:
+    """0.95431 of the validation part and 0.95437 of the test part: the rest are first words."""
+    corpus = load_corpus(DataConfig(corpus="ptb"))
+    tokens = corpus.splits[split]
+    batcher = SentenceBatcher(tokens, corpus.vocabulary.eos_id, batch_size=32, rules=SentenceRules(opened=False))
+    assert (batcher.targets, len(tokens)) == (predicted, counted)

@@ -1,0 +1,299 @@
+"""The neural cache: against a plain loop over the words, whatever the cut, and never with a look ahead."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spanlm.data.batching import Segment
+from spanlm.data.config import BatchingKind
+from spanlm.errors import InputError
+from spanlm.evaluation import perplexity as module
+from spanlm.evaluation.cache import CacheConfig, cached_log_probs, lookups, with_cache
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.scoring import Scored, scored_segments
+from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.interfaces import Readout
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.next_word_model import NextWordModel
+from tests.evaluation import reference
+
+STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}
+TARGETS = sum(len(line) + 1 for line in reference.TEXT)
+SIZE = len(reference.WORDS)
+USUAL = CacheConfig(window=7, theta=0.8, lambda_=0.3)
+
+
+def pieces(kind: BatchingKind, batch_size: int = 1) -> list[tuple[list[int], list[int]]]:
+    """Inputs and targets of what is read from an empty state."""
+    corpus = reference.corpus(reference.TEXT)
+    eos = corpus.vocabulary.eos_id
+    if kind == "streams":
+        ids = [eos, *corpus.splits["test"].ids.tolist()]
+        column = math.ceil(TARGETS / batch_size)
+        found = [ids[start : start + column + 1] for start in range(0, TARGETS, column)]
+    else:
+        groups = reference.groups(reference.TEXT, STATES[kind])
+        encode = corpus.vocabulary.encode
+        found = [[eos, *(i for n in g for i in encode([*reference.TEXT[n], "<eos>"]))] for g in groups]
+    return [(ids[:-1], ids[1:]) for ids in found]
+
+
+def loop(model: NextWordModel, inputs: Sequence[int], targets: Sequence[int], cache: CacheConfig) -> list[float]:
+    """-log p of every target."""
+    p = reference.cached_distributions(model, inputs, targets, cache.window, cache.theta, cache.lambda_)
+    return (-np.log(p[range(len(targets)), targets])).tolist()
+
+
+@pytest.mark.parametrize("memory", reference.MEMORIES)
+@pytest.mark.parametrize("kind", STATES)
+@pytest.mark.parametrize("window", [1, 3, 11, TARGETS])
+def test_nll_is_that_of_the_equation(kind: BatchingKind, memory: str, window: int) -> None:
+    model, cache = reference.small_model(memory), CacheConfig(window=window, theta=0.8, lambda_=0.3)
+    rows = [x for piece in pieces(kind) for x in loop(model, *piece, cache)]
+    result = evaluate(model, reference.corpus(reference.TEXT), kind=kind, cache=cache)
+    assert result.tokens == len(rows) == TARGETS
+    assert result.nll == pytest.approx(sum(rows), rel=1e-12)
+
+
+@pytest.mark.parametrize("theta", [0.0, 0.01, 3.0, 40.0])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.9])
+def test_nll_for_other_settings(theta: float, share: float) -> None:
+    model, cache = reference.small_model(), CacheConfig(window=9, theta=theta, lambda_=share)
+    expected = sum(loop(model, *pieces("streams")[0], cache))
+    result = evaluate(model, reference.corpus(reference.TEXT), cache=cache)
+    assert result.nll == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 5, TARGETS])
+def test_streams_have_caches_of_their_own(batch_size: int) -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    expected = sum(sum(loop(model, *piece, USUAL)) for piece in pieces("streams", batch_size))
+    assert evaluate(model, corpus, batch_size=batch_size, cache=USUAL).nll == pytest.approx(expected, rel=1e-12)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    length=st.integers(1, 60),
+    batch_size=st.integers(1, 9),
+    kind=st.sampled_from(sorted(STATES)),
+    window=st.integers(1, TARGETS),
+)
+def test_any_cut_is_the_same(length: int, batch_size: int, kind: BatchingKind, window: int) -> None:
+    model, corpus, cache = reference.small_model(), reference.corpus(reference.TEXT), replace(USUAL, window=window)
+    usual = evaluate(model, corpus, kind=kind, batch_size=batch_size, cache=cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LENGTH", length)
+        result = evaluate(model, corpus, kind=kind, batch_size=batch_size, cache=cache)
+    assert result.nll == pytest.approx(usual.nll, rel=1e-12)
+    if kind != "streams":
+        assert result.nll == pytest.approx(evaluate(model, corpus, kind=kind, cache=cache).nll, rel=1e-12)
+
+
+def test_without_the_cache_it_is_the_plain_evaluation() -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    for kind in STATES:
+        found, plain = evaluate(model, corpus, kind=kind, cache=USUAL), evaluate(model, corpus, kind=kind)
+        assert found.without_cache is not None and plain.without_cache is None
+        same = {"tokens_per_second": 0.0}
+        assert replace(found.without_cache, **same) == replace(plain, **same)
+        assert abs(found.nll - plain.nll) > 0.1
+        kept = ("corpus", "split", "tokens", "oov_tokens", "unk_tokens")
+        assert [asdict(found)[name] for name in kept] == [asdict(plain)[name] for name in kept]
+
+
+def test_no_share_changes_nothing_bit_by_bit() -> None:
+    for model in (reference.small_model(), reference.small_model().float()):
+        result = evaluate(model, reference.corpus(reference.TEXT), cache=replace(USUAL, lambda_=0.0))
+        assert result.without_cache is not None and result.nll == result.without_cache.nll
+
+
+def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    rows = [loop(model, *piece, USUAL) for piece in pieces("sentences")]
+    result = evaluate(model, corpus, kind="sentences", cache=USUAL)
+    assert result.salton2017 is not None and result.without_cache is not None
+    assert result.salton2017.nll == pytest.approx(sum(sum(row[1:]) for row in rows), rel=1e-12)
+    assert "neural cache of the last 7 words" in result.salton2017.protocol
+    unopened = [(targets[:-1], targets[1:]) for _, targets in pieces("sentences") if len(targets) > 1]
+    result = evaluate(model, corpus, kind="sentences", cache=USUAL, predict_first=False)
+    assert result.salton2017 is not None and result.without_cache is not None
+    assert result.salton2017.nll == pytest.approx(sum(sum(loop(model, *piece, USUAL)) for piece in unopened))
+    plain = evaluate(model, corpus, kind="sentences", predict_first=False)
+    assert result.without_cache.salton2017 == plain.salton2017
+
+
+@pytest.mark.parametrize("combination", ["linear", "geometric"])
+def test_an_ensemble_has_one_cache_of_all_features(combination: Combination) -> None:
+    model = Ensemble([reference.small_model(name) for name in ("none", "kvp")], combination, [0.3, 0.7])
+    expected = sum(loop(model, *pieces("streams")[0], USUAL))
+    result = evaluate(model, reference.corpus(reference.TEXT), cache=USUAL)
+    assert result.nll == pytest.approx(expected, rel=1e-12)
+
+
+def segments(*cuts: tuple[Tensor, list[bool]]) -> list[Segment]:
+    """Segments of words (T + 1, B): what is read, and what follows; and the streams that begin anew."""
+    return [
+        Segment(words[:-1], words[1:], torch.ones_like(words[1:], dtype=torch.bool), torch.tensor(reset))
+        for words, reset in cuts
+    ]
+
+
+def scored(model: LanguageModel, parts: list[Segment]) -> list[Scored]:
+    return list(scored_segments(model, parts))
+
+
+def draw(steps: int, streams: int, seed: int = 0) -> Tensor:
+    return torch.randint(SIZE, (steps + 1, streams), generator=torch.Generator().manual_seed(seed))
+
+
+def test_a_reset_empties_one_streams_cache() -> None:
+    model, first, second = reference.small_model(), draw(6, 3), draw(5, 3, seed=1)
+    parts = scored(model, segments((first, [True] * 3), (second, [False, True, False])))
+    found = torch.cat([item.log_p for item in with_cache(parts, USUAL)])
+    for stream in range(3):
+        a, b = first[:, stream].tolist(), second[:, stream].tolist()
+        if stream == 1:
+            expected = loop(model, a[:-1], a[1:], USUAL) + loop(model, b[:-1], b[1:], USUAL)
+        else:
+            expected = loop(model, a[:-1] + b[:-1], a[1:] + b[1:], USUAL)
+        assert (-found[:, stream]).tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_padding_is_not_remembered() -> None:
+    """In the middle of a stream, too: nothing says that it must stand at its end."""
+    model, words = reference.small_model(), draw(8, 1)
+    (segment,) = segments((words, [True]))
+    mask = segment.mask.clone()
+    mask[2:4] = False
+    (item,) = scored(model, [segment])
+    poisoned = item.readout.features.clone()
+    poisoned[2:4] = torch.nan
+    item = replace(item, segment=replace(segment, mask=mask), readout=Readout(poisoned))
+    (found,) = with_cache([item], replace(USUAL, window=8))
+    h, p = poisoned[:, 0], item.log_p[:, 0].exp()
+    for t in (4, 7):
+        pairs = [i for i in range(t) if i not in (2, 3)]
+        alike = torch.stack([(USUAL.theta * (h[t] @ h[i])).exp() for i in pairs])
+        hits = torch.tensor([float(words[i + 1, 0] == words[t + 1, 0]) for i in pairs]).double()
+        expected = (1 - USUAL.lambda_) * p[t] + USUAL.lambda_ * (alike * hits).sum() / alike.sum()
+        assert float(found.log_p[t, 0].exp()) == pytest.approx(float(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize("cut", [4, 9, 13])
+def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
+    model, words = reference.small_model().float(), draw(20, 2)
+    other = words.clone()
+    other[cut + 1 :] = (words[cut + 1 :] + 1) % SIZE
+    a, b = (
+        torch.cat(
+            [x.log_p for x in with_cache(scored(model, segments((w[:11], [True] * 2), (w[10:], [False] * 2))), USUAL)]
+        )
+        for w in (words, other)
+    )
+    assert torch.equal(a[:cut], b[:cut])
+    assert not torch.equal(a[cut:], b[cut:])
+
+
+def test_the_word_to_predict_is_never_in_the_cache() -> None:
+    """Of words that come once, the cache knows none: each keeps 1 - λ of what it had, but the first."""
+    model, words = reference.small_model(), torch.arange(SIZE).unsqueeze(1)
+    (item,) = scored(model, segments((words, [True])))
+    (found,) = with_cache([item], replace(USUAL, window=50))
+    expected = item.log_p + math.log(1 - USUAL.lambda_)
+    expected[0] = item.log_p[0]
+    torch.testing.assert_close(found.log_p, expected, rtol=1e-12, atol=0)
+    (found,) = with_cache([item], replace(USUAL, lambda_=1.0))
+    assert found.log_p[0] == item.log_p[0] and bool((found.log_p[1:] == -math.inf).all())
+
+
+@pytest.mark.parametrize("window", [1, 4, 50])
+def test_probabilities_sum_to_one(window: int) -> None:
+    model, cache = reference.small_model(), replace(USUAL, window=window)
+    parts = scored(model, segments((draw(9, 2), [True] * 2), (draw(7, 2, seed=1), [False, True])))
+    mixed = list(with_cache(parts, cache))
+    for (item, lookup), expected in zip(lookups(parts, window), mixed, strict=True):
+        log_p = cached_log_probs(model.head.log_probs(item.readout), lookup, cache)
+        torch.testing.assert_close(log_p.exp().sum(-1), torch.ones_like(expected.log_p), rtol=1e-12, atol=0)
+        at_targets = log_p.gather(-1, item.segment.targets.unsqueeze(-1)).squeeze(-1)
+        torch.testing.assert_close(at_targets, expected.log_p, rtol=1e-12, atol=0)
+
+
+def test_every_word_has_the_probability_of_the_equation() -> None:
+    model, words = reference.small_model(), draw(15, 1)
+    (item,) = scored(model, segments((words, [True])))
+    ((_, lookup),) = lookups([item], USUAL.window)
+    found = cached_log_probs(model.head.log_probs(item.readout), lookup, USUAL)[:, 0].exp().detach()
+    inputs, targets = words[:-1, 0].tolist(), words[1:, 0].tolist()
+    expected = reference.cached_distributions(model, inputs, targets, USUAL.window, USUAL.theta, USUAL.lambda_)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("theta", [0.0, 1e-40, 1.0, 1e30, 1e300])
+@pytest.mark.parametrize("scale", [1.0, 1e4, 1e15])
+def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
+    model, words = reference.small_model().float(), draw(30, 2)
+    (item,) = scored(model, segments((words, [True] * 2)))
+    item = replace(item, readout=Readout(item.readout.features * scale))
+    (found,) = with_cache([item], replace(USUAL, theta=theta))
+    assert bool(found.log_p.isfinite().all())
+    assert bool((found.log_p >= item.log_p + math.log(1 - USUAL.lambda_) - 1e-6).all())
+
+
+def test_float32_is_near_and_bf16_too() -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    exact = evaluate(model, corpus, cache=USUAL).nll
+    single = copy.deepcopy(model).float()
+    assert evaluate(single, corpus, cache=USUAL).nll == pytest.approx(exact, rel=1e-5)
+    rough = evaluate(single, corpus, cache=USUAL, precision="bf16")
+    assert rough.nll == pytest.approx(exact, rel=0.02) and rough.nll != exact
+
+
+def test_a_cache_helps_where_a_text_repeats_itself() -> None:
+    result = evaluate(reference.small_model(), reference.corpus([["dog"] * 9] * 5), cache=USUAL)
+    assert result.without_cache is not None
+    assert result.perplexity < 0.5 * result.without_cache.perplexity
+
+
+def test_the_protocol_names_the_cache() -> None:
+    corpus = reference.corpus(reference.TEXT)
+    plain = evaluate(reference.small_model(), corpus).protocol
+    found = evaluate(reference.small_model(), corpus, cache=USUAL).protocol
+    assert found == f"{plain}; neural cache of the last 7 words, θ 0.8, λ 0.3"
+    tuned = replace(USUAL, tuned_on="ptb valid")
+    assert tuned.description == "neural cache of the last 7 words, θ 0.8, λ 0.3 (tuned on ptb valid)"
+    assert tuned.to_json() == {"window": 7, "theta": 0.8, "lambda": 0.3, "tuned_on": "ptb valid"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("window", 0, r"cache\.window=0: must be at least 1"),
+        ("theta", -0.1, r"cache\.theta=-0\.1: must be finite and at least 0"),
+        ("theta", math.inf, r"cache\.theta=inf"),
+        ("theta", math.nan, r"cache\.theta=nan"),
+        ("lambda_", -0.01, r"cache\.lambda=-0\.01: must be in \[0, 1\]"),
+        ("lambda_", 1.01, r"cache\.lambda=1\.01"),
+        ("lambda_", math.nan, r"cache\.lambda=nan"),
+    ],
+)
+def test_impossible_caches_are_refused(field: str, value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        replace(USUAL, **{field: value})
+
+
+def test_a_window_longer_than_the_text_is_refused() -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    message = rf"cache\.window={TARGETS + 1}: must be at most {TARGETS}: small test has no more tokens"
+    with pytest.raises(InputError, match=message):
+        evaluate(model, corpus, cache=replace(USUAL, window=TARGETS + 1))

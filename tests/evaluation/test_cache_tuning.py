@@ -1,0 +1,135 @@
+"""The grid of the neural cache: every point is an evaluation of its own, and one pass of the model gives them all."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from spanlm.data.config import BatchingKind
+from spanlm.errors import InputError
+from spanlm.evaluation.cache import CacheConfig
+from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, tune_cache
+from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
+from tests.evaluation import reference
+
+WINDOWS, SOME_THETAS, SOME_LAMBDAS = (2, 9, 30), (0.0, 0.7, 4.0), (0.0, 0.1, 0.45, 1.0)
+
+
+def tuned(lines: reference.Lines = reference.TEXT, kind: BatchingKind = "streams", **grid: Any) -> CacheTuning:
+    usual = {"windows": WINDOWS, "thetas": SOME_THETAS, "lambdas": SOME_LAMBDAS}
+    return tune_cache(reference.small_model(), reference.corpus(lines), "test", **{**usual, **grid}, kind=kind)
+
+
+@pytest.mark.parametrize("kind", ["streams", "documents", "sentences"])
+def test_every_point_is_an_evaluation(kind: BatchingKind) -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    found = tuned(kind=kind)
+    points = [(w, t, x) for w in WINDOWS for t in SOME_THETAS for x in SOME_LAMBDAS]
+    assert [(point.window, point.theta, point.lambda_) for point in found.grid] == points
+    for point in found.grid:
+        cache = CacheConfig(window=point.window, theta=point.theta, lambda_=point.lambda_)
+        assert point.perplexity == pytest.approx(evaluate(model, corpus, kind=kind, cache=cache).perplexity, rel=1e-12)
+    assert found.plain == pytest.approx(evaluate(model, corpus, kind=kind).perplexity, rel=1e-12)
+    assert (found.text, found.tokens) == ("small test", evaluate(model, corpus).tokens)
+
+
+def test_the_best_is_the_lowest_and_says_where_it_was_found() -> None:
+    found = tuned()
+    lowest = min(found.grid, key=lambda point: point.perplexity)
+    assert found.perplexity == lowest.perplexity < found.plain
+    expected = CacheConfig(window=lowest.window, theta=lowest.theta, lambda_=lowest.lambda_, tuned_on="small test")
+    assert found.best == expected
+    again = evaluate(reference.small_model(), reference.corpus(reference.TEXT), cache=found.best)
+    assert again.perplexity == pytest.approx(found.perplexity, rel=1e-12)
+    assert again.protocol.endswith("(tuned on small test)")
+
+
+def test_one_pass_serves_the_whole_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    calls: list[int] = []
+    forward = model.forward
+    monkeypatch.setattr(model, "forward", lambda *arguments: (calls.append(1), forward(*arguments))[1])
+    tune_cache(model, corpus, "test", WINDOWS, SOME_THETAS, SOME_LAMBDAS, kind="documents")
+    assert len(calls) == evaluation_batcher(corpus, "test", "documents").count()
+
+
+def test_the_edge_of_the_grid_is_noted() -> None:
+    repeated = [["dog"] * 9] * 5
+    (note,) = tuned(repeated, windows=(5,), thetas=(0.3,), lambdas=(0.01, 0.02)).notes
+    assert note == "cache.lambda=0.02 is the largest that was tried: the best may lie beyond."
+    assert tuned(repeated, windows=(5,), thetas=(0.3,), lambdas=(0.02,)).notes == []
+    assert tuned(repeated, windows=(5,), thetas=(0.3,), lambdas=(0.02, 1.0)).best.lambda_ == 0.02
+    found = tuned(repeated, windows=(5, 20), thetas=(0.3, 60.0, 900.0), lambdas=(0.5, 0.99)).notes
+    assert [note.split("=")[0] for note in found] == [
+        name
+        for name, value in zip(
+            ("cache.window", "cache.theta", "cache.lambda"),
+            _best(repeated, (5, 20), (0.3, 60.0, 900.0), (0.5, 0.99)),
+            strict=True,
+        )
+        if value in (5, 20, 0.3, 900.0, 0.5, 0.99)
+    ]
+
+
+def _best(lines: reference.Lines, *grid: tuple[float, ...]) -> tuple[float, ...]:
+    windows, thetas, lambdas = grid
+    best = tuned(lines, windows=windows, thetas=thetas, lambdas=lambdas).best
+    return best.window, best.theta, best.lambda_
+
+
+def test_no_helpful_cache_is_said() -> None:
+    different = [list(reference.WORDS[1:3]), list(reference.WORDS[4:])]
+    found = tuned(different, windows=(8,), lambdas=(0.0, 0.3))
+    assert found.best.lambda_ == 0
+    assert found.perplexity == found.plain
+    assert "cache.lambda=0: no share of the cache helps." in found.notes
+
+
+def test_the_usual_grid_goes_from_no_cache_to_more_than_was_published() -> None:
+    assert min(THETAS) == 0 and max(THETAS) > 1 and list(THETAS) == sorted(set(THETAS))
+    assert min(LAMBDAS) == 0 and 0.5 < max(LAMBDAS) < 1 and list(LAMBDAS) == sorted(set(LAMBDAS))
+
+
+def test_json_has_the_names_of_the_papers() -> None:
+    found = tuned().to_json()
+    assert found.keys() == {"text", "tokens", "plain", "best", "perplexity", "grid", "notes"}
+    assert found["best"].keys() == {"window", "theta", "lambda", "tuned_on"}
+    assert found["grid"][0].keys() == {"window", "theta", "lambda", "perplexity"}
+    assert len(found["grid"]) == len(WINDOWS) * len(SOME_THETAS) * len(SOME_LAMBDAS)
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ({"windows": ()}, r"cache\.window=: must be at least one value"),
+        ({"thetas": ()}, r"cache\.theta=: must be at least one value"),
+        ({"lambdas": ()}, r"cache\.lambda=: must be at least one value"),
+        ({"lambdas": (0.1, 1.5)}, r"cache\.lambda=1\.5: must be in \[0, 1\]"),
+        ({"lambdas": (-0.1, 0.5)}, r"cache\.lambda=-0\.1: must be in \[0, 1\]"),
+        ({"thetas": (0.1, math.nan)}, r"cache\.theta=nan: must be finite and at least 0"),
+        ({"thetas": (math.inf,)}, r"cache\.theta=inf"),
+        ({"windows": (3, 0)}, r"cache\.window=0: must be at least 1"),
+        ({"windows": (3, 900)}, r"cache\.window=900: must be at most 31: small test has no more tokens"),
+    ],
+    ids=str,
+)
+def test_impossible_grids_are_refused(grid: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        tuned(**grid)
+
+
+def test_a_missing_part_is_named() -> None:
+    with pytest.raises(InputError, match=r"--split=valid: small has test"):
+        tune_cache(reference.small_model(), reference.corpus(reference.TEXT), "valid", WINDOWS)
+
+
+def test_tuning_in_float32_is_near() -> None:
+    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    exact = tuned()
+    rough = tune_cache(model.float(), corpus, "test", WINDOWS, SOME_THETAS, SOME_LAMBDAS)
+    for a, b in zip(rough.grid, exact.grid, strict=True):
+        assert replace(a, perplexity=0.0) == replace(b, perplexity=0.0)
+        assert a.perplexity == pytest.approx(b.perplexity, rel=1e-5)

@@ -1,0 +1,244 @@
+"""Each model, all as one and the oracle bound in one pass: each is what it would be by itself, in float64."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from spanlm.errors import InputError
+from spanlm.evaluation.cloze import rank_questions
+from spanlm.evaluation.combination import em_weights, evaluate_members, tune_weights
+from spanlm.evaluation.generation import generate
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.text_pieces import lines_as_pieces
+from spanlm.evaluation.words import score_words
+from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.language_model import LanguageModel
+from tests.evaluation import reference
+from tests.evaluation.reference import TEXT, VOCABULARY, small_model
+from tests.evaluation.test_cloze import QUESTIONS, loop
+
+NAMES = ("kvp", "ngram", "none")
+WEIGHTS = (0.5, 0.3, 0.2)
+CORPUS = reference.corpus(TEXT)
+KINDS: list[Any] = ["streams", "documents", "sentences"]
+
+each_way = pytest.mark.parametrize("combination", ["linear", "geometric"])
+
+
+def models() -> list[LanguageModel]:
+    return [small_model(name) for name in NAMES]
+
+
+def ensemble(combination: Combination = "linear", weights: Any = WEIGHTS) -> Ensemble:
+    return Ensemble(models(), combination, weights).eval()
+
+
+def target_log_p(state: str) -> Tensor:
+    """(M, N): log p of every token of TEXT under each model, one word at a time."""
+    found = [[-row.nll for row in reference.rows(model, VOCABULARY, TEXT, state)] for model in models()]
+    return torch.tensor(found, dtype=torch.float64)
+
+
+STATES = {"streams": "carry", "documents": "document", "sentences": "line"}
+
+
+@each_way
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("predict_first", [True, False])
+def test_each_is_what_it_is_alone(combination: Combination, kind: Any, predict_first: bool) -> None:
+    whole = ensemble(combination)
+    result = evaluate_members(whole, CORPUS, kind=kind, predict_first=predict_first)
+    for found, model in zip((*result.members, result.ensemble), (*models(), whole), strict=True):
+        alone = evaluate(model, CORPUS, kind=kind, predict_first=predict_first)
+        mine, theirs = found.to_json(), alone.to_json()
+        for values in (mine, theirs):
+            assert values.pop("tokens_per_second") > 0
+            for name, value in (values.pop("salton2017") or {}).items():
+                values[f"salton2017.{name}"] = value
+        assert mine.keys() == theirs.keys()
+        for name, value in theirs.items():
+            assert mine[name] == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), name
+        assert ("salton2017.nll" in mine) == (kind == "sentences")
+    assert (result.combination, result.weights) == (combination, WEIGHTS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_ensemble_and_the_bound_are_sums_of_a_plain_loop(kind: Any) -> None:
+    log_p = target_log_p(STATES[kind])
+    result = evaluate_members(ensemble(), CORPUS, kind=kind)
+    mixed = torch.tensor(WEIGHTS, dtype=torch.float64) @ log_p.exp()
+    assert result.ensemble.nll == pytest.approx(float(-mixed.log().sum()), rel=1e-10)
+    best = float(-log_p.amax(0).sum())
+    assert result.oracle_bound.nll == pytest.approx(best, rel=1e-10)
+    assert result.oracle_bound.tokens == log_p.shape[1] == result.ensemble.tokens
+    assert result.oracle_bound.bound == pytest.approx(math.exp(best / log_p.shape[1]))
+
+
+@pytest.mark.parametrize("weights", [None, (1, 0, 0), (0.1, 0.1, 0.8)], ids=str)
+def test_no_member_and_no_mixture_passes_the_oracle_bound(weights: Any) -> None:
+    result = evaluate_members(ensemble("linear", weights), CORPUS)
+    for other in (*result.members, result.ensemble):
+        assert result.oracle_bound.nll <= other.nll
+    # a mixture is no worse than the mean of its members' logarithms
+    alone = sum(w * member.nll for w, member in zip(result.weights, result.members, strict=True))
+    assert result.ensemble.nll <= alone + 1e-9
+
+
+def test_json_is_plain() -> None:
+    import json
+
+    values = json.loads(json.dumps(evaluate_members(ensemble(), CORPUS).to_json()))
+    assert values.keys() == {"combination", "weights", "members", "ensemble", "oracle_bound"}
+    assert values["oracle_bound"].keys() == {"tokens", "nll", "nll_per_token", "bound"}, "no perplexity in it"
+
+
+def test_a_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, seen = ensemble(), []
+    for member in whole.members:
+        member.register_forward_pre_hook(lambda module, inputs: seen.append((module, len(inputs[0]))))
+    evaluate_members(whole, CORPUS)
+    for member in whole.members:
+        assert sum(steps for module, steps in seen if module is member) == len(CORPUS.splits["test"])
+
+
+# what takes one model takes several
+
+
+@each_way
+def test_words_of_several_are_scored_as_those_of_one(combination: Combination) -> None:
+    whole = ensemble(combination)
+    lines = [" ".join(line) for line in TEXT]
+    for state in ("carry", "line", "document"):
+        expected = reference.rows(whole, VOCABULARY, TEXT, state)  # type: ignore[arg-type]
+        pieces = lines_as_pieces(lines, "whitespace")
+        found = list(score_words(whole, VOCABULARY, pieces, state=state, base=math.e, eos=True))  # type: ignore[arg-type]
+        assert [(r.word, r.rank) for r in found] == [(r.word, r.rank) for r in expected]
+        assert [r.surprisal for r in found] == pytest.approx([r.nll for r in expected])
+        assert [r.entropy for r in found] == pytest.approx([r.entropy for r in expected])
+
+
+@each_way
+def test_cloze_questions_are_ranked_as_by_one(combination: Combination) -> None:
+    whole = ensemble(combination)
+    for ranked in rank_questions(whole, VOCABULARY, "whitespace", QUESTIONS, contexts=["full", "none"]):
+        sentence, candidate = loop(whole, ranked.question, ranked.context)  # type: ignore[arg-type,union-attr]
+        assert list(ranked.sentence) == pytest.approx(sentence)  # type: ignore[union-attr]
+        assert list(ranked.candidate) == pytest.approx(candidate)  # type: ignore[union-attr]
+
+
+@each_way
+def test_greedy_words_are_the_most_probable_of_the_combination(combination: Combination) -> None:
+    whole = ensemble(combination)
+    found = list(generate(whole, VOCABULARY, ["the", "cat"], length=12, temperature=0, unk=True))
+    ids = VOCABULARY.encode(["the", "cat"])
+    for word in found:
+        log_p = reference.distributions(whole, [VOCABULARY.eos_id, *ids])[-1]  # type: ignore[arg-type]
+        ids.append(int(log_p.argmax()))
+        assert VOCABULARY.word(ids[-1]) == word
+    assert len(set(found)) > 1
+
+
+# tuned weights
+
+
+def drawn(models: int, tokens: int, seed: int) -> Tensor:
+    return torch.tensor(np.random.default_rng(seed).normal(-3, 1.5, (models, tokens)))
+
+
+def mean_log_p(weights: Tensor, log_p: Tensor) -> float:
+    return float((weights @ log_p.exp()).log().mean())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_step_of_em_makes_the_text_more_probable(seed: int) -> None:
+    log_p = drawn(4, 200, seed)
+    found = em_weights(log_p, tolerance=1e-10, start=(0.85, 0.05, 0.05, 0.05))
+    assert found.steps > 5
+    assert all(later >= earlier - 1e-14 for earlier, later in pairwise(found.log_likelihoods))
+    assert found.log_likelihoods[-1] > found.log_likelihoods[0]
+    assert found.log_likelihoods[0] == pytest.approx(
+        mean_log_p(torch.tensor([0.85, 0.05, 0.05, 0.05], dtype=torch.float64), log_p)
+    )
+    assert sum(found.weights) == pytest.approx(1, abs=1e-14) and min(found.weights) >= 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_of_two_are_the_best_of_a_fine_grid(seed: int) -> None:
+    log_p = drawn(2, 50, seed)
+    shares = torch.linspace(0, 1, 10_001, dtype=torch.float64)
+    values = (torch.stack([shares, 1 - shares], 1) @ log_p.exp()).log().mean(1)
+    found = em_weights(log_p, tolerance=1e-12, steps=100_000)
+    assert found.weights[0] == pytest.approx(float(shares[values.argmax()]), abs=2e-4)
+    assert found.log_likelihoods[-1] >= float(values.max()) - 1e-12
+
+
+def test_the_gap_bounds_what_other_weights_could_add() -> None:
+    log_p = drawn(3, 100, 1)
+    best = em_weights(log_p, tolerance=1e-13, steps=100_000)
+    for steps in (0, 1, 3, 10):
+        found = em_weights(log_p, tolerance=0.0, steps=steps)
+        assert found.steps == steps
+        missing = best.log_likelihoods[-1] - found.log_likelihoods[-1]
+        assert 0 <= missing <= found.gap
+    loose = em_weights(log_p, tolerance=1e-3)
+    assert best.log_likelihoods[-1] - loose.log_likelihoods[-1] <= loose.gap <= 1e-3
+    assert loose.steps < em_weights(log_p, tolerance=1e-6).steps
+
+
+def test_a_member_that_is_always_worse_gets_nothing() -> None:
+    log_p = drawn(2, 100, 2)
+    found = em_weights(torch.stack([log_p[0], log_p[0] - 1]))
+    assert found.weights[0] > 0.999
+
+
+def test_equal_members_keep_equal_weights() -> None:
+    log_p = drawn(1, 100, 3).repeat(3, 1)
+    found = em_weights(log_p)
+    assert (found.steps, found.weights) == (0, pytest.approx((1 / 3,) * 3))
+
+
+def test_probabilities_below_the_smallest_number_are_weighed_right() -> None:
+    log_p = drawn(2, 60, 4)
+    moved = log_p - torch.linspace(0, 5000, 60, dtype=torch.float64)
+    near, far = em_weights(log_p), em_weights(moved)
+    assert far.weights == pytest.approx(near.weights)
+
+
+def test_a_start_at_zero_is_refused() -> None:
+    with pytest.raises(InputError, match=r"start=.* above 0 throughout"):
+        em_weights(drawn(2, 10, 0), start=(1, 0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(kind: Any) -> None:
+    """Padding and <eos> that open streams are no tokens; the weights of the ensemble do not matter."""
+    expected = em_weights(target_log_p(STATES[kind]))
+    found = tune_weights(ensemble(weights=(0.0, 1.0, 0.0)), CORPUS, "test", kind=kind, batch_size=2)
+    if kind != "streams":  # two streams are another context
+        assert found.weights == pytest.approx(expected.weights, abs=1e-9)
+    one = tune_weights(ensemble(), CORPUS, "test", kind=kind)
+    assert one.weights == pytest.approx(expected.weights, abs=1e-9)
+    assert one.log_likelihoods[-1] == pytest.approx(expected.log_likelihoods[-1], rel=1e-12)
+
+
+def test_no_weights_do_better_than_the_tuned_ones() -> None:
+    tuned = tune_weights(ensemble(), CORPUS, "test")
+    best = evaluate_members(ensemble(weights=tuned.weights), CORPUS).ensemble
+    assert -best.nll_per_token == pytest.approx(tuned.log_likelihoods[-1])
+    log_p = target_log_p("carry")
+    for a, b in product(range(11), repeat=2):
+        if a + b <= 10:
+            weights = torch.tensor([a, b, 10 - a - b], dtype=torch.float64) / 10
+            assert mean_log_p(weights, log_p) <= -best.nll_per_token + tuned.gap
+
+
+def test_the_weights_of_a_product_are_not_tuned() -> None:
+    with pytest.raises(InputError, match="combination=geometric: only the weights of the linear mixture are tuned"):
+        tune_weights(ensemble("geometric"), CORPUS, "test")

@@ -1,0 +1,91 @@
+"""The Python API on a model that remembers everything since the last reset: its state grows with what is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+import spanlm
+from spanlm.config import RunConfig
+from spanlm.data.cbt import Question
+from spanlm.errors import InputError
+from spanlm.evaluation.cloze import RankedQuestion
+from spanlm.models.memories import AttentiveConfig
+from spanlm.trained import TrainedModel
+from spanlm.training.config import BatchingConfig
+
+
+@pytest.fixture(scope="module", params=["single", "combined"])
+def model(
+    request: pytest.FixtureRequest, tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory
+) -> TrainedModel:
+    score: Literal["single", "combined"] = request.param
+    batching = BatchingConfig(kind="sentences", batch_size=4, length=7, shuffle=True, bucket=True, eval_batch_size=5)
+    config = replace(
+        tiny_config,
+        model=replace(tiny_config.model, memory=AttentiveConfig(score=score)),
+        training=replace(tiny_config.training, batching=batching, epochs=1),
+    )
+    folder = tmp_path_factory.mktemp("runs") / score
+    spanlm.train(config, spanlm.load_corpus(config.data), folder)
+    return spanlm.load(folder)
+
+
+def test_it_is_not_carried_through_a_text(model: TrainedModel) -> None:
+    with pytest.raises(InputError, match=r"state=carry: .*model\.memory\.window=null.* Take state line or") as caught:
+        model.evaluate(state="carry")
+    assert "\n" not in str(caught.value)
+    assert model.evaluate(state="document").tokens == model.evaluate().tokens
+
+
+def test_auto_is_line_by_line(model: TrainedModel) -> None:
+    assert model.evaluate().protocol == model.evaluate(state="line").protocol
+    assert "each line" in model.evaluate().protocol
+
+
+@pytest.mark.parametrize("state", ["line", "document"])
+def test_streams_side_by_side_change_nothing(model: TrainedModel, state: Literal["line", "document"]) -> None:
+    """Streams of other lengths leave empty slots behind."""
+    one, many = (model.evaluate(state=state, batch_size=size).nll for size in (1, 7))
+    assert one == pytest.approx(many, rel=1e-5)
+
+
+def test_scores_are_those_of_the_lines(model: TrainedModel) -> None:
+    lines = ["the cat sat on the mat .", "a dog", "naïve 猫 object is bound to the cat"]
+    together = list(model.score("\n".join(lines), base=math.e))
+    apart = [score for line in lines for score in model.score(line, base=math.e)]
+    assert [s.surprisal for s in together] == pytest.approx([s.surprisal for s in apart], rel=1e-5)
+
+
+def test_attention_reaches_back_to_the_first_word(model: TrainedModel) -> None:
+    record = model.attend("the cat sat on the mat")
+    rows = record.weights
+    assert not rows[0].any()
+    assert rows[1:].sum(1) == pytest.approx(1, abs=1e-4)
+    assert (rows[-1] > 0).sum() == len(rows) - 1
+
+
+def test_words_are_drawn(model: TrainedModel) -> None:
+    assert len(model.generate("the cat", length=12)) == 12
+
+
+def test_cloze_reads_contexts_of_different_lengths(model: TrainedModel) -> None:
+    questions = [
+        Question(
+            number=number,
+            line=number,
+            context=[["the", "cat", "sat"] * (1 + 3 * number)],
+            query=["a", "dog", "XXXXX"],
+            answer="ran",
+            candidates=["ran", "sat"],
+        )
+        for number in range(3)
+    ]
+    together = list(model.cloze(questions))
+    apart = [ranked for question in questions for ranked in model.cloze([question])]
+    for one, other in zip(together, apart, strict=True):
+        assert isinstance(one, RankedQuestion) and isinstance(other, RankedQuestion)
+        assert one.ranks == other.ranks

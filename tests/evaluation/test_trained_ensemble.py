@@ -1,0 +1,158 @@
+"""Several runs as one model, and the runs that cannot be one."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import spanlm
+from spanlm.config import RunConfig
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError
+from spanlm.evaluation.cloze import RankedQuestion
+from spanlm.trained import TrainedModel
+from spanlm.trained_ensemble import TrainedEnsemble
+from tests.cli.test_cloze import BLOCKS
+
+
+@pytest.fixture(scope="module")
+def several(tiny_run: Path, lstm_run: Path) -> TrainedEnsemble:
+    return spanlm.load_ensemble([tiny_run, lstm_run], weights=[3, 1])
+
+
+@pytest.mark.parametrize("state", ["carry", "document", "line"])
+def test_evaluate_is_of_the_ensemble(several: TrainedEnsemble, state: Any) -> None:
+    result, members = several.evaluate(state=state), several.evaluate_members(state=state)
+    assert members.ensemble.nll == pytest.approx(result.nll, rel=1e-6)
+    for run, member in zip(several.runs, members.members, strict=True):
+        assert member.nll == pytest.approx(run.evaluate(state=state).nll, rel=1e-6)
+    assert members.oracle_bound.nll < min(result.nll, *(member.nll for member in members.members))
+    assert members.weights == (0.75, 0.25)
+
+
+def test_everything_else_is_one_call(several: TrainedEnsemble, tmp_path: Path) -> None:
+    probability = [2**-word.surprisal for word in several.score("the cat sat zebra .")]
+    own = [[2**-word.surprisal for word in run.score("the cat sat zebra .")] for run in several.runs]
+    assert probability == pytest.approx([0.75 * a + 0.25 * b for a, b in zip(*own, strict=True)], rel=1e-5)
+    words = several.generate("the cat", length=9, seed=3)
+    assert len(words) == 9 and words == several.generate("the cat", length=9, seed=3)
+    (tmp_path / "questions.txt").write_text("".join(BLOCKS), encoding="utf-8")
+    ranks = [item for item in several.cloze(tmp_path / "questions.txt") if isinstance(item, RankedQuestion)]
+    assert len(ranks) == len(BLOCKS)
+    assert not several.model.training
+
+
+def test_weights_can_be_tuned_and_given(several: TrainedEnsemble) -> None:
+    tuned = several.tune_weights()
+    best = several.reweighted(tuned.weights)
+    assert best.runs == several.runs
+    losses = [several.reweighted(w).evaluate(split="valid").nll_per_token for w in (None, [1, 0], [0, 1], [3, 1])]
+    found = best.evaluate(split="valid").nll_per_token
+    assert found == pytest.approx(-tuned.log_likelihoods[-1], rel=1e-6)
+    assert found <= min(losses) + tuned.gap + 1e-6
+
+
+def test_the_geometric_combination(tiny_run: Path, lstm_run: Path) -> None:
+    several = spanlm.load_ensemble([str(tiny_run), str(lstm_run)], combination="geometric", device="cpu")
+    result = several.evaluate_members(split="valid")
+    assert result.combination == "geometric" and result.weights == (0.5, 0.5)
+    wide = copy.deepcopy(several.model).double()
+    tokens = torch.tensor([[0], [2], [3]])
+    log_p, _ = wide.log_probs(tokens, wide.init_state(1))
+    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(3, 1, dtype=torch.float64))
+
+
+def test_attention_of_several_is_refused(several: TrainedEnsemble) -> None:
+    from spanlm.analysis.attend import check_attends
+
+    message = "several models as one have no attention of their own: look into them one by one"
+    with pytest.raises(InputError, match=message):
+        several.attend("the cat")
+    with pytest.raises(InputError, match=message):
+        check_attends(several.model)
+
+
+def test_a_run_named_twice_is_refused(tiny_run: Path) -> None:
+    with pytest.raises(InputError, match=r"tiny: is named twice; name each run once"):
+        spanlm.load_ensemble([tiny_run, tiny_run.parent / "." / "tiny"])
+    with pytest.raises(InputError, match="runs=0: must be at least 1 model"):
+        spanlm.load_ensemble([])
+
+
+def with_words(run: TrainedModel, words: tuple[str, ...]) -> TrainedModel:
+    return TrainedModel(run.model, Vocabulary(words), run.config, Path("runs/other"))
+
+
+def test_another_vocabulary_is_refused_with_what_differs(tiny_run: Path) -> None:
+    run = spanlm.load(tiny_run)
+    words = run.vocabulary.words
+    with pytest.raises(
+        InputError,
+        match=rf"{tiny_run} and runs/other: have different vocabularies \({len(words)} and {len(words) + 1} words; "
+        rf"the first difference: word {len(words)} is missing and 'lion'\)",
+    ):
+        TrainedEnsemble([run, with_words(run, (*words, "lion"))])
+    swapped = (*words[:4], words[5], words[4], *words[6:])
+    with pytest.raises(
+        InputError,
+        match=rf"\(as many words, but not the same; the first difference: word 4 is {words[4]!r} and {words[5]!r}\)",
+    ):
+        TrainedEnsemble([run, with_words(run, swapped)])
+
+
+def changed(config: RunConfig, field: str, value: Any) -> RunConfig:
+    if field.startswith("data."):
+        return replace(config, data=replace(config.data, **{field.removeprefix("data."): value}))
+    batching = replace(config.training.batching, **{field.rpartition(".")[2]: value})
+    return replace(config, training=replace(config.training, batching=batching))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("data.tokenizer", "words", "data.tokenizer is whitespace and words"),
+        ("data.documents", "none", "data.documents is blank-line and none"),
+        ("data.lines", "sentences", "data.lines is as-written and sentences"),
+        ("training.batching.kind", "streams", "training.batching.kind is documents and streams"),
+        ("training.batching.kind", "sentences", "training.batching.kind is documents and sentences"),
+    ],
+)
+def test_models_that_read_in_another_way_are_refused(tiny_run: Path, field: str, value: Any, message: str) -> None:
+    run = spanlm.load(tiny_run)
+    other = TrainedModel(run.model, run.vocabulary, changed(run.config, field, value), Path("runs/other"))
+    with pytest.raises(InputError, match=rf"{tiny_run} and runs/other: were not trained alike: {message}"):
+        TrainedEnsemble([run, run, other])
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("training.batching.kind", "documents"), ("training.batching.batch_size", 9), ("data.min_count", 1)],
+)
+def test_models_that_read_alike_are_combined(tiny_run: Path, field: str, value: Any) -> None:
+    """Auto means documents where a text has some; how the training was batched is no matter."""
+    run = spanlm.load(tiny_run)
+    assert run.config.training.batching.kind == "auto"
+    other = TrainedModel(run.model, run.vocabulary, changed(run.config, field, value), Path("runs/other"))
+    assert len(TrainedEnsemble([run, other]).runs) == 2
+
+
+def test_a_folder_that_is_no_run_is_refused(tiny_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not the folder of a run"):
+        spanlm.load_ensemble([tiny_run, tmp_path])
+    shutil.copytree(tiny_run, tmp_path / "copy")
+    assert len(spanlm.load_ensemble([tiny_run, tmp_path / "copy"]).runs) == 2
+
+
+def test_first_words_not_predicted_are_another_way_to_read(tiny_run: Path) -> None:
+    run = spanlm.load(tiny_run)
+    sentences = changed(run.config, "training.batching.kind", "sentences")
+    unopened = changed(sentences, "training.batching.predict_first", False)
+    one, other = (TrainedModel(run.model, run.vocabulary, config, Path(".")) for config in (sentences, unopened))
+    with pytest.raises(InputError, match=r"training\.batching\.predict_first is true and false"):
+        TrainedEnsemble([one, other])

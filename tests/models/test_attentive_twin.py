@@ -1,0 +1,134 @@
+"""The attentive memory against its loop: contexts, attention, states, gradients, in float64; and a whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.memories import AttentiveConfig, AttentiveMemory
+from spanlm.models.ops.running_attention import EMPTY
+from tests import reference, reference_attentive
+from tests.models import small
+from tests.models.small import VOCABULARY, assert_same, build, read, values, words
+from tests.models.twins import gradients, lstm_layers, past_outputs, slots
+
+SIZE, LONGEST = 3, 4
+"""LONGEST: what a memory without a window has read before, at most."""
+
+# steps, batch, window
+SHAPES = [(1, 1, None), (1, 3, None), (7, 2, None), (5, 3, None), (1, 1, 1), (1, 3, 4), (7, 2, 3), (5, 3, 9), (6, 1, 1)]
+
+
+def matrices(memory: AttentiveMemory) -> reference_attentive.Attentive:
+    return reference_attentive.Attentive(
+        w_s=memory.memory_key.weight,
+        w_q=memory.query.weight if hasattr(memory, "query") else None,
+        v_s=memory.score,
+        w_c=memory.merge.weight,
+        b_c=memory.merge.bias,
+    )
+
+
+def state_of(memory: AttentiveMemory, past: reference.Past, length: int, empty: float) -> dict[str, Tensor]:
+    """What is remembered stands at the end of `length` slots; `empty` in those before it."""
+    if not length:
+        return memory.init_state(len(past))
+    p, yes = matrices(memory), torch.ones((), dtype=torch.bool)
+    nothing = torch.full((SIZE,), empty, dtype=torch.float64)
+
+    def column(part: Callable[[Tensor], Tensor], blank: Tensor = nothing) -> Tensor:
+        return slots(past, length, part, blank)
+
+    state = {"filled": column(lambda _: yes, ~yes)}
+    if p.w_q is not None:
+        return {**state, "values": column(lambda o: o), "keys": column(p.w_s.mv)}
+    state["scores"] = column(lambda o: reference_attentive.score(o, o, p), nothing[0])
+    if memory.window is not None:
+        return {**state, "values": column(lambda o: o)}
+    totals, means = [], []
+    for outputs in past:
+        each = [reference_attentive.score(o, o, p).exp() for o in outputs]
+        total = sum(each) + (1 if memory.zero_slot else 0)
+        weighted = [e / total * o for e, o in zip(each, outputs, strict=True)]
+        totals.append(torch.as_tensor(total).log() if outputs else torch.tensor(0.0 if memory.zero_slot else EMPTY))
+        means.append(sum(weighted) if outputs else torch.zeros(SIZE))
+    return {**state, "log_total": torch.stack(totals).double()[None], "mean": torch.stack(means).double()[None]}
+
+
+def cleared(state: dict[str, Tensor]) -> list[Tensor]:
+    """Every tensor of a state but `filled`, zero where nothing is."""
+    filled = state["filled"]
+    return [
+        torch.where(filled.view(*filled.shape, *[1] * (x.dim() - 2)), x, 0) if len(x) == len(filled) else x
+        for name, x in sorted(state.items())
+        if name != "filled"
+    ]
+
+
+@pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
+@pytest.mark.parametrize(("merge", "zero_slot"), [("tanh", False), ("linear", True)])
+@pytest.mark.parametrize("score", ["single", "combined"])
+@pytest.mark.parametrize(("steps", "batch", "window"), SHAPES, ids=str)
+def test_attentive(
+    steps: int,
+    batch: int,
+    window: int | None,
+    score: Literal["single", "combined"],
+    merge: Literal["tanh", "linear"],
+    zero_slot: bool,
+    carried: str,
+) -> None:
+    config = AttentiveConfig(score=score, window=window, merge=merge, zero_slot=zero_slot)
+    memory = build(config, SIZE, VOCABULARY)
+    h = values(steps, batch, SIZE, seed=7).requires_grad_()
+    past = past_outputs(carried, window or LONGEST, batch, SIZE)
+    carried_slots = window or max(map(len, past))
+    leaves = [h, *memory.parameters(), *[x for stream in past for x in stream]]
+
+    readout, after = read(memory, h, state_of(memory, past, carried_slots, torch.nan))
+    columns = window or max(1, carried_slots + steps - 1)
+    features, weights, remembered = reference_attentive.attentive(
+        h, past, window, columns, merge == "tanh", zero_slot, matrices(memory)
+    )
+
+    state = state_of(memory, remembered, window or carried_slots + steps, 0)
+    assert readout.nearest_lag == 1
+    assert readout.attention.shape == weights.shape
+    assert after.keys() == state.keys()
+    assert torch.equal(after["filled"], state["filled"])
+    actual = [readout.features, readout.attention, *cleared(after)]
+    expected = [features, weights, *cleared(state)]
+    assert_same(actual, expected)
+    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+
+
+@pytest.mark.parametrize("window", [None, 2], ids=["sentence", "window"])
+@pytest.mark.parametrize("score", ["single", "combined"])
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+def test_whole_language_model(tied: bool, score: Literal["single", "combined"], window: int | None) -> None:
+    """Two segments, the state between them carried and not detached: every gradient."""
+    memory = AttentiveConfig(score=score, window=window)
+    model = small.language_model(
+        small.model_config(LSTMConfig(hidden_size=6, layers=2), memory, SoftmaxConfig(tied=tied))
+    )
+    tokens, targets = words(6, 2), words(6, 2, seed=1)
+    leaves = [p for p in model.parameters() if p.requires_grad]
+
+    zeros = torch.zeros(2, 2, 6, dtype=torch.float64)
+    h = reference.lstm(model.embedding.weight[tokens], zeros, zeros, lstm_layers(model.encoder.lstm))[0]
+    h = reference_attentive.attentive(h, [[], []], window, 5, True, False, matrices(model.memory))[0]
+    output = model.embedding.weight if tied else model.head.weight
+    every = reference.linear_softmax(h, output, model.head.bias)
+    expected = every.gather(-1, targets[..., None]).squeeze(-1)
+
+    first, state = model.log_prob(tokens[:4], targets[:4], model.init_state(2))
+    actual = torch.cat([first, model.log_prob(tokens[4:], targets[4:], state)[0]])
+    assert_same(actual, expected)
+    assert_same(gradients([actual], leaves), gradients([expected], leaves))
+    assert_same(model.log_probs(tokens, model.init_state(2))[0], every)

@@ -1,0 +1,292 @@
+"""Several models as one: the promises of one model, and the two combinations written out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from spanlm.errors import InputError
+from spanlm.models import ensemble as module
+from spanlm.models.counting import count_parameters
+from spanlm.models.encoders import HORNNConfig, LSTMConfig
+from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import Head, LMState, Pointer, Readout
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
+from tests.models import small
+from tests.models.small import assert_same, bitwise, join, language_model, model_config, tensors, words
+from tests.models.test_language_model import after_prefix, answers, poison
+
+LSTM = LSTMConfig(hidden_size=12)
+CONFIGS = [
+    model_config(LSTM, KeyValueConfig(roles=3, window=4), SoftmaxConfig()),
+    model_config(LSTM, NoMemoryConfig(), SoftmaxConfig(tied=True)),
+    model_config(HORNNConfig(hidden_size=12, order=3), RecurrentMemoryConfig(window=4), SoftmaxConfig(bias=False)),
+]
+WEIGHTS = (0.5, 0.2, 0.3)
+
+each_way = pytest.mark.parametrize("combination", ["linear", "geometric"])
+
+
+def models(dtype: torch.dtype = torch.float64) -> list[LanguageModel]:
+    return [language_model(config, dtype) for config in CONFIGS]
+
+
+def ensemble(combination: Combination, weights: Any = WEIGHTS, dtype: torch.dtype = torch.float64) -> Ensemble:
+    return Ensemble(models(dtype), combination, weights).eval()
+
+
+def brute_force(combination: str, members: list[LanguageModel], weights: Any, tokens: Tensor) -> Tensor:
+    """Log p of every word, (T, B, V), from probabilities."""
+    p = [model.log_probs(tokens, model.init_state(tokens.shape[1]))[0].exp() for model in members]
+    if combination == "linear":
+        return torch.stack([w * x for w, x in zip(weights, p, strict=True)]).sum(0).log()
+    product = torch.stack([x**w for w, x in zip(weights, p, strict=True)]).prod(0)
+    return (product / product.sum(-1, keepdim=True)).log()
+
+
+@each_way
+@pytest.mark.parametrize("weights", [(1 / 3, 1 / 3, 1 / 3), WEIGHTS, (0.0, 0.7, 0.3), (0.0, 0.0, 1.0)], ids=str)
+def test_it_is_the_combination_written_out(combination: Combination, weights: tuple[float, ...]) -> None:
+    tokens, targets = words(6, 3), words(6, 3, seed=1)
+    whole = ensemble(combination, weights)
+    expected = brute_force(combination, models(), weights, tokens)
+    every, end = whole.log_probs(tokens, whole.init_state(3))
+    one, same_end = whole.log_prob(tokens, targets, whole.init_state(3))
+    assert_same(every, expected)
+    assert_same(one, expected.gather(-1, targets[..., None]).squeeze(-1))
+    assert every.dtype == one.dtype == torch.float64
+    torch.testing.assert_close(every.exp().sum(-1), torch.ones(6, 3, dtype=torch.float64), rtol=0, atol=1e-13)
+    assert bitwise(end, same_end)
+
+
+@pytest.mark.parametrize("elements", [1, 30, 60, 10**6])
+def test_the_product_is_the_same_in_chunks_of_any_size(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
+    """Of fewer elements than a distribution, one position at a time; never more than asked for."""
+    held: list[int] = []
+    plain = Head.log_probs
+
+    def watched(head: Head, readout: Readout) -> Tensor:
+        log_p = plain(head, readout)
+        held.append(log_p.numel())
+        return log_p
+
+    tokens, targets, whole = words(6, 3), words(6, 3, seed=1), ensemble("geometric")
+    expected, _ = whole.log_prob(tokens, targets, whole.init_state(3))
+    monkeypatch.setattr(Head, "log_probs", watched)
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", elements)
+    assert_same(whole.log_prob(tokens, targets, whole.init_state(3))[0], expected)
+    assert max(held) <= max(elements, small.VOCABULARY)
+
+
+def test_the_mixture_of_targets_asks_for_no_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ensemble("linear")
+    monkeypatch.setattr(Head, "log_probs", None)
+    assert whole.log_prob(words(4, 2), words(4, 2, seed=1), whole.init_state(2))[0].isfinite().all()
+
+
+@each_way
+def test_the_members_answers_stand_beside_it(combination: Combination) -> None:
+    tokens, targets, whole = words(5, 2), words(5, 2, seed=1), ensemble(combination)
+    readout, _ = whole(tokens, whole.init_state(2))
+    found = whole.head.each_and_all(readout, targets)
+    own = [model.log_prob(tokens, targets, model.init_state(2))[0] for model in models()]
+    assert_same(list(found[:-1]), own)
+    assert_same(list(whole.head.each(readout, targets)), own)
+    assert bitwise(found[-1], whole.head.log_prob(readout, targets))
+
+
+@each_way
+@pytest.mark.parametrize("copies", [1, 2, 5])
+def test_the_same_model_again_is_the_model(combination: Combination, copies: int) -> None:
+    model = models()[0]
+    whole = Ensemble([model] * copies, combination).eval()
+    tokens, targets = words(6, 2), words(6, 2, seed=1)
+    alone, together = (answers(m, tokens, targets, m.init_state(2))[-2:] for m in (model, whole))
+    assert_same(together, alone)
+
+
+@each_way
+@pytest.mark.parametrize("lengths", [[1, 1, 1, 1], [2, 3], [5]], ids=str)
+def test_any_cut_is_the_same_stream(combination: Combination, lengths: list[int]) -> None:
+    whole = ensemble(combination)
+    tokens, targets = words(sum(lengths), 2), words(sum(lengths), 2, seed=1)
+    state = whole.init_state(2)
+    expected, end = whole.log_prob(tokens, targets, state)
+    all_readouts, _ = whole(tokens, state)
+    scores, readouts = [], []
+    for segment, target in zip(tokens.split(lengths), targets.split(lengths), strict=True):
+        readouts.append(whole(segment, state)[0])
+        score, state = whole.log_prob(segment, target, state)
+        scores.append(score)
+    assert_same(torch.cat(scores), expected)
+    assert_same(join(readouts), all_readouts)
+    assert_same(state, end)
+
+
+@each_way
+@pytest.mark.parametrize("last", [0, 3, 6])
+def test_later_words_change_nothing_before_them(combination: Combination, last: int) -> None:
+    whole = ensemble(combination)
+    tokens, targets = words(8, 3), words(8, 3, seed=2)
+    other = tokens.clone()
+    other[last + 1 :] = (tokens[last + 1 :] + 1) % small.VOCABULARY
+    state = after_prefix(whole, batch=3)  # type: ignore[arg-type]
+    one, two = (answers(whole, x, targets, state) for x in (tokens, other))  # type: ignore[arg-type]
+    assert bitwise([x[: last + 1] for x in one], [x[: last + 1] for x in two])
+    assert all(not torch.equal(a[last + 1], b[last + 1]) for a, b in zip(one, two, strict=True))
+
+
+@each_way
+def test_reset_streams_start_again_and_the_others_go_on(combination: Combination) -> None:
+    whole = ensemble(combination)
+    tokens, targets, fresh = words(6, 3), words(6, 3, seed=1), whole.init_state(3)
+    state = after_prefix(whole, batch=3)  # type: ignore[arg-type]
+    marked = torch.tensor([True, False, True])
+    poisoned = LMState.from_flat({name: poison(x, marked) for name, x in state.flat().items()})
+    result = answers(whole, tokens, targets, poisoned.reset(marked, fresh))  # type: ignore[arg-type]
+    new, old = (answers(whole, tokens, targets, start) for start in (fresh, state))  # type: ignore[arg-type]
+    assert bitwise([x[:, marked] for x in result], [x[:, marked] for x in new])
+    assert bitwise([x[:, ~marked] for x in result], [x[:, ~marked] for x in old])
+    assert not bitwise(new, old)
+
+
+def test_its_state_is_its_members_states() -> None:
+    """Of more than ten members, too: the state of member 1 is not that of member 11."""
+    model = models()[1]
+    whole = Ensemble([model] * 12)
+    tokens = words(4, 3)
+    _, state = whole(tokens, whole.init_state(3))
+    _, own = model(tokens, model.init_state(3))
+    assert len(state.flat()) == 12 * len(own.flat())
+    chosen = torch.tensor([2, 0])
+    for number in range(12):
+        for room, tensor in own.flat().items():
+            kind, _, name = room.partition(".")
+            assert torch.equal(state.flat()[f"{kind}.{number}.{name}"], tensor)
+            assert torch.equal(state.select(chosen).flat()[f"{kind}.{number}.{name}"], tensor[:, chosen])
+    assert bitwise(LMState.from_flat(state.flat()), state)
+
+
+def test_a_readout_holds_the_members_readouts_and_no_attention() -> None:
+    tokens, whole = words(4, 2), ensemble("linear")
+    readout, _ = whole(tokens, whole.init_state(2))
+    own = [model(tokens, model.init_state(2))[0] for model in models()]
+    assert [tensors(member) for member in readout.members] and readout.attention is None
+    for member, alone in zip(readout.members, own, strict=True):
+        assert_same(member, alone)
+    assert_same(readout.features, torch.cat([r.features for r in own], -1))
+
+
+def test_a_members_pointer_is_heard_in_every_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product cuts readouts into chunks; what a pointer says must be cut alike."""
+    model, targets = models()[0], words(5, 2, seed=1)
+    readout, _ = model(words(5, 2), model.init_state(2))
+    shares = small.values(5, 2, 4).log_softmax(-1)
+    pointer = Pointer(shares[..., :3], words(5, 2, 3, seed=3), shares[..., 3])
+    pointing = Readout(readout.features, pointer=pointer)
+    whole = Ensemble([model, model], "geometric")
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 2 * small.VOCABULARY)
+    found = whole.head.log_prob(Readout(readout.features, members=(pointing, readout)), targets)
+    product = (model.head.log_probs(pointing) + model.head.log_probs(readout)).div(2).log_softmax(-1)
+    assert_same(found, product.gather(-1, targets[..., None]).squeeze(-1))
+
+
+@each_way
+def test_ensembles_can_be_members(combination: Combination) -> None:
+    """Of linear ones the weights multiply; a nested product is cut into chunks, too."""
+    one, two, three = models()
+    nested = Ensemble([Ensemble([one, two], combination, [1, 3]), three], combination, [0.4, 0.6])
+    tokens, targets = words(5, 2), words(5, 2, seed=1)
+    found = nested.log_prob(tokens, targets, nested.init_state(2))[0]
+    flat = Ensemble([one, two, three], combination, [0.1, 0.3, 0.6])
+    assert_same(found, flat.log_prob(tokens, targets, flat.init_state(2))[0])
+
+
+@each_way
+def test_narrow_members_give_float32(combination: Combination) -> None:
+    whole, wide = ensemble(combination, dtype=torch.float32), ensemble(combination)
+    tokens, targets = words(6, 2), words(6, 2, seed=1)
+    expected = wide.log_prob(tokens, targets, wide.init_state(2))[0]
+    for precise in (True, False):
+        with torch.autocast("cpu", torch.bfloat16, enabled=not precise):
+            one, _ = whole.log_prob(tokens, targets, whole.init_state(2))
+            every, _ = whole.log_probs(tokens, whole.init_state(2))
+        assert one.dtype == every.dtype == torch.float32
+        margin = 1e-5 if precise else 0.5
+        torch.testing.assert_close(one.double(), expected, rtol=margin, atol=margin)
+
+
+@each_way
+def test_words_of_no_measurable_probability_stay_apart(combination: Combination) -> None:
+    """Probabilities far below the smallest float32: their logarithms are right."""
+
+    class Certain(Head):
+        def __init__(self, log_p: list[float]) -> None:
+            super().__init__()
+            self.row = torch.tensor(log_p)
+
+        def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
+            return self.row[targets]
+
+        def own_log_probs(self, readout: Readout) -> Tensor:
+            return self.row.expand(*readout.features.shape[:2], -1)
+
+    heads = [Certain([0.0, -1000.0, -2000.0]), Certain([0.0, -1200.0, -1900.0])]
+    head = module.EnsembleHead(heads, combination, (0.5, 0.5), 3)
+    member = Readout(torch.zeros(3, 1, 1))
+    readout = Readout(member.features, members=(member, member))
+    found = head.log_prob(readout, torch.arange(3).view(3, 1)).flatten().tolist()
+    half = math.log(2)
+    expected = [0.0, -1000 - half, -1900 - half] if combination == "linear" else [0.0, -1100.0, -1950.0]
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert head.log_probs(readout)[0, 0].tolist() == pytest.approx(expected, rel=1e-6)
+
+
+def test_it_is_one_module_of_its_members_weights() -> None:
+    """Training mode, device and type reach them; nothing is counted twice."""
+    members = models()
+    whole = Ensemble(members)
+    assert count_parameters(whole).total == sum(count_parameters(model).total for model in members)
+    assert count_parameters(whole).model == sum(count_parameters(model).model for model in members)
+    whole.train()
+    assert all(model.training and model.head.training for model in members)
+    whole.float().eval()
+    assert all(p.dtype == torch.float32 for model in members for p in model.parameters())
+    assert not any(model.training for model in members)
+    assert whole.device == members[0].device
+    assert whole.vocabulary_size == small.VOCABULARY
+    again = whole.reweighted([3, 0, 1])
+    assert again.head.weights == (0.75, 0.0, 0.25) and again.head.combination == "linear"
+    assert all(a is b for a, b in zip(again.members, members, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1, 2], r"weights=1 2: must be as many as models, 3"),
+        ([1, 2, 3, 4], r"must be as many as models, 3"),
+        ([1, -0.5, 1], r"weights=1 -0.5 1: must be finite and at least 0"),
+        ([1, math.nan, 1], r"weights=1 nan 1: must be finite"),
+        ([1, math.inf, 1], r"weights=1 inf 1: must be finite"),
+        ([0, 0, 0], r"weights=0 0 0: must be above 0 in sum"),
+    ],
+)
+def test_weights_that_are_none_are_refused(weights: list[float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Ensemble(models(), "linear", weights)
+
+
+def test_members_that_make_no_ensemble_are_refused() -> None:
+    with pytest.raises(InputError, match="members=0: must be at least 1 model"):
+        Ensemble([])
+    with pytest.raises(InputError, match="combination=harmonic: must be linear or geometric"):
+        Ensemble(models(), "harmonic")  # type: ignore[arg-type]
+    other = LanguageModel(model_config(LSTM, NGramConfig(order=3), SoftmaxConfig()), 7)
+    with pytest.raises(InputError, match="their vocabularies have 7 and 11 words, not one"):
+        Ensemble([*models(), other])

@@ -1,0 +1,187 @@
+"""What the pointer sentinel promises beyond the contract of memories: the mixture, and what it can point to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import Init, Pointer, Readout
+from spanlm.models.memories import PointerSentinelConfig
+from spanlm.models.ops import dot_window_attention as blocks
+from spanlm.models.ops.pointer import mixed_log_prob, mixed_log_probs, sentinel_attention
+from tests.models import small
+from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, copied, values, words
+
+
+def logs(*numbers: float) -> Tensor:
+    return torch.tensor([[numbers]], dtype=torch.float64).log()
+
+
+def both(own: Tensor, pointer: Pointer) -> Tensor:
+    """Log p of all words, asked at once; the answers one by one must be the same."""
+    parts = (pointer.log_weights, pointer.words, pointer.log_gate)
+    every = mixed_log_probs(own, *parts)
+    for word in range(own.shape[-1]):
+        one = mixed_log_prob(own[..., word], torch.full(own.shape[:2], word), *parts)
+        assert_same(one, every[..., word])
+    return every
+
+
+def test_the_mixture_by_hand() -> None:
+    """Word 2 stands in the window twice and gets both weights; the empty slot gives word 0 nothing."""
+    pointer = Pointer(logs(0, 0.1, 0.2, 0.3), torch.tensor([[[0, 2, 0, 2]]]), logs(0.4).squeeze(-1))
+    every = both(logs(0.5, 0.25, 0.125, 0.125), pointer)
+    assert every.exp().flatten().tolist() == pytest.approx([0.4, 0.1, 0.45, 0.05], abs=1e-15)
+
+
+@given(window=st.integers(1, 7), vocabulary=st.integers(1, 6), scale=st.sampled_from([1.0, 30.0, 1e3]))
+@settings(max_examples=25, deadline=None)
+def test_any_mixture_sums_to_one(window: int, vocabulary: int, scale: float) -> None:
+    shares = (scale * values(3, 2, window + 1)).log_softmax(-1)
+    read = words(3, 2, window, size=vocabulary)
+    own = (scale * values(3, 2, vocabulary, seed=1)).log_softmax(-1)
+    total = both(own, Pointer(shares[..., 1:], read, shares[..., 0])).exp().sum(-1)
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-12)
+
+
+def test_a_word_that_was_not_read_has_the_share_of_the_softmax() -> None:
+    own, gate = values(4, 3, 5).log_softmax(-1), -values(4, 3, seed=1).exp()
+    pointer = Pointer(values(4, 3, 2, seed=2), torch.zeros(4, 3, 2, dtype=torch.int64), gate)
+    assert bitwise(both(own, pointer)[..., 1:], (own + gate[..., None])[..., 1:])
+
+
+@pytest.mark.parametrize("own", [-1.0, -150.0, -300.0])
+@pytest.mark.parametrize("weight", [-1.0, -100.0, -200.0, -math.inf])
+def test_what_float32_cannot_hold_is_not_lost(own: float, weight: float) -> None:
+    """Probabilities far below the smallest float32, and gradients that would be 0 · inf."""
+    log_own, log_weights = torch.full((1, 1), own), torch.tensor([[[weight, -0.5]]])
+    leaves = [x.requires_grad_() for x in (log_own, log_weights)]
+    target, read, gate = torch.zeros(1, 1, dtype=torch.int64), torch.tensor([[[0, 1]]]), torch.full((1, 1), -0.9)
+    one = mixed_log_prob(log_own, target, log_weights, read, gate)
+    every = mixed_log_probs(torch.stack([log_own, log_own], -1), log_weights, read, gate)[..., 0]
+    expected = max(own - 0.9, weight) + math.log1p(math.exp(-abs(own - 0.9 - weight)))
+    share = math.exp(own - 0.9 - expected)
+    for answer in (one, every):
+        assert answer.item() == pytest.approx(expected, rel=1e-6)
+        by_own, by_weights = torch.autograd.grad(answer.sum(), leaves)
+        assert by_own.item() == pytest.approx(share, abs=1e-6)
+        assert by_weights.flatten().tolist() == pytest.approx([1 - share, 0], abs=1e-6)
+
+
+def test_a_head_mixes_what_the_readout_points_to() -> None:
+    head = build(SoftmaxConfig(), 4, torch.nn.Embedding(VOCABULARY, 4))
+    features, targets = values(3, 2, 4), words(3, 2)
+    shares = values(3, 2, 6, seed=1).log_softmax(-1)
+    pointer = Pointer(shares[..., 1:], words(3, 2, 5, seed=2), shares[..., 0])
+    mixed = Readout(features, pointer=pointer)
+    expected = shares[..., :1].exp() * head.log_probs(Readout(features)).exp() + copied(pointer)
+    assert_same(head.log_probs(mixed).exp(), expected)
+    assert_same(head.log_prob(mixed, targets).exp(), expected.gather(-1, targets[..., None]).squeeze(-1))
+    assert bitwise(head.own_log_probs(mixed), head.log_probs(Readout(features)))
+
+
+def textbook(query: Tensor, keys: Tensor, sentinel: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
+    """Every (step, slot, stream, unit) at once."""
+    index = torch.arange(len(query))[:, None] + torch.arange(len(filled) + 1)
+    every = torch.cat([filled, torch.ones(query.shape[:2], dtype=torch.bool)])
+    scores = torch.where(every[index], (keys[index] * query[:, None]).sum(-1), -torch.inf).transpose(1, 2)
+    shares = torch.cat([scores, (query * sentinel).sum(-1, keepdim=True)], -1).softmax(-1)
+    return shares[..., :-1], shares[..., -1]
+
+
+def attention_leaves(steps: int = 6, window: int = 4) -> tuple[list[Tensor], Tensor]:
+    """Query, keys and sentinel; and a young stream beside an old one."""
+    shapes = [(steps, 2, 5), (window - 1 + steps, 2, 5), (5,)]
+    filled = torch.arange(window - 1)[:, None] >= torch.tensor([window - 2, 0])
+    return [values(*shape, seed=n).requires_grad_() for n, shape in enumerate(shapes)], filled
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+@pytest.mark.parametrize("window", [1, 2, 4])
+@pytest.mark.parametrize("steps", [1, 3, 7])
+def test_attention_is_the_textbooks(steps: int, window: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "LEAST_BLOCK", block)
+    leaves, filled = attention_leaves(steps, window)
+    actual, expected = [x.exp() for x in sentinel_attention(*leaves, filled)], textbook(*leaves, filled)
+    assert_same(actual, list(expected))
+    weights = [values(*x.shape, seed=9) for x in expected]
+    one, other = (torch.autograd.grad(list(x), leaves, weights) for x in (actual, expected))
+    assert_same(list(one), list(other))
+
+
+def test_attention_is_float32_whatever_the_autocast() -> None:
+    leaves, filled = attention_leaves()
+    narrow: list[Any] = [x.detach().bfloat16() for x in leaves]
+    exact = sentinel_attention(*[x.float() for x in narrow], filled)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = sentinel_attention(*narrow, filled)
+    assert {x.dtype for x in rough} == {torch.float32}
+    assert bitwise(list(rough), list(exact))
+
+
+def test_scores_of_any_size_train_in_float32() -> None:
+    """Scores in the hundreds: most weights are zero in float32, and still every answer and gradient is a number."""
+    torch.manual_seed(0)
+    memory = PointerSentinelConfig(window=5).build(HIDDEN, VOCABULARY, Init(30.0, 30.0))
+    head = SoftmaxConfig().build(HIDDEN, torch.nn.Embedding(VOCABULARY, 3), Init(30.0, 30.0))
+    h, targets = (20 * values(12, 3, HIDDEN)).float().requires_grad_(), words(12, 3, seed=1)
+    readout, _ = memory(h, words(12, 3), memory.init_state(3))
+    assert (readout.pointer.log_weights.exp() == 0)[5:].any()
+    assert (readout.attention[4:] > 0).all()  # and by that the window is known to be full
+    scores, every = head.log_prob(readout, targets), head.log_probs(readout)
+    torch.testing.assert_close(every.logsumexp(-1), torch.zeros(12, 3), rtol=0, atol=1e-4)
+    torch.testing.assert_close(scores, every.gather(-1, targets[..., None]).squeeze(-1))
+    leaves = [h, *memory.parameters(), *head.parameters()]
+    for answer in (scores, every):
+        assert all(x.isfinite().all() for x in torch.autograd.grad(answer.sum(), leaves, retain_graph=True))
+
+
+@pytest.mark.parametrize("window", [1, 3, 20])
+def test_only_words_read_in_the_window_are_copied(window: int) -> None:
+    """Up to the current one, each with a weight; and across a reset none."""
+    config = small.model_config(small.SMALL_ENCODERS["lstm"][0], PointerSentinelConfig(window=window), SoftmaxConfig())
+    model = small.language_model(config)
+    read, state = words(9, 2), model.init_state(2)
+    starts = {0: 0, 1: 0}
+    for first, last in ((0, 4), (4, 7), (7, 9)):
+        if first == 7:
+            state = state.reset(torch.tensor([False, True]), model.init_state(2))
+            starts[1] = 7
+        readout, state = model(read[first:last], state)
+        for t, row in zip(range(first, last), copied(readout.pointer), strict=True):
+            for b, mass in enumerate(row):
+                seen = set(read[max(starts[b], t + 1 - window) : t + 1, b].tolist())
+                assert {word for word in range(VOCABULARY) if mass[word] > 0} == seen
+
+
+class Largest(TorchDispatchMode):
+    """The largest tensor that any operation made."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else (out,):
+            # a view of what is there (the words of every window) holds nothing
+            if isinstance(x, Tensor) and x.is_contiguous():
+                self.elements = max(self.elements, x.numel())
+        return out
+
+
+def test_no_tensor_holds_every_step_slot_and_unit() -> None:
+    steps, batch, window, vocabulary = 64, 2, 40, 50
+    memory = build(PointerSentinelConfig(window=window), 32, vocabulary)
+    head = build(SoftmaxConfig(), 32, torch.nn.Embedding(vocabulary, 3))
+    h = values(steps, batch, 32).requires_grad_()
+    with Largest() as largest:
+        readout, _ = memory(h, words(steps, batch, size=vocabulary), memory.init_state(batch))
+        head.log_prob(readout, words(steps, batch, size=vocabulary)).sum().backward()
+    assert steps * batch * window < largest.elements < 4 * steps * batch * window

@@ -1,0 +1,98 @@
+"""The pointer sentinel against its loop: weights, gates, mixtures, states, gradients, in float64; and a whole model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.memories import PointerSentinelConfig, PointerSentinelMemory
+from tests import reference, reference_pointer
+from tests.models import small
+from tests.models.small import VOCABULARY, assert_same, build, values, words
+from tests.models.twins import gradients, lstm_layers, past_outputs, slots
+
+SIZE = 3
+SHAPES = [(1, 1, 1), (1, 3, 4), (7, 2, 3), (5, 3, 9), (6, 1, 1), (4, 2, 4), (2, 1, 5)]
+
+
+def sentinel(memory: PointerSentinelMemory) -> reference_pointer.Sentinel:
+    return reference_pointer.Sentinel(memory.query.weight, memory.query.bias, memory.sentinel)
+
+
+def past_states(kind: str, capacity: int, batch: int) -> reference_pointer.PastWords:
+    """States and the words read there; few words, so that some stand in the window more than once."""
+    outputs = past_outputs(kind, capacity, batch, SIZE)
+    return [
+        list(zip(stream, words(len(stream), seed=b, size=4).tolist(), strict=True)) for b, stream in enumerate(outputs)
+    ]
+
+
+def state_of(past: reference_pointer.PastWords, length: int, key: float, word: int) -> dict[str, Tensor]:
+    """What is remembered stands at the end; `key` and `word` in the slots before it."""
+    states = [[state for state, _ in stream] for stream in past]
+    read = [[torch.tensor(word) for _, word in stream] for stream in past]
+    yes = torch.ones((), dtype=torch.bool)
+    if not length:
+        return {
+            "keys": torch.zeros(0, len(past), SIZE, dtype=torch.float64),
+            "words": torch.zeros(0, len(past), dtype=torch.int64),
+            "filled": torch.zeros(0, len(past), dtype=torch.bool),
+        }
+    return {
+        "keys": slots(states, length, lambda x: x, torch.full((SIZE,), key, dtype=torch.float64)),
+        "words": slots(read, length, lambda x: x, torch.tensor(word)),
+        "filled": slots(states, length, lambda _: yes, ~yes),
+    }
+
+
+@pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
+@pytest.mark.parametrize(("steps", "batch", "window"), SHAPES, ids=str)
+def test_pointer_sentinel(steps: int, batch: int, window: int, carried: str) -> None:
+    memory = build(PointerSentinelConfig(window=window), SIZE, VOCABULARY)
+    head = build(SoftmaxConfig(), SIZE, torch.nn.Embedding(VOCABULARY, 9))
+    h = values(steps, batch, SIZE, seed=7).requires_grad_()
+    tokens, targets = words(steps, batch, seed=8, size=4), words(steps, batch, seed=9)
+    past = past_states(carried, window - 1, batch)
+    leaves = [h, *memory.parameters(), *head.parameters(), *[x for stream in past for x, _ in stream]]
+
+    readout, after = memory(h, tokens, state_of(past, window - 1, torch.nan, -1))
+    weights, gates, copies, remembered = reference_pointer.pointer_sentinel(h, tokens, past, window, sentinel(memory))
+    every = reference_pointer.mixture(reference.linear_softmax(h, head.weight, head.bias), gates, copies)
+
+    assert readout.nearest_lag == 0
+    assert readout.features is h
+    state = state_of(remembered, window - 1, 0, 0)
+    filled = after["filled"]
+    assert torch.equal(filled, state["filled"])
+    assert torch.equal(torch.where(filled, after["words"], 0), state["words"])
+    actual = [readout.attention, readout.pointer.log_gate.exp(), head.log_probs(readout)]
+    actual += [head.log_prob(readout, targets), torch.where(filled[..., None], after["keys"], 0)]
+    expected = [weights, gates, every, every.gather(-1, targets[..., None]).squeeze(-1), state["keys"]]
+    assert_same(actual, expected)
+    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+def test_whole_language_model(tied: bool) -> None:
+    """Two segments, the state between them carried and not detached: every gradient, through the words copied, too."""
+    encoder, memory = LSTMConfig(hidden_size=6, layers=2), PointerSentinelConfig(window=4)
+    model = small.language_model(small.model_config(encoder, memory, SoftmaxConfig(tied=tied)))
+    tokens, targets = words(6, 2, size=4), words(6, 2, seed=1, size=4)
+    leaves = [p for p in model.parameters() if p.requires_grad]
+
+    zeros = torch.zeros(2, 2, 6, dtype=torch.float64)
+    h = reference.lstm(model.embedding.weight[tokens], zeros, zeros, lstm_layers(model.encoder.lstm))[0]
+    _, gates, copies, _ = reference_pointer.pointer_sentinel(h, tokens, [[], []], 4, sentinel(model.memory))
+    output = model.embedding.weight if tied else model.head.weight
+    every = reference_pointer.mixture(reference.linear_softmax(h, output, model.head.bias), gates, copies)
+    expected = every.gather(-1, targets[..., None]).squeeze(-1)
+
+    first, state = model.log_prob(tokens[:4], targets[:4], model.init_state(2))
+    second, _ = model.log_prob(tokens[4:], targets[4:], state)
+    actual = torch.cat([first, second])
+    assert_same(actual, expected)
+    assert_same(gradients([actual], leaves), gradients([expected], leaves))
+    assert_same(model.log_probs(tokens, model.init_state(2))[0], every)

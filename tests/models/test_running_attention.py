@@ -1,0 +1,152 @@
+"""The running softmax: against one softmax over everything, across its blocks, and its gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from spanlm.models.ops import running_attention as module
+from spanlm.models.ops.running_attention import BLOCK, EMPTY, running_attention
+from tests.models.small import assert_same, bitwise, values
+
+STEPS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3]
+
+
+def leaves_of(steps: int, batch: int = 2, size: int = 3, scale: float = 1.0) -> list[Tensor]:
+    """Scores and values of a segment."""
+    shapes = [(steps, batch), (steps, batch, size)]
+    scores, items = (values(*shape, seed=n) for n, shape in enumerate(shapes))
+    return [(scores * scale).requires_grad_(), items.requires_grad_()]
+
+
+def nothing(batch: int = 2, size: int = 3, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Before the first step."""
+    return [torch.full((1, batch), EMPTY, dtype=dtype), torch.zeros(1, batch, size, dtype=dtype)]
+
+
+def something(batch: int = 2, size: int = 3) -> list[Tensor]:
+    """After some steps."""
+    return [values(1, batch, seed=5).requires_grad_(), values(1, batch, size, seed=6).requires_grad_()]
+
+
+def direct(scores: Tensor, items: Tensor, log_total: Tensor, mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """For each step one softmax over all before it; what came before the segment is one of them."""
+    every, read = torch.cat([log_total, scores]), torch.cat([mean, items])
+    ends = range(1, len(every) + 1)
+    # the largest score is taken out, as the definition allows
+    weights = [(every[:end] - every[:end].amax(0)).exp() for end in ends]
+    reads = [(w[..., None] * read[:end]).sum(0) / w.sum(0)[:, None] for w, end in zip(weights, ends, strict=True)]
+    total = weights[-1].sum(0, keepdim=True).log() + every.amax(0)
+    return torch.stack(reads[:-1]), total, reads[-1][None]
+
+
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "carried"])
+@pytest.mark.parametrize("steps", STEPS)
+def test_is_one_softmax_over_all_before(steps: int, fresh: bool, scale: float) -> None:
+    leaves = [*leaves_of(steps, scale=scale), *(nothing() if fresh else something())]
+    actual, expected = running_attention(*leaves), direct(*leaves)
+    assert_same(list(actual), list(expected))
+    learned = [x for x in leaves if x.requires_grad]
+    grads = [values(*x.shape, seed=9) for x in expected]
+    assert_same(list(torch.autograd.grad(actual, learned, grads)), list(torch.autograd.grad(expected, learned, grads)))
+
+
+@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5), block=st.integers(1, 6), fresh=st.booleans())
+@settings(max_examples=30, deadline=None)
+def test_neither_cuts_nor_blocks_change_it(lengths: list[int], block: int, fresh: bool) -> None:
+    scores, items = leaves_of(sum(lengths))
+    state = nothing() if fresh else something()
+    expected = direct(scores, items, *state)
+    reads = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK", block)
+        for s, v in zip(scores.split(lengths), items.split(lengths), strict=True):
+            read, *state = running_attention(s, v, *state)
+            reads.append(read)
+    assert_same([torch.cat(reads), *state], list(expected))
+
+
+@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "carried"])
+@pytest.mark.parametrize("steps", [1, 3, 5])
+def test_gradients(steps: int, fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK", 2)
+    assert gradcheck(running_attention, [*leaves_of(steps), *(nothing() if fresh else something())])
+
+
+def test_an_empty_memory_reads_its_mean_and_then_the_first_value() -> None:
+    scores, items = leaves_of(3)
+    read, log_total, mean = running_attention(scores, items, *nothing())
+    assert not read[0].any()
+    assert torch.equal(read[1], items[0])
+    _, empty_mean = nothing()
+    read, _, _ = running_attention(scores, items, nothing()[0], empty_mean + 7)
+    assert torch.equal(read[0], empty_mean[0] + 7)
+    assert torch.equal(read[1], items[0]), "a mean that nothing stands behind has no weight"
+    assert_same([log_total, mean], list(direct(scores, items, *nothing())[1:]))
+
+
+def test_an_empty_memory_takes_no_weight_whatever_the_scores() -> None:
+    """Scores far below zero are still infinitely above `EMPTY`."""
+    _, items = leaves_of(4)
+    scores = torch.full((4, 2), -1e4, dtype=torch.float64)
+    read, _, mean = running_attention(scores, items, *nothing())
+    expected = torch.stack([items[:n].mean(0) for n in range(1, 5)])
+    assert_same([torch.cat([read[1:], mean])], [expected])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_large_scores_in_narrow_types(dtype: torch.dtype) -> None:
+    """Scores of ±1,000 in float32: finite, and what float64 says of the same numbers."""
+    scores, items = leaves_of(2 * BLOCK + 5, scale=1e3)
+    narrow = [x.detach().to(dtype).requires_grad_() for x in (scores, items)]
+    wide = [x.detach().double().requires_grad_() for x in narrow]
+    actual, expected = running_attention(*narrow, *nothing(dtype=torch.float32)), direct(*wide, *nothing())
+    assert {x.dtype for x in actual} == {torch.float32}
+    grads = [values(*x.shape, seed=9) for x in expected]
+    found = torch.autograd.grad(actual, narrow, [g.float() for g in grads])
+    wanted = torch.autograd.grad(expected, wide, grads)
+    assert all(x.isfinite().all() for x in found)
+    torch.testing.assert_close([x.double() for x in actual], list(expected), rtol=1e-5, atol=1e-4)
+    tolerance = 1e-3 if dtype == torch.float32 else 3e-2
+    torch.testing.assert_close([x.double() for x in found], list(wanted), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("changed", [0, 1, BLOCK - 1, BLOCK, BLOCK + 7])
+def test_later_steps_change_nothing_before_them(changed: int, dtype: torch.dtype) -> None:
+    """Bit by bit; the read of a step does not have the step itself."""
+    steps = 2 * BLOCK
+    scores, items = (x.detach().to(dtype) for x in leaves_of(steps))
+    state = [x.detach().to(dtype) for x in something()]
+    one, _, _ = running_attention(scores, items, *state)
+    scores, items = scores.clone(), items.clone()
+    scores[changed:], items[changed:] = 900.0, 1e6
+    two, _, _ = running_attention(scores, items, *state)
+    assert bitwise(two[: changed + 1], one[: changed + 1])
+    assert (two[changed + 1 :] > 1e5).all()
+
+
+def test_streams_do_not_touch_each_other() -> None:
+    scores, items = (x.detach() for x in leaves_of(BLOCK + 2))
+    one = running_attention(scores, items, *something())
+    scores[:, 1], items[:, 1] = torch.nan, torch.nan
+    two = running_attention(scores, items, *something())
+    assert bitwise([x[:, 0] for x in two], [x[:, 0] for x in one])
+
+
+def test_autocast_does_not_touch_it() -> None:
+    """(As long as `backward` is called outside of it, as the trainer does.)"""
+
+    def results(autocast: bool) -> list[Tensor]:
+        leaves = [x.detach().float().requires_grad_() for x in (*leaves_of(BLOCK + 3), *something())]
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            outputs = running_attention(*leaves)
+            loss = sum((x * values(*x.shape, seed=3).float()).sum() for x in outputs)
+        return [*outputs, *torch.autograd.grad(loss, leaves)]
+
+    assert bitwise(results(True), results(False))
