@@ -135,7 +135,7 @@ def _measured(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np
     )
 
 
-def _row(slots: str, count: int, sums: NDArray[np.float64]) -> FlatnessRow:
+def _row(slots: str, count: int | np.int64, sums: NDArray[np.float64]) -> FlatnessRow:
     flatness, largest, nearest, equal, on_no_word = (float(total) / int(count) for total in sums)
     # softmax rows miss 1 by rounding
     return FlatnessRow(slots, int(count), flatness, largest, nearest, equal, max(0.0, on_no_word))

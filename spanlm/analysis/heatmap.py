@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from spanlm.analysis.colour_scale import colour_key
 from spanlm.analysis.drawing import Drawing, Rect, Text, clip, text_width, wrap
 from spanlm.analysis.lags import axis_title, signed
-from spanlm.analysis.palette import FAINT, INK, MUTED, PAPER, blue
+from spanlm.analysis.palette import INK, MUTED, PAPER, blue
 from spanlm.analysis.record import AttentionRecord
 from spanlm.errors import InputError
 

@@ -57,8 +57,8 @@ def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None 
     for one in measured:
         if one.profile.older is not None:
             found.append(
-                f"{one.name} looks at all words since its last reset: {one.profile.older:.1f} % lies on older ones than "
-                f"the nearest {one.profile.window}, at positions {one.profile.counted}."
+                f"{one.name} looks at all words since its last reset: {one.profile.older:.1f} % lies on older ones "
+                f"than the nearest {one.profile.window}, at positions {one.profile.counted}."
             )
     elsewhere = [(one.name, one.profile.on_no_step) for one in measured if one.profile.on_no_step >= LEAST_SHOWN]
     if elsewhere:

@@ -57,7 +57,7 @@ class SentenceMap:
 
     @property
     def on_no_word(self) -> NDArray[np.float64]:
-        """(N,) the share of each row that lies on no word, such as a pointer's gate; 0 where there is none to look at."""
+        """(N,) the share of each row that lies on no word, such as a pointer's gate; 0 where the memory is empty."""
         missing = 1 - np.nansum(self.matrix, axis=1, dtype=np.float64)
         return np.where(self.slots > 0, np.maximum(missing, 0.0), 0.0)
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spanlm.analysis.attend import attend_words, attention_by_lag, attention_flatness, check_attends
-from spanlm.analysis.by_lag import LEAST_SHOWN, format_lag_table
 from spanlm.analysis.excerpt import excerpt
 from spanlm.analysis.export import (
     check_attention_path,
@@ -16,9 +15,8 @@ from spanlm.analysis.export import (
     save_lag_comparison,
     save_lag_profile,
 )
-from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
-from spanlm.analysis.lags import in_words
-from spanlm.analysis.published_lags import ABOUT, RECURRENT_MEMORY, published_by_lag, published_notes
+from spanlm.analysis.lag_comparison import MeasuredLags
+from spanlm.analysis.published_lags import RECURRENT_MEMORY
 from spanlm.analysis.record import AttentionRecord
 from spanlm.analysis.sentence_export import (
     check_flatness_path,
@@ -28,7 +26,13 @@ from spanlm.analysis.sentence_export import (
 )
 from spanlm.analysis.sentence_map import attend_sentence
 from spanlm.cli.arguments import add_corpus, add_device, run_names, verb_parser
-from spanlm.cli.attention_prints import print_flatness, print_maps, print_sentence_flatness
+from spanlm.cli.attention_prints import (
+    print_flatness,
+    print_lags,
+    print_lags_of_several,
+    print_maps,
+    print_sentence_flatness,
+)
 from spanlm.cli.main import VerbParser
 from spanlm.cli.terminal import out
 from spanlm.config import RunConfig
@@ -99,7 +103,7 @@ def _parser() -> VerbParser:
         metavar="RUN",
         type=Path,
         nargs="+",
-        help="the folder of a trained run; of a text or file one, else also several",
+        help="the folder of a trained run; with --sentence, --by-lag and --flatness also several",
     )
     add_device(parser)
     what = parser.add_argument_group("what to read, one of")
@@ -250,9 +254,9 @@ def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None
     """Print the table and write the file."""
     measured = [_measured(model, name, options) for name, model in _named(models).items()]
     if len(measured) == 1:
-        _print_one(measured[0])
+        print_lags(measured[0])
     else:
-        _print_several(measured)
+        print_lags_of_several(measured)
     if options.out is None:
         return
     if len(measured) == 1 and options.out.suffix.lower() != ".md":
@@ -267,36 +271,6 @@ def _measured(model: TrainedModel, name: str, options: argparse.Namespace) -> Me
     nearest = NEAREST if remembers_everything(model.config.model.memory) else None
     profile = attention_by_lag(model.model, evaluation_batcher(corpus, split, kind), nearest)
     return MeasuredLags(name, f"{corpus.name} {split}", profile, published_name(model.config))
-
-
-def _print_one(measured: MeasuredLags) -> None:
-    profile, model = measured.profile, measured.model
-    out(f"mean attention by lag, {measured.text}, {profile.positions:,} positions {profile.counted}")
-    rows = format_lag_table(profile, model)
-    width = max(7, *(len(in_words(row.lag)) for row in rows))
-    if profile.older is not None:
-        out(f"  {'older':<{width}} {profile.older:5.1f} %")
-    for row in rows:
-        paper = "" if row.published is None else f"{ABOUT * row.inferred}{row.published:.1f}"
-        out(f"  {in_words(row.lag):<{width}} {row.measured:5.1f} %" + (f"   paper {paper:>5} %" if paper else ""))
-    if profile.on_no_step >= LEAST_SHOWN:
-        out(f"  {'no word':<{width}} {profile.on_no_step:5.1f} %")
-    published = published_by_lag(model, profile.window)
-    if model is not None and published is None:
-        out("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
-    for note in published_notes([published] if published else []):
-        out(f"  ({note})")
-
-
-def _print_several(measured: Sequence[MeasuredLags]) -> None:
-    out("mean attention by lag, percent")
-    rows = list(lag_columns(measured))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *cells in rows:
-        right = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-        out(f"  {first:<{widths[0]}}{right}".rstrip())
-    for note in notes(measured):
-        out(note)
 
 
 def published_name(config: RunConfig) -> str | None:

@@ -1,17 +1,51 @@
-"""What `spanlm attend` prints of sentences, and how flat attention is."""
+"""What `spanlm attend` prints: attention by lag, in sentences, and how flat it is."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spanlm.analysis.by_lag import LEAST_SHOWN, format_lag_table
 from spanlm.analysis.flatness import Flatness, FlatnessRow
-from spanlm.analysis.lags import signed
+from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
+from spanlm.analysis.lags import in_words, signed
+from spanlm.analysis.published_lags import ABOUT, published_by_lag, published_notes
 from spanlm.analysis.sentence_map import SentenceMap, common_scale, mean_flatness
 from spanlm.analysis.triangle_text import key_line, triangle_lines
 from spanlm.cli.terminal import out
 
 _EXPLAINED = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
-_LEAST_SHOWN = 0.0005
+
+
+def print_lags(measured: MeasuredLags) -> None:
+    """Print mean attention by lag of one model, with what the paper printed of it."""
+    profile, model = measured.profile, measured.model
+    out(f"mean attention by lag, {measured.text}, {profile.positions:,} positions {profile.counted}")
+    rows = format_lag_table(profile, model)
+    width = max(7, *(len(in_words(row.lag)) for row in rows))
+    if profile.older is not None:
+        out(f"  {'older':<{width}} {profile.older:5.1f} %")
+    for row in rows:
+        paper = "" if row.published is None else f"{ABOUT * row.inferred}{row.published:.1f}"
+        out(f"  {in_words(row.lag):<{width}} {row.measured:5.1f} %" + (f"   paper {paper:>5} %" if paper else ""))
+    if profile.on_no_step >= LEAST_SHOWN:
+        out(f"  {'no word':<{width}} {profile.on_no_step:5.1f} %")
+    published = published_by_lag(model, profile.window)
+    if model is not None and published is None:
+        out("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
+    for note in published_notes([published] if published else []):
+        out(f"  ({note})")
+
+
+def print_lags_of_several(measured: Sequence[MeasuredLags]) -> None:
+    """Print mean attention by lag, a column for each model."""
+    out("mean attention by lag, percent")
+    rows = list(lag_columns(measured))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for first, *cells in rows:
+        right = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+        out(f"  {first:<{widths[0]}}{right}".rstrip())
+    for note in notes(measured):
+        out(note)
 
 
 def print_maps(sentences: Sequence[Sequence[SentenceMap]]) -> None:
@@ -46,7 +80,7 @@ def print_flatness(text: str, measured: dict[str, Flatness]) -> None:
     out(f"flatness of attention, {text} ({_EXPLAINED})")
     for name, flatness in measured.items():
         nearest = signed(flatness.nearest_lag)
-        elsewhere = flatness.overall.on_no_word >= _LEAST_SHOWN
+        elsewhere = flatness.overall.on_no_word >= LEAST_SHOWN / 100
         out(name)
         head = f"  {'words':>6} {'rows':>10} {'flatness':>9} {'largest':>8} {'at ' + nearest:>8} {'equal':>8}"
         out(head + " on no word" * elsewhere)

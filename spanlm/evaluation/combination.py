@@ -6,7 +6,6 @@ The text is read once: the members go side by side from segment to segment, and 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,17 +16,8 @@ from torch import Tensor
 from spanlm.data.batching import Batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
-from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError, require
-from spanlm.evaluation.perplexity import (
-    Evaluation,
-    evaluation_batcher,
-    first_words_unscored,
-    perplexity,
-    protocol,
-    summary,
-    unopened_sentences,
-)
+from spanlm.evaluation.perplexity import Evaluation, evaluation_batcher, evaluations
 from spanlm.evaluation.scoring import Precision, Tally, scored_segments
 from spanlm.models.ensemble import Combination, Ensemble
 
@@ -132,36 +122,20 @@ def evaluate_members(
     Raises:
         InputError: the corpus has no such split.
     """
-    began = time.perf_counter()
-    totals = _totals(ensemble, corpus, evaluation_batcher(corpus, split, kind, batch_size), precision)
-    seconds = time.perf_counter() - began
-    said = protocol(kind, batch_size or 1, len(corpus.splits[split].documents))
-    results = [summary(total, corpus, split, said, seconds) for total in totals[:-1]]
-    if kind == "sentences":
-        unopened = None
-        if not predict_first:
-            rules = SentenceRules(opened=False, order="by-length")
-            unopened = _totals(ensemble, corpus, evaluation_batcher(corpus, split, kind, batch_size, rules), precision)
-        results = _with_first_words_unscored(results, totals, unopened)
-    oracle, per_token = totals[-1], totals[-1].nll / totals[-1].tokens
+
+    def sums(batcher: Batcher) -> list[Tally]:
+        return _totals(ensemble, corpus, batcher, precision)
+
+    *members, together, oracle = evaluations(
+        sums, corpus, split, kind=kind, batch_size=batch_size, predict_first=predict_first
+    )
     return EnsembleEvaluation(
         combination=ensemble.head.combination,
         weights=ensemble.head.weights,
-        members=tuple(results[:-1]),
-        ensemble=results[-1],
-        oracle_bound=OracleBound(oracle.tokens, oracle.nll, per_token, perplexity(per_token)),
+        members=tuple(members),
+        ensemble=together,
+        oracle_bound=OracleBound(oracle.tokens, oracle.nll, oracle.nll_per_token, bound=oracle.perplexity),
     )
-
-
-def _with_first_words_unscored(
-    results: Sequence[Evaluation], totals: Sequence[Tally], unopened: Sequence[Tally] | None
-) -> list[Evaluation]:
-    """Add the count of Salton et al. (2017): out of the same sums, or out of those over sentences not opened."""
-    if unopened is None:
-        counts = [first_words_unscored(total) for total in totals]
-    else:
-        counts = [unopened_sentences(total, totals[0].tokens) for total in unopened]
-    return [replace(result, salton2017=count) for result, count in zip(results, counts, strict=False)]
 
 
 def _totals(ensemble: Ensemble, corpus: Corpus, batcher: Batcher, precision: Precision) -> list[Tally]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from itertools import tee
 from typing import Any
@@ -154,32 +155,61 @@ def evaluate(
     Raises:
         InputError: no such split, a size below 1, or a cache whose window is longer than the text.
     """
-    batcher = evaluation_batcher(corpus, split, kind, batch_size)
-    if cache is not None:
-        require_text(cache.window, corpus, split)
-    began = time.perf_counter()
-    totals = _totals(model, corpus, batcher, precision, cache)
-    seconds = time.perf_counter() - began
-    said = protocol(kind, batch_size or 1, len(corpus.splits[split].documents))
-    results = [summary(total, corpus, split, said, seconds) for total in totals]
-    if kind == "sentences":
-        counts = [first_words_unscored(total) for total in totals]
-        if not predict_first:
-            rules = SentenceRules(opened=False, order="by-length")
-            unopened = evaluation_batcher(corpus, split, kind, batch_size, rules)
-            again = _totals(model, corpus, unopened, precision, cache)
-            counts = [unopened_sentences(total, totals[0].tokens) for total in again]
-        results = [replace(result, salton2017=count) for result, count in zip(results, counts, strict=True)]
+    def sums(batcher: Batcher) -> list[Tally]:
+        return _totals(model, corpus, split, batcher, precision, cache)
+
+    results = evaluations(sums, corpus, split, kind=kind, batch_size=batch_size, predict_first=predict_first)
     return results[0] if cache is None else _with_cache(results[0], results[1], cache)
 
 
+def evaluations(
+    sums: Callable[[Batcher], list[Tally]],
+    corpus: Corpus,
+    split: str,
+    *,
+    kind: BatchingKind,
+    batch_size: int | None,
+    predict_first: bool,
+) -> list[Evaluation]:
+    """Say what each of several sums over one reading of a split means.
+
+    Args:
+        sums: reads all that a batcher gives; asked a second time where `predict_first` says so.
+        corpus: that is read.
+        split: which part.
+        kind: as of `evaluate`, and so are the others.
+        batch_size: streams side by side.
+        predict_first: whether sentences are known opened.
+    """
+    batcher = evaluation_batcher(corpus, split, kind, batch_size)
+    began = time.perf_counter()
+    totals = sums(batcher)
+    seconds = time.perf_counter() - began
+    said = protocol(kind, batch_size or 1, len(corpus.splits[split].documents))
+    results = [_summary(total, corpus, split, said, seconds) for total in totals]
+    if kind != "sentences":
+        return results
+    counts = [first_words_unscored(total) for total in totals]
+    if not predict_first:
+        rules = SentenceRules(opened=False, order="by-length")
+        again = sums(evaluation_batcher(corpus, split, kind, batch_size, rules))
+        counts = [unopened_sentences(total, totals[0].tokens) for total in again]
+    return [replace(result, salton2017=count) for result, count in zip(results, counts, strict=True)]
+
+
 def _totals(
-    model: NextWordModel, corpus: Corpus, batcher: Batcher, precision: Precision, cache: CacheConfig | None
+    model: NextWordModel,
+    corpus: Corpus,
+    split: str,
+    batcher: Batcher,
+    precision: Precision,
+    cache: CacheConfig | None,
 ) -> list[Tally]:
     """Sum over a text; with a cache, without it and with it in one pass."""
     unk_id = corpus.vocabulary.unk_id
     if cache is None:
         return [tally(model, batcher.segments(), unk_id, precision)]
+    require_text(cache.window, corpus, split)
     plain = cached = Tally()
     # two readers in step: what one has read waits for the other, a segment at a time
     found, again = tee(scored_segments(model, batcher.segments(), precision))
@@ -229,7 +259,7 @@ def protocol(kind: BatchingKind, batch_size: int, documents: int) -> str:
     return f"{every}; state reset at each line, each opened by <eos>"
 
 
-def summary(total: Tally, corpus: Corpus, split: str, protocol: str, seconds: float) -> Evaluation:
+def _summary(total: Tally, corpus: Corpus, split: str, protocol: str, seconds: float) -> Evaluation:
     """Say what the sums over a split mean, counted as `protocol` says in `seconds` of work."""
     known = total.tokens - total.unk_tokens
     per_token = total.nll / total.tokens

@@ -167,7 +167,7 @@ class Trainer:
                 position.segment,
                 self.segments,
                 loss,
-                position.rate,
+                self._rate,
                 tokens,
                 self._clock.rate,
             )
@@ -175,7 +175,7 @@ class Trainer:
         if position.step % training.log_every == 0:
             recent = (position.epoch_nll - position.logged_nll) / (position.epoch_tokens - position.logged_tokens)
             position.logged_nll, position.logged_tokens = position.epoch_nll, position.epoch_tokens
-            self._log("train", epoch=position.epoch + 1, loss=recent, rate=position.rate, gradient_norm=norm)
+            self._log("train", epoch=position.epoch + 1, loss=recent, rate=self._rate, gradient_norm=norm)
 
     def _log(self, event: str, **values: float) -> None:
         loss = values["loss"]
@@ -207,6 +207,12 @@ class Trainer:
         self.watcher.epoch(
             EpochEvent(self.position.epoch, train_loss, loss, improved, self._clock.rate, self._clock.seconds)
         )
+
+    @property
+    def _rate(self) -> float:
+        """Of the last step."""
+        rate: float = self.optimizer.param_groups[0]["lr"]
+        return rate
 
     def _set_step_rate(self) -> None:
         """Give the optimiser the rate of this step: the epoch's, or less while it warms up."""

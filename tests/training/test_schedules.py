@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,16 +129,8 @@ def test_more_patience_goes_on(corpus: Corpus, room: Path) -> None:
 )
 @pytest.mark.usefixtures("scripted")
 def test_the_optimiser_steps_at_the_rate_of_the_schedule(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, schedule: ScheduleConfig, expected: list[float]
+    corpus: Corpus, room: Path, used: list[float], schedule: ScheduleConfig, expected: list[float]
 ) -> None:
-    used: list[float] = []
-    step = torch.optim.SGD.step
-
-    def spied(self: torch.optim.SGD, *arguments: Any) -> Any:
-        used.append(self.param_groups[0]["lr"])
-        return step(self, *arguments)
-
-    monkeypatch.setattr(torch.optim.SGD, "step", spied)
     optimizer = OptimizerConfig(kind="sgd", lr=0.5)
     config = make_config(epochs=7, schedule=schedule, optimizer=optimizer, kind="streams", shuffle=False, log_every=1)
     train(config, corpus, room)
@@ -146,6 +139,38 @@ def test_the_optimiser_steps_at_the_rate_of_the_schedule(
     logged = rows(room)
     assert [row["rate"] for row in logged if row["event"] == "valid"] == expected
     assert [row["rate"] for row in logged if row["event"] == "train"] == used
+
+
+@pytest.mark.usefixtures("scripted")
+def test_warm_up_rises_in_a_line_and_then_follows_the_schedule(corpus: Corpus, room: Path, used: list[float]) -> None:
+    """Over an epoch and a half: across the end of the first."""
+    plain = ScheduleConfig(kind="step", full_epochs=1)
+    fields: dict[str, Any] = {"kind": "streams", "shuffle": False, "log_every": 1}
+    fields["optimizer"] = OptimizerConfig(kind="sgd", lr=0.5)
+    train(make_config(epochs=1, schedule=plain, **fields), corpus, room / "plain")
+    steps = len(used)
+    warmup = steps + steps // 2 + 1
+    used.clear()
+    config = make_config(epochs=3, schedule=replace(plain, warmup=warmup), **fields)
+    train(config, corpus, room / "warm")
+    rate = [0.5 if step < steps else 0.25 if step < 2 * steps else 0.125 for step in range(3 * steps)]
+    expected = [rate[step] * min(1.0, (step + 1) / warmup) for step in range(3 * steps)]
+    assert used == pytest.approx(expected)
+    assert [row["rate"] for row in rows(room / "warm") if row["event"] == "train"] == used
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The rate of every step that SGD does."""
+    used: list[float] = []
+    step = torch.optim.SGD.step
+
+    def spied(self: torch.optim.SGD, *arguments: Any) -> Any:
+        used.append(self.param_groups[0]["lr"])
+        return step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", spied)
+    return used
 
 
 @pytest.mark.parametrize(
@@ -157,6 +182,7 @@ def test_the_optimiser_steps_at_the_rate_of_the_schedule(
         (OptimizerConfig, {"weight_decay": -1.0}, "training.optimizer.weight_decay=-1.0"),
         (ScheduleConfig, {"factor": 0.5}, "training.schedule.factor=0.5"),
         (ScheduleConfig, {"full_epochs": 0}, "training.schedule.full_epochs=0"),
+        (ScheduleConfig, {"warmup": -1}, "training.schedule.warmup=-1"),
         (BatchingConfig, {"batch_size": 0}, "training.batching.batch_size=0"),
         (BatchingConfig, {"length": 0}, "training.batching.length=0"),
         (BatchingConfig, {"eval_batch_size": 0}, "training.batching.eval_batch_size=0"),
