@@ -12,13 +12,13 @@ from tests.reference import Past, grid
 
 @dataclass
 class Attentive:
-    """Eq. 7, 9 and 10 of Salton et al. (2017). `w_q` None: single, a score of the remembered output alone."""
+    """Eq. 7, 9 and 10 of Salton et al. (2017). `w_q` None: single, a score of what is remembered alone."""
 
     w_s: Tensor  # (k, k)
     w_q: Tensor | None  # (k, k)
     v_s: Tensor  # (k,)
     w_c: Tensor  # (k, 2 k)
-    b_c: Tensor  # (k,)
+    b_c: Tensor | None  # (k,)
 
 
 def score(remembered: Tensor, current: Tensor, p: Attentive) -> Tensor:
@@ -50,7 +50,9 @@ def attentive(
             c = torch.zeros_like(h[t, b])
             for share, output in zip(a, remembered, strict=True):
                 c = c + share * output
-            merged = p.w_c.mv(torch.cat([h[t, b], c])) + p.b_c
+            merged = p.w_c.mv(torch.cat([h[t, b], c]))
+            if p.b_c is not None:
+                merged = merged + p.b_c
             features[t][b] = merged.tanh() if tanh else merged
             weights[t][b] = torch.stack([h.new_zeros(())] * (columns - len(a)) + a)
             after[b].append(h[t, b])

@@ -66,9 +66,9 @@ class SentenceMap:
         """Of its rows; None where no row has a choice."""
         return mean_flatness([self])
 
-    def label(self, word: str) -> str:
-        """Return a word as it is shown: what the vocabulary lacks beside what it was read as."""
-        return f"{word} {UNK}" if word in self.unknown and word != UNK else word
+    def mark(self, word: str) -> str:
+        """Return what stands beside a word that the vocabulary lacks: what it was read as."""
+        return f" {UNK}" if word in self.unknown and word != UNK else ""
 
 
 def attend_sentence(

@@ -22,7 +22,7 @@ TITLE = "Attention to the words of the sentence"
 _MARGIN, _GAP, _GUTTER = 28, 7, 40
 _WIDEST = 2000  # panels of a sentence stand side by side up to here
 _TITLE_SIZE, _NAME_SIZE, _NOTE_SIZE = 15, 12.5, 10.0
-_LABEL_LIMIT = 150
+_LABEL_LIMIT, _AXIS = 150, 18
 _LEAST_SHOWN = 0.0005
 
 
@@ -52,9 +52,14 @@ class _Panel:
     width: float
 
     @property
+    def first(self) -> int:
+        """The first row: the head of a column stands above it, and nothing may stand above that of the first."""
+        return min(0, self.map.record.nearest_lag - 1)
+
+    @property
     def height(self) -> float:
-        """From the row above the first, in which a column may have its head, to the end of the last row."""
-        return self.cells.height * (len(self.map.record) + 1)
+        """From the titles of the axes to the end of the last row."""
+        return _AXIS + self.cells.height * (len(self.map.record) - self.first)
 
 
 def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Drawing:
@@ -127,7 +132,7 @@ def _heading(one: SentenceMap, width: float) -> tuple[str, ...]:
 
 
 def _labels(one: SentenceMap, words: Sequence[str], cells: _Cells) -> list[str]:
-    return [clip(one.label(word), cells.word, _LABEL_LIMIT) for word in words]
+    return [clip(word, cells.word, _LABEL_LIMIT) + one.mark(word) for word in words]
 
 
 def _side_by_side(panels: Sequence[_Panel]) -> list[tuple[_Panel, ...]]:
@@ -141,15 +146,20 @@ def _together(panels: Sequence[_Panel]) -> float:
 
 
 def _draw(drawing: Drawing, panel: _Panel, x: float, y: float, top: float) -> None:
-    """Draw the rows; (x, y) is the corner of the cells, with a row above them that holds heads alone."""
+    """Draw the rows from y on, the cells from x on."""
     one, cells = panel.map, panel.cells
+    drawing.add(
+        Text(x - _GAP, y + 8, "next word", _NOTE_SIZE, MUTED, "end"),
+        Text(x + 3, y + 8, "word read: heads a column", _NOTE_SIZE, MUTED),
+    )
+    start = y + _AXIS - panel.first * cells.height
     targets, heads = (_labels(one, words, cells) for words in (one.record.targets, one.record.words))
-    for row in range(-1, len(targets)):
+    for row in range(panel.first, len(targets)):
         # centred: capitals are about 0.7 of the size high
-        line = y + (row + 1.5) * cells.height + 0.35 * cells.word
+        line = start + (row + 0.5) * cells.height + 0.35 * cells.word
         if row >= 0:
             drawing.add(Text(x - _GAP, line, targets[row], cells.word, _ink(one, one.record.targets[row]), "end"))
-            _cells(drawing, panel, row, x, y + (row + 1) * cells.height, top)
+            _cells(drawing, panel, row, x, start + row * cells.height, top)
         column = row + 1 - one.record.nearest_lag
         if 0 <= column < len(heads):
             ink = _ink(one, one.record.words[column])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import tee
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,8 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.evaluation.scoring import Precision, tally
+from spanlm.evaluation.cache import CacheConfig, with_cache
+from spanlm.evaluation.scoring import Precision, Scored, Tally, scored_segments, tally
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
@@ -29,6 +32,7 @@ from spanlm.training.events import Watcher
 from spanlm.training.trainer import Trainer
 
 CLIP = 5.0
+CACHE = CacheConfig(window=2_000, theta=0.3, lambda_=0.1)
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ LSTM_650 = Size(
     batch_size=20,
     length=35,
 )
+ONE_STREAM_650 = replace(LSTM_650, name="LSTM 2×650 tied, one stream", batch_size=1, length=256)
 SENTENCES_650 = replace(LSTM_650, name="LSTM 2×650 tied, sentences of 35 words", batch_size=32)
 KVP_834 = Size(
     "Key-Value-Predict 834, window 5",
@@ -197,6 +202,29 @@ def evaluation_step(model: LanguageModel, precision: Precision) -> Callable[[Seg
         tally(model, [replace(segment, reset=torch.ones_like(segment.reset))], -1, precision)
 
     return step
+
+
+def stream_step(model: LanguageModel, precision: Precision, cache: CacheConfig | None) -> Callable[[Segment], None]:
+    """Return the evaluation of a stream's next segment: without a cache, or, in the same pass, with one, too."""
+    coming: deque[Segment] = deque()
+    scored = scored_segments(model, iter(coming.popleft, None), precision)
+    mixed: Iterator[Scored] | None = None
+    if cache is not None:
+        scored, again = tee(scored)
+        mixed = with_cache(again, cache)
+
+    def step(segment: Segment) -> None:
+        coming.append(replace(segment, reset=torch.zeros_like(segment.reset)))
+        Tally().plus(next(scored), -1)
+        if mixed is not None:
+            Tally().plus(next(mixed), -1)
+
+    return step
+
+
+def cache_flops(size: Size, cache: CacheConfig) -> float:
+    """Floating-point operations of one token's lookup; two a multiply-add."""
+    return 2.0 * size.model.encoder.output_size * cache.window
 
 
 def training_flops(size: Size, memory: bool = True) -> float:

@@ -6,35 +6,27 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from spanlm.benchmark.contenders import (
-    KVP_834,
-    LSTM_650,
-    SENTENCES_650,
-    Size,
-    evaluation_step,
-    project_trainer,
-    sentence_step,
-    synthetic_corpus,
-    textbook_step,
-    training_flops,
-    with_memory,
-    without_memory,
+from spanlm.benchmark.contenders import KVP_834, LSTM_650, ONE_STREAM_650, SENTENCES_650, Size
+from spanlm.benchmark.groups import (
+    PRECISIONS,
+    Contender,
+    attentive_group,
+    cache_group,
+    memory_group,
+    random_segments,
+    textbook_group,
 )
-from spanlm.data.batching import Segment, make_batcher
+from spanlm.data.batching import Segment
 from spanlm.device import pick_device
 from spanlm.evaluation.scoring import Precision
-from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.training.provenance import machine
 
-SEGMENTS = 4
 MATRIX = 2048
-PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -83,18 +75,6 @@ class Report:
         return asdict(self)
 
 
-@dataclass
-class Contender:
-    """A step to time, and what it is compared with."""
-
-    name: str
-    precision: Precision
-    step: Callable[[Segment], None]
-    reference: str
-    flops: float
-    target: float | None = None
-
-
 def benchmark(device_name: str = "auto", rounds: int = 15, note: Callable[[str], None] = lambda text: None) -> Report:
     """Measure everything.
 
@@ -107,7 +87,12 @@ def benchmark(device_name: str = "auto", rounds: int = 15, note: Callable[[str],
     note("matrix product")
     ceiling: dict[str, float] = {precision: matrix_gflops(device, precision) for precision in PRECISIONS}
     groups = {}
-    for size, make in ((LSTM_650, _textbook_group), (KVP_834, _memory_group), (SENTENCES_650, _attentive_group)):
+    for size, make in (
+        (LSTM_650, textbook_group),
+        (KVP_834, memory_group),
+        (SENTENCES_650, attentive_group),
+        (ONE_STREAM_650, cache_group),
+    ):
         note(size.name)
         groups[f"{size.name}, V {size.vocabulary_size:,}, batch {size.batch_size} × {size.length}"] = _race(
             size, make(size, device), device, rounds, ceiling
@@ -115,72 +100,10 @@ def benchmark(device_name: str = "auto", rounds: int = 15, note: Callable[[str],
     return Report(machine(device), ceiling, groups)
 
 
-def _textbook_group(size: Size, device: torch.device) -> list[Contender]:
-    """The textbook's training step against the project's, then the project's evaluation."""
-    corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
-    targets = {"fp32": 1.0, "bf16": 1.8}
-    reference = "textbook, training fp32"
-    found = []
-    for precision in PRECISIONS:
-        step = textbook_step(size, precision, device)
-        found.append(Contender(f"textbook, training {precision}", precision, step, reference, flops))
-    for precision in PRECISIONS:
-        trainer = project_trainer(size, precision, str(device), corpus)
-        name = f"spanlm, training {precision}"
-        found.append(Contender(name, precision, trainer.step, reference, flops, targets[precision]))
-        evaluation = evaluation_step(trainer.model, precision)
-        found.append(Contender(f"spanlm, evaluation {precision}", precision, evaluation, name, flops / 3, 2.5))
-    return found
-
-
-def _memory_group(size: Size, device: torch.device) -> list[Contender]:
-    """The model with its memory against the same encoder and softmax without."""
-    corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
-    found = []
-    for precision in PRECISIONS:
-        plain = without_memory(project_trainer(size, precision, str(device), corpus))
-        reference = f"same encoder and softmax, no memory, training {precision}"
-        bare = training_flops(size, memory=False)
-        found.append(Contender(reference, precision, plain.step, reference, bare))
-        trainer = project_trainer(size, precision, str(device), corpus)
-        name = f"spanlm, training {precision}"
-        found.append(Contender(name, precision, trainer.step, reference, flops, 0.85))
-        evaluation = evaluation_step(trainer.model, precision)
-        found.append(Contender(f"spanlm, evaluation {precision}", precision, evaluation, name, flops / 3, 2.5))
-    return found
-
-
-def _attentive_group(size: Size, device: torch.device) -> list[Contender]:
-    """The attentive memory, single and combined, against the same model without it."""
-    corpus = synthetic_corpus(size, SEGMENTS)
-    memories: list[tuple[str, AnyMemoryConfig, float | None]] = [
-        ("no memory", NoMemoryConfig(), None),
-        ("attentive, single", AttentiveConfig(score="single"), 0.91),
-        ("attentive, combined", AttentiveConfig(score="combined"), 0.80),
-    ]
-    found = []
-    for precision in PRECISIONS:
-        for name, memory, target in memories:
-            chosen = with_memory(size, memory)
-            step = sentence_step(project_trainer(chosen, precision, str(device), corpus, "sentences"))
-            reference = f"no memory, training {precision}"
-            full = f"{name}, training {precision}"
-            found.append(Contender(full, precision, step, reference, training_flops(chosen), target))
-    return found
-
-
 def _race(
     size: Size, contenders: list[Contender], device: torch.device, rounds: int, ceiling: dict[str, float]
 ) -> list[Measured]:
-    corpus = synthetic_corpus(size, SEGMENTS)
-    batcher = make_batcher(
-        "streams",
-        corpus.splits["train"],
-        corpus.vocabulary.eos_id,
-        batch_size=size.batch_size,
-        length=size.length,
-    )
-    segments = list(islice(cycle(batcher.segments()), rounds))
+    segments = random_segments(size, rounds)
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     peaks: dict[str, float | None] = {}
     for contender in contenders:  # warm up: caches, buffers, kernels; and the memory, one by one

@@ -10,7 +10,7 @@ from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
 from spanlm.analysis.lags import in_words, signed
 from spanlm.analysis.published_lags import ABOUT, published_by_lag, published_notes
 from spanlm.analysis.sentence_map import SentenceMap, common_scale, mean_flatness
-from spanlm.analysis.triangle_text import key_line, triangle_lines
+from spanlm.analysis.triangle_text import triangle_lines
 from spanlm.cli.terminal import out
 
 _EXPLAINED = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
@@ -56,8 +56,6 @@ def print_maps(sentences: Sequence[Sequence[SentenceMap]]) -> None:
             out(f"{one.name}: {one.memory}")
             for line in triangle_lines(one, top):
                 out(f"  {line}")
-            key = key_line(one, top)
-            out(f"  ({key or 'percent'}; a row: the next word; a column: the word at its head, on the diagonal)")
             out()
 
 

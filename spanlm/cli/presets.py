@@ -45,6 +45,7 @@ def describe_preset(preset: Preset) -> dict[str, Any]:
         "model_parameters": count.model if count else None,
         "all_parameters": count.total if count else None,
         "published_model_parameters_millions": reported.model_parameters,
+        "published_all_parameters_millions": reported.all_parameters,
         "published_valid_perplexity": reported.valid_ppl,
         "published_test_perplexity": reported.test_ppl,
         "remark": preset.remark,
@@ -56,11 +57,11 @@ def _show(rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("name", "paper", "table row"):
         table.add_column(name, overflow="fold")
-    for name in ("units", "θ_M", "θ_W+M", "published θ_M", "published valid / test"):
+    for name in ("units", "θ_M", "θ_W+M", "published", "published valid / test"):
         table.add_column(name, justify="right")
     remarks: dict[str, list[str]] = {}
     for row in rows:
-        parameters, published = row["model_parameters"], row["published_model_parameters_millions"]
+        parameters = row["model_parameters"]
         if row["remark"]:
             remarks.setdefault(re.sub(r"w\d+", "w…", row["remark"]), []).append(row["name"])
         table.add_row(
@@ -70,14 +71,26 @@ def _show(rows: list[dict[str, Any]]) -> None:
             str(row["config"]["model"]["encoder"]["hidden_size"]),
             f"{parameters / 1e6:.2f}M" if parameters else "",
             f"{row['all_parameters'] / 1e6:.2f}M" if parameters else "",
-            f"{published}M" if published else "",
+            _published_size(row),
             _perplexities(row),
         )
     console().print(table)
     for remark, names in remarks.items():
         out(f"\n{', '.join(names)}: {remark}.")
     corpora = {f"{row['paper']}: {row['corpus']}, {row['vocabulary_size']:,} words" for row in rows if row["corpus"]}
-    out(f"\nSizes are those at the paper's vocabulary. Published perplexities: {'; '.join(sorted(corpora))}.")
+    out(
+        "\nSizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them; of published ones "
+        f"the paper says which. Published perplexities: {'; '.join(sorted(corpora))}."
+    )
+
+
+def _published_size(row: dict[str, Any]) -> str:
+    """`θ_M 23.9M`: what the paper counts, and how much of it."""
+    counts = {
+        "θ_M": row["published_model_parameters_millions"],
+        "θ_W+M": row["published_all_parameters_millions"],
+    }
+    return ", ".join(f"{name} {millions:g}M" for name, millions in counts.items() if millions)
 
 
 def _perplexities(row: dict[str, Any]) -> str:

@@ -17,14 +17,17 @@ from spanlm.cli.report import TrainingReport
 from spanlm.cli.terminal import console, out
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction.estimate import estimate
-from spanlm.reproduction.grids import Grid, grids, order_note
+from spanlm.reproduction.grid import Grid
+from spanlm.reproduction.grids import grids, order_notes
 from spanlm.reproduction.page import protocol
-from spanlm.reproduction.plan import Job, Plan, Request, make_plan
-from spanlm.reproduction.record import finished_record
-from spanlm.reproduction.run import Outcome, finished_before, run_plan
-from spanlm.reproduction.scale import SCALES
-from spanlm.reproduction.summary import several, summarise
-from spanlm.reproduction.tables import PAPERS, TITLES, Table
+from spanlm.reproduction.papers import PAPERS
+from spanlm.reproduction.plan import Plan, make_plan
+from spanlm.reproduction.request import Request
+from spanlm.reproduction.run import Outcome, finished, finished_before, run_plan
+from spanlm.reproduction.summary import summarise
+from spanlm.reproduction.tables import Table
+from spanlm.reproduction.tasks import Job, Measurement, Task
+from spanlm.reproduction.wording import several
 from spanlm.reproduction.write import write_tables
 
 _DESCRIPTION = """
@@ -34,9 +37,11 @@ one Markdown page and one figure a table, measured and published side by side.
   spanlm reproduce daniluk2017 --scale smoke
   spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --scale small
   spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --scale small --dry-run
+  spanlm reproduce salton2017 --table 1 --scale small
 
 Finished runs are skipped and unfinished ones go on, so the same command can be given again at any time; a row that
-fails does not stop the others. The test part is read once for every run.
+fails does not stop the others. The test part is read once for every run, and once more for every row that puts a cache
+on a trained model or takes several as one; such rows train what they need and share it.
 """
 
 
@@ -71,25 +76,31 @@ def run(arguments: list[str]) -> None:
 
 def _parser() -> VerbParser:
     parser = verb_parser("reproduce", _DESCRIPTION)
-    tables = {table.name: table.title for paper in PAPERS.values() for table in paper}
     parser.add_argument("paper", metavar="PAPER", help=f"whose tables: {', '.join(PAPERS)}")
     parser.add_argument(
         "--table",
         metavar="NAME",
-        help="; ".join(f"{name}: {title.partition(': ')[2]}" for name, title in tables.items())
+        help=". ".join(
+            f"{paper.name}: {'; '.join(f'{t.name}: {t.title.partition(': ')[2]}' for t in paper.tables)}"
+            for paper in PAPERS.values()
+        )
         + " (default: all that the corpus allows)",
     )
     parser.add_argument(
         "--corpus",
         metavar="NAME|PATH",
         help="wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the "
-        "scale's: " + ", ".join(f"{scale.name} {scale.corpus}" for scale in SCALES.values()) + ")",
+        "scale's, demo for smoke; else the table's own)",
     )
     parser.add_argument(
         "--scale",
         default="small",
         metavar="NAME",
-        help="; ".join(f"{scale.name}: {scale.purpose}" for scale in SCALES.values()) + " (default: small)",
+        help=". ".join(
+            f"{paper.name}: {'; '.join(f'{scale.name}: {scale.purpose}' for scale in paper.scales.values())}"
+            for paper in PAPERS.values()
+        )
+        + " (default: small)",
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N", help="a run of every row for each")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these rows, as in `spanlm presets`")
@@ -114,16 +125,17 @@ def _parser() -> VerbParser:
 
 def _introduce(plan: Plan) -> None:
     names = ", ".join(table.name for table in plan.tables)
-    runs = several(len(plan.jobs), "run")
+    measurements = sum(isinstance(task, Measurement) for task in plan.tasks)
+    work = [several(len(plan.jobs), "run"), *([several(measurements, "measurement")] if measurements else [])]
     out(
-        f"{plan.jobs[0].preset.paper}, figure {names}: {runs} on {plan.corpus.name} at scale "
+        f"{plan.paper.title}, {plan.tables[0].kind} {names}: {' and '.join(work)} on {plan.corpus.name} at scale "
         f"{plan.scale.name} ({plan.scale.purpose})"
     )
     for note in plan.corpus.notes:
         out(note)
-    finished = sum(job.record.exists() for job in plan.jobs)
-    if finished:
-        out(f"{finished} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
+    done = sum(task.record.exists() for task in plan.tasks)
+    if done:
+        out(f"{done} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
 
 
 def _dry_run(plan: Plan) -> None:
@@ -133,26 +145,37 @@ def _dry_run(plan: Plan) -> None:
     for name in ("seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "at most"):
         shown.add_column(name, justify="right")
     total = 0.0
-    for job in plan.jobs:
-        sizes = (
-            job.row,
-            str(job.seed),
-            f"{job.config.model.encoder.output_size:,}",
-            f"{job.parameters.model:,}",
-            f"{job.parameters.total:,}",
-        )
-        if finished_record(job, plan.corpus) is not None:
-            shown.add_row(*sizes, "", "", "finished")
-            continue
-        try:
-            expected = estimate(job, plan.corpus)
-        except (InputError, RunError, RuntimeError) as error:
-            shown.add_row(*sizes, "", "", f"fails: {error}")
-            continue
-        total += expected.seconds
-        shown.add_row(*sizes, str(expected.epochs), f"{expected.tokens_per_second:,.0f}", _duration(expected.seconds))
+    for task in plan.tasks:
+        if isinstance(task, Measurement):
+            done = finished(task, plan.text_of(task)) is not None
+            shown.add_row(task.row, task.seeds.partition(" ")[2], *[""] * 5, "finished" if done else "evaluated only")
+        else:
+            total += _show_job(shown, plan, task)
     console().print(shown)
     out(f"in all at most {_duration(total)} on this machine as it is now; runs that stop improving end before")
+    for row, reason in plan.left_out.items():
+        out(f"left out: {row}: {reason}")
+
+
+def _show_job(shown: RichTable, plan: Plan, job: Job) -> float:
+    """Add a training to the table of the plan; return the seconds it would take."""
+    sizes = (
+        job.row,
+        str(job.seed),
+        f"{job.config.model.encoder.output_size:,}",
+        f"{job.parameters.model:,}",
+        f"{job.parameters.total:,}",
+    )
+    if finished(job, plan.text_of(job)) is not None:
+        shown.add_row(*sizes, "", "", "finished")
+        return 0.0
+    try:
+        expected = estimate(job, plan.text_of(job))
+    except (InputError, RunError, RuntimeError) as error:
+        shown.add_row(*sizes, "", "", f"fails: {error}")
+        return 0.0
+    shown.add_row(*sizes, str(expected.epochs), f"{expected.tokens_per_second:,.0f}", _duration(expected.seconds))
+    return expected.seconds
 
 
 def _run(plan: Plan) -> None:
@@ -175,7 +198,7 @@ def _run(plan: Plan) -> None:
     out(f"total time now: {_duration(time.monotonic() - began)}")
     failed = [outcome for outcome in outcomes if outcome.error]
     if failed:
-        names = ", ".join(f"{outcome.job.row} (seed {outcome.job.seed})" for outcome in failed)
+        names = ", ".join(f"{outcome.job.row} ({outcome.job.seeds})" for outcome in failed)
         raise RunError(
             f"{len(failed)} of {len(outcomes) - others} runs failed: {names}. {failed[0].job.row}: {failed[0].error}"
         )
@@ -185,8 +208,8 @@ def _reported(plan: Plan) -> Iterator[Outcome]:
     """Run the plan; say of every job that it starts and how it ended."""
     number = 0
 
-    def started(job: Job) -> None:
-        out(f"\n[{number + 1}/{len(plan.jobs)}] {TITLES[job.row]}, seed {job.seed}")
+    def started(task: Task) -> None:
+        out(f"\n[{number + 1}/{len(plan.tasks)}] {plan.paper.rows[task.row].title}, {task.seeds}")
 
     with TrainingReport(notes=False) as report:
         for outcome in run_plan(plan, report, started):
@@ -212,7 +235,7 @@ def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
     for grid in grids(table, rows, plan.request.paper):
         out(f"\n{grid.caption}" if grid.caption else "")
         console().print(_rich(grid))
-    if table.measure == "perplexity" and (note := order_note(rows, plan.request.paper)):
+    for note in order_notes(table, rows, plan.request.paper):
         out(f"\n{note}")
 
 

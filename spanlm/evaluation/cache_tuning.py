@@ -22,8 +22,8 @@ from spanlm.evaluation.scoring import Precision, scored_segments
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 
-THETAS = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4)
-"""Published: 0.3 to 1. Features that dropout has made large want less."""
+THETAS = (0.0, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4, 4.0)
+"""Published: 0.3 to 1. The larger the features, the less."""
 
 LAMBDAS = tuple(number / 50 for number in range(31))
 """0 to 0.6. Published: 0.1 to 0.13 for large models; weak ones want more, and 0 is no cache."""
@@ -158,19 +158,16 @@ def _summary(
     ]
     best = min(tried, key=lambda point: point.perplexity)
     config = CacheConfig(window=best.window, theta=best.theta, lambda_=best.lambda_, tuned_on=text)
-    chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
-    notes = [_edge(f"cache.{name}", value, values) for name, (value, values) in chosen.items()]
-    return CacheTuning(
-        text, tokens, perplexity(plain.item() / tokens), config, best.perplexity, tried, [n for n in notes if n]
-    )
+    notes = ["cache.lambda=0: no cache of the grid helps."]
+    if best.lambda_ > 0:
+        chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
+        notes = [note for name, (value, values) in chosen.items() if (note := _edge(name, value, values))]
+    return CacheTuning(text, tokens, perplexity(plain.item() / tokens), config, best.perplexity, tried, notes)
 
 
 def _edge(name: str, value: float, values: Sequence[float]) -> str:
-    """Say that a value is the smallest or largest of several, unless none could lie beyond."""
-    if name == "cache.lambda" and value == 0:
-        return "cache.lambda=0: no share of the cache helps."
-    # nothing lies below 0; and a share of 1 is the last
+    """Say that a value is the smallest or largest of several, where others could lie beyond."""
     if len(set(values)) == 1 or value not in (min(values), max(values)) or value == 0:
         return ""
     end = "smallest" if value == min(values) else "largest"
-    return f"{name}={value:g} is the {end} that was tried: the best may lie beyond."
+    return f"cache.{name}={value:g} is the {end} that was tried: the best may lie beyond."

@@ -8,7 +8,7 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
-from spanlm.models.interfaces import LMState, Tensors
+from spanlm.models.interfaces import LMState
 from spanlm.models.next_word_model import NextWordModel
 
 TOKENS = 4096
@@ -69,7 +69,7 @@ def _run(
         if wanted is not None:
             log_p[begin:end, :streams] = model.head.log_prob(readout, wanted[begin:end, :streams]).double()
     back = order.argsort().to(device)
-    return log_p.index_select(1, back), _joined([going, *reversed(ended)]).select(back)
+    return log_p.index_select(1, back), LMState.beside([going, *reversed(ended)]).select(back)
 
 
 def _columns(streams: Sequence[Ids], order: Tensor, device: torch.device) -> Tensor:
@@ -88,10 +88,3 @@ def _pieces(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         end = min(lengths[streams - 1], begin + max(1, TOKENS // streams))
         yield begin, end, streams
         begin = end
-
-
-def _joined(states: Sequence[LMState]) -> LMState:
-    def join(rooms: Sequence[Tensors]) -> Tensors:
-        return {name: torch.cat([room[name] for room in rooms], dim=1) for name in rooms[0]}
-
-    return LMState(join([state.encoder for state in states]), join([state.memory for state in states]))

@@ -155,6 +155,7 @@ def evaluate(
     Raises:
         InputError: no such split, a size below 1, or a cache whose window is longer than the text.
     """
+
     def sums(batcher: Batcher) -> list[Tally]:
         return _totals(model, corpus, split, batcher, precision, cache)
 

@@ -16,7 +16,7 @@ Three promises that every encoder and every memory keeps, and that the contract 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -98,6 +98,16 @@ class LMState:
 
         return LMState(pick(self.encoder, initial.encoder), pick(self.memory, initial.memory))
 
+    @staticmethod
+    def beside(states: Sequence[LMState]) -> LMState:
+        """Put the streams of several states side by side; what has grown less gets zeros in the older slots."""
+
+        def join(rooms: Sequence[Tensors]) -> Tensors:
+            longest = {name: max(len(room[name]) for room in rooms) for name in rooms[0]}
+            return {name: torch.cat([_lengthened(room[name], n) for room in rooms], 1) for name, n in longest.items()}
+
+        return LMState(join([state.encoder for state in states]), join([state.memory for state in states]))
+
     def flat(self) -> Tensors:
         """Name every tensor `room.name`, for saving."""
         return {
@@ -134,11 +144,13 @@ class Pointer:
         log_weights: (T, B, L), float32 or float64; -inf where nothing is pointed to.
         words: (T, B, L) int64, the word that each weight points to.
         log_gate: (T, B), finite.
+        trained_alone: training also asks the pointer by itself for the next word, see `Head.extra_loss`.
     """
 
     log_weights: Tensor
     words: Tensor
     log_gate: Tensor
+    trained_alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -226,6 +238,17 @@ class Head(nn.Module, ABC):
         if pointer is None:
             return own
         return mixed_log_probs(own, pointer.log_weights, pointer.words, pointer.log_gate)
+
+    def extra_loss(self, readout: Readout, targets: Tensor) -> Tensor | float:
+        """What training adds to −log p(target) of each step, (T, B); 0.0 where nothing is asked for.
+
+        A pointer that is trained alone: −log(gate + Σ_{j: words_j = target} weights_j) (Merity et al., 2017).
+        """
+        pointer = readout.pointer
+        if pointer is None or not pointer.trained_alone:
+            return 0.0
+        certain = torch.zeros_like(pointer.log_gate)
+        return -mixed_log_prob(certain, targets, pointer.log_weights, pointer.words, pointer.log_gate)
 
     def penalty(self) -> Tensor | float:
         """What training adds to its loss for the weights alone; 0.0 where nothing is asked for."""

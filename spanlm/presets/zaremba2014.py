@@ -3,8 +3,8 @@
 Recipe, of the paper and of its code (2 layers, embedding as wide as a layer): SGD from 1, gradients of the loss
 summed over time and averaged over 20 streams, every weight and every bias uniform, dropout on the embedded words,
 between the layers and before the softmax, state carried on. The code divides the rate after each epoch whose number
-is above `max_epoch`, so max_epoch + 1 epochs have the full rate. The loss of a step, not of a token, is what is
-clipped. Trained to the last epoch; of the epochs the one best by validation is kept, where the code keeps the last.
+is above `max_epoch`, so max_epoch + 1 epochs have the full rate. It trains to the last epoch and keeps that; here too
+the last is reached, and the weights that validation found best are kept.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _row(name: str, valid: float, test: float, millions: float | None, remark: s
     return Preset(
         name=f"zaremba2014/{name}",
         paper=PAPER,
-        sources=(f"Table 1, {title} LSTM",),
+        sources=(f"Table 1, {title} LSTM", *(() if name == "small" else ("Salton et al. 2017, Table 1",))),
         config=RunConfig(data=DataConfig(corpus="ptb"), model=model_of(size), training=training_of(size)),
         reported=reported_on(PENN_TREEBANK, valid_ppl=valid, test_ppl=test, all_parameters=millions),
         remark=remark,

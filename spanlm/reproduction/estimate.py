@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from spanlm.data.corpora import Corpus
-from spanlm.reproduction.plan import Job
+from spanlm.reproduction.tasks import Job
 from spanlm.training.events import Watcher
 from spanlm.training.trainer import Trainer
 

@@ -8,19 +8,20 @@ from spanlm.analysis.drawing import Drawing
 from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
 from spanlm.analysis.rows_figure import RowsPanel, Value, rows_figure
 from spanlm.analysis.sweep_figure import Panel, Point, Series, sweep_figure
-from spanlm.reproduction.grids import measured_lags, reported
-from spanlm.reproduction.plan import Plan
-from spanlm.reproduction.run import Outcome
-from spanlm.reproduction.summary import RowSummary, Spread, summarise
-from spanlm.reproduction.tables import (
+from spanlm.reproduction.daniluk2017 import (
     CLOZE_CLASSES,
     ORDERS,
     PUBLISHED_CLOZE,
     TITLES,
     WINDOW_FAMILIES,
     WINDOWS,
-    Table,
 )
+from spanlm.reproduction.grids import measured_lags, reported
+from spanlm.reproduction.plan import Plan
+from spanlm.reproduction.protocol_grids import groups, titled
+from spanlm.reproduction.run import Outcome
+from spanlm.reproduction.summary import RowSummary, Spread, summarise
+from spanlm.reproduction.tables import Layout, Table
 
 PAPERS_CORPUS = "the paper, Wikipedia"
 
@@ -30,14 +31,15 @@ def figure(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Drawing | N
     rows = [row for row in summarise(outcomes, table.rows) if row.records]
     if not rows:
         return None
-    draw: dict[str, Callable[[Plan, Table, list[RowSummary]], Drawing]] = {
-        "2a": _windows,
-        "2b": _orders,
-        "2c": _models,
-        "2d": _cloze,
-        "3": _lags,
+    draw: dict[Layout, Callable[[Plan, Table, list[RowSummary]], Drawing]] = {
+        "windows": _windows,
+        "orders": _orders,
+        "models": _models,
+        "cloze": _cloze,
+        "lags": _lags,
+        "protocols": _protocols,
     }
-    return draw[table.name](plan, table, rows)
+    return draw[table.layout](plan, table, rows)
 
 
 def _windows(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
@@ -65,7 +67,7 @@ def _sweep(
             points = tuple(Point(x, value) for x, value in theirs.items() if value is not None)
             published.append(Series(title, points, published=True))
     return sweep_figure(
-        f"{plan.jobs[0].preset.paper}, {table.title}",
+        f"{plan.paper.title}, {table.title}",
         x_label,
         "test perplexity",
         (
@@ -86,7 +88,7 @@ def _models(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
     measured = tuple(_value(row.perplexity("test")) for row in rows)
     published = tuple(reported(row.row, plan.request.paper).test_ppl for row in rows)
     return rows_figure(
-        f"{plan.jobs[0].preset.paper}, {table.title}",
+        f"{plan.paper.title}, {table.title}",
         [TITLES[row.row] for row in rows],
         (
             RowsPanel(f"test ppl, {plan.corpus.name}, {plan.scale.name}", measured, nothing),
@@ -108,7 +110,7 @@ def _cloze(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
     like = any(record["cloze"]["cbt_like"] for row in rows for record in row.records)
     which = "CBT-like (not comparable)" if like else "the real"
     return rows_figure(
-        f"{plan.jobs[0].preset.paper}, {table.title}",
+        f"{plan.paper.title}, {table.title}",
         [TITLES[row.row] for row in rows],
         panels,
         f"Dots: measured, {which} questions, whole sentence. Squares: the paper, the real ones. {_seeds(rows)}",
@@ -118,6 +120,25 @@ def _cloze(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
 def _lags(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
     """Figure 3b: a curve a model, of the first seed, and the paper's."""
     return lag_comparison_figure([measured_lags(row) for row in rows])
+
+
+def _protocols(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+    """Salton et al.: a dot a row, those of running text first; measured and published have scales of their own."""
+    parted = groups(rows, plan.paper.name)
+    ordered = [(row, plan.paper.rows[row.row]) for group in parted for row in group.rows]
+    nothing = (None,) * len(ordered)
+    measured = tuple(_value(row.perplexity("test")) for row, _ in ordered)
+    published = tuple(row.reported.test_ppl for _, row in ordered)
+    panels = [RowsPanel(f"test ppl, {plan.corpus.name}, {plan.scale.name}", measured, nothing)]
+    if any(published):
+        panels.append(RowsPanel(f"test ppl, published: {table.home}", nothing, published))
+    return rows_figure(
+        f"{plan.paper.title}, {table.title}",
+        [f"{titled(row)}{' (by sentence)' if row.by_sentence else ''}" for _, row in ordered],
+        panels,
+        "Rows by sentence do not compare with those of running text; published, they are in the paper's own count. "
+        f"{_seeds(rows)}",
+    )
 
 
 def _value(spread: Spread) -> Value:

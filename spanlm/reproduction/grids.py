@@ -3,46 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
 from spanlm.analysis.by_lag import LagProfile
 from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
 from spanlm.analysis.published_lags import PUBLISHED
-from spanlm.presets import PRESETS
 from spanlm.presets.preset import Reported
+from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, PUBLISHED_CLOZE, TITLES, WINDOW_FAMILIES, WINDOWS
+from spanlm.reproduction.grid import NONE, Grid, number
+from spanlm.reproduction.papers import find_row
+from spanlm.reproduction.protocol_grids import groups, protocol_grids
 from spanlm.reproduction.summary import RowSummary, concordance
-from spanlm.reproduction.tables import (
-    CLOZE_CLASSES,
-    PUBLISHED_CLOZE,
-    TITLES,
-    WINDOW_FAMILIES,
-    WINDOWS,
-    Table,
-)
-
-NONE = "–"
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Cells of text; the first column is flushed left, the others right."""
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    caption: str = ""
+from spanlm.reproduction.tables import Layout, Table
 
 
 def grids(table: Table, rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     """Return the grids of a table; rows without a finished run are left out."""
     done = [row for row in rows if row.records]
-    builders: dict[str, Callable[[Sequence[RowSummary], str], list[Grid]]] = {
-        "2a": _by_window,
-        "2d": _cloze,
-        "3": _by_lag,
+    builders: dict[Layout, Callable[[Sequence[RowSummary], str], list[Grid]]] = {
+        "models": _models,
+        "windows": _by_window,
+        "orders": _models,
+        "cloze": _cloze,
+        "lags": _by_lag,
+        "protocols": protocol_grids,
     }
-    return builders.get(table.name, _models)(done, paper) if done else []
+    return builders[table.layout](done, paper) if done else []
+
+
+def order_notes(table: Table, rows: Sequence[RowSummary], paper: str) -> list[str]:
+    """Say of each group of rows that may be compared how far it stands in the paper's order."""
+    if table.measure != "perplexity":
+        return []
+    if table.layout != "protocols":
+        return [note] if (note := order_note(rows, paper)) else []
+    notes = [(group.title, order_note(group.rows, paper)) for group in groups(rows, paper)]
+    return [f"{title}. {note}" for title, note in notes if note]
 
 
 def order_note(rows: Sequence[RowSummary], paper: str) -> str:
@@ -56,19 +53,19 @@ def order_note(rows: Sequence[RowSummary], paper: str) -> str:
     measured = [row.perplexity("test").mean for row, _ in known]
     theirs = [value for _, value in known]
     agree, pairs = concordance(measured, theirs)
-    names = _names([row.row for row, _ in known])
+    names = _names([row.row for row, _ in known], paper)
     return (
         f"Order by test perplexity, measured: {_ordered(names, measured)}. The paper's: {_ordered(names, theirs)}. "
         f"{agree} of {pairs} pairs of rows stand in the paper's order."
     )
 
 
-def _names(rows: Sequence[str]) -> list[str]:
+def _names(rows: Sequence[str], paper: str) -> list[str]:
     """Return what each row is called beside the others: its title, or its family where that has several rows."""
     families = [row.partition("-")[0] for row in rows]
     several = len(set(families) & set(WINDOW_FAMILIES)) < sum(family in WINDOW_FAMILIES for family in families)
     return [
-        WINDOW_FAMILIES[f] if several and f in WINDOW_FAMILIES else TITLES[row]
+        WINDOW_FAMILIES[f] if several and f in WINDOW_FAMILIES else find_row(paper, row).title
         for f, row in zip(families, rows, strict=True)
     ]
 
@@ -83,7 +80,7 @@ def _ordered(names: Sequence[str], values: Sequence[float]) -> str:
 
 def reported(row: str, paper: str) -> Reported:
     """Return what the paper printed for a row."""
-    return PRESETS[f"{paper}/{row}"].reported
+    return find_row(paper, row).reported
 
 
 def _models(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
@@ -116,8 +113,8 @@ def _model(row: RowSummary, paper: str) -> tuple[str, ...]:
         str(len(row.records)),
         row.perplexity("valid").show(),
         row.perplexity("test").show(),
-        _number(published.valid_ppl),
-        _number(published.test_ppl),
+        number(published.valid_ppl),
+        number(published.test_ppl),
         "; ".join(f"{record['best_epoch']} of {record['epochs']}" for record in row.records),
         row.of("train_perplexity_at_best").show(),
         f"{row.of('tokens_per_second').mean:,.0f}",
@@ -140,7 +137,7 @@ def _by_window(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     cells: dict[str, Callable[[str], str]] = {
         "Test perplexity, measured": measured("test"),
         "Validation perplexity, measured": measured("valid"),
-        "Test perplexity, the paper's": lambda row: _number(reported(row, paper).test_ppl),
+        "Test perplexity, the paper's": lambda row: number(reported(row, paper).test_ppl),
     }
     return [Grid(header, tuple(family(name, cell) for name in names), caption) for caption, cell in cells.items()]
 
@@ -198,7 +195,3 @@ def measured_lags(row: RowSummary) -> MeasuredLags:
     family = WINDOW_FAMILIES[row.row.partition("-")[0]]
     model = family if family in PUBLISHED else family.lower()
     return MeasuredLags(family, f"{record['corpus']} {found['split']}", profile, model)
-
-
-def _number(value: float | None) -> str:
-    return NONE if value is None else f"{value:.1f}"

@@ -16,7 +16,7 @@ from spanlm.data.config import DataConfig
 from spanlm.models.counting import lstm_budget, match_parameters
 from spanlm.presets.daniluk2017 import VOCABULARY_SIZE
 from spanlm.reproduction.scale import Scale
-from spanlm.reproduction.words import several
+from spanlm.reproduction.wording import several
 
 PAPER_UNITS = 300
 _NEAR = 0.01
@@ -88,7 +88,7 @@ class MatchedScale(Scale):
         )
 
 
-SCALES: dict[str, Scale] = {
+SCALES = {
     scale.name: scale
     for scale in (
         MatchedScale(

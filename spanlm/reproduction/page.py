@@ -7,11 +7,13 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from spanlm.reproduction.grids import Grid, grids, order_note
+from spanlm.reproduction.grid import Grid
+from spanlm.reproduction.grids import grids, order_notes
 from spanlm.reproduction.plan import Plan
 from spanlm.reproduction.run import Outcome
-from spanlm.reproduction.summary import RowSummary, several, summarise
-from spanlm.reproduction.tables import TITLES, Table
+from spanlm.reproduction.summary import RowSummary, summarise
+from spanlm.reproduction.tables import Plain, Table
+from spanlm.reproduction.wording import several
 
 
 def markdown_page(plan: Plan, table: Table, outcomes: Sequence[Outcome], figure: str | None) -> str:
@@ -26,10 +28,10 @@ def markdown_page(plan: Plan, table: Table, outcomes: Sequence[Outcome], figure:
     rows = summarise(outcomes, table.rows)
     paper = plan.request.paper
     parts = [
-        f"# {plan.jobs[0].preset.paper}, {table.title}",
+        f"# {plan.paper.title}, {table.title}",
         "\n".join(f"* {line}" for line in protocol(plan, table, rows)),
         *map(markdown_grid, grids(table, rows, paper)),
-        order_note(rows, paper) if table.measure == "perplexity" else "",
+        *order_notes(table, rows, paper),
         f"![{table.title}]({figure})" if figure else "",
         _missing(plan, table, rows),
         _origin(plan, table, rows),
@@ -41,23 +43,35 @@ def protocol(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
     """Say what was run, on what, and how it was counted, in lines."""
     corpus, jobs = plan.corpus, plan.jobs_of(table)
     published = plan.scale.as_published(len(corpus.vocabulary))
-    sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
-    vocabulary = len(corpus.vocabulary)
     lines = [
-        f"Corpus: **{corpus.name}** ({sizes} tokens; vocabulary {vocabulary:,}). The paper's numbers are those of its "
-        "own corpus, 7,500 Wikipedia articles with 77,000 words: compare orders and differences, not values.",
-        *(f"Corpus: {note}." for note in corpus.notes),
-        _sizes(plan),
-        _recipe(plan, table),
+        _corpus(plan, table),
+        *dict.fromkeys(f"Corpus: {note}." for text in plan.texts.values() for note in text.notes),
+        *plan.scale.describe([job.config for job in jobs], len(corpus.vocabulary)),
     ]
-    evaluated = [row.records[0]["test"]["protocol"] for row in rows if row.records]
-    if evaluated:
-        lines.append(f"Perplexity: exp(NLL / token); {evaluated[0]}. The best epoch is that of the best validation.")
+    for said in _counted(plan, rows):
+        lines.append(f"Perplexity: exp(NLL / token); {said}. The best epoch is that of the best validation.")
     lines.append(_seeds(rows))
     if table.remark:
         lines.append(f"Note: {table.remark}.")
-    lines += [f"{TITLES[job.row]}: {job.preset.remark}." for job in jobs if job.preset.remark and published]
+    lines += [
+        f"{plan.paper.rows[job.row].title}: {job.preset.remark}." for job in jobs if job.preset.remark and published
+    ]
     return lines
+
+
+def _corpus(plan: Plan, table: Table) -> str:
+    corpus = plan.corpus
+    sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
+    said = f"Corpus: **{corpus.name}** ({sizes} tokens; vocabulary {len(corpus.vocabulary):,})."
+    if table.home == corpus.name and plan.scale.vocabulary_size is None:
+        return f"{said} It is the paper's own."
+    return f"{said} The paper's numbers are those of {table.published_on}: compare orders and differences, not values."
+
+
+def _counted(plan: Plan, rows: Sequence[RowSummary]) -> list[str]:
+    """Return how the plain rows' perplexities were counted, each way once; what a cache adds is said with it."""
+    plain = (row for row in rows if row.records and isinstance(plan.paper.rows[row.row].how, Plain))
+    return list(dict.fromkeys(row.records[0]["test"]["protocol"] for row in plain))
 
 
 def markdown_grid(grid: Grid) -> str:
@@ -71,40 +85,23 @@ def markdown_grid(grid: Grid) -> str:
     return f"**{grid.caption}**\n\n{table}" if grid.caption else table
 
 
-def _sizes(plan: Plan) -> str:
-    scale, vocabulary = plan.scale, len(plan.corpus.vocabulary)
-    if scale.as_published(vocabulary):
-        return "Sizes: the paper's own."
-    return (
-        f"Sizes (scale {scale.name}): embedding {scale.units}; hidden sizes chosen so that θ_M, the parameters without "
-        f"word representations, is that of a {scale.units}-unit LSTM (RM: {scale.units} units and, as in the paper, "
-        f"more parameters). V / units is {vocabulary / scale.units:.0f}; the paper's is 257."
-    )
-
-
-def _recipe(plan: Plan, table: Table) -> str:
-    training = plan.jobs_of(table)[0].config.training
-    optimizer, batching = training.optimizer, training.batching
-    return (
-        f"Recipe: {optimizer.kind}, learning rate {optimizer.lr:g}, {batching.batch_size} streams × {batching.length} "
-        f"steps, gradient norm at most {optimizer.clip:g}, weights start in ±{plan.scale.init_range:g}, no dropout, at "
-        f"most {several(training.epochs, 'epoch')}, patience {training.patience}, products in {training.precision}."
-    )
-
-
 def _seeds(rows: Sequence[RowSummary]) -> str:
-    seeds = sorted({record["seed"] for row in rows for record in row.records})
+    seeds = sorted({record["seed"] for row in rows for record in row.records if "seed" in record})
     spread = any(len(row.records) > 1 for row in rows)
     return f"Seeds: {', '.join(map(str, seeds))}{'; means, with the least and the greatest' if spread else ''}."
 
 
 def _missing(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
-    lines = [f"* {TITLES[row.row]}: **failed**: {error}" for row in rows for error in row.errors]
+    titles = {row: plan.paper.rows[row].title for row in table.rows}
+    lines = [f"* {titles[row.row]}: **failed**: {error}" for row in rows for error in row.errors]
     ended = {row.row for row in rows}
-    asked = {job.row for job in plan.jobs}
-    lines += [f"* {TITLES[row]}: not run yet" for row in table.rows if row in asked - ended]
-    left_out = [TITLES[row] for row in table.rows if row not in asked | ended]
-    lines += [f"* not asked for: {', '.join(left_out)}"] if left_out else []
+    asked = {task.row for task in plan.tasks}
+    lines += [f"* {titles[row]}: not run yet" for row in table.rows if row in asked - ended]
+    lines += [
+        f"* {titles[row]}: {plan.left_out[row]}" for row in table.rows if row in plan.left_out and row not in ended
+    ]
+    others = [titles[row] for row in table.rows if row not in asked | ended | plan.left_out.keys()]
+    lines += [f"* not asked for: {', '.join(others)}"] if others else []
     return "Missing:\n\n" + "\n".join(lines) if lines else ""
 
 
@@ -129,7 +126,8 @@ def _origin(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     records = [record for row in rows for record in row.records]
     if not records:
         return ""
-    seconds = sum(record["training_seconds"] for record in records)
+    trained = [record for record in records if "training_seconds" in record]
+    seconds = sum(record["training_seconds"] for record in trained)
     starts = [start for record in records for start in record["starts"]]
     commits = sorted({f"{s['commit'][:10]}{' (changed)' if s['changed'] else ''}" for s in starts if s["commit"]})
     machines = sorted(
@@ -137,7 +135,7 @@ def _origin(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     )
     lines = [f"Made again by `{command(plan, table, {row.row for row in rows})}`."]
     lines += [
-        f"Training time of {several(len(records), 'run')}: {timedelta(seconds=round(seconds))}, validation left out."
+        f"Training time of {several(len(trained), 'run')}: {timedelta(seconds=round(seconds))}, validation left out."
     ]
     lines += [f"Code: commit {', '.join(commits)}."] if commits else ["Code: not from a checkout; no commit known."]
     lines += [f"Machine: {'; '.join(machines)}."] if machines else []

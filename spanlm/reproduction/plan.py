@@ -1,87 +1,23 @@
-"""From what is asked for to the list of runs."""
+"""From what is asked for to the list of trainings and measurements."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
+from spanlm.data.config import DataConfig, Lines
 from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.data.registry import CORPORA
-from spanlm.data.sources import DATA_VARIABLE
-from spanlm.errors import InputError, nearest
-from spanlm.evaluation.scoring import Precision
-from spanlm.models.counting import ParameterCount, count_configured
-from spanlm.presets import Preset, find_preset
+from spanlm.errors import InputError
+from spanlm.models.counting import count_configured
+from spanlm.reproduction.papers import find_paper
 from spanlm.reproduction.questions import find_questions
-from spanlm.reproduction.scale import SCALES, Scale
-from spanlm.reproduction.tables import PAPERS, Measure, Table
-
-WIKIPEDIA = "wikipedia"
-_BUILT = "corpus.json"
-"""What `spanlm data wikipedia` writes beside a corpus it built."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What is to be reproduced.
-
-    Attributes:
-        paper: whose tables.
-        table: one of them; None: all that the corpus allows.
-        corpus: a registered corpus, a folder, or wikipedia; None: the scale's own.
-        scale: smoke, small or paper.
-        seeds: one run of every row for each.
-        rows: only these; None: all of the table.
-        runs: where runs are kept.
-        out: where records, tables and figures go.
-        device: auto, cpu, cuda.
-        precision: of the products; None: the scale's own.
-        data_dir: where registered corpora are; None: $SPANLM_DATA.
-        questions: cloze questions; empty: those beside the corpus.
-    """
-
-    paper: str
-    table: str | None = None
-    corpus: str | None = None
-    scale: str = "small"
-    seeds: tuple[int, ...] = (1,)
-    rows: tuple[str, ...] | None = None
-    runs: Path = Path("runs")
-    out: Path = Path("results")
-    device: str = "auto"
-    precision: Precision | None = None
-    data_dir: str | None = None
-    questions: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """One run of one row: everything needed to do it, wherever.
-
-    Attributes:
-        row: the preset's name without the paper.
-        preset: it.
-        seed: of the run.
-        config: the whole run's.
-        parameters: its size.
-        folder: the run's.
-        record: where its result goes.
-        measures: what is measured once it is trained.
-    """
-
-    row: str
-    preset: Preset
-    seed: int
-    config: RunConfig
-    parameters: ParameterCount
-    folder: Path
-    record: Path
-    measures: tuple[Measure, ...]
+from spanlm.reproduction.request import Request, chosen_corpus, chosen_scale, chosen_tables, chosen_text
+from spanlm.reproduction.scale import Scale
+from spanlm.reproduction.tables import Averaged, Cached, Measure, Paper, Row, Table
+from spanlm.reproduction.tasks import Job, Measurement, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,23 +26,41 @@ class Plan:
 
     Attributes:
         request: what was asked for.
+        paper: whose tables.
         scale: its scale.
         tables: in the paper's order.
-        corpus: loaded.
+        texts: the corpus, by how its lines are read.
         out: the folder of records, tables and figures.
-        jobs: one run each, without repetitions.
-        others: rows and seeds that were not asked for, but have a record: not run, only shown.
+        tasks: trainings, each once, and measurements, each after the trainings it needs.
+        others: tasks that were not asked for, but have a record: not run, only shown.
+        left_out: rows that this scale leaves out, with the reason.
         questions: the files of cloze questions; none where no table asks for them.
     """
 
     request: Request
+    paper: Paper
     scale: Scale
     tables: tuple[Table, ...]
-    corpus: Corpus
+    texts: Mapping[Lines, Corpus]
     out: Path
-    jobs: tuple[Job, ...]
-    others: tuple[Job, ...] = ()
+    tasks: tuple[Task, ...]
+    others: tuple[Task, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
     questions: tuple[Path, ...] = ()
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The trainings."""
+        return tuple(task for task in self.tasks if isinstance(task, Job))
+
+    @property
+    def corpus(self) -> Corpus:
+        """The text, with its lines as they are written where any row reads it so."""
+        return next(iter(self.texts.values()))
+
+    def text_of(self, task: Task) -> Corpus:
+        """Return what a task's models read."""
+        return self.texts[task.config.data.lines]
 
     def jobs_of(self, table: Table) -> list[Job]:
         """Return the jobs whose rows `table` shows, in its order."""
@@ -114,113 +68,132 @@ class Plan:
 
 
 def make_plan(request: Request) -> Plan:
-    """Load the corpus and list the runs.
+    """Load the corpus and list what is to be done.
 
     Raises:
         InputError: an unknown paper, table, scale or row; a corpus that is not there, or that the table cannot use; no
-            questions for a table that asks them.
+            questions for a table that asks them; an ensemble that the scale leaves out.
     """
-    scale = _scale(request)
-    name = request.corpus or _own_corpus(request, scale)
-    tables = _tables(request, name)
-    data = scale.data(_data(name, request))
-    corpus = load_corpus(data)
-    place = Path(request.paper) / f"{corpus.name}-{scale.name}"
-    out, measures = request.out / place, _measures(tables)
-    rows = {row: _row(request, scale, row, data, corpus) for row in measures}
-
-    def job(row: str, seed: int) -> Job:
-        preset, config, parameters = rows[row]
-        return Job(
-            row=row,
-            preset=preset,
-            seed=seed,
-            config=replace(config, training=replace(config.training, seed=seed)),
-            parameters=parameters,
-            folder=request.runs / place / row / f"seed-{seed}",
-            record=out / f"{row}-seed-{seed}.json",
-            measures=measures[row],
-        )
-
-    asked = [(row, seed) for row in rows if request.rows is None or row in request.rows for seed in request.seeds]
-    present = [(row, seed) for row in rows for seed in _seeds_in(out, row)]
-    asks_questions = any("cloze" in measures[row] for row, _ in asked)
+    scale = chosen_scale(request)
+    name = chosen_corpus(request, scale)
+    tables = chosen_tables(request, name)
+    paper, measures = find_paper(request.paper), _measures(tables)
+    rows = [paper.rows[row] for row in measures]
+    left_out = {row.name: reason for row in rows if (reason := _too_large(row, request, scale))}
+    texts = _texts(rows, scale.data(chosen_text(name, request)))
+    make = _Maker(request, paper, scale, measures, texts)
+    for row in request.rows or ():
+        if row in left_out:
+            raise InputError(f"--rows={row}: {left_out[row]}")
+    asked = [row for row in rows if row.name not in left_out and (request.rows is None or row.name in request.rows)]
+    tasks = tuple(dict.fromkeys(task for row in asked for task in make.tasks(row, request.seeds)))
+    present = (task for row in rows for task in make.present(row))
+    asks_questions = any("cloze" in measures[row.name] for row in asked)
     return Plan(
         request=request,
+        paper=paper,
         scale=scale,
         tables=tables,
-        corpus=corpus,
-        out=out,
-        jobs=tuple(job(row, seed) for row, seed in asked),
-        others=tuple(job(row, seed) for row, seed in present if (row, seed) not in asked),
+        texts={lines: text for lines, (_, text) in texts.items()},
+        out=make.out,
+        tasks=tasks,
+        others=tuple(task for task in present if task not in tasks),
+        left_out=left_out,
         questions=find_questions(request.data_dir, request.questions) if asks_questions else (),
     )
+
+
+class _Maker:
+    """Makes the tasks of rows; what a preset becomes at this scale is worked out once."""
+
+    def __init__(
+        self,
+        request: Request,
+        paper: Paper,
+        scale: Scale,
+        measures: Mapping[str, tuple[Measure, ...]],
+        texts: Mapping[Lines, tuple[DataConfig, Corpus]],
+    ) -> None:
+        self._request, self._paper, self._scale = request, paper, scale
+        self._measures, self._texts = measures, texts
+        place = Path(paper.name) / f"{next(iter(texts.values()))[1].name}-{scale.name}"
+        self.out, self._runs = request.out / place, request.runs / place
+        self._jobs: dict[str, Job] = {}
+
+    def tasks(self, row: Row, seeds: Sequence[int]) -> Iterator[Task]:
+        """Yield what a row needs: its trainings, then what is measured on them."""
+        how, plain = row.how, self._paper.plain(row)
+        if isinstance(how, Averaged):
+            jobs = tuple(self._job(plain, seed) for seed in range(1, how.members + 1))
+            yield from jobs
+            yield Measurement(row=row.name, how=how, jobs=jobs, record=self.out / f"{row.name}.json")
+            return
+        for seed in seeds:
+            job = self._job(plain, seed)
+            yield job
+            if isinstance(how, Cached):
+                yield Measurement(row=row.name, how=how, jobs=(job,), record=self._record(row, seed))
+
+    def present(self, row: Row) -> Iterator[Task]:
+        """Yield the tasks of a row that have a record."""
+        if isinstance(row.how, Averaged):
+            found = self.tasks(row, ()) if (self.out / f"{row.name}.json").exists() else iter(())
+        else:
+            found = self.tasks(row, _seeds_in(self.out, row.name))
+        yield from (task for task in found if task.row == row.name)
+
+    def _record(self, row: Row, seed: int) -> Path:
+        return self.out / f"{row.name}-seed-{seed}.json"
+
+    def _job(self, row: Row, seed: int) -> Job:
+        if row.name not in self._jobs:
+            self._jobs[row.name] = self._first(row)
+        first = self._jobs[row.name]
+        return replace(
+            first,
+            seed=seed,
+            config=replace(first.config, training=replace(first.config.training, seed=seed)),
+            folder=self._runs / row.name / f"seed-{seed}",
+            record=self._record(row, seed),
+        )
+
+    def _first(self, row: Row) -> Job:
+        """Return the job of a plain row for some seed."""
+        data, text = self._texts[row.lines]
+        words, preset = len(text.vocabulary), row.trained
+        config: RunConfig = self._scale.configure(preset.config, data, words, len(text.splits["train"]))
+        config = replace(config, training=replace(config.training, device=self._request.device))
+        return Job(
+            row=row.name,
+            preset=preset,
+            seed=0,
+            config=config,
+            parameters=count_configured(config.model, words),
+            folder=self._runs,
+            record=self.out,
+            measures=self._measures[row.name],
+        )
+
+
+def _texts(rows: Sequence[Row], data: DataConfig) -> dict[Lines, tuple[DataConfig, Corpus]]:
+    """Load the corpus in every way that a row reads its lines, as they are written first."""
+    ways = sorted({row.lines for row in rows}, key=lambda lines: lines != "as-written")
+    return {lines: (text := replace(data, lines=lines), load_corpus(text)) for lines in ways}
+
+
+def _too_large(row: Row, request: Request, scale: Scale) -> str:
+    """Say why an ensemble is left out at a scale; empty if it is not."""
+    most = scale.most_members
+    if most is None or not isinstance(row.how, Averaged) or row.how.members <= max(most, len(request.seeds)):
+        return ""
+    members = row.how.members
+    return f"an ensemble of {members}: at scale {scale.name} at most {most}, unless --seeds names as many"
 
 
 def _seeds_in(out: Path, row: str) -> list[int]:
     """Return the seeds of which there is a record of a row."""
     found = (re.fullmatch(rf"{re.escape(row)}-seed-(\d+)\.json", path.name) for path in sorted(out.glob("*.json")))
     return sorted(int(match[1]) for match in found if match)
-
-
-def _scale(request: Request) -> Scale:
-    if request.scale not in SCALES:
-        raise InputError(f"--scale={request.scale}: unknown.{nearest(request.scale, SCALES)}")
-    scale = SCALES[request.scale]
-    return scale if request.precision is None else replace(scale, precision=request.precision)
-
-
-def _own_corpus(request: Request, scale: Scale) -> str:
-    """Return the corpus that is meant where none is named: the table's only one, or the scale's."""
-    only = next((table.corpus for table in _of_paper(request.paper) if table.name == request.table), None)
-    return only or scale.corpus
-
-
-def _of_paper(paper: str) -> tuple[Table, ...]:
-    if paper not in PAPERS:
-        raise InputError(f"unknown paper {paper}.{nearest(paper, PAPERS)}")
-    return PAPERS[paper]
-
-
-def _tables(request: Request, corpus: str) -> tuple[Table, ...]:
-    """Return the tables asked for, after checking that they can be made of the corpus and the rows."""
-    tables = {table.name: table for table in _of_paper(request.paper)}
-    if request.table is None:
-        chosen = [table for table in tables.values() if table.corpus in (None, corpus)]
-    elif request.table in tables:
-        chosen = [tables[request.table]]
-    else:
-        raise InputError(f"--table={request.table}: unknown.{nearest(request.table, tables)}")
-    for table in chosen:
-        if table.corpus not in (None, corpus):
-            raise InputError(f"--table={table.name}: needs --corpus {table.corpus}, not {corpus}.")
-    known = {row for table in chosen for row in table.rows}
-    for row in request.rows or ():
-        if row not in known:
-            raise InputError(f"--rows={row}: not in the table.{nearest(row, sorted(known))}")
-    return tuple(chosen)
-
-
-def _data(corpus: str, request: Request) -> DataConfig:
-    """Return which text `corpus` means."""
-    path = Path(corpus).expanduser()
-    if corpus == WIKIPEDIA and not path.is_dir():
-        path = _wikipedia(request.data_dir)
-    if corpus not in CORPORA and (path / _BUILT).is_file():
-        return DataConfig(corpus=str(path), documents="blank-line")
-    return DataConfig(corpus=corpus, dir=request.data_dir)
-
-
-def _wikipedia(data_dir: str | None) -> Path:
-    """Find the corpus that `spanlm data wikipedia` built."""
-    roots = [root for root in (data_dir, os.environ.get(DATA_VARIABLE)) if root]
-    for root in roots:
-        if (Path(root).expanduser() / WIKIPEDIA / _BUILT).is_file():
-            return Path(root).expanduser() / WIKIPEDIA
-    raise InputError(
-        "--corpus=wikipedia: the paper's corpus is no longer to be had. Build one: `spanlm data wikipedia "
-        "--source ARTICLES --out wikipedia`, then `--corpus wikipedia` (a folder of that name here or in --data-dir)."
-    )
 
 
 def _measures(tables: Sequence[Table]) -> dict[str, tuple[Measure, ...]]:
@@ -231,13 +204,3 @@ def _measures(tables: Sequence[Table]) -> dict[str, tuple[Measure, ...]]:
             known = measures.get(row, ("perplexity",))
             measures[row] = known if table.measure in known else (*known, table.measure)
     return measures
-
-
-def _row(
-    request: Request, scale: Scale, row: str, data: DataConfig, corpus: Corpus
-) -> tuple[Preset, RunConfig, ParameterCount]:
-    """Return the preset of a row, its configuration here with any seed, and its size."""
-    preset, words = find_preset(f"{request.paper}/{row}"), len(corpus.vocabulary)
-    config = scale.configure(preset.config, data, words, len(corpus.splits["train"]))
-    config = replace(config, training=replace(config.training, device=request.device))
-    return preset, config, count_configured(config.model, words)

@@ -12,7 +12,7 @@ from spanlm.data.config import CBT
 from spanlm.data.sources import DATA_VARIABLE
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze_accuracy import ClozeTally
-from spanlm.reproduction.tables import CLOZE_CLASSES
+from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES
 from spanlm.trained import TrainedModel
 
 _SHOWN = 20

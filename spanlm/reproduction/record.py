@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
-from spanlm.reproduction.plan import Job
+from spanlm.reproduction.tasks import Job
 from spanlm.trained import TrainedModel
 from spanlm.training.provenance import starts
 from spanlm.training.run import first_difference
@@ -45,29 +46,52 @@ def finished_record(job: Job, corpus: Corpus) -> dict[str, Any] | None:
     """
     if not job.record.exists():
         return None
+    return read_record(job.record, corpus, job.config, _SHOWN)
+
+
+def read_record(path: Path, corpus: Corpus, config: RunConfig, shown: Sequence[str]) -> dict[str, Any]:
+    """Read a record.
+
+    Args:
+        path: of the file.
+        corpus: the text it must be of.
+        config: the configuration it must be of.
+        shown: what must be in it beside that and the perplexities.
+
+    Raises:
+        InputError: the file is no record, or that of another configuration or text.
+    """
     try:
-        record = json.loads(job.record.read_text(encoding="utf-8"))
-        config = RunConfig.from_tree(record["config"], str(job.record))
-        _ = [record[name] for name in _SHOWN], [float(record[split]["perplexity"]) for split in ("valid", "test")]
+        record = json.loads(path.read_text(encoding="utf-8"))
+        recorded = RunConfig.from_tree(record["config"], str(path))
+        _ = [record[name] for name in shown], [float(record[split]["perplexity"]) for split in ("valid", "test")]
         _text(record)
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{job.record}: is not a record of a run. Move it away, or choose another --out.") from None
+        raise InputError(f"{path}: is not a record of a run. Move it away, or choose another --out.") from None
     # how a device is asked for, and where the text lies, make no other run of one that is finished
-    config = replace(
-        config,
-        data=replace(config.data, dir=job.config.data.dir, corpus=job.config.data.corpus),
-        training=replace(config.training, device=job.config.training.device),
+    recorded = replace(
+        recorded,
+        data=replace(recorded.data, dir=config.data.dir, corpus=config.data.corpus),
+        training=replace(recorded.training, device=config.training.device),
     )
-    difference = first_difference(_text(record), _text_of(corpus), "corpus") or first_difference(
-        config.to_tree(), job.config.to_tree()
-    )
+    refuse_another(path, _text(record), _text_of(corpus), "corpus")
+    refuse_another(path, recorded.to_tree(), config.to_tree())
+    return dict(record)
+
+
+def refuse_another(path: Path, recorded: object, asked: object, prefix: str = "") -> None:
+    """Refuse a record that says another thing than what is asked for.
+
+    Raises:
+        InputError: names the first field that differs.
+    """
+    difference = first_difference(recorded, asked, prefix)
     if difference:
         field, was, now = difference
         raise InputError(
-            f"{job.record}: is the result of another run: {field} was {was}, not {now}. Move it away, or choose "
+            f"{path}: is the result of another run: {field} was {was}, not {now}. Move it away, or choose "
             "another --out (and --runs)."
         )
-    return dict(record)
 
 
 def _text(record: dict[str, Any]) -> dict[str, Any]:
@@ -106,9 +130,13 @@ def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]
         "valid": model.evaluate(corpus, "valid").to_json(),
         "test": model.evaluate(corpus, "test").to_json(),
         "starts": starts(model.folder),
-        # the corpus by its name: where it lies is the machine's own
-        "config": replace(job.config, data=replace(job.config.data, corpus=corpus.name, dir=None)).to_tree(),
+        "config": recorded_config(job.config, corpus),
     }
+
+
+def recorded_config(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
+    """Return a configuration as records have it: the corpus by its name, since where it lies is the machine's own."""
+    return replace(config, data=replace(config.data, corpus=corpus.name, dir=None)).to_tree()
 
 
 def save_record(path: Path, record: dict[str, Any]) -> None:

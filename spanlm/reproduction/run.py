@@ -1,24 +1,26 @@
 """Running a plan: one row after another, whatever happens to one of them.
 
-`run_job` needs nothing but its arguments, so several of them could run side by side.
+`run_job` needs nothing but its arguments, so several of them could run side by side; `measure` needs what they left.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spanlm.analysis.attend import attention_by_lag
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, Interrupted, SpanlmError
+from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.files import make_folder
-from spanlm.reproduction.plan import Job, Plan
+from spanlm.reproduction.measurement import finished_measurement, measure
+from spanlm.reproduction.plan import Plan
 from spanlm.reproduction.questions import cloze_accuracies
 from spanlm.reproduction.record import finished_record, make_record, save_record
+from spanlm.reproduction.tasks import Job, Task
 from spanlm.trained import TrainedModel, load
 from spanlm.training.events import Watcher
 from spanlm.training.run import train
@@ -27,7 +29,7 @@ from spanlm.training.run_folder import MODEL
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended.
+    """How a training or a measurement ended.
 
     Attributes:
         job: which.
@@ -37,7 +39,7 @@ class Outcome:
         seconds: spent on it now.
     """
 
-    job: Job
+    job: Task
     record: dict[str, Any] | None = field(repr=False)
     error: str = ""
     done_before: bool = False
@@ -45,48 +47,69 @@ class Outcome:
 
 
 def run_plan(
-    plan: Plan, watcher: Watcher | None = None, started: Callable[[Job], None] = lambda job: None
+    plan: Plan, watcher: Watcher | None = None, started: Callable[[Task], None] = lambda task: None
 ) -> Iterator[Outcome]:
-    """Run what is not finished, in order; a job that fails does not stop the others.
+    """Do what is not done, in order; a task that fails stops only those that need it.
 
     Args:
-        plan: what to run.
+        plan: what to do.
         watcher: told of the progress of every training.
-        started: told of every job before it starts.
+        started: told of every task before it starts.
 
     Raises:
         InputError: a record is none, or that of another run, or a folder cannot be made; nothing was run or written.
         Interrupted: Ctrl-C or SIGTERM; the run is saved and goes on at the same request.
     """
-    for job in plan.jobs:
-        finished_record(job, plan.corpus)
+    for task in plan.tasks:
+        finished(task, plan.text_of(task))
     for option, folder in (("--runs", plan.request.runs), ("--out", plan.out)):
         make_folder(folder, option)
-    for job in plan.jobs:
-        started(job)
+    failed: set[Task] = set()
+    for task in plan.tasks:
+        started(task)
         began = time.perf_counter()
         try:
-            record, before = run_job(job, plan.corpus, plan.questions, watcher)
+            record, before = _do(task, plan, failed, watcher)
         except Interrupted:
             raise
         except (SpanlmError, OSError, RuntimeError, MemoryError, ValueError, KeyError) as error:
             # RuntimeError: how the tensor library reports a device that is out of memory
             text = " ".join(str(error).split()) or type(error).__name__
-            yield Outcome(job, None, text, seconds=time.perf_counter() - began)
+            failed.add(task)
+            yield Outcome(task, None, text, seconds=time.perf_counter() - began)
         else:
-            yield Outcome(job, record, done_before=before, seconds=time.perf_counter() - began)
+            yield Outcome(task, record, done_before=before, seconds=time.perf_counter() - began)
+
+
+def _do(task: Task, plan: Plan, failed: Collection[Task], watcher: Watcher | None) -> tuple[dict[str, Any], bool]:
+    if isinstance(task, Job):
+        return run_job(task, plan.text_of(task), plan.questions, watcher)
+    for job in task.jobs:
+        if job in failed:
+            raise RunError(f"needs {job.row}, {job.seeds}, which failed")
+    return measure(task, plan.text_of(task))
+
+
+def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
+    """Return the record of a task that is done, or None.
+
+    Raises:
+        InputError: the file is no record, or that of another run.
+    """
+    return finished_record(task, corpus) if isinstance(task, Job) else finished_measurement(task, corpus)
 
 
 def finished_before(plan: Plan) -> list[Outcome]:
-    """Return the finished runs that were not asked for, to be shown beside those that were."""
+    """Return what was done before and not asked for, to be shown beside what was."""
     found = []
-    for job in plan.others:
+    for task in plan.others:
         try:
-            record = finished_record(job, plan.corpus)
+            record = finished(task, plan.text_of(task))
         except SpanlmError:
             continue  # of another configuration: not of this table
-        if record is not None and all(measure in record for measure in job.measures if measure != "perplexity"):
-            found.append(Outcome(job, record, done_before=True))
+        measures = task.measures if isinstance(task, Job) else ()
+        if record is not None and all(measure in record for measure in measures if measure != "perplexity"):
+            found.append(Outcome(task, record, done_before=True))
     return found
 
 

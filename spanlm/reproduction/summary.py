@@ -74,8 +74,3 @@ def concordance(measured: Sequence[float], published: Sequence[float]) -> tuple[
             pairs += 1
             agree += (a - b) * (x - y) > 0
     return agree, pairs
-
-
-def several(count: int, what: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count} {what}{'s' * (count != 1)}"

@@ -1,11 +1,89 @@
-"""Which rows each table and figure of a paper needs, and what is measured of them."""
+"""What a table of a paper is: its rows, how each is measured, and what the paper printed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from spanlm.data.config import Lines
+from spanlm.presets import find_preset
+from spanlm.presets.preset import Preset, Reported
+from spanlm.reproduction.scale import Scale
+
 Measure = Literal["perplexity", "cloze", "attention"]
+Layout = Literal["models", "windows", "orders", "cloze", "lags", "protocols"]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """The trained model as it is."""
+
+
+@dataclass(frozen=True)
+class Cached:
+    """The trained model with a neural cache of the last `window` words; its θ and λ are tuned on valid."""
+
+    window: int
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """The mixture, in equal parts, of models trained with the seeds 1 to `members`."""
+
+    members: int
+
+
+How = Plain | Cached | Averaged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A line of a table: a trained model, and how its perplexity is measured.
+
+    Attributes:
+        name: what `--rows` takes; also that of its files.
+        title: what the paper calls it.
+        preset: of the training; for every preset of a paper one row is plain.
+        how: the model alone, with a cache, or several as one.
+        published: what the paper printed for this row; None: for a plain row what its preset says.
+        in_paper: the paper has this row; else it is a control of ours.
+        control: the row of a plain LSTM under the same protocol that it is compared with; empty: none.
+    """
+
+    name: str
+    title: str
+    preset: str
+    how: How = Plain()
+    published: Reported | None = None
+    in_paper: bool = True
+    control: str = ""
+
+    @property
+    def reported(self) -> Reported:
+        """What was printed for this row."""
+        if self.published is not None:
+            return self.published
+        return self.trained.reported if isinstance(self.how, Plain) else Reported()
+
+    @property
+    def trained(self) -> Preset:
+        """The preset.
+
+        Raises:
+            InputError: there is none of that name.
+        """
+        return find_preset(self.preset)
+
+    @property
+    def by_sentence(self) -> bool:
+        """The model was trained on sentences, and begins anew at each."""
+        return self.trained.config.training.batching.kind == "sentences"
+
+    @property
+    def lines(self) -> Lines:
+        """How the lines of the text are read."""
+        return self.trained.config.data.lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,93 +92,52 @@ class Table:
 
     Attributes:
         name: what `--table` takes.
+        kind: what the paper calls it.
         title: what it shows.
-        rows: presets, without the paper's name, in the paper's order.
+        rows: their names, in the paper's order.
+        layout: how it is shown.
         measure: what is measured of every row: perplexity always, and this.
         corpus: the only corpus it can run on; None: any.
+        home: the corpus that the paper's numbers are of, where it can be had; the default.
+        published_on: the same in words.
         remark: what the paper leaves open, and how it was read.
     """
 
     name: str
+    kind: Literal["table", "figure"]
     title: str
     rows: tuple[str, ...]
+    layout: Layout = "models"
     measure: Measure = "perplexity"
     corpus: str | None = None
+    home: str | None = None
+    published_on: str
     remark: str = ""
 
+    @property
+    def file(self) -> str:
+        """What its files are called, without their endings."""
+        return f"{self.kind}-{self.name}"
 
-WINDOWS = (1, 5, 10, 15)
-ORDERS = (2, 3, 4, 5)
-WINDOW_FAMILIES = {"rm": "RM(+tM-g)", "attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
 
-TITLES = {
-    "rnn": "RNN",
-    "lstm": "LSTM",
-    "fofe-hornn-3": "FOFE HORNN (3rd order)",
-    "gated-hornn-3": "Gated HORNN (3rd order)",
-    **{
-        f"{name}-w{window}": f"{title}, window {window}"
-        for name, title in WINDOW_FAMILIES.items()
-        for window in WINDOWS
-    },
-    **{f"{order}-gram": f"{order}-gram RNN" for order in ORDERS},
-}
-"""The paper's name of each row."""
+@dataclass(frozen=True, kw_only=True)
+class Paper:
+    """A paper whose tables can be run again.
 
-DANILUK2017 = (
-    Table(
-        name="2a",
-        title="Figure 2a: test perplexity by window size",
-        rows=tuple(f"{name}-w{window}" for name in WINDOW_FAMILIES for window in WINDOWS),
-    ),
-    Table(
-        name="2b",
-        title="Figure 2b: N-gram RNN by order",
-        rows=tuple(f"{order}-gram" for order in ORDERS),
-    ),
-    Table(
-        name="2c",
-        title="Figure 2c: perplexity of all models",
-        rows=(
-            "rnn",
-            "lstm",
-            "fofe-hornn-3",
-            "gated-hornn-3",
-            "rm-w15",
-            "attention-w10",
-            "kv-w10",
-            "kvp-w5",
-            "4-gram",
-        ),
-    ),
-    Table(
-        name="2d",
-        title="Figure 2d: accuracy on the Children's Book Test",
-        rows=("fofe-hornn-3", "gated-hornn-3", "rm-w15", "lstm", "attention-w10", "kv-w10", "kvp-w5", "4-gram"),
-        measure="cloze",
-        corpus="cbt",
-        remark="the paper does not give the windows it used here: those of Figure 2c are used",
-    ),
-    Table(
-        name="3",
-        title="Figure 3b: mean attention by lag",
-        rows=("rm-w15", "attention-w15", "kv-w15", "kvp-w15"),
-        measure="attention",
-    ),
-)
+    Attributes:
+        name: what `reproduce` takes.
+        title: authors and year.
+        rows: of all its tables, by name.
+        tables: in its order.
+        scales: smoke, small and paper.
+    """
 
-PAPERS = {"daniluk2017": DANILUK2017}
+    name: str
+    title: str
+    rows: Mapping[str, Row]
+    tables: tuple[Table, ...]
+    scales: Mapping[str, Scale]
 
-CLOZE_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
-
-PUBLISHED_CLOZE: dict[str, tuple[float, float, float, float]] = {
-    "fofe-hornn-3": (0.465, 0.497, 0.774, 0.741),
-    "gated-hornn-3": (0.508, 0.547, 0.790, 0.774),
-    "rm-w15": (0.525, 0.597, 0.817, 0.797),
-    "lstm": (0.523, 0.604, 0.819, 0.786),
-    "attention-w10": (0.538, 0.595, 0.826, 0.803),
-    "kv-w10": (0.528, 0.601, 0.822, 0.813),
-    "kvp-w5": (0.528, 0.599, 0.829, 0.803),
-    "4-gram": (0.532, 0.598, 0.815, 0.800),
-}
-"""Figure 2d: accuracy on the real Children's Book Test by word class, in the order of CLOZE_CLASSES."""
+    def plain(self, row: Row) -> Row:
+        """Return the plain row of a row's preset: the one that its trainings belong to."""
+        return next(r for r in self.rows.values() if r.preset == row.preset and isinstance(r.how, Plain))

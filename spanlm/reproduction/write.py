@@ -14,7 +14,7 @@ from spanlm.reproduction.run import Outcome
 
 
 def write_tables(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Write `figure-NAME.md` and `figure-NAME.svg` for every table of the plan; return what was written.
+    """Write the page and the figure, `figure-2c.md` and `figure-2c.svg`, of every table of the plan; return what was written.
 
     Raises:
         InputError: not allowed to write there.
@@ -23,7 +23,7 @@ def write_tables(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
     plan.out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for table in plan.tables:
-        page, picture = (plan.out / f"figure-{table.name}.{suffix}" for suffix in ("md", "svg"))
+        page, picture = (plan.out / f"{table.file}.{suffix}" for suffix in ("md", "svg"))
         drawing = figure(plan, table, outcomes)
         if drawing:
             write_whole(picture, render_svg(drawing).encode())

@@ -124,11 +124,14 @@ class Trainer:
         state = self.state.reset(segment.reset, self.initial)
         segment = to_device(segment, self.device)
         with autocast(self.device, self.config.training.precision):
-            log_p, state = self.model.log_prob(segment.inputs, segment.targets, state)
+            readout, state = self.model(segment.inputs, state)
+            log_p = self.model.head.log_prob(readout, segment.targets)
+            extra = self.model.head.extra_loss(readout, segment.targets)
         nll = torch.where(segment.mask, -log_p, 0.0).sum()
+        loss = nll if isinstance(extra, float) else nll + torch.where(segment.mask, extra, 0.0).sum()
         tokens = segment.mask.sum()
         divisor = tokens if self.config.training.loss == "mean" else segment.mask.shape[1]
-        (nll / divisor + self.model.penalty()).backward()  # type: ignore[no-untyped-call]
+        (loss / divisor + self.model.penalty()).backward()  # type: ignore[no-untyped-call]
         norm = self._clip()
         total, count, norm_value = torch.stack([nll.detach().double(), tokens.double(), norm.double()]).tolist()
         self._refuse_not_finite(total, norm_value)

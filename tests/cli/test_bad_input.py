@@ -46,7 +46,10 @@ COMMAND_LINES = [
     ("train demo --model.encoder.kind=gru", "model.encoder.kind=gru: unknown", "lstm"),
     ("train demo --model.memory.kind=ngram --model.memory.window=3", "unknown option --model.memory.window"),
     ("train demo --model.memory.roles=4", "model.memory.roles=4: must be 1 (attention), 2"),
-    ("train demo --model.memory.kind=attentive --model.memory.window=0", "model.memory.window=0: must be at least 1, or"),
+    (
+        "train demo --model.memory.kind=attentive --model.memory.window=0",
+        "model.memory.window=0: must be at least 1, or",
+    ),
     ("train demo --model.memory.kind=attentive --model.memory.score=dot", "model.memory.score", "dot"),
     (
         "train demo --training.batching.kind=sentences --training.batching.bucket=true",
@@ -62,7 +65,10 @@ COMMAND_LINES = [
         "training.batching.long_sentences",
         "trim",
     ),
-    ("train demo --training.batching.predict_first=false", "training.batching.predict_first=False: must be true unless"),
+    (
+        "train demo --training.batching.predict_first=false",
+        "training.batching.predict_first=False: must be true unless",
+    ),
     ("train demo --data.max_size=2", "data.max_size=2: must be at least 3"),
     ("train demo --data.documents=paragraph", "data.documents", "paragraph"),
     ("train demo --resume yes", "--resume", "'yes'", "auto", "never"),

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 import torch
 
-from spanlm.benchmark import measure
+from spanlm.benchmark import contenders, groups, measure
 from spanlm.benchmark.contenders import (
     KVP_834,
     LSTM_650,
@@ -18,6 +19,8 @@ from spanlm.benchmark.contenders import (
     without_memory,
 )
 from spanlm.benchmark.measure import Report, benchmark
+from spanlm.evaluation.cache import CacheConfig, lookups
+from spanlm.evaluation.scoring import Scored
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig
 from tests.cli.conftest import Cli
@@ -30,6 +33,7 @@ TIED = replace(
     length=5,
 )
 SENTENCES = replace(TIED, name="sentences")
+STREAM = replace(TIED, name="one stream", batch_size=1, length=7)
 LOOKING_BACK = replace(
     KVP_834,
     model=replace(
@@ -46,6 +50,8 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "LSTM_650", TIED)
     monkeypatch.setattr(measure, "KVP_834", LOOKING_BACK)
     monkeypatch.setattr(measure, "SENTENCES_650", SENTENCES)
+    monkeypatch.setattr(measure, "ONE_STREAM_650", STREAM)
+    monkeypatch.setattr(groups, "CACHE", CacheConfig(window=20, theta=0.3, lambda_=0.1))
     monkeypatch.setattr(measure, "MATRIX", 16)
 
 
@@ -53,16 +59,18 @@ def _flops(size: Size, name: str) -> float:
     for score in ("single", "combined"):
         if f"attentive, {score}" in name:
             size = with_memory(size, AttentiveConfig(score=score))
+    if "cache of 20 words" in name:
+        return training_flops(size) / 3 + 2 * 8 * 20
     return training_flops(size, memory="no memory" not in name) / (3 if "evaluation" in name else 1)
 
 
 def assert_consistent(groups: dict[str, list[dict[str, object]]], ceiling: dict[str, float]) -> None:
-    sizes: list[Size] = [TIED, LOOKING_BACK, SENTENCES]
+    sizes: list[Size] = [TIED, LOOKING_BACK, SENTENCES, STREAM]
     assert len(groups) == len(sizes)
     for size, (title, rows) in zip(sizes, groups.items(), strict=True):
         assert size.name in title and f"{size.batch_size} × {size.length}" in title and "V 50" in title
         by_name = {row["name"]: row for row in rows}
-        assert len(by_name) == 6
+        assert len(by_name) == (4 if size is STREAM else 6)
         for row in rows:
             seconds = float(row["milliseconds"]) / 1e3  # type: ignore[arg-type]
             reference = by_name[row["reference"]]
@@ -86,12 +94,12 @@ def test_the_report_is_consistent() -> None:
     assert content["machine"]["torch"] == torch.__version__
     assert content["machine"]["threads"] == torch.get_num_threads()
     assert_consistent(content["groups"], content["ceiling"])
-    assert told == ["matrix product", TIED.name, LOOKING_BACK.name, SENTENCES.name]
+    assert told == ["matrix product", TIED.name, LOOKING_BACK.name, SENTENCES.name, STREAM.name]
 
 
 def test_comparisons_are_with_the_textbook_and_with_no_memory() -> None:
-    groups = list(benchmark("cpu", rounds=2).groups.values())
-    first, second, third = ({row.name: row for row in group} for group in groups)
+    found = benchmark("cpu", rounds=2).groups.values()
+    first, second, third, fourth = ({row.name: row for row in group} for group in found)
     assert (
         first["spanlm, training fp32"].reference
         == first["spanlm, training bf16"].reference
@@ -106,6 +114,8 @@ def test_comparisons_are_with_the_textbook_and_with_no_memory() -> None:
         for score in ("single", "combined"):
             attentive = third[f"attentive, {score}, training {precision}"]
             assert attentive.reference == f"no memory, training {precision}" and attentive.target is not None
+        assert fourth[f"with a cache of 20 words, {precision}"].reference == f"spanlm, evaluation {precision}"
+    assert fourth["with a cache of 20 words, fp32"].target == pytest.approx(1 / 1.3)
 
 
 def test_json(cli: Cli) -> None:
@@ -138,6 +148,22 @@ def test_operations_by_hand() -> None:
     assert training_flops(TIED) == 6 * (lstm + 50 * 8)
     lstm, memory, head = 4 * 12 * (6 + 12), 4 * 4 * 4, 50 * 4
     assert training_flops(LOOKING_BACK) == 6 * (lstm + memory + head)
+
+
+def test_the_cache_is_full_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From step to step, whatever the segments say of new streams: else an empty one would be timed."""
+    filled: list[int] = []
+    monkeypatch.setattr(contenders, "with_cache", lambda scored, cache: _spied(scored, cache, filled))
+    benchmark("cpu", rounds=1)
+    assert filled[:3] == [0, 7, 14]
+    # two to warm up and one to time, for each precision
+    assert [count for count in filled if count == 20] == [20] * 6
+
+
+def _spied(scored: Iterator[Scored], cache: CacheConfig, filled: list[int]) -> Iterator[Scored]:
+    for item, lookup in lookups(scored, cache.window):
+        filled.append(int(lookup.filled[: -len(lookup.query)].sum()))
+        yield item
 
 
 def test_the_random_text_is_the_same_every_time() -> None:

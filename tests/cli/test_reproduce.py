@@ -11,7 +11,7 @@ import pytest
 
 from spanlm.errors import Interrupted
 from spanlm.reproduction import run as run_module
-from spanlm.reproduction.tables import DANILUK2017
+from spanlm.reproduction.daniluk2017 import DANILUK2017
 from tests.cli.conftest import Cli
 
 SMOKE = ("reproduce", "daniluk2017", "--scale", "smoke", "--device", "cpu")

@@ -81,6 +81,24 @@ def test_the_ensemble_and_the_bound_are_sums_of_a_plain_loop(kind: Any) -> None:
     assert result.oracle_bound.bound == pytest.approx(math.exp(best / log_p.shape[1]))
 
 
+def test_the_bound_is_of_the_members_however_they_are_combined() -> None:
+    """A normalised product may pass it: it is not among those that are chosen from."""
+    pair = small_model("kvp"), small_model("none")
+    for model in pair:
+        model.head.weight.data *= 9  # sure of different words
+    linear, geometric = Ensemble(pair), Ensemble(pair, "geometric")
+    line: list[str] = []
+    for _ in range(9):  # the word on which the two agree most
+        before = [VOCABULARY.eos_id, *VOCABULARY.encode(line)]
+        *each, product_ = (reference.distributions(model, before)[-1] for model in (*pair, geometric))  # type: ignore[arg-type]
+        line.append(VOCABULARY.word(int((product_ - np.maximum(*each))[1:].argmax()) + 1))
+    text = reference.corpus([line])
+    found = evaluate_members(geometric, text)
+    assert found.oracle_bound.nll > found.ensemble.nll, "else the rest says nothing"
+    bounds = [evaluate_members(whole, text).oracle_bound for whole in (linear, geometric)]
+    assert bounds[0].nll == pytest.approx(bounds[1].nll, rel=1e-12)
+
+
 @pytest.mark.parametrize("weights", [None, (1, 0, 0), (0.1, 0.1, 0.8)], ids=str)
 def test_no_member_and_no_mixture_passes_the_oracle_bound(weights: Any) -> None:
     result = evaluate_members(ensemble("linear", weights), CORPUS)

@@ -43,13 +43,13 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
     ],
     "ngram": [NGramConfig(order=2), NGramConfig(order=4)],
     "attentive": [
-        AttentiveConfig(score=score, window=window, merge=merge, zero_slot=zero_slot)
+        AttentiveConfig(score=score, window=window, merge=merge, merge_bias=bias, zero_slot=zero_slot)
         for score in ("single", "combined")
-        for window, merge, zero_slot in (
-            (None, "tanh", False),
-            (None, "linear", True),
-            (3, "tanh", True),
-            (5, "tanh", False),
+        for window, merge, bias, zero_slot in (
+            (None, "tanh", True, False),
+            (None, "linear", True, True),
+            (3, "tanh", True, True),
+            (5, "tanh", False, False),
         )
     ],
     "recurrent_memory": [

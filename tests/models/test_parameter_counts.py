@@ -13,6 +13,7 @@ from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import (
+    AttentiveConfig,
     KeyValueConfig,
     NGramConfig,
     NoMemoryConfig,
@@ -125,6 +126,31 @@ def test_tied_and_without_bias() -> None:
     whole, _ = sizes(300, NoMemoryConfig())
     assert sizes(300, NoMemoryConfig(), tied=True)[0] == whole - VOCABULARY * WORD
     assert sizes(300, NoMemoryConfig(), bias=False)[0] == whole - VOCABULARY
+
+
+# words, size, parameters with the score single and combined, as computed in the specification
+SALTON = {"Penn Treebank": (10_000, 650, 14_544_000, 14_966_500), "WikiText-2": (33_278, 1000, 52_321_278, 53_321_278)}
+
+
+@pytest.mark.parametrize(("vocabulary", "size", "single", "combined"), SALTON.values(), ids=SALTON)
+def test_the_attentive_memory_at_the_sizes_of_its_paper(vocabulary: int, size: int, single: int, combined: int) -> None:
+    """Two layers, tied; the paper prints 14.5M and 50M for both scores, and 10M in its text."""
+
+    def parameters(**fields: Any) -> int:
+        config = ModelConfig(
+            embedding_size=size,
+            encoder=LSTMConfig(hidden_size=size, layers=2),
+            memory=AttentiveConfig(**fields),
+            head=SoftmaxConfig(tied=True),
+        )
+        return count_configured(config, vocabulary).total
+
+    lstm = 2 * 4 * size * (2 * size + 1) + vocabulary * (size + 1)
+    assert parameters(score="single") == single == lstm + size * size + size + 2 * size * size + size
+    assert parameters(score="combined") == combined == single + size * size
+    # neither the window nor the zero slot has weights
+    assert parameters(score="single", window=35, zero_slot=True, merge="linear") == single
+    assert parameters(score="single", merge_bias=False) == single - size
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,19 @@ def test_the_mixture_by_hand() -> None:
     assert every.exp().flatten().tolist() == pytest.approx([0.4, 0.1, 0.45, 0.05], abs=1e-15)
 
 
+def test_training_asks_the_pointer_alone_by_hand() -> None:
+    """−log(g + a_i of the target): 0.4 + 0.5 for word 2, 0.4 + 0.1 for word 0, 0.4 for one that was not read."""
+    head = SoftmaxConfig().build(2, torch.nn.Embedding(4, 2), Init(0.1, 0.1)).double()
+    parts = logs(0.1, 0.2, 0.3), torch.tensor([[[0, 2, 2]]]), logs(0.4).squeeze(-1)
+    features = torch.zeros(1, 1, 2, dtype=torch.float64)
+    for target, mass in ((2, 0.9), (0, 0.5), (1, 0.4)):
+        asked = Readout(features, pointer=Pointer(*parts, trained_alone=True))
+        extra = head.extra_loss(asked, torch.tensor([[target]]))
+        assert isinstance(extra, Tensor) and extra.item() == pytest.approx(-math.log(mass))
+    assert head.extra_loss(Readout(features, pointer=Pointer(*parts)), torch.tensor([[2]])) == 0.0
+    assert head.extra_loss(Readout(features), torch.tensor([[2]])) == 0.0
+
+
 @given(window=st.integers(1, 7), vocabulary=st.integers(1, 6), scale=st.sampled_from([1.0, 30.0, 1e3]))
 @settings(max_examples=25, deadline=None)
 def test_any_mixture_sums_to_one(window: int, vocabulary: int, scale: float) -> None:

@@ -87,3 +87,16 @@ def test_to_moves_every_tensor(config: ModelConfig) -> None:
     state = carried(config)
     assert {x.device.type for x in small.tensors(state.to("meta"))} == {"meta"}
     assert bitwise(state.to("cpu"), state)
+
+
+@every_model
+def test_streams_of_other_lengths_stand_side_by_side(config: ModelConfig) -> None:
+    """Each goes on as if it were alone; what one has grown less is empty."""
+    model = language_model(config)
+    lengths, tokens = (5, 0, 3), words(4, 3, seed=1)
+    states = [model(words(n, 1, seed=n), model.init_state(1))[1] if n else model.init_state(1) for n in lengths]
+    beside = LMState.beside(states)
+    assert bitwise(LMState.beside(states[:1]), states[0])
+    whole, _ = model.log_probs(tokens, beside)
+    alone = [model.log_probs(tokens[:, b : b + 1], state)[0] for b, state in enumerate(states)]
+    assert_same(whole, torch.cat(alone, 1))

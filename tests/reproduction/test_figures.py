@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from spanlm.analysis.drawing import Drawing, Mark, Text
+from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, DANILUK2017, TITLES
 from spanlm.reproduction.estimate import estimate
 from spanlm.reproduction.figures import figure
-from spanlm.reproduction.plan import Plan, Request, make_plan
+from spanlm.reproduction.plan import Plan, make_plan
+from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome
-from spanlm.reproduction.tables import CLOZE_CLASSES, DANILUK2017, TITLES
 from spanlm.reproduction.write import write_tables
 from tests.reproduction.test_grids import attention, cloze, record
 

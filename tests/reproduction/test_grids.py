@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, DANILUK2017, TITLES
 from spanlm.reproduction.grids import grids, order_note
 from spanlm.reproduction.page import markdown_grid, markdown_page
-from spanlm.reproduction.plan import Plan, Request, make_plan
+from spanlm.reproduction.plan import Plan, make_plan
+from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.summary import RowSummary, Spread, concordance, summarise
-from spanlm.reproduction.tables import CLOZE_CLASSES, DANILUK2017, TITLES
 
 TABLES = {table.name: table for table in DANILUK2017}
 PAPER = "daniluk2017"

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from spanlm.errors import InputError
-from spanlm.reproduction.plan import Plan, Request, make_plan
-from spanlm.reproduction.tables import DANILUK2017, PUBLISHED_CLOZE, TITLES
+from spanlm.reproduction.daniluk2017 import DANILUK2017, PUBLISHED_CLOZE, TITLES
+from spanlm.reproduction.plan import Plan, make_plan
+from spanlm.reproduction.request import Request
 
 
 @pytest.fixture(autouse=True)

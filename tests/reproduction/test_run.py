@@ -13,7 +13,8 @@ import pytest
 from spanlm.errors import InputError, Interrupted
 from spanlm.evaluation import perplexity
 from spanlm.reproduction import run as run_module
-from spanlm.reproduction.plan import Plan, Request, make_plan
+from spanlm.reproduction.plan import Plan, make_plan
+from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, finished_before, run_job, run_plan
 from spanlm.trained import TrainedModel
 from spanlm.training.events import EpochEvent, Watcher

@@ -10,8 +10,8 @@ from spanlm.data.config import DataConfig
 from spanlm.models.counting import count_configured, lstm_budget
 from spanlm.presets import find_preset
 from spanlm.presets.daniluk2017 import VOCABULARY_SIZE
-from spanlm.reproduction.scale import SCALES
-from spanlm.reproduction.tables import DANILUK2017
+from spanlm.reproduction.daniluk2017 import DANILUK2017
+from spanlm.reproduction.matched_scale import SCALES
 
 ROWS = sorted({row for table in DANILUK2017 for row in table.rows})
 MATCHED = [row for row in ROWS if not row.startswith("rm-")]

@@ -139,9 +139,7 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
         AttentiveConfig(score="combined", window=3), kind="streams", shuffle=False, precision="bf16"
     ),
     "attentive combined, sentences cut and not opened": lambda: with_batching(
-        make_config(
-            AttentiveConfig(score="combined", merge="linear", zero_slot=True), kind="sentences", shuffle=False
-        ),
+        make_config(AttentiveConfig(score="combined", merge="linear", zero_slot=True), kind="sentences", shuffle=False),
         long_sentences="cut",
         predict_first=False,
     ),

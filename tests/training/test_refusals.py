@@ -207,7 +207,9 @@ def test_sentences_longer_than_allowed_are_refused(room: Path, corpus: Corpus) -
     train(with_batching(config, length=9), corpus, room / "run")
     # validation sentences are never cut, so none is too long
     longer = make_corpus(seed=5)
-    corpus = replace(longer, splits={**longer.splits, "train": TokenFile(np.array([1, 2, 0] * 9), np.zeros(1, np.int64))})
+    corpus = replace(
+        longer, splits={**longer.splits, "train": TokenFile(np.array([1, 2, 0] * 9), np.zeros(1, np.int64))}
+    )
     train(config, corpus, room / "short")
 
 

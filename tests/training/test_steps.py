@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from spanlm.config import RunConfig
-from spanlm.data.batching import make_batcher
+from spanlm.data.batching import Segment, make_batcher
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.perplexity import evaluate
+from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, PointerSentinelConfig
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.run import train
 from spanlm.training.run_folder import load_weights
@@ -133,6 +134,15 @@ def test_what_is_frozen_stays(corpus: Corpus, room: Path, name: str) -> None:
         assert n not in frozen or not weight.any()
 
 
+def alone(readout: Readout, segment: Segment) -> Tensor:
+    """What a pointer sentinel adds to the sum of losses: −log(g + Σ a_i over the slots of the next word)."""
+    pointer = readout.pointer
+    if pointer is None:
+        return torch.zeros(())
+    found = (pointer.log_weights.exp() * (pointer.words == segment.targets[..., None])).sum(-1)
+    return -(pointer.log_gate.exp() + found).log()[segment.mask].sum()
+
+
 def trained_by_hand(config: RunConfig, corpus: Corpus) -> tuple[list[float], list[float], LanguageModel]:
     """Losses of every step and of every validation, and the model: plain loops, SGD written out, no dropout."""
     training, batching = config.training, config.training.batching
@@ -153,12 +163,13 @@ def trained_by_hand(config: RunConfig, corpus: Corpus) -> tuple[list[float], lis
         state, found = model.init_state(streams), []
         for segment in batcher.segments(order):
             state = state.detach().reset(segment.reset, model.init_state(streams))
-            log_p, state = model.log_probs(segment.inputs, state)
-            nll = -log_p.gather(-1, segment.targets[..., None]).squeeze(-1)[segment.mask].sum()
+            readout, state = model(segment.inputs, state)
+            log_p = model.head.log_probs(readout).gather(-1, segment.targets[..., None]).squeeze(-1)
+            nll = -log_p[segment.mask].sum()
             found.append((nll.item(), int(segment.mask.sum())))
             if learn:
                 parameters = [p for p in model.parameters() if p.requires_grad]
-                gradients = torch.autograd.grad(nll / segment.mask.sum(), parameters)
+                gradients = torch.autograd.grad((nll + alone(readout, segment)) / segment.mask.sum(), parameters)
                 with torch.no_grad():
                     for parameter, gradient in zip(parameters, gradients, strict=True):
                         parameter -= training.optimizer.lr * gradient
@@ -174,7 +185,9 @@ def trained_by_hand(config: RunConfig, corpus: Corpus) -> tuple[list[float], lis
 
 
 @pytest.mark.parametrize("kind", ["streams", "documents", "sentences"])
-@pytest.mark.parametrize("memory", [NoMemoryConfig(), KeyValueConfig(roles=3, window=9), NGramConfig(order=3)])
+@pytest.mark.parametrize(
+    "memory", [NoMemoryConfig(), KeyValueConfig(window=9), NGramConfig(order=3), PointerSentinelConfig()]
+)
 def test_a_run_is_what_plain_loops_do(corpus: Corpus, room: Path, kind: str, memory: Any) -> None:
     config = make_config(memory, optimizer=PLAIN, dropout=0.0, kind=kind, shuffle=kind != "streams", log_every=1)
     watcher = Heard()

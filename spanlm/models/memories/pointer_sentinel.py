@@ -13,9 +13,9 @@ The window holds the current state, so the word just read can be repeated: that 
 which the product with itself would outweigh all others. A state points to the word that was read at its step; the
 neural cache (Grave et al., 2017) stores the word that came after it.
 
-The paper adds -log(g + Σ_{i: x_i = y} a_i) to the loss and differentiates through the last 100 steps of every step.
-Here the loss is -log p(y) alone, and gradients end where a segment begins, as for every memory: the states carried
-over are compared with, and not taught. Words before a document are masked.
+The loss is -log p(y) - log(g + Σ_{i: x_i = y} a_i): the second term teaches the pointer where the softmax is right
+anyway. The paper differentiates through the last 100 steps of every step; here gradients end where a segment begins, as
+for every memory: the states carried over are compared with, and not taught. Words before a document are masked.
 """
 
 from __future__ import annotations
@@ -40,10 +40,12 @@ class PointerSentinelConfig:
         kind: which memory: none, key_value, ngram, recurrent_memory, attentive or pointer_sentinel. Another kind has
             other fields.
         window: L, how many words can be pointed to; the current one is among them.
+        pointer_loss: add -log(g + Σ_{i: x_i = y} a_i) to the training loss.
     """
 
     kind: Literal["pointer_sentinel"] = "pointer_sentinel"
     window: int = 100
+    pointer_loss: bool = True
 
     def __post_init__(self) -> None:
         """Refuse a window that holds nothing."""
@@ -72,7 +74,7 @@ class PointerSentinelMemory(Memory):
 
     def __init__(self, config: PointerSentinelConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
-        self.window, self.readout_size = config.window, hidden_size
+        self.window, self.readout_size, self.pointer_loss = config.window, hidden_size, config.pointer_loss
         self.query = nn.Linear(hidden_size, hidden_size)  # W, b
         self.sentinel = nn.Parameter(torch.empty(hidden_size))  # s
         init.start_all(self)
@@ -92,7 +94,7 @@ class PointerSentinelMemory(Memory):
         log_weights, log_gate = sentinel_attention(query, keys, self.sentinel, state["filled"])
         filled = torch.cat([state["filled"], torch.ones_like(tokens, dtype=torch.bool)])
         last = slice(len(h), None)
-        pointer = Pointer(log_weights, words.unfold(0, self.window, 1), log_gate)
+        pointer = Pointer(log_weights, words.unfold(0, self.window, 1), log_gate, self.pointer_loss)
         return Readout(h, partial(_weights, log_weights), nearest_lag=0, pointer=pointer), {
             "keys": keys[last],
             "words": words[last],

@@ -1,0 +1,121 @@
+"""What is compared with what: the contenders of one size, and what their ratios should reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+import torch
+
+from spanlm.benchmark.contenders import (
+    CACHE,
+    Size,
+    cache_flops,
+    evaluation_step,
+    project_trainer,
+    sentence_step,
+    stream_step,
+    synthetic_corpus,
+    textbook_step,
+    training_flops,
+    with_memory,
+    without_memory,
+)
+from spanlm.data.batching import Segment, make_batcher
+from spanlm.evaluation.scoring import Precision
+from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
+
+SEGMENTS = 4
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
+
+
+@dataclass
+class Contender:
+    """A step to time, and what it is compared with."""
+
+    name: str
+    precision: Precision
+    step: Callable[[Segment], None]
+    reference: str
+    flops: float
+    target: float | None = None
+
+
+def textbook_group(size: Size, device: torch.device) -> list[Contender]:
+    """The textbook's training step against the project's, then the project's evaluation."""
+    corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
+    targets = {"fp32": 1.0, "bf16": 1.8}
+    reference = "textbook, training fp32"
+    found = []
+    for precision in PRECISIONS:
+        step = textbook_step(size, precision, device)
+        found.append(Contender(f"textbook, training {precision}", precision, step, reference, flops))
+    for precision in PRECISIONS:
+        trainer = project_trainer(size, precision, str(device), corpus)
+        name = f"spanlm, training {precision}"
+        found.append(Contender(name, precision, trainer.step, reference, flops, targets[precision]))
+        evaluation = evaluation_step(trainer.model, precision)
+        found.append(Contender(f"spanlm, evaluation {precision}", precision, evaluation, name, flops / 3, 2.5))
+    return found
+
+
+def memory_group(size: Size, device: torch.device) -> list[Contender]:
+    """The model with its memory against the same encoder and softmax without."""
+    corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
+    found = []
+    for precision in PRECISIONS:
+        plain = without_memory(project_trainer(size, precision, str(device), corpus))
+        reference = f"same encoder and softmax, no memory, training {precision}"
+        bare = training_flops(size, memory=False)
+        found.append(Contender(reference, precision, plain.step, reference, bare))
+        trainer = project_trainer(size, precision, str(device), corpus)
+        name = f"spanlm, training {precision}"
+        found.append(Contender(name, precision, trainer.step, reference, flops, 0.85))
+        evaluation = evaluation_step(trainer.model, precision)
+        found.append(Contender(f"spanlm, evaluation {precision}", precision, evaluation, name, flops / 3, 2.5))
+    return found
+
+
+def attentive_group(size: Size, device: torch.device) -> list[Contender]:
+    """The attentive memory, single and combined, against the same model without it."""
+    corpus = synthetic_corpus(size, SEGMENTS)
+    memories: list[tuple[str, AnyMemoryConfig, float | None]] = [
+        ("no memory", NoMemoryConfig(), None),
+        ("attentive, single", AttentiveConfig(score="single"), 0.91),
+        ("attentive, combined", AttentiveConfig(score="combined"), 0.80),
+    ]
+    found = []
+    for precision in PRECISIONS:
+        for name, memory, target in memories:
+            chosen = with_memory(size, memory)
+            step = sentence_step(project_trainer(chosen, precision, str(device), corpus, "sentences"))
+            reference = f"no memory, training {precision}"
+            full = f"{name}, training {precision}"
+            found.append(Contender(full, precision, step, reference, training_flops(chosen), target))
+    return found
+
+
+def cache_group(size: Size, device: torch.device) -> list[Contender]:
+    """The evaluation with a neural cache that is full against the one without."""
+    flops = training_flops(size) / 3
+    found = []
+    for precision in PRECISIONS:
+        model = project_trainer(size, precision, str(device), synthetic_corpus(size, SEGMENTS)).model
+        reference = f"spanlm, evaluation {precision}"
+        found.append(Contender(reference, precision, stream_step(model, precision, None), reference, flops))
+        cached = stream_step(model, precision, CACHE)
+        for segment in random_segments(size, -(-CACHE.window // size.length)):
+            cached(segment)
+        name = f"with a cache of {CACHE.window:,} words, {precision}"
+        target = 1 / 1.3 if precision == "fp32" else None
+        found.append(Contender(name, precision, cached, reference, flops + cache_flops(size, CACHE), target))
+    return found
+
+
+def random_segments(size: Size, count: int) -> list[Segment]:
+    """Return segments of the random text, over and over."""
+    corpus = synthetic_corpus(size, SEGMENTS)
+    tokens, eos_id = corpus.splits["train"], corpus.vocabulary.eos_id
+    batcher = make_batcher("streams", tokens, eos_id, batch_size=size.batch_size, length=size.length)
+    return list(islice(cycle(batcher.segments()), count))

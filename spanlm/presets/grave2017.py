@@ -1,0 +1,55 @@
+"""Grave et al. (2017), "Improving Neural Language Models with a Continuous Cache", ICLR: the LSTMs under the cache.
+
+The recipe, from memory: 1024 units, dropout 0.65, Adagrad from 0.2, 20 streams of 30 steps, gradient norm at most
+0.1, weights uniform in ±0.05. Chosen here, because neither the paper's text nor a code was at hand: one layer, an
+embedding as wide, dropout on the embedded words and before the softmax, nothing tied, the loss per token, and
+epochs until the validation loss has not improved five times. The cache itself belongs to evaluation and takes any run.
+"""
+
+from __future__ import annotations
+
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.memories import NoMemoryConfig
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, reported_on
+from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+
+PAPER = "Grave et al. 2017"
+
+_REMARK = (
+    "the recipe is from memory; layers (1), embedding (1024), epochs and where the dropout acts are choices, as the "
+    "published text was not at hand"
+)
+_MODEL = ModelConfig(
+    embedding_size=1024,
+    input_dropout=0.65,
+    output_dropout=0.65,
+    init_range=0.05,
+    encoder=LSTMConfig(hidden_size=1024, forget_bias=None),
+    memory=NoMemoryConfig(),
+)
+_TRAINING = TrainingConfig(
+    optimizer=OptimizerConfig(kind="adagrad", lr=0.2, clip=0.1),
+    batching=BatchingConfig(kind="streams", batch_size=20, length=30, eval_batch_size=20),
+    epochs=100,
+    patience=5,
+)
+
+
+def _row(name: str, sources: tuple[str, ...], measured: Measured, test: float, remark: str) -> Preset:
+    return Preset(
+        name=f"grave2017/{name}",
+        paper=PAPER,
+        sources=sources,
+        config=RunConfig(data=DataConfig(corpus=measured.corpus), model=_MODEL, training=_TRAINING),
+        reported=reported_on(measured, test_ppl=test),
+        remark=remark,
+    )
+
+
+PRESETS = [
+    _row("lstm-ptb", ("LSTM, without a cache",), PENN_TREEBANK, 82.3, f"{_REMARK}; so is the perplexity 82.3"),
+    _row("lstm-wt2", ("LSTM, without a cache", "Salton et al. 2017, Table 2, LSTM-LM"), WIKITEXT_2, 99.3, _REMARK),
+]

@@ -1,0 +1,125 @@
+"""Merity et al. (2017), "Pointer Sentinel Mixture Models", ICLR: the pointer, and the LSTMs it is compared with.
+
+The recipe, from memory: 2 × 650 units, 32 streams of 100 steps, SGD from 1, halved when the validation loss is no
+better, at most 64 epochs, stop after three without improvement, gradient norm at most 1; dropout 0.5 locked in time
+on what each layer reads from below and on the last layer's output, zoneout 0.1 on what is recurrent. The loss is
+taken as summed over time: at a rate of 1 its mean would hardly train. Weights start in ±0.05, as Zaremba's do.
+
+The row "Variational LSTM" is a run of Gal's public code at this size; here with that code's settings (see
+`press2017`), and with the init and the clip of Zaremba's medium model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import VariationalLSTMConfig
+from spanlm.models.memories import AnyMemoryConfig, NoMemoryConfig, PointerSentinelConfig
+from spanlm.presets import press2017, zaremba2014
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, reported_on
+from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+
+PAPER = "Merity et al. 2017"
+UNITS = 650
+
+_RECIPE = "the recipe is from memory"
+_GAL = "a run of Gal's code at 650 units; the paper does not say with which settings, here those of its 1500 units"
+_WORDS = (
+    "the printed {printed}M are those of a vocabulary of 10,000 words; with WikiText-2's 33,278 the model has {count}M"
+)
+_PENN = "by our count 20.2M parameters, not the 21M that is printed"
+
+_TRAINING = TrainingConfig(
+    optimizer=OptimizerConfig(kind="sgd", lr=1.0, clip=1.0),
+    schedule=ScheduleConfig(kind="plateau", factor=2.0),
+    batching=BatchingConfig(kind="streams", batch_size=32, length=100, eval_batch_size=32),
+    loss="time-sum",
+    epochs=64,
+    patience=3,
+)
+
+
+def _model(memory: AnyMemoryConfig) -> ModelConfig:
+    encoder = VariationalLSTMConfig(
+        hidden_size=UNITS,
+        layers=2,
+        input_dropout=0.5,
+        per_gate=False,
+        zoneout_h=0.1,
+        zoneout_c=0.1,
+        forget_bias=None,
+    )
+    return ModelConfig(
+        embedding_size=UNITS,
+        output_dropout=0.5,
+        locked_dropout=True,
+        init_range=0.05,
+        encoder=encoder,
+        memory=memory,
+    )
+
+
+def _row(
+    name: str,
+    sources: tuple[str, ...],
+    model: ModelConfig,
+    training: TrainingConfig,
+    published: tuple[float, float, float],
+    on: Measured,
+    remark: str,
+) -> Preset:
+    valid, test, millions = published
+    return Preset(
+        name=f"merity2017/{name}",
+        paper=PAPER,
+        sources=sources,
+        config=RunConfig(data=DataConfig(corpus=on.corpus), model=model, training=training),
+        reported=reported_on(on, valid_ppl=valid, test_ppl=test, all_parameters=millions),
+        remark=remark,
+    )
+
+
+_PLAIN, _POINTER = _model(NoMemoryConfig()), _model(PointerSentinelConfig(window=100))
+_GAL_SIZE = replace(press2017.VARIATIONAL, units=UNITS, init_range=0.05, clip=5.0)
+
+PRESETS = [
+    _row(
+        "pointer-ptb",
+        ("pointer sentinel-LSTM", "Salton et al. 2017, Table 1"),
+        _POINTER,
+        _TRAINING,
+        (72.4, 70.9, 21),
+        PENN_TREEBANK,
+        f"{_RECIPE}; {_PENN}",
+    ),
+    _row(
+        "variational-wt2",
+        ("variational LSTM", "Salton et al. 2017, Table 2"),
+        press2017.variational_model(UNITS, _GAL_SIZE.init_range, tied=False),
+        zaremba2014.training_of(_GAL_SIZE),
+        (101.7, 96.3, 20),
+        WIKITEXT_2,
+        f"{_GAL}; {_WORDS.format(printed=20, count='50.1')}",
+    ),
+    _row(
+        "zoneout-wt2",
+        ("zoneout + variational LSTM", "Salton et al. 2017, Table 2"),
+        _PLAIN,
+        _TRAINING,
+        (108.7, 100.9, 20),
+        WIKITEXT_2,
+        f"{_RECIPE}; {_WORDS.format(printed=20, count='50.1')}",
+    ),
+    _row(
+        "pointer-wt2",
+        ("pointer sentinel-LSTM, window 100", "Salton et al. 2017, Table 2"),
+        _POINTER,
+        _TRAINING,
+        (84.8, 80.8, 21),
+        WIKITEXT_2,
+        f"{_RECIPE}; {_WORDS.format(printed=21, count='50.5')}",
+    ),
+]

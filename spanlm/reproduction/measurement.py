@@ -1,0 +1,145 @@
+"""Rows that are measured on models that were trained for another row: with a neural cache, or several as one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from spanlm.data.config import SPLITS, Split
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError
+from spanlm.evaluation.cache_tuning import tune_cache
+from spanlm.evaluation.line_by_line import LineByLine
+from spanlm.evaluation.perplexity import Evaluation, evaluate, protocol
+from spanlm.models.counting import count_parameters
+from spanlm.reproduction.record import finished_record, read_record, recorded_config, refuse_another, save_record
+from spanlm.reproduction.tables import Cached
+from spanlm.reproduction.tasks import Job, Measurement
+from spanlm.trained import TrainedModel, load
+from spanlm.trained_ensemble import TrainedEnsemble
+from spanlm.training.provenance import provenance
+from spanlm.training.run_folder import MODEL
+
+_SHOWN = ("row", "how", "members", "corpus", "vocabulary_size", "all_parameters", "seconds", "starts", "details")
+_MEASURED: tuple[Split, ...] = SPLITS[1:]
+
+
+def finished_measurement(measurement: Measurement, corpus: Corpus) -> dict[str, Any] | None:
+    """Return the record of a measurement that is done, or None.
+
+    Raises:
+        InputError: the file is no record, or that of another configuration, text, or of models that are no longer
+            those that were measured.
+    """
+    path = measurement.record
+    if not path.exists():
+        return None
+    record = read_record(path, corpus, measurement.config, _SHOWN)
+    refuse_another(path, record["how"], _how(measurement), "how")
+    found = [finished_record(job, corpus) for job in measurement.jobs]
+    members = [was if one is None else _member(one) for was, one in zip(record["members"], found, strict=False)]
+    refuse_another(path, record["members"], members, "members")
+    return record
+
+
+def measure(measurement: Measurement, corpus: Corpus) -> tuple[dict[str, Any], bool]:
+    """Measure unless it is measured, and keep the record.
+
+    Returns:
+        The record, and whether it was there before.
+
+    Raises:
+        InputError: the record is another one's, or a model is not there; or the text is too short for the cache.
+        RunError: the disk refused.
+    """
+    record = finished_measurement(measurement, corpus)
+    if record is not None:
+        return record, True
+    members = [_trained(job, corpus) for job in measurement.jobs]
+    models = [load(job.folder, job.config.training.device) for job in measurement.jobs]
+    began = time.perf_counter()
+    how = measurement.how
+    results, details = _cached(models[0], corpus, how) if isinstance(how, Cached) else _averaged(models, corpus)
+    first = measurement.jobs[0]
+    record = {
+        "row": measurement.row,
+        "preset": first.preset.name,
+        "how": _how(measurement),
+        "members": [_member(member) for member in members],
+        "corpus": corpus.name,
+        "notes": corpus.notes,
+        "vocabulary_size": len(corpus.vocabulary),
+        "all_parameters": sum(count_parameters(model.model).total for model in models),
+        "seconds": round(time.perf_counter() - began, 1),
+        **{split: result.to_json() for split, result in results.items()},
+        "details": details,
+        "starts": [provenance(models[0].model.device)],
+        "config": recorded_config(first.config, corpus),
+    }
+    save_record(measurement.record, record)
+    return record, False
+
+
+def _how(measurement: Measurement) -> dict[str, Any]:
+    return {"kind": type(measurement.how).__name__.lower(), **asdict(measurement.how)}
+
+
+def _member(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what tells a trained model from another."""
+    return {name: record[name] for name in ("row", "seed")} | {split: record[split]["nll"] for split in _MEASURED}
+
+
+def _trained(job: Job, corpus: Corpus) -> dict[str, Any]:
+    """Return the record of a job whose model is needed.
+
+    Raises:
+        InputError: it is not trained, or its run is elsewhere.
+    """
+    record = finished_record(job, corpus)
+    if record is None:
+        raise InputError(f"{job.record}: is not there: {job.row}, {job.seeds}, is not trained yet.")
+    if not (job.folder / MODEL).exists():
+        raise InputError(
+            f"{job.folder}: the run of {job.record} is not there. Give its folder with --runs, or move the record away "
+            "to train again."
+        )
+    return record
+
+
+def _cached(model: TrainedModel, corpus: Corpus, how: Cached) -> tuple[dict[Split, Evaluation], dict[str, Any]]:
+    """Tune a cache on valid; measure with it and without. A model that begins anew at each line has a cache that goes on."""
+    if model.batching(corpus, "valid") == "sentences":
+        evaluated, results = LineByLine(model.model, corpus.vocabulary.eos_id).eval(), {}
+        tuning = tune_cache(evaluated, corpus, "valid", (how.window,))
+        for split in _MEASURED:
+            found = evaluate(evaluated, corpus, split, cache=tuning.best)
+            results[split] = _line_by_line(found, tuning.best.description)
+    else:
+        tuning = model.tune_cache((how.window,), corpus)
+        results = {split: model.evaluate(corpus, split, cache=tuning.best) for split in _MEASURED}
+    return results, {"cache": asdict(tuning.best), "tried": len(tuning.grid), "notes": tuning.notes}
+
+
+def _line_by_line(found: Evaluation, cache: str) -> Evaluation:
+    """Say how it was counted, in the words that fit."""
+    said, plain = protocol("sentences", 1, 1), found.without_cache
+    assert plain is not None
+    return replace(
+        found, protocol=f"{said}; {cache}, carried over the lines", without_cache=replace(plain, protocol=said)
+    )
+
+
+def _averaged(models: Sequence[TrainedModel], corpus: Corpus) -> tuple[dict[Split, Evaluation], dict[str, Any]]:
+    """Measure the mixture, its members and the oracle bound."""
+    ensemble = TrainedEnsemble(models)
+    found = {split: ensemble.evaluate_members(corpus, split) for split in _MEASURED}
+    details = {
+        split: {
+            "members": [member.perplexity for member in result.members],
+            "oracle_bound": result.oracle_bound.bound,
+        }
+        for split, result in found.items()
+    }
+    return {split: result.ensemble for split, result in found.items()}, details

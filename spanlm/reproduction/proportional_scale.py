@@ -1,0 +1,146 @@
+"""The scales of Salton et al. (2017), whose tables compare models of many papers, each at its own size.
+
+Every published width is multiplied by the same factor, so that what is larger in the paper is larger here. A sum over
+k units has a variance of k times that of a term: at 0.2 of the units weights start in sqrt(1 / 0.2) times the range,
+and a unit's first input varies as it does at full size. Dropout that a wide layer bears starves a narrow one: its
+rates are halved. The schedule of the learning rate is compressed in time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.models.config import ModelConfig
+from spanlm.reproduction.scale import Scale
+from spanlm.reproduction.wording import several
+from spanlm.training.config import TrainingConfig
+
+SPENT = 256.0
+"""A rate that was divided by this teaches nothing more: about what the schedules of Zaremba et al. end with."""
+
+DROPOUTS = ("dropout", "embedding_dropout", "input_dropout", "output_dropout", "recurrent_dropout")
+ZONEOUTS = ("zoneout_h", "zoneout_c")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProportionalScale(Scale):
+    """A size at which all widths are a share of the published ones.
+
+    Attributes:
+        width: that share.
+        dropout: share of the published dropout rates and zoneouts.
+    """
+
+    width: float = 1.0
+    dropout: float = 1.0
+
+    def configure(self, preset: RunConfig, data: DataConfig, vocabulary_size: int, tokens: int) -> RunConfig:
+        """Return the configuration of a row at this scale; see `Scale`."""
+        training = replace(preset.training, precision=self.precision)
+        if self.max_epochs is not None:
+            training = compressed(training, self.max_epochs)
+        model = preset.model if self.as_published(vocabulary_size) else self._narrowed(preset.model)
+        return RunConfig(data=data, model=model, training=training)
+
+    def as_published(self, vocabulary_size: int) -> bool:
+        """Say whether the widths are the paper's own; they do not depend on the vocabulary."""
+        return self.width == 1
+
+    def describe(self, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:
+        """Say how sizes and recipes differ from the published ones, which are not the same for all rows."""
+        precision = f"products in {self.precision}"
+        if self.as_published(vocabulary_size):
+            return [f"Sizes and recipes: each row's as published, as `spanlm presets` lists them; {precision}."]
+        epochs = f" at most {several(self.max_epochs, 'epoch')}, of which the share with the full rate, and what the "
+        epochs += "rate is divided by in all, are the published;" if self.max_epochs is not None else ""
+        return [
+            f"Sizes (scale {self.name}): {self.width:g} of every published width; dropout {self.dropout:g} of the "
+            f"published; weights start in {self._range:.2f} times the published range.",
+            f"Recipes: each row's as published, as `spanlm presets` lists them, but:{epochs} {precision}.",
+        ]
+
+    @property
+    def _range(self) -> float:
+        return math.sqrt(1 / self.width)
+
+    def _narrowed(self, model: ModelConfig) -> ModelConfig:
+        encoder = model.encoder.resized(self._units(model.encoder.output_size))
+        biases = None if model.bias_range is None else model.bias_range * self._range
+        return replace(
+            model,
+            embedding_size=self._units(model.embedding_size),
+            init_range=model.init_range * self._range,
+            bias_range=biases,
+            encoder=replace(encoder, **self._rates(encoder)),
+            **self._rates(model),
+        )
+
+    def _units(self, published: int) -> int:
+        return max(1, round(published * self.width))
+
+    def _rates(self, room: object) -> dict[str, float]:
+        """Return what a room's rates of dropout and zoneout become."""
+        return {name: getattr(room, name) * self.dropout for name in (*DROPOUTS, *ZONEOUTS) if hasattr(room, name)}
+
+
+def published_length(training: TrainingConfig) -> int:
+    """Return how many epochs a recipe's schedule is made for.
+
+    A run that stops when it no longer improves has only a bound that it never reaches: its schedule counts as ended
+    once the rate was divided by `SPENT`.
+    """
+    schedule = training.schedule
+    if training.patience is None or schedule.kind != "step" or schedule.factor == 1:
+        return training.epochs
+    return min(training.epochs, schedule.full_epochs + math.ceil(math.log(SPENT) / math.log(schedule.factor)))
+
+
+def compressed(training: TrainingConfig, most: int) -> TrainingConfig:
+    """Return a recipe for at most `most` epochs whose learning rate goes the same way in less time.
+
+    With E the epochs the schedule is made for, of which F have the full rate and E − F a rate divided by f once more,
+    and n epochs here: F' = F n / E, rounded and at least 1, and f' = f^((E − F) / (n − F')). The share of epochs at the
+    full rate stays, but for rounding, and the rate of the last epoch exactly. A schedule that follows the
+    validation loss needs no compressing.
+    """
+    length, schedule = published_length(training), training.schedule
+    if most >= length:
+        return replace(training, epochs=min(most, training.epochs))
+    shorter = replace(training, epochs=most)
+    if schedule.kind != "step" or schedule.full_epochs >= length or most == 1:
+        return shorter
+    full = min(most - 1, max(1, round(schedule.full_epochs * most / length)))
+    factor = schedule.factor ** ((length - schedule.full_epochs) / (most - full))
+    return replace(shorter, schedule=replace(schedule, full_epochs=full, factor=factor))
+
+
+SCALES = {
+    scale.name: scale
+    for scale in (
+        ProportionalScale(
+            name="smoke",
+            purpose="does everything run? minutes on the embedded corpus; the numbers mean nothing",
+            corpus="demo",
+            vocabulary_size=2_000,
+            width=0.025,
+            dropout=0.5,
+            max_epochs=1,
+            most_members=3,
+        ),
+        ProportionalScale(
+            name="small",
+            purpose="a fifth of every width; hours of one CPU core",
+            vocabulary_size=16_000,
+            width=0.2,
+            dropout=0.5,
+            max_epochs=8,
+            most_members=3,
+            precision="bf16",
+        ),
+        ProportionalScale(name="paper", purpose="the papers' sizes and recipes; for a GPU"),
+    )
+}

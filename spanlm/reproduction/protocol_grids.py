@@ -1,0 +1,153 @@
+"""The tables of Salton et al. (2017): rows of several papers, grouped by what a word's context was.
+
+A model that reads a running text knows more than one that begins anew at each sentence; their perplexities do not
+compare. Each group has a control, a plain LSTM under the same protocol, and says how far each row is below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spanlm.reproduction.grid import NONE, Grid, number
+from spanlm.reproduction.papers import find_row
+from spanlm.reproduction.summary import RowSummary, Spread
+from spanlm.reproduction.tables import Averaged, Cached, Plain, Row
+
+OURS = " †"
+_FIRST = ("model", "units", "parameters", "seeds", "valid ppl", "test ppl", "over the plain LSTM")
+_SALTON = ("their count: valid", "their count: test", "same words, per predicted: valid", "per predicted: test")
+_LAST = ("paper: parameters", "paper: valid", "paper: test", "best epoch", "train ppl", "minutes")
+_NOTES = (
+    "Over the plain LSTM: test perplexity less that of the row named, which is counted alike. "
+    "† is not in the paper's table."
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that may be compared.
+
+    Attributes:
+        title: what they have in common.
+        rows: in the table's order.
+    """
+
+    title: str
+    rows: list[RowSummary]
+
+
+def groups(rows: Sequence[RowSummary], paper: str) -> list[Group]:
+    """Part rows by what a word's context was; groups without a finished row are left out."""
+    done = [row for row in rows if row.records]
+    parted = {
+        "Running text: one stream, state carried throughout": [
+            r for r in done if not find_row(paper, r.row).by_sentence
+        ],
+        "Sentences: state reset at each line": [r for r in done if find_row(paper, r.row).by_sentence],
+    }
+    return [Group(title, found) for title, found in parted.items() if found]
+
+
+def protocol_grids(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
+    """A grid for each group, one of the caches and one of the ensembles."""
+    found = {row.row: row for row in rows}
+    grids = []
+    for group in groups(rows, paper):
+        by_sentence = find_row(paper, group.rows[0].row).by_sentence
+        header = (*_FIRST, *(_SALTON if by_sentence else ()), *_LAST)
+        lines = tuple(_line(find_row(paper, row.row), row, found, by_sentence) for row in group.rows)
+        unlike = (
+            "Not to be compared with the rows of running text. Their count: the first word of each sentence is not "
+            "predicted, but counted, as in the paper's code; the paper's numbers are beside it, the same words per "
+            "predicted token after it. A cache goes on over the lines. "
+        )
+        grids.append(Grid(header, lines, f"{group.title}. {unlike if by_sentence else ''}{_NOTES}"))
+    return grids + _caches(rows, paper) + _ensembles(rows, paper)
+
+
+def titled(row: Row) -> str:
+    """Return a row's title, marked if the paper does not have it."""
+    return row.title + ("" if row.in_paper else OURS)
+
+
+def _line(row: Row, summary: RowSummary, found: dict[str, RowSummary], by_sentence: bool) -> tuple[str, ...]:
+    plain, first, published = isinstance(row.how, Plain), summary.records[0], row.reported
+    millions = published.all_parameters
+    return (
+        titled(row),
+        f"{first['units']:,}" if plain else NONE,
+        f"{first['all_parameters'] / 1e6:.2f}M",
+        f"1–{row.how.members}" if isinstance(row.how, Averaged) else str(len(summary.records)),
+        summary.perplexity("valid").show(),
+        summary.perplexity("test").show(),
+        _over(row, summary, found),
+        *(_their_count(summary) if by_sentence else ()),
+        NONE if millions is None else f"{millions:g}M",
+        number(published.valid_ppl),
+        number(published.test_ppl),
+        "; ".join(f"{r['best_epoch']} of {r['epochs']}" for r in summary.records) if plain else NONE,
+        summary.of("train_perplexity_at_best").show() if plain else NONE,
+        f"{summary.of('training_seconds').mean / 60:.1f}" if plain else NONE,
+    )
+
+
+def _over(row: Row, summary: RowSummary, found: dict[str, RowSummary]) -> str:
+    """`−3.2 (medium)`: what a row adds to the plain LSTM."""
+    if row.control not in found:
+        return NONE
+    difference = summary.perplexity("test").mean - found[row.control].perplexity("test").mean
+    return f"{difference:+.1f} ({row.control})".replace("-", "−", 1)
+
+
+def _their_count(summary: RowSummary) -> tuple[str, ...]:
+    """The count of Salton et al., and the same per predicted token; with a cache it is not taken."""
+    if any(record[split]["salton2017"] is None for record in summary.records for split in ("valid", "test")):
+        return (NONE,) * len(_SALTON)
+    return tuple(
+        summary.of(split, "salton2017", name).show()
+        for name in ("perplexity", "perplexity_per_predicted")
+        for split in ("valid", "test")
+    )
+
+
+def _caches(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
+    header = ("model", "words", "θ", "λ", "valid: without", "valid: with", "test: without", "test: with")
+    lines = []
+    for summary in rows:
+        row = find_row(paper, summary.row)
+        if isinstance(row.how, Cached):
+            chosen = [record["details"]["cache"] for record in summary.records]
+            lines.append(
+                (
+                    titled(row),
+                    f"{row.how.window:,}",
+                    "; ".join(f"{cache['theta']:g}" for cache in chosen),
+                    "; ".join(f"{cache['lambda_']:g}" for cache in chosen),
+                    *(
+                        spread.show()
+                        for split in ("valid", "test")
+                        for spread in (summary.of(split, "without_cache", "perplexity"), summary.perplexity(split))
+                    ),
+                )
+            )
+    caption = "Caches: θ and λ chosen on valid. Without: the same model at the same time"
+    return [Grid(header, tuple(lines), caption)] if lines else []
+
+
+def _ensembles(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
+    header = ("ensemble", "members: valid", "members: test", "valid ppl", "test ppl", "oracle bound: test")
+    lines = []
+    for summary in rows:
+        row = find_row(paper, summary.row)
+        if isinstance(row.how, Averaged):
+            (record,) = summary.records
+            members = (Spread.of(record["details"][split]["members"]).show() for split in ("valid", "test"))
+            bound = record["details"]["test"]["oracle_bound"]
+            both = (summary.perplexity(split).show() for split in ("valid", "test"))
+            lines.append((titled(row), *members, *both, number(bound)))
+    caption = (
+        "Ensembles: the mean of the members' probabilities, and the members alone. The oracle bound takes the best "
+        "member at each word once it is known: a bound on mixtures, no model"
+    )
+    return [Grid(header, tuple(lines), caption)] if lines else []

@@ -1,0 +1,107 @@
+"""One number for how flat attention is: by hand, by a plain loop, and what changes nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.analysis.flatness import GROUPS, Flatness, FlatnessAccumulator
+from spanlm.errors import InputError
+
+
+def measure(weights: object, slots: object, nearest_lag: int = 1) -> Flatness:
+    accumulator = FlatnessAccumulator(nearest_lag)
+    accumulator.update(weights, slots)  # type: ignore[arg-type]
+    return accumulator.result()
+
+
+@pytest.mark.parametrize("slots", [2, 5, 6, 21, 36])
+def test_equal_weights_are_flat(slots: int) -> None:
+    found = measure(np.full((3, slots), 1 / slots), [slots] * 3).overall
+    assert found.flatness == pytest.approx(1)
+    assert (found.largest, found.nearest, found.equal) == pytest.approx((1 / slots,) * 3)
+    assert (found.rows, found.on_no_word) == (3, pytest.approx(0))
+
+
+@pytest.mark.parametrize("at", [0, 6])
+def test_all_on_one_word_is_not_flat_at_all(at: int) -> None:
+    found = measure(np.eye(7)[[at]], [7]).overall
+    assert (found.flatness, found.largest, found.nearest) == (0, 1, float(at == 6))
+
+
+def test_by_hand() -> None:
+    """H(1/2, 1/4, 1/4) = 1.5 bits of log2 3; H(3/4, 1/4) = 2 - 0.75 · log2 3 bits of 1."""
+    found = measure([[0.25, 0.25, 0.5], [0.0, 0.25, 0.75]], [3, 2]).overall
+    assert found.flatness == pytest.approx((1.5 / math.log2(3) + 2 - 0.75 * math.log2(3)) / 2)
+    assert (found.largest, found.nearest, found.equal) == pytest.approx((0.625, 0.625, 5 / 12))
+
+
+def test_rows_without_a_choice_are_left_out_and_counted() -> None:
+    found = measure([[0, 0], [0, 1], [0.5, 0.5]], [0, 1, 2])
+    assert (found.overall.rows, found.left_out) == (1, 2)
+    with pytest.raises(InputError, match="none of 2 positions has two words"):
+        measure([[0, 0], [0, 1]], [0, 1])
+
+
+def test_a_slot_that_held_a_word_counts_although_it_got_nothing() -> None:
+    assert measure([[0, 0.5, 0.5]], [3]).overall.flatness == pytest.approx(math.log(2) / math.log(3))
+    assert measure([[0, 0.5, 0.5]], [2]).overall.flatness == pytest.approx(1)
+
+
+def test_what_lies_on_no_word_is_left_out_and_reported() -> None:
+    found = measure([[0.1, 0.1], [0.3, 0.1], [0, 0]], [2, 2, 2])
+    assert found.overall.on_no_word == pytest.approx(0.7)
+    assert found.overall.largest == pytest.approx((0.5 + 0.75) / 2)
+    assert found.left_out == 1, "a gate of one leaves no weight to look at"
+
+
+def test_groups_are_by_the_number_of_slots() -> None:
+    slots = [2, 5, 6, 10, 11, 20, 21, 35, 36, 60]
+    found = measure(np.full((10, 60), 1 / 60), slots)
+    assert [(group.slots, group.rows) for group in found.groups] == [(name, 2) for name in GROUPS]
+    assert [group.equal for group in found.groups] == pytest.approx(
+        [(1 / a + 1 / b) / 2 for a, b in zip(slots[::2], slots[1::2], strict=True)]
+    )
+    assert found.overall.slots == "all"
+    assert [group.slots for group in measure(np.ones((1, 12)) / 12, [12]).groups] == ["11-20"]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_it_is_the_plain_loop_whatever_the_windows_and_the_parts(seed: int, parts: int) -> None:
+    draw = np.random.default_rng(seed)
+    accumulator, expected = FlatnessAccumulator(), []
+    for _ in range(parts):
+        window = int(draw.integers(1, 45))
+        weights, slots = np.zeros((4, window)), draw.integers(0, window + 1, 4)
+        for row, held in zip(weights, slots.tolist(), strict=True):
+            row[window - held :] = draw.dirichlet(np.ones(held)) if held else 0
+            if held >= 2:
+                entropy = -sum(weight * math.log(weight) for weight in row.tolist() if weight > 0)
+                expected.append((entropy / math.log(held), max(row), row[-1]))
+        accumulator.update(weights, slots)
+    assert accumulator.rows == len(expected)
+    if expected:
+        found = accumulator.result()
+        assert (found.overall.flatness, found.overall.largest, found.overall.nearest) == pytest.approx(
+            tuple(np.mean(expected, axis=0))
+        )
+        assert sum(group.rows for group in found.groups) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("weights", "slots", "message"),
+    [
+        ([0.5, 0.5], [2], r"weights\.shape"),
+        ([[0.5, 0.5]], [2, 2], r"slots\.shape"),
+        ([[0.5, 0.5]], [3], "slots=3: must be at most 2"),
+        ([[0.5, float("nan")]], [2], "finite"),
+        ([[1.5, -0.5]], [2], "not negative"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(weights: object, slots: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        measure(weights, slots)

@@ -1,0 +1,99 @@
+"""The cache's lookups: against the equation with every (step, slot) at once, whatever the blocks."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from spanlm.models.ops import neural_cache as module
+from spanlm.models.ops.neural_cache import Lookup, cache_distribution, cache_log_prob
+from tests.models.small import bitwise, values
+
+V = 4
+THETAS = (0.0, 0.5, 2.0)
+
+
+def lookup(carried: int, steps: int, batch: int, window: int, holes: bool = True) -> Lookup:
+    """Random slots with random words; with `holes` some of them are empty, and NaN."""
+    keys = values(carried + steps, batch, 3, seed=1)
+    draw = torch.Generator().manual_seed(2)
+    words = torch.randint(V, (carried + steps, batch), generator=draw)
+    filled = torch.rand(carried + steps, batch, generator=draw) < (0.6 if holes else 2)
+    return Lookup(keys[carried:], keys.masked_fill(~filled.unsqueeze(-1), torch.nan), words, filled, window)
+
+
+def equation(of: Lookup, theta: float) -> tuple[Tensor, Tensor]:
+    """p_cache (T, B, V), and where the cache is empty, one number at a time."""
+    steps, batch, _ = of.query.shape
+    carried = len(of.keys) - steps
+    p, empty = torch.zeros(steps, batch, V, dtype=torch.float64), torch.ones(steps, batch, dtype=torch.bool)
+    for t in range(steps):
+        for b in range(batch):
+            slots = [i for i in range(max(0, carried + t - of.window), carried + t) if of.filled[i, b]]
+            alike = [float((theta * (of.query[t, b] @ of.keys[i, b])).exp()) for i in slots]
+            for i, weight in zip(slots, alike, strict=True):
+                p[t, b, of.words[i, b]] += weight / sum(alike)
+                empty[t, b] = False
+    return p, empty
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    carried=st.integers(0, 9),
+    steps=st.integers(1, 12),
+    batch=st.integers(1, 3),
+    window=st.integers(1, 25),
+    block=st.integers(1, 13),
+)
+def test_it_is_the_equation_whatever_the_blocks(carried: int, steps: int, batch: int, window: int, block: int) -> None:
+    of = lookup(carried, steps, batch, window)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LEAST_BLOCK", block)
+        patch.setattr(module, "BLOCK_ELEMENTS", 1)
+        log_p, empty = cache_log_prob(of, THETAS)
+        distributions = [cache_distribution(of, theta, V) for theta in THETAS]
+    targets = of.words[carried:].unsqueeze(-1)
+    for found, distribution, theta in zip(log_p, distributions, THETAS, strict=True):
+        p, nothing = equation(of, theta)
+        torch.testing.assert_close(distribution, p, rtol=1e-12, atol=1e-15)
+        torch.testing.assert_close(found.exp(), p.gather(-1, targets).squeeze(-1), rtol=1e-12, atol=1e-15)
+        assert torch.equal(empty, nothing)
+
+
+def test_a_block_holds_no_more_than_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = lookup(50, 40, 2, 20, holes=False)
+    monkeypatch.setattr(module, "LEAST_BLOCK", 4)
+    for limit in (1, 200, 400, 2**20):
+        monkeypatch.setattr(module, "BLOCK_ELEMENTS", limit)
+        blocks = [(steps, scores.shape) for steps, _, scores in module._scores(of)]
+        assert [i for steps, _ in blocks for i in range(steps.start, steps.stop)] == list(range(40))
+        rows = max(4, min(20, limit // 40))
+        assert all(shape[1] <= rows and shape[2] <= rows + 20 for _, shape in blocks)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_sums_are_at_least_float32(dtype: torch.dtype) -> None:
+    of = lookup(5, 8, 2, 6)
+    rough = Lookup(of.query.to(dtype), of.keys.to(dtype), of.words, of.filled, of.window)
+    exact = Lookup(rough.query.double(), rough.keys.double(), of.words, of.filled, of.window)
+    expected, _ = cache_log_prob(exact, THETAS)
+    for autocast in (False, True):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+            found, _ = cache_log_prob(rough, THETAS)
+            distribution = cache_distribution(rough, 0.5, V)
+        assert found.dtype == distribution.dtype == torch.float32
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(distribution.double(), cache_distribution(exact, 0.5, V), rtol=1e-5, atol=1e-6)
+
+
+def test_what_comes_later_changes_nothing_bit_by_bit() -> None:
+    of = lookup(3, 20, 2, 5, holes=False)
+    before, _ = cache_log_prob(of, THETAS)
+    query, keys, words = of.query.clone(), of.keys.clone(), of.words.clone()
+    # the word that follows step 10 is its target and enters after it; so does its key
+    query[11:], keys[3 + 10 :], words[3 + 11 :] = 7.0, torch.nan, 0
+    after, _ = cache_log_prob(Lookup(query, keys, words, of.filled, of.window), THETAS)
+    assert bitwise(before[:, :11], after[:, :11])
