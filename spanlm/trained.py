@@ -81,7 +81,9 @@ class TrainedModel:
         """
         data = self.config.data
         if name is not None and name != data.corpus:
-            data = DataConfig(corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents, lines=data.lines)
+            data = DataConfig(
+                corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents, lines=data.lines
+            )
             if name not in CORPORA and Path(name).expanduser().is_file():
                 return load_text(data, self.vocabulary)
         if data_dir is not None:

@@ -50,6 +50,7 @@ data_configs = st.builds(
     min_count=counts,
     max_size=maybe(st.integers(3, 10**6)),
     documents=st.sampled_from(["none", "blank-line", "heading"]),
+    lines=st.sampled_from(["as-written", "sentences"]),
 )
 memories = st.one_of(
     st.builds(NoMemoryConfig),
@@ -137,6 +138,7 @@ training_configs = st.builds(
         kind=st.sampled_from(["constant", "step", "plateau"]),
         factor=st.floats(1, 100),
         full_epochs=counts,
+        warmup=st.integers(0, 10**6),
     ),
     batching=batching_configs,
     loss=st.sampled_from(["mean", "time-sum"]),
@@ -158,7 +160,7 @@ def test_the_strategies_leave_no_field_out() -> None:
     assert set(MEMORIES) == {"none", "key_value", "ngram", "recurrent_memory", "attentive", "pointer_sentinel"}
     assert set(ENCODERS) == {"lstm", "variational_lstm", "rnn", "hornn"}
     known = {
-        DataConfig: 7,
+        DataConfig: 8,
         ModelConfig: 10,
         LSTMConfig: 5,
         VariationalLSTMConfig: 9,
@@ -171,7 +173,7 @@ def test_the_strategies_leave_no_field_out() -> None:
         AttentiveConfig: 6,
         SoftmaxConfig: 5,
         OptimizerConfig: 4,
-        ScheduleConfig: 3,
+        ScheduleConfig: 4,
         BatchingConfig: 8,
         TrainingConfig: 11,
     }
@@ -281,6 +283,7 @@ def test_a_kind_brings_its_own_fields() -> None:
         ({"training": {"optimizer": {"weight_decay": -1.0}}}, ["training.optimizer.weight_decay=-1.0"]),
         ({"training": {"schedule": {"factor": 0.5}}}, ["training.schedule.factor=0.5: must be at least 1"]),
         ({"training": {"schedule": {"full_epochs": 0}}}, ["training.schedule.full_epochs=0"]),
+        ({"training": {"schedule": {"warmup": -1}}}, ["training.schedule.warmup=-1: must be 0 or more"]),
         ({"training": {"batching": {"length": 0}}}, ["training.batching.length=0: must be at least 1"]),
         (
             {"training": {"batching": {"bucket": True}}},

@@ -25,7 +25,7 @@ class Rect:
 
 @dataclass(frozen=True)
 class Text:
-    """A line of text whose baseline is at y."""
+    """A line of text whose baseline is at y or, read from the bottom to the top, at x."""
 
     x: float
     y: float
@@ -34,6 +34,7 @@ class Text:
     fill: str = INK
     anchor: Anchor = "start"
     bold: bool = False
+    upwards: bool = False
 
 
 @dataclass(frozen=True)

@@ -51,15 +51,13 @@ def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None 
     """
     if rows is None:
         rows = [one.published for one in measured if one.published is not None]
-    found = [f"Mean over positions with a full window: {', '.join(dict.fromkeys(one.text for one in measured))}."]
+    counted = " or ".join(dict.fromkeys(one.profile.counted for one in measured))
+    found = [f"Mean over positions {counted}: {', '.join(dict.fromkeys(one.text for one in measured))}."]
     if len({(one.profile.window, one.profile.older is None) for one in measured}) > 1:
         found.append("Shares of windows of different lengths cannot be compared with each other.")
-    for one in measured:
-        if one.profile.older is not None:
-            found.append(
-                f"{one.name} looks at all words since its last reset: {one.profile.older:.1f} % lies on older ones "
-                f"than the nearest {one.profile.window}, at positions {one.profile.counted}."
-            )
+    older = [f"{one.name} {one.profile.older:.1f} %" for one in measured if one.profile.older is not None]
+    if older:
+        found.append(f"On older words, of memories that hold all since the last reset: {', '.join(older)}.")
     elsewhere = [(one.name, one.profile.on_no_step) for one in measured if one.profile.on_no_step >= LEAST_SHOWN]
     if elsewhere:
         found.append(f"On no word: {', '.join(f'{name} {percent:.1f} %' for name, percent in elsewhere)}.")

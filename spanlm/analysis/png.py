@@ -77,6 +77,8 @@ def _text(axes: Any, text: Text, order: int) -> None:
         color=text.fill,
         ha=_ALIGN[text.anchor],
         va="baseline",
+        rotation=90 if text.upwards else 0,
+        rotation_mode="anchor",
         fontweight="bold" if text.bold else "normal",
         zorder=order,
         parse_math=False,  # a word may be $x$

@@ -21,6 +21,7 @@ from spanlm.models.next_word_model import NextWordModel
 
 MOST_WORDS = 120
 """Of a sentence: more do not fit on a page."""
+_USUAL = 0.95
 _SCALE_TOPS = (0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 
 
@@ -105,16 +106,12 @@ def mean_flatness(maps: Sequence[SentenceMap]) -> Flatness | None:
 def common_scale(maps: Sequence[SentenceMap]) -> tuple[float, bool]:
     """Return the weight that is darkest in every map of a sentence, and whether there are larger ones.
 
-    It is the largest of the rows with at least half as many words as the longest: where few share all the weight, each
-    has much, and scaled to them all the rest would be pale.
+    At most one weight in twenty is larger, of the rows with at least half as many words as the longest: where few share
+    all the weight, each has much, and scaled to them or to single peaks all the rest would be pale.
     """
-    settled, largest = 0.0, 0.0
-    for one in maps:
-        some = one.slots > 0
-        if some.any():
-            rows, slots = one.matrix[some], one.slots[some]
-            settled = max(settled, float(np.nanmax(rows[2 * slots >= slots.max()])))
-            largest = max(largest, float(np.nanmax(rows)))
+    settled = [one.matrix[2 * one.slots >= max(one.slots.max(), 1)] for one in maps]
+    weights = np.concatenate([rows[~np.isnan(rows)] for rows in settled])
+    usual = float(np.quantile(weights, _USUAL)) if weights.size else 1.0
     # rounded: 0.1 as a float32 is more than 0.1
-    top = next((top for top in _SCALE_TOPS if round(settled, 4) <= top), _SCALE_TOPS[-1])
-    return top, round(largest, 4) > top
+    top = next((top for top in _SCALE_TOPS if round(usual, 4) <= top), _SCALE_TOPS[-1])
+    return top, any(bool((one.matrix > top + 5e-5).any()) for one in maps)

@@ -63,10 +63,14 @@ def _rect(rect: Rect) -> str:
 
 
 def _text(text: Text) -> str:
+    turn: dict[str, str | float] = (
+        {"transform": f"rotate(-90 {_number(text.x)} {_number(text.y)})"} if text.upwards else {}
+    )
     attributes = _attributes(
         {
             "x": text.x,
             "y": text.y,
+            **turn,
             "font-size": text.size,
             "font-weight": "bold" if text.bold else "normal",
             "fill": text.fill,

@@ -59,7 +59,16 @@ class _Panel:
     @property
     def height(self) -> float:
         """From the titles of the axes to the end of the last row."""
-        return _AXIS + self.cells.height * (len(self.map.record) - self.first)
+        return _AXIS + self.cells.height * (len(self.map.record) - self.first) + self.foot
+
+    @property
+    def foot(self) -> float:
+        """Room for the words of the last row's columns, where their heads are far away."""
+        if self.cells.digits == 1:
+            return 0.0
+        return 8 + max(
+            text_width(label, self.cells.word) for label in _labels(self.map, self.map.record.words, self.cells)
+        )
 
 
 def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Drawing:
@@ -164,6 +173,19 @@ def _draw(drawing: Drawing, panel: _Panel, x: float, y: float, top: float) -> No
         if 0 <= column < len(heads):
             ink = _ink(one, one.record.words[column])
             drawing.add(Text(x + column * cells.width + 3, line, heads[column], cells.word, ink))
+
+    if panel.foot:
+        _foot(drawing, panel, x, start + len(targets) * cells.height + 5)
+
+
+def _foot(drawing: Drawing, panel: _Panel, x: float, y: float) -> None:
+    """Name the columns of the last row once more, below it."""
+    one, cells = panel.map, panel.cells
+    heads = _labels(one, one.record.words, cells)
+    for column in np.flatnonzero(~np.isnan(one.matrix[-1])).tolist():
+        middle = x + (column + 0.5) * cells.width + 0.35 * cells.word
+        ink = _ink(one, one.record.words[column])
+        drawing.add(Text(middle, y, heads[column], cells.word, ink, "end", upwards=True))
 
 
 def _ink(one: SentenceMap, word: str) -> str:

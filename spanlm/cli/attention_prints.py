@@ -29,6 +29,8 @@ def print_lags(measured: MeasuredLags) -> None:
         out(f"  {in_words(row.lag):<{width}} {row.measured:5.1f} %" + (f"   paper {paper:>5} %" if paper else ""))
     if profile.on_no_step >= LEAST_SHOWN:
         out(f"  {'no word':<{width}} {profile.on_no_step:5.1f} %")
+    if profile.older is not None:
+        out(f"  (it looks at all words since the last reset; older: beyond the nearest {profile.window})")
     published = published_by_lag(model, profile.window)
     if model is not None and published is None:
         out("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")

@@ -77,11 +77,19 @@ def _show(rows: list[dict[str, Any]]) -> None:
     console().print(table)
     for remark, names in remarks.items():
         out(f"\n{', '.join(names)}: {remark}.")
-    corpora = {f"{row['paper']}: {row['corpus']}, {row['vocabulary_size']:,} words" for row in rows if row["corpus"]}
     out(
-        "\nSizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them; of published ones "
-        f"the paper says which. Published perplexities: {'; '.join(sorted(corpora))}."
+        "\nSizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them. "
+        f"Published perplexities: {'; '.join(_corpora(rows))}."
     )
+
+
+def _corpora(rows: list[dict[str, Any]]) -> list[str]:
+    """`Penn Treebank, 10,000 words (Press & Wolf 2017, …)`: which papers measured on what."""
+    papers: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row["corpus"]:
+            papers.setdefault(f"{row['corpus']}, {row['vocabulary_size']:,} words", {})[row["paper"]] = None
+    return [f"{corpus} ({', '.join(names)})" for corpus, names in papers.items()]
 
 
 def _published_size(row: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT
@@ -80,10 +80,7 @@ def _parser() -> VerbParser:
     parser.add_argument(
         "--table",
         metavar="NAME",
-        help=". ".join(
-            f"{paper.name}: {'; '.join(f'{t.name}: {t.title.partition(': ')[2]}' for t in paper.tables)}"
-            for paper in PAPERS.values()
-        )
+        help=_listed((t.name, t.title.partition(": ")[2]) for paper in PAPERS.values() for t in paper.tables)
         + " (default: all that the corpus allows)",
     )
     parser.add_argument(
@@ -97,7 +94,7 @@ def _parser() -> VerbParser:
         default="small",
         metavar="NAME",
         help=". ".join(
-            f"{paper.name}: {'; '.join(f'{scale.name}: {scale.purpose}' for scale in paper.scales.values())}"
+            f"{paper.name}: {_listed((scale.name, scale.purpose) for scale in paper.scales.values())}"
             for paper in PAPERS.values()
         )
         + " (default: small)",
@@ -121,6 +118,10 @@ def _parser() -> VerbParser:
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
     return parser
+
+
+def _listed(pairs: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"{name}: {what}" for name, what in pairs)
 
 
 def _introduce(plan: Plan) -> None:

@@ -1,4 +1,4 @@
-"""The tables and figures of Daniluk et al. (2017), "Frustratingly Short Attention Spans in Neural Language Modeling"."""
+"""The figures of Daniluk et al. (2017), "Frustratingly Short Attention Spans in Neural Language Modeling"."""
 
 from __future__ import annotations
 

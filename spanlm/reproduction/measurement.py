@@ -109,7 +109,10 @@ def _trained(job: Job, corpus: Corpus) -> dict[str, Any]:
 
 
 def _cached(model: TrainedModel, corpus: Corpus, how: Cached) -> tuple[dict[Split, Evaluation], dict[str, Any]]:
-    """Tune a cache on valid; measure with it and without. A model that begins anew at each line has a cache that goes on."""
+    """Tune a cache on valid; measure with it and without.
+
+    Where the model begins anew at each line the cache goes on over the lines: within one it would have little to hold.
+    """
     if model.batching(corpus, "valid") == "sentences":
         evaluated, results = LineByLine(model.model, corpus.vocabulary.eos_id).eval(), {}
         tuning = tune_cache(evaluated, corpus, "valid", (how.window,))
@@ -135,7 +138,7 @@ def _averaged(models: Sequence[TrainedModel], corpus: Corpus) -> tuple[dict[Spli
     """Measure the mixture, its members and the oracle bound."""
     ensemble = TrainedEnsemble(models)
     found = {split: ensemble.evaluate_members(corpus, split) for split in _MEASURED}
-    details = {
+    details: dict[str, Any] = {
         split: {
             "members": [member.perplexity for member in result.members],
             "oracle_bound": result.oracle_bound.bound,

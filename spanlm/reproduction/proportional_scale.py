@@ -15,15 +15,13 @@ from dataclasses import dataclass, replace
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, VariationalLSTMConfig
 from spanlm.reproduction.scale import Scale
 from spanlm.reproduction.wording import several
 from spanlm.training.config import TrainingConfig
 
 SPENT = 256.0
 """A rate that was divided by this teaches nothing more: about what the schedules of Zaremba et al. end with."""
-
-DROPOUTS = ("dropout", "embedding_dropout", "input_dropout", "output_dropout", "recurrent_dropout")
-ZONEOUTS = ("zoneout_h", "zoneout_c")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +53,16 @@ class ProportionalScale(Scale):
         precision = f"products in {self.precision}"
         if self.as_published(vocabulary_size):
             return [f"Sizes and recipes: each row's as published, as `spanlm presets` lists them; {precision}."]
-        epochs = f" at most {several(self.max_epochs, 'epoch')}, of which the share with the full rate, and what the "
-        epochs += "rate is divided by in all, are the published;" if self.max_epochs is not None else ""
+        shorter = (
+            ""
+            if self.max_epochs is None
+            else f" at most {several(self.max_epochs, 'epoch')}, where a schedule keeps its share of epochs at the "
+            "full rate, and what the rate is divided by in all;"
+        )
         return [
             f"Sizes (scale {self.name}): {self.width:g} of every published width; dropout {self.dropout:g} of the "
             f"published; weights start in {self._range:.2f} times the published range.",
-            f"Recipes: each row's as published, as `spanlm presets` lists them, but:{epochs} {precision}.",
+            f"Recipes: each row's as published, as `spanlm presets` lists them, but:{shorter} {precision}.",
         ]
 
     @property
@@ -68,23 +70,33 @@ class ProportionalScale(Scale):
         return math.sqrt(1 / self.width)
 
     def _narrowed(self, model: ModelConfig) -> ModelConfig:
-        encoder = model.encoder.resized(self._units(model.encoder.output_size))
         biases = None if model.bias_range is None else model.bias_range * self._range
         return replace(
             model,
             embedding_size=self._units(model.embedding_size),
             init_range=model.init_range * self._range,
             bias_range=biases,
-            encoder=replace(encoder, **self._rates(encoder)),
-            **self._rates(model),
+            embedding_dropout=model.embedding_dropout * self.dropout,
+            input_dropout=model.input_dropout * self.dropout,
+            output_dropout=model.output_dropout * self.dropout,
+            encoder=self._drier(model.encoder.resized(self._units(model.encoder.output_size))),
         )
 
     def _units(self, published: int) -> int:
         return max(1, round(published * self.width))
 
-    def _rates(self, room: object) -> dict[str, float]:
-        """Return what a room's rates of dropout and zoneout become."""
-        return {name: getattr(room, name) * self.dropout for name in (*DROPOUTS, *ZONEOUTS) if hasattr(room, name)}
+    def _drier(self, encoder: AnyEncoderConfig) -> AnyEncoderConfig:
+        """Return an encoder with this share of its dropout and zoneout."""
+        share = self.dropout
+        if isinstance(encoder, VariationalLSTMConfig):
+            return replace(
+                encoder,
+                input_dropout=encoder.input_dropout * share,
+                recurrent_dropout=encoder.recurrent_dropout * share,
+                zoneout_h=encoder.zoneout_h * share,
+                zoneout_c=encoder.zoneout_c * share,
+            )
+        return encoder if isinstance(encoder, HORNNConfig) else replace(encoder, dropout=encoder.dropout * share)
 
 
 def published_length(training: TrainingConfig) -> int:

@@ -40,11 +40,13 @@ class Group:
 def groups(rows: Sequence[RowSummary], paper: str) -> list[Group]:
     """Part rows by what a word's context was; groups without a finished row are left out."""
     done = [row for row in rows if row.records]
+    by_sentence = [find_row(paper, row.row).by_sentence for row in done]
     parted = {
-        "Running text: one stream, state carried throughout": [
-            r for r in done if not find_row(paper, r.row).by_sentence
-        ],
-        "Sentences: state reset at each line": [r for r in done if find_row(paper, r.row).by_sentence],
+        title: [row for row, other in zip(done, by_sentence, strict=True) if other == sentences]
+        for sentences, title in (
+            (False, "Running text: one stream, state carried throughout"),
+            (True, "Sentences: state reset at each line"),
+        )
     }
     return [Group(title, found) for title, found in parted.items() if found]
 

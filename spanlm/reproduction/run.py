@@ -147,8 +147,8 @@ def run_job(
     if record is None:
         record = make_record(job, model, corpus)
         save_record(job.record, record)
-    for measure in missing:
-        record[measure] = cloze_accuracies(model, questions) if measure == "cloze" else _attention(model, corpus)
+    for name in missing:
+        record[name] = cloze_accuracies(model, questions) if name == "cloze" else _attention(model, corpus)
         save_record(job.record, record)
     return record, False
 

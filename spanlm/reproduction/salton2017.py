@@ -42,11 +42,12 @@ def _cached(
 
 
 # members -> published valid and test perplexity, and millions of parameters; three are a control of ours
-_MEDIUM = {2: (80.6, 77.0, 40), 3: None, 5: (76.7, 73.3, 100), 10: (75.2, 72.0, 200)}
-_LARGE = {2: (76.9, 73.6, 122), 3: None, 10: (72.8, 69.5, 660), 38: (71.9, 68.7, 2508)}
+_Numbers = tuple[float, float, float] | None
+_MEDIUM: dict[int, _Numbers] = {2: (80.6, 77.0, 40), 3: None, 5: (76.7, 73.3, 100), 10: (75.2, 72.0, 200)}
+_LARGE: dict[int, _Numbers] = {2: (76.9, 73.6, 122), 3: None, 10: (72.8, 69.5, 660), 38: (71.9, 68.7, 2508)}
 
 
-def _ensembles(size: str, sizes: dict[int, tuple[float, float, float] | None]) -> list[Row]:
+def _ensembles(size: str, sizes: dict[int, _Numbers]) -> list[Row]:
     rows = []
     for members, numbers in sizes.items():
         published = None

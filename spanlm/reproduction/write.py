@@ -14,7 +14,7 @@ from spanlm.reproduction.run import Outcome
 
 
 def write_tables(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Write the page and the figure, `figure-2c.md` and `figure-2c.svg`, of every table of the plan; return what was written.
+    """Write page and figure (`figure-2c.md`, `figure-2c.svg`) of every table of the plan; return what was written.
 
     Raises:
         InputError: not allowed to write there.

@@ -39,4 +39,7 @@ def corners(shape: Shape) -> list[tuple[float, float]]:
         case Text():
             width = text_width(shape.text, shape.size)
             left = shape.x - {"start": 0.0, "middle": width / 2, "end": width}[shape.anchor]
+            if shape.upwards:  # as from the left to the right, turned about (x, y)
+                ahead = shape.x - left
+                return [(shape.x - shape.size, shape.y - width + ahead), (shape.x, shape.y + ahead)]
             return [(left, shape.y - shape.size), (left + width, shape.y)]

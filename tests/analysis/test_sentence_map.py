@@ -142,5 +142,7 @@ def test_the_scale_is_common_and_not_set_by_rows_of_few_words() -> None:
     one, other = make_map(AttentiveConfig(score="single")), make_map(AttentiveConfig())
     tops = [common_scale([each])[0] for each in (one, other)]
     assert common_scale([one, other]) == (max(tops), True)
-    settled = max(float(np.nanmax(each.matrix[6:])) for each in (one, other))
-    assert settled <= max(tops) <= 2 * settled
+    settled = np.concatenate([each.matrix[6:].ravel() for each in (one, other)])
+    settled = settled[~np.isnan(settled)]
+    assert (settled > max(tops)).mean() <= 0.05
+    assert max(tops) <= 2 * np.quantile(settled, 0.95)

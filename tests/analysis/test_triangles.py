@@ -7,8 +7,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from spanlm.analysis.drawing import Drawing, Rect, Text
 from spanlm.analysis.palette import UNKNOWN_INK, blue
@@ -30,6 +28,7 @@ KINDS = {
     "a pointer": make_sentence(SENTENCE, nearest_lag=0, gate=0.6),
     "one word": make_sentence(["yes"]),
     "25 words": make_sentence([f"word{n}" for n in range(25)]),
+    "30 words in a window": make_sentence([f"word{n}" for n in range(30)], window=4, nearest_lag=0),
     "60 words": make_sentence([f"word{n}" for n in range(60)]),
     "hostile": make_sentence(list(HOSTILE), name="<b>&", memory='"<script>"'),
 }
@@ -38,6 +37,11 @@ every_kind = pytest.mark.parametrize("one", KINDS.values(), ids=KINDS)
 
 def cells(drawing: Drawing) -> list[Rect]:
     return [shape for shape in drawing.shapes if isinstance(shape, Rect) and shape.tip]
+
+
+def shows(text: Text, word: str) -> bool:
+    """Whether a label is of a word, which may be cut."""
+    return text.text == word or (text.text.endswith("…") and word.startswith(text.text[:-1]))
 
 
 def placed(drawing: Drawing, text: str, anchor: str) -> list[Text]:
@@ -59,30 +63,35 @@ def test_there_is_a_cell_for_each_weight_and_no_other(one: SentenceMap) -> None:
 @every_kind
 def test_every_row_has_its_word_to_the_left_and_every_column_its_word_at_its_head(one: SentenceMap) -> None:
     drawing = triangle_figure([[one]])
-    lag, found = one.record.nearest_lag, cells(drawing)
-    columns = sorted({cell.x for cell in found})
-    for t, target in enumerate(one.record.targets):
-        if one.slots[t]:
-            row = [
-                cell
-                for cell in found
-                if any(label.y - 20 < cell.y < label.y for label in placed(drawing, target, "end"))
-            ]
-            assert row, target
-    for s, word in enumerate(one.record.words[: len(columns)]):
-        first = min((cell for cell in found if cell.x == columns[s]), key=lambda cell: cell.y)
-        # the head begins within its column, and ends above its first cell
-        assert any(
-            columns[s] <= head.x < columns[s] + 12 and first.y - 20 < head.y <= first.y
-            for head in placed(drawing, word, "start")
-        ), (s, word, lag)
+    found = iter(cells(drawing))
+    rows = [[next(found) for _ in range(slots)] for slots in one.slots.tolist()]
+    columns = dict(zip(range(len(one.record)), sorted({cell.x for row in rows for cell in row}), strict=False))
+    heads = [shape for shape in drawing.shapes if isinstance(shape, Text) and shape.anchor == "start"]
+    labels = [shape for shape in drawing.shapes if isinstance(shape, Text) and shape.anchor == "end"]
+    for row, target in zip(rows, one.record.targets, strict=True):
+        if row:
+            (label,) = (label for label in labels if row[0].y < label.y < row[0].y + row[0].height)
+            assert label.x < row[0].x and shows(label, target)
+    for column, x in columns.items():
+        first = min((cell for row in rows for cell in row if cell.x == x), key=lambda cell: cell.y)
+        (head,) = (h for h in heads if x <= h.x < x + first.width and first.y - first.height < h.y <= first.y)
+        assert shows(head, one.record.words[column])
+
+
+def test_far_from_the_heads_the_columns_of_the_last_row_are_named_again_below_it() -> None:
+    def feet(name: str) -> list[str]:
+        return [s.text for s in triangle_figure([[KINDS[name]]]).shapes if isinstance(s, Text) and s.upwards]
+
+    assert feet("60 words") == KINDS["60 words"].record.words[:-1]
+    assert feet("30 words in a window") == KINDS["30 words in a window"].record.words[-4:]
+    assert feet("all words") == []
 
 
 @every_kind
 def test_everything_stays_on_the_paper_and_no_text_is_on_another(one: SentenceMap) -> None:
     drawing = triangle_figure([[one, one], [one]])
     assert_on_paper(drawing)
-    if len(one.record) <= 13 and one is not KINDS["hostile"]:
+    if len(one.record) <= 13:
         assert_texts_apart(drawing)
 
 
@@ -93,28 +102,28 @@ def test_numbers_are_in_cells_that_have_room_for_them() -> None:
     assert "100" in texts(triangle_figure([[KINDS["one word"]]]))
 
 
-@given(st.integers(1, 120))
-@settings(max_examples=12, deadline=None)
+@pytest.mark.parametrize("count", [1, 2, 22, 23, 24, 39, 40, 120])
 def test_a_sentence_of_any_length_has_every_word(count: int) -> None:
     drawing = triangle_figure([[make_sentence([f"w{n}" for n in range(count)])]])
     found = texts(drawing)
-    assert all(found.count(f"w{n}") == 2 for n in range(count))
+    assert all(found.count(f"w{n}") >= 2 for n in range(count))
     assert_on_paper(drawing)
 
 
 def test_panels_of_a_sentence_stand_side_by_side_and_share_their_colours() -> None:
-    flat = make_sentence(SENTENCE, name="flat")
-    flat.record.weights[-1] = 1 / 9
-    peaked = make_sentence(SENTENCE, name="peaked")
-    peaked.record.weights[-1] = [0.01] * 8 + [0.92]
+    flat, peaked = (make_sentence(SENTENCE, name=name) for name in ("flat", "peaked"))
+    for one, largest in ((flat, 0.2), (peaked, 0.92)):
+        for t in range(1, 10):
+            one.record.weights[t, 9 - t :] = [(1 - largest) / max(t - 1, 1)] * (t - 1) + [largest]
     drawing = triangle_figure([[flat, peaked]])
     heads = {name: placed(drawing, name, "start")[0] for name in ("flat", "peaked")}
     assert heads["flat"].y == heads["peaked"].y and heads["flat"].x < heads["peaked"].x
-    top, _ = common_scale([flat, peaked])
+    top, above = common_scale([flat, peaked])
+    assert (top, above) == (1.0, False) and common_scale([flat]) == (0.2, False)
     last = [cell for cell in cells(drawing) if cell.tip.startswith("<eos>")]
-    assert {cell.fill for cell in last[:9]} == {blue(float(np.float32(1 / 9)) / top)}
-    assert last[17].fill == blue(0.92 / top)
-    assert top == 1.0 and common_scale([flat])[0] < 1.0
+    assert [cell.fill for cell in last] == [
+        blue(float(weight) / top) for one in (flat, peaked) for weight in one.record.weights[-1]
+    ]
 
 
 def test_panels_that_do_not_fit_beside_each_other_stand_below() -> None:
@@ -144,12 +153,10 @@ def test_unknown_words_stand_beside_what_they_were_read_as() -> None:
 def test_svg_is_well_formed_and_has_every_word_whatever_it_is() -> None:
     root = ElementTree.fromstring(render_svg(triangle_figure([[KINDS["hostile"]]])))
     assert {element.tag for element in root.iter()} <= {SVG + name for name in ("svg", "title", "desc", "rect", "text")}
-    written = [element.text for element in root.iter(f"{SVG}text")]
+    written = [element.text or "" for element in root.iter(f"{SVG}text")]
     for word in HOSTILE:
         shown = word.replace("\x07", "\ufffd")
-        assert any(
-            text == shown or ((text or "").endswith("…") and shown.startswith((text or "")[:-1])) for text in written
-        )
+        assert any(text == shown or (text.endswith("…") and shown.startswith(text[:-1])) for text in written)
 
 
 @pytest.mark.parametrize("name", ["all words", "a window", "a window with the current word"])
@@ -173,7 +180,7 @@ def test_long_sentences_in_text_are_shaded_and_fit_a_line() -> None:
     lines = list(triangle_lines(KINDS["60 words"], 0.1))
     assert "10 % or more" in lines[-1]
     assert max(map(len, lines[:-1])) <= 96
-    body = lines[-2].removeprefix("<eos>").strip().split(" ")[0]
+    body = lines[-2].split()[1]
     assert len(body) == 60 and set(body) <= set(SHADES)
     assert body == "".join(SHADES[min(round(float(w) * 40), 4)] for w in KINDS["60 words"].matrix[-1, :60])
 

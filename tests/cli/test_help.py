@@ -23,7 +23,7 @@ OPTIONS = {
     "--training.optimizer.kind --training.optimizer.lr --training.optimizer.clip --training.schedule.kind "
     "--training.batching.batch_size --training.batching.length --training.checkpoint_every",
     "evaluate": "--split --state --corpus --batch-size --precision --json --device --data-dir --download "
-    "--combine --weights --tune-weights",
+    "--combine --weights --tune-weights --cache --cache-theta --cache-lambda --tune-cache",
     "score": "--base --format --state --oov --eos --out --combine --weights --device",
     "cloze": "--context --class --out --json --strict --limit --batch-size --combine --weights --device",
     "attend": "--text --file --document --from --words --by-lag --corpus --split --out --device --data-dir --download",

@@ -90,8 +90,8 @@ def test_the_bound_is_of_the_members_however_they_are_combined() -> None:
     line: list[str] = []
     for _ in range(9):  # the word on which the two agree most
         before = [VOCABULARY.eos_id, *VOCABULARY.encode(line)]
-        *each, product_ = (reference.distributions(model, before)[-1] for model in (*pair, geometric))  # type: ignore[arg-type]
-        line.append(VOCABULARY.word(int((product_ - np.maximum(*each))[1:].argmax()) + 1))
+        *each, combined = (reference.distributions(model, before)[-1] for model in (*pair, geometric))  # type: ignore[arg-type]
+        line.append(VOCABULARY.word(int((combined - np.maximum(*each))[1:].argmax()) + 1))
     text = reference.corpus([line])
     found = evaluate_members(geometric, text)
     assert found.oracle_bound.nll > found.ensemble.nll, "else the rest says nothing"

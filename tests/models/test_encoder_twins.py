@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from spanlm.models.encoders import HORNNConfig, HORNNEncoder, LSTMConfig, RNNConfig
+from spanlm.models.encoders import (
+    HORNNConfig,
+    HORNNEncoder,
+    LSTMConfig,
+    RNNConfig,
+    VariationalLSTMConfig,
+    VariationalLSTMEncoder,
+)
 from tests import reference
 from tests.models.small import assert_same, build, values
 from tests.models.twins import gradients, lstm_layers, past_outputs, slots
@@ -26,6 +34,62 @@ def test_lstm(steps: int, batch: int, layers: int) -> None:
     outputs, state = encoder(x, {"h": h, "c": c})
     actual = [outputs, state["h"], state["c"]]
     expected = list(reference.lstm(x, h, c, lstm_layers(encoder.lstm)))
+
+    assert_same(actual, expected)
+    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+
+
+NOISES = {
+    "dropout of each gate": {"input_dropout": 0.3, "recurrent_dropout": 0.4},
+    "dropout of all gates": {"input_dropout": 0.3, "recurrent_dropout": 0.4, "per_gate": False},
+    "input dropout of each gate": {"input_dropout": 0.3},
+    "input dropout of all gates, fused": {"input_dropout": 0.3, "per_gate": False},
+    "recurrent dropout": {"recurrent_dropout": 0.4},
+    "zoneout": {"zoneout_h": 0.3, "zoneout_c": 0.6},
+    "zoneout of cells, dropout": {"zoneout_c": 0.3, "input_dropout": 0.3, "recurrent_dropout": 0.2},
+    "none, fused": {},
+}
+
+
+def drawn_noise(encoder: VariationalLSTMEncoder, x: Tensor, layers: int, seed: int) -> list[reference.LSTMNoise]:
+    """What the encoder draws after this seed: of each layer the masks of x, those of h, and what is kept, if any."""
+    config, size = encoder.config, encoder.output_size
+    (steps, batch, below), training = x.shape, encoder.training
+    torch.manual_seed(seed)
+
+    def masks(rate: float, width: int) -> list[Tensor]:
+        drawn = x.new_ones(4, batch, width)
+        if rate and training:
+            drawn[:] = x.new_empty(4 if config.per_gate else 1, batch, width).bernoulli_(1 - rate) / (1 - rate)
+        return list(drawn)
+
+    def kept(rate: float) -> list[Tensor]:
+        whole = x.new_full((steps, batch, size), rate)
+        return list(whole.bernoulli_(rate) if rate and training else whole)
+
+    noise = []
+    for layer in range(layers):
+        width = below if layer == 0 else size
+        of_x, of_h = masks(config.input_dropout, width), masks(config.recurrent_dropout, size)
+        noise.append(reference.LSTMNoise(of_x, of_h, kept(config.zoneout_h), kept(config.zoneout_c)))
+    return noise
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "evaluation"])
+@pytest.mark.parametrize("options", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize(("steps", "batch", "layers"), [(1, 1, 1), (5, 2, 2)])
+def test_variational_lstm(steps: int, batch: int, layers: int, options: dict[str, Any], training: bool) -> None:
+    encoder = build(VariationalLSTMConfig(hidden_size=4, layers=layers, **options), 3).train(training)
+    x = values(steps, batch, 3).requires_grad_()
+    h, c = (values(layers, batch, 4, seed=seed).requires_grad_() for seed in (1, 2))
+    leaves = [x, h, c, *[p for p in encoder.parameters() if p.requires_grad]]
+    equations = [layer for lstm in encoder.layers for layer in lstm_layers(lstm)]
+
+    torch.manual_seed(3)
+    outputs, state = encoder(x, {"h": h, "c": c})
+    actual = [outputs, state["h"], state["c"]]
+    noise = drawn_noise(encoder, x.detach(), layers, seed=3)
+    expected = list(reference.variational_lstm(x, h, c, equations, noise))
 
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
+from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from tests.models import small
 from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
@@ -272,6 +272,7 @@ def test_dropout_of_a_single_layer_is_no_dropout(kind: Any) -> None:
     [
         (LSTMConfig(hidden_size=300), "LSTM 300"),
         (LSTMConfig(hidden_size=650, layers=2), "LSTM 2×650"),
+        (VariationalLSTMConfig(hidden_size=1500, layers=2), "variational LSTM 2×1500"),
         (RNNConfig(hidden_size=307), "RNN 307"),
         (RNNConfig(hidden_size=50, layers=3), "RNN 3×50"),
         (HORNNConfig(hidden_size=303), "fofe HORNN 303 of order 3"),

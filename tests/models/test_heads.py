@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Init, Readout
 from tests.models import small
 from tests.models.small import assert_same, bitwise, build, values, words
+from tests.reference import grid, linear_softmax
 
 SIZE, VOCABULARY = 6, 13
 
@@ -89,7 +91,7 @@ def test_weights_start_uniform(config: Any) -> None:
     table = nn.Embedding(500, 40)
     head = config.build(40, table, Init(0.03, 0.03))
     own = [p for p in head.parameters() if p is not table.weight]
-    assert len(own) == (not config.tied) + config.bias
+    assert len(own) == (not config.tied) + config.bias + 2 * config.projection
     for parameter in own:
         assert 0.029 < parameter.abs().max() <= 0.03
         assert abs(parameter.mean()) < 0.005
@@ -108,3 +110,30 @@ def test_a_tied_head_shares_the_embedding(config: Any) -> None:
     with torch.no_grad():
         table.weight[3] += 1
     assert not bitwise(answer(), before)
+
+
+def test_a_projection_stands_before_the_softmax() -> None:
+    """softmax(W* (P h + b_P) + b), against the loop."""
+    head = head_of(SoftmaxConfig(tied=True, projection=True))
+    features, targets = values(4, 3, SIZE), words(4, 3, size=VOCABULARY)
+    projection = head.projection
+    rows = [[projection.weight.mv(x) + projection.bias for x in step] for step in features]
+    expected = linear_softmax(grid(rows), head.weight, head.bias)
+    assert_same(head.log_probs(Readout(features)), expected)
+    assert_same(head.log_prob(Readout(features), targets), expected.gather(-1, targets[..., None]).squeeze(-1))
+
+
+def test_the_penalty_is_the_sum_of_squares() -> None:
+    head = head_of(SoftmaxConfig(tied=True, projection=True, projection_penalty=0.25))
+    by_hand = sum(0.25 * w**2 for row in head.projection.weight.tolist() for w in row)
+    penalty = head.penalty()
+    assert penalty.item() == pytest.approx(by_hand)
+    penalty.backward()
+    assert_same(head.projection.weight.grad, 0.5 * head.projection.weight.detach())
+    assert head.projection.bias.grad is None
+
+
+@pytest.mark.parametrize("config", [SoftmaxConfig(), SoftmaxConfig(projection=True)], ids=["none", "free"])
+def test_no_penalty_costs_nothing(config: SoftmaxConfig) -> None:
+    assert head_of(config).penalty() == 0.0
+    assert not isinstance(head_of(config).penalty(), Tensor)

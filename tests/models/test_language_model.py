@@ -112,7 +112,7 @@ def test_reset_streams_start_again(config: ModelConfig) -> None:
     result = answers(model, tokens, targets, poisoned.reset(marked, fresh))
     new, old = answers(model, tokens, targets, fresh), answers(model, tokens, targets, state)
     assert bitwise([x[:, ~marked] for x in result], [x[:, ~marked] for x in old])
-    assert not any(a.shape == b.shape and torch.equal(a, b) for a, b in zip(new, old, strict=True))
+    assert not bitwise(new, old)
     begun = [x[:, marked] for x in result]
     if getattr(config.memory, "bounded", True):
         assert bitwise(begun, [x[:, marked] for x in new])

@@ -9,7 +9,7 @@ import torch
 
 from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured
-from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
+from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import (
@@ -116,6 +116,17 @@ def test_recurrent_memory_by_hand(window: int) -> None:
     assert sizes(300, RecurrentMemoryConfig(window=window, temporal=False))[0] == model - lags
     linear, _ = sizes(300, RecurrentMemoryConfig(window=window, composition="linear"))
     assert linear == model - composition + 300 * 300
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_noise_costs_nothing(layers: int) -> None:
+    noisy = VariationalLSTMConfig(hidden_size=300, layers=layers, input_dropout=0.5, zoneout_h=0.1)
+    assert sizes_of(noisy, NoMemoryConfig()) == sizes_of(LSTMConfig(hidden_size=300, layers=layers), NoMemoryConfig())
+
+
+def test_a_projection_is_a_square_with_a_bias() -> None:
+    whole, _ = sizes(300, NoMemoryConfig())
+    assert sizes(300, NoMemoryConfig(), projection=True)[0] == whole + 300 * 300 + 300
 
 
 def test_window_costs_nothing() -> None:

@@ -12,7 +12,7 @@ from spanlm.cli.main import main
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
-from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
+from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.presets import PRESETS
@@ -27,6 +27,7 @@ MEMORIES: list[AnyMemoryConfig] = [
 ]
 ENCODERS: list[AnyEncoderConfig] = [
     LSTMConfig(layers=2),
+    VariationalLSTMConfig(layers=2),
     RNNConfig(),
     *(HORNNConfig(order=order, pooling=pooling) for order in (1, 3) for pooling in ("fofe", "gated", "max")),
 ]

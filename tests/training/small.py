@@ -17,7 +17,13 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
+from spanlm.models.encoders import (
+    AnyEncoderConfig,
+    HORNNConfig,
+    LSTMConfig,
+    RNNConfig,
+    VariationalLSTMConfig,
+)
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
@@ -102,6 +108,7 @@ def make_config(
     )
 
 
+ADAGRAD = OptimizerConfig(kind="adagrad", lr=0.2, clip=0.1)
 SGD = OptimizerConfig(kind="sgd", lr=2.0, clip=0.5, weight_decay=1e-4)
 PLATEAU = ScheduleConfig(kind="plateau", factor=1.5)
 STEP = ScheduleConfig(kind="step", factor=2.0, full_epochs=1)
@@ -126,6 +133,17 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     "recurrent memory of one word, gated HORNN, streams": lambda: with_encoder(
         make_config(RecurrentMemoryConfig(window=1), kind="streams", shuffle=False),
         HORNNConfig(hidden_size=6, order=3, pooling="gated"),
+    ),
+    "variational LSTM, locked, projection, adagrad, streams": lambda: with_model(
+        with_encoder(
+            make_config(NoMemoryConfig(), kind="streams", shuffle=False, optimizer=ADAGRAD),
+            VariationalLSTMConfig(
+                hidden_size=6, layers=2, input_dropout=0.2, recurrent_dropout=0.2, zoneout_h=0.1, zoneout_c=0.1
+            ),
+        ),
+        embedding_dropout=0.2,
+        locked_dropout=True,
+        head=SoftmaxConfig(projection=True, projection_penalty=0.01),
     ),
     "recurrent memory, RNN, shuffled documents": lambda: with_encoder(
         make_config(RecurrentMemoryConfig(window=4)), RNNConfig(hidden_size=6)
@@ -153,6 +171,11 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
 def with_encoder(config: RunConfig, encoder: AnyEncoderConfig) -> RunConfig:
     """The same run over another encoder."""
     return replace(config, model=replace(config.model, encoder=encoder))
+
+
+def with_model(config: RunConfig, **fields: Any) -> RunConfig:
+    """The same run but for fields of `model`."""
+    return replace(config, model=replace(config.model, **fields))
 
 
 def with_training(config: RunConfig, **fields: Any) -> RunConfig:

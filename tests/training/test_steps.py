@@ -15,6 +15,7 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Segment, make_batcher
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.perplexity import evaluate
+from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, PointerSentinelConfig
@@ -119,6 +120,37 @@ def test_adam(corpus: Corpus, room: Path, decay: float) -> None:
             first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
             weight = weight - 0.02 * (first / (1 - 0.9**t)) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
         torch.testing.assert_close(spied.weights[-1][name].double(), weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_adagrad(corpus: Corpus, room: Path, decay: float) -> None:
+    """Duchi et al. (2011): each weight's rate falls with the root of the sum of its squared gradients."""
+    optimizer = OptimizerConfig(kind="adagrad", lr=0.2, clip=0.1, weight_decay=decay)
+    spied = Spied(make_config(optimizer=optimizer), corpus, room).steps(4)
+    for name in spied.gradients[0]:
+        weight = spied.weights[0][name].double()
+        squares = torch.zeros_like(weight)
+        for before, gradients in zip(spied.weights, spied.gradients, strict=False):
+            gradient = gradients[name].double() + decay * before[name].double()
+            squares = squares + gradient**2
+            weight = weight - 0.2 * gradient / (squares.sqrt() + 1e-10)
+        torch.testing.assert_close(spied.weights[-1][name].double(), weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["mean", "time-sum"])
+def test_the_penalty_is_added_to_the_loss_and_not_to_what_is_logged(corpus: Corpus, room: Path, loss: str) -> None:
+    """Press & Wolf (2017): λ‖P‖², whose gradient is 2λP; its bias and all other weights are left alone."""
+    config = make_config(optimizer=PLAIN, dropout=0.0, loss=loss)
+    found = []
+    for penalty in (0.0, 0.3):
+        head = SoftmaxConfig(projection=True, projection_penalty=penalty)
+        penalised = replace(config, model=replace(config.model, head=head))
+        found.append(Spied(penalised, corpus, room).steps(1))
+    free, spied = found
+    assert spied.trainer.position.epoch_nll == free.trainer.position.epoch_nll
+    for name, gradient in free.gradients[0].items():
+        added = 2 * 0.3 * free.weights[0][name] if name == "head.projection.weight" else 0.0
+        torch.testing.assert_close(spied.gradients[0][name], gradient + added, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -1,0 +1,110 @@
+"""Masks: which axes share a draw, what it does to the mean, and that nothing happens outside training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from spanlm.models.dropout import dropout_mask, locked_dropout, word_dropout
+from tests.models import small
+from tests.models.small import bitwise, language_model, words
+
+Dropout = Callable[[Tensor, Tensor, float, bool], Tensor]
+
+WORDS = 50
+BOTH = pytest.mark.parametrize(
+    "dropout",
+    [
+        lambda x, tokens, rate, training: locked_dropout(x, rate, training),
+        lambda x, tokens, rate, training: word_dropout(x, tokens, WORDS, rate, training),
+    ],
+    ids=["locked", "word"],
+)
+
+
+def test_a_mask_is_zero_or_the_inverse_of_what_stays() -> None:
+    torch.manual_seed(0)
+    mask = dropout_mask((200, 300), 0.3, torch.empty(0, dtype=torch.float64))
+    assert set(mask.unique().tolist()) == {0.0, 1 / 0.7}
+    assert mask.mean() == pytest.approx(1, abs=0.01)
+    assert (mask == 0).double().mean() == pytest.approx(0.3, abs=0.01)
+
+
+@BOTH
+def test_only_in_training_and_only_with_a_rate(dropout: Dropout) -> None:
+    x, tokens = torch.ones(4, 3, 20), words(4, 3, size=WORDS)
+    assert dropout(x, tokens, 0.5, False) is x
+    assert dropout(x, tokens, 0.0, True) is x
+    assert not torch.equal(dropout(x, tokens, 0.5, True), x)
+
+
+@BOTH
+def test_each_segment_and_each_stream_has_its_own_draw(dropout: Dropout) -> None:
+    x, tokens = torch.ones(4, 2, 30), torch.arange(40).view(4, 10)[:, :1].expand(4, 2)
+    torch.manual_seed(0)
+    drawn = [dropout(x, tokens, 0.5, True) for _ in range(8)]
+    assert not torch.equal(drawn[0], drawn[1])
+    assert any(not torch.equal(one[:, 0], one[:, 1]) for one in drawn)
+
+
+@BOTH
+def test_the_mean_stays(dropout: Dropout) -> None:
+    x, tokens = torch.ones(3, 2, 8), words(3, 2, size=WORDS)
+    torch.manual_seed(0)
+    mean = torch.stack([dropout(x, tokens, 0.4, True) for _ in range(4000)]).mean(0)
+    torch.testing.assert_close(mean, x, rtol=0, atol=0.06)
+
+
+def test_locked_dropout_drops_the_same_units_at_every_step() -> None:
+    torch.manual_seed(0)
+    dropped = locked_dropout(torch.ones(9, 4, 100), 0.5, True)
+    assert (dropped == dropped[0]).all()
+    assert 0 < (dropped[0] == 0).sum() < 400
+
+
+def test_word_dropout_drops_whole_words_wherever_they_stand() -> None:
+    torch.manual_seed(0)
+    tokens = words(60, 3, size=7)
+    dropped = word_dropout(torch.ones(60, 3, 5), tokens, 7, 0.5, True)
+    assert (dropped == dropped[..., :1]).all(), "a word's units share its fate"
+    for stream in range(3):
+        for word in range(7):
+            assert len(dropped[:, stream][tokens[:, stream] == word].unique()) == 1
+    assert dropped.unique().tolist() == [0, 2]
+
+
+def test_the_model_drops_words_before_units() -> None:
+    """Only in training; a word that is out is zero for the encoder and whole for the softmax tied to it."""
+    config = small.model_config(
+        small.SMALL_ENCODERS["lstm"][0], small.SMALL_MEMORIES["none"][0], small.SMALL_HEADS["softmax"][2]
+    )
+    model = language_model(dataclasses.replace(config, embedding_dropout=0.4))
+    seen: list[Tensor] = []
+    model.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    tokens, state = words(30, 4), model.init_state(4)
+    whole = model(tokens, state)[0]
+    assert bitwise(whole, language_model(config)(tokens, state)[0])
+    model.train()(tokens, state)
+    plain = model.embedding(tokens)
+    out = (seen[1] == 0).all(-1)
+    assert 0 < out.sum() < out.numel()
+    torch.testing.assert_close(seen[1][~out], plain[~out] / 0.6)
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_locked_is_a_choice_for_what_is_read_and_what_is_predicted_from(locked: bool) -> None:
+    config = small.model_config(
+        small.SMALL_ENCODERS["lstm"][0], small.SMALL_MEMORIES["none"][0], small.SMALL_HEADS["softmax"][0]
+    )
+    model = language_model(dataclasses.replace(config, input_dropout=0.5, output_dropout=0.5, locked_dropout=locked))
+    seen: list[Tensor] = []
+    model.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    readout, _ = model.train()(words(12, 4), model.init_state(4))
+    for dropped in (seen[0], readout.features):
+        zero = dropped == 0
+        assert zero.any() and not zero.all()
+        assert bool((zero == zero[0]).all()) == locked
