@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from spanlm.config import RunConfig
     from spanlm.data.corpora import Corpus, load_corpus
+    from spanlm.evaluation.cache import CacheConfig
     from spanlm.presets import PRESETS, find_preset
     from spanlm.trained import TrainedModel, load
     from spanlm.trained_ensemble import TrainedEnsemble, load_ensemble
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "PRESETS": "spanlm.presets",
+    "CacheConfig": "spanlm.evaluation.cache",
     "Corpus": "spanlm.data.corpora",
     "RunConfig": "spanlm.config",
     "TrainedEnsemble": "spanlm.trained_ensemble",
@@ -37,6 +39,7 @@ _HOMES = {
 
 __all__ = [
     "PRESETS",
+    "CacheConfig",
     "Corpus",
     "RunConfig",
     "TrainedEnsemble",

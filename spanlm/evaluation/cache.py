@@ -1,7 +1,7 @@
 """The neural cache: any trained model, at evaluation time, mixed with the words it read in situations like now.
 
-Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cache" (2017), Eq. 2 and the linear
-interpolation of §3:
+Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cache" (2017), §3, the linear
+interpolation:
 
     p(w) = (1 − λ) p_vocab(w) + λ p_cache(w),    p_cache(w) ∝ Σ_{t-C <= i < t} 1[x_{i+1} = w] exp(θ h_t · h_i)
 

@@ -48,7 +48,8 @@ def protocol(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
         *dict.fromkeys(f"Corpus: {note}." for text in plan.texts.values() for note in text.notes),
         *plan.scale.describe([job.config for job in jobs], len(corpus.vocabulary)),
     ]
-    for said in _counted(plan, rows):
+    if counted := _counted(plan, rows):
+        said = "; or: ".join(counted)
         lines.append(f"Perplexity: exp(NLL / token); {said}. The best epoch is that of the best validation.")
     lines.append(_seeds(rows))
     if table.remark:

@@ -117,7 +117,7 @@ def compressed(training: TrainingConfig, most: int) -> TrainingConfig:
     With E the epochs the schedule is made for, of which F have the full rate and E − F a rate divided by f once more,
     and n epochs here: F' = F n / E, rounded and at least 1, and f' = f^((E − F) / (n − F')). The share of epochs at the
     full rate stays, but for rounding, and the rate of the last epoch exactly. A schedule that follows the
-    validation loss needs no compressing.
+    validation loss needs no compressing, and a warm-up keeps its steps.
     """
     length, schedule = published_length(training), training.schedule
     if most >= length:

@@ -16,8 +16,10 @@ from spanlm.reproduction.tables import Averaged, Cached, Plain, Row
 
 OURS = " †"
 _FIRST = ("model", "units", "parameters", "seeds", "valid ppl", "test ppl", "over the plain LSTM")
-_SALTON = ("their count: valid", "their count: test", "same words, per predicted: valid", "per predicted: test")
-_LAST = ("paper: parameters", "paper: valid", "paper: test", "best epoch", "train ppl", "minutes")
+_COUNT = ("their count: valid", "their count: test")
+_PAPER = ("paper: valid", "paper: test", "paper: parameters")
+_PREDICTED = ("per predicted word: valid", "per predicted word: test")
+_LAST = ("best epoch", "train ppl", "minutes")
 _NOTES = (
     "Over the plain LSTM: test perplexity less that of the row named, which is counted alike. "
     "† is not in the paper's table."
@@ -57,12 +59,12 @@ def protocol_grids(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     grids = []
     for group in groups(rows, paper):
         by_sentence = find_row(paper, group.rows[0].row).by_sentence
-        header = (*_FIRST, *(_SALTON if by_sentence else ()), *_LAST)
+        header = (*_FIRST, *(_COUNT if by_sentence else ()), *_PAPER, *(_PREDICTED if by_sentence else ()), *_LAST)
         lines = tuple(_line(find_row(paper, row.row), row, found, by_sentence) for row in group.rows)
         unlike = (
             "Not to be compared with the rows of running text. Their count: the first word of each sentence is not "
-            "predicted, but counted, as in the paper's code; the paper's numbers are beside it, the same words per "
-            "predicted token after it. A cache goes on over the lines. "
+            "predicted, but counted, as in the paper's code; its numbers stand beside, and the same words per predicted "
+            "one after them. A cache goes on over the lines. "
         )
         grids.append(Grid(header, lines, f"{group.title}. {unlike if by_sentence else ''}{_NOTES}"))
     return grids + _caches(rows, paper) + _ensembles(rows, paper)
@@ -84,10 +86,11 @@ def _line(row: Row, summary: RowSummary, found: dict[str, RowSummary], by_senten
         summary.perplexity("valid").show(),
         summary.perplexity("test").show(),
         _over(row, summary, found),
-        *(_their_count(summary) if by_sentence else ()),
-        NONE if millions is None else f"{millions:g}M",
+        *(_unpredicted(summary, "perplexity") if by_sentence else ()),
         number(published.valid_ppl),
         number(published.test_ppl),
+        NONE if millions is None else f"{millions:g}M",
+        *(_unpredicted(summary, "perplexity_per_predicted") if by_sentence else ()),
         "; ".join(f"{r['best_epoch']} of {r['epochs']}" for r in summary.records) if plain else NONE,
         summary.of("train_perplexity_at_best").show() if plain else NONE,
         f"{summary.of('training_seconds').mean / 60:.1f}" if plain else NONE,
@@ -102,15 +105,11 @@ def _over(row: Row, summary: RowSummary, found: dict[str, RowSummary]) -> str:
     return f"{difference:+.1f} ({row.control})".replace("-", "−", 1)
 
 
-def _their_count(summary: RowSummary) -> tuple[str, ...]:
-    """The count of Salton et al., and the same per predicted token; with a cache it is not taken."""
+def _unpredicted(summary: RowSummary, name: str) -> tuple[str, ...]:
+    """A number of the count of Salton et al., valid and test; with a cache it is not taken."""
     if any(record[split]["salton2017"] is None for record in summary.records for split in ("valid", "test")):
-        return (NONE,) * len(_SALTON)
-    return tuple(
-        summary.of(split, "salton2017", name).show()
-        for name in ("perplexity", "perplexity_per_predicted")
-        for split in ("valid", "test")
-    )
+        return NONE, NONE
+    return tuple(summary.of(split, "salton2017", name).show() for split in ("valid", "test"))
 
 
 def _caches(rows: Sequence[RowSummary], paper: str) -> list[Grid]:

@@ -48,6 +48,34 @@ def test_what_lies_on_no_word_is_what_is_missing() -> None:
     assert mean_by_lag([[0.5, 0.5]]).on_no_step == 0
 
 
+GROWING = [[[0.0, 0.0, 1.0]], [[0.1, 0.2, 0.3, 0.4], [0.0, 0.0, 0.5, 0.5]], [[1.0]], [[0.2, 0.2, 0.2, 0.2, 0.2]]]
+
+
+def test_of_a_window_that_grows_the_nearest_lags_are_told_apart() -> None:
+    accumulator = LagAccumulator(nearest=3)
+    for rows in GROWING:
+        accumulator.update(rows)
+    profile = accumulator.profile()
+    assert (profile.positions, profile.left_out, list(profile.lags)) == (2, 3, [3, 2, 1])
+    assert profile.percent == pytest.approx((20, 25, 30)) and profile.older == pytest.approx((10 + 40) / 2)
+    assert profile.on_no_step == pytest.approx(0, abs=1e-9)
+    assert profile.counted == "with at least 3 words to look back at"
+
+
+def test_a_window_that_grows_and_never_reaches_the_nearest_lags_is_an_error() -> None:
+    accumulator = LagAccumulator(nearest=15)
+    accumulator.update(GROWING[0])
+    with pytest.raises(InputError, match="none of 1 positions has 15 words to look back at"):
+        accumulator.profile()
+    with pytest.raises(InputError, match="nearest=0"):
+        LagAccumulator(nearest=0)
+
+
+def test_a_bounded_window_has_nothing_older() -> None:
+    profile = mean_by_lag(OPENING)
+    assert (profile.older, profile.counted) == (None, "with a full window")
+
+
 @given(
     st.integers(1, 6).flatmap(
         lambda window: st.lists(

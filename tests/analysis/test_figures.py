@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -133,6 +134,13 @@ def test_the_lag_figure_says_what_lies_on_no_word() -> None:
     assert "no word" not in caption(40.0, 60.0)
 
 
+def test_the_lag_figure_says_what_lies_on_older_words() -> None:
+    drawing = lag_figure(LagProfile((20.0, 25.0, 30.0), 10, 2, older=25.0))
+    caption = " ".join(texts(drawing))
+    assert "25.0 % lies on older words than these 3. Mean over 10 positions with at least 3 words" in caption
+    assert "no word" not in caption
+
+
 def test_the_lag_axis_ends_at_the_nearest_lag() -> None:
     flat = (20.0,) * 5
     assert {"−5", "−1"} <= set(texts(lag_figure(LagProfile(flat, 10, 0)))) and "0" not in texts(
@@ -178,6 +186,20 @@ def test_png_has_the_shapes_where_the_drawing_puts_them() -> None:
     red = (pixels[..., 0] > 0.9) & (pixels[..., 1] < 0.1)
     rows, columns = np.nonzero(red)
     assert (rows.min(), rows.max(), columns.min(), columns.max()) == (4, 23, 20, 59)
+
+
+@pytest.mark.parametrize("anchor", ["start", "middle", "end"])
+def test_text_that_is_read_upwards_stands_there_in_png_and_svg(anchor: Any) -> None:
+    from matplotlib.image import imread
+
+    text = Text(30, 50, "MMMM", 10, "#ff0000", anchor, upwards=True)
+    pixels = imread(io.BytesIO(render_png(Drawing(60, 100, "t", "d", [text]))))
+    rows, columns = np.nonzero((pixels[..., 0] > 0.9) & (pixels[..., 1] < 0.3))
+    assert columns.min() >= 2 * 20 and columns.max() <= 2 * 31, "letters stand to the left of their baseline"
+    low, high = {"start": (0, 50), "middle": (25, 75), "end": (50, 100)}[anchor]
+    assert 2 * low <= rows.min() + 2 and rows.max() - 2 <= 2 * high and rows.max() - rows.min() > 2 * 25
+    (shape,) = ElementTree.fromstring(render_svg(Drawing(60, 100, "t", "d", [text])))[3:]
+    assert (shape.get("transform"), shape.get("text-anchor")) == ("rotate(-90 30 50)", anchor)
 
 
 MARKS = [

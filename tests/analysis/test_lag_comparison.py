@@ -49,6 +49,25 @@ def test_every_lag_has_a_row_and_every_model_a_column_with_the_papers_beside() -
     ]
 
 
+def test_what_is_older_has_a_row_of_its_own_and_a_note() -> None:
+    """Of memories that hold the whole sentence."""
+    whole = MeasuredLags("single", "a text", LagProfile((20.0, 25.0, 30.0), 50, 40, older=25.0))
+    rows = list(lag_columns([SHORT, whole]))
+    assert rows[:3] == [
+        ["lag", "kvp-w3", "paper", "single"],
+        ["older", "", "", "25.0"],
+        ["−3", "20.0", "23.9", "20.0"],
+    ]
+    said = notes([SHORT, whole])
+    assert said[0] == "Mean over positions with a full window or with at least 3 words to look back at: a text."
+    assert "cannot be compared" in said[1]
+    assert said[2] == "On older words, of memories that hold all since the last reset: single 25.0 %."
+    one, other = json.loads(comparison_json([SHORT, whole]))["runs"]
+    assert (one["older_percent"], other["older_percent"], other["on_no_step_percent"]) == (None, 25.0, 0.0)
+    assert "| model | older | −3 |" in comparison_markdown([SHORT, whole]).decode()
+    assert "older" in lag_comparison_figure([SHORT, whole]).description
+
+
 def test_what_lies_on_no_word_is_a_note() -> None:
     """Of the models whose weights do not sum to 100."""
     pointer = MeasuredLags("pointer", "a text", LagProfile((10.0, 27.5), 98, 1, 0))

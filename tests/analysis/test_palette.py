@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spanlm.analysis.drawing import Mark
-from spanlm.analysis.palette import MUTED, PAPER, STYLES, blue, lighter, mixed
+from spanlm.analysis.palette import MUTED, PAPER, STYLES, UNKNOWN_INK, blue, ink_on, lighter, mixed
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB
 EYES = {
@@ -52,8 +52,17 @@ def test_every_series_stands_out_from_the_paper(style: object) -> None:
     assert 1.8 <= _contrast_on_white(lighter(colour)) < _contrast_on_white(colour)
 
 
-def test_small_grey_text_can_be_read() -> None:
-    assert _contrast_on_white(MUTED) >= 4.5
+@pytest.mark.parametrize("ink", [MUTED, UNKNOWN_INK])
+def test_small_text_can_be_read(ink: str) -> None:
+    assert _contrast_on_white(ink) >= 4.5
+
+
+def test_a_number_can_be_read_on_every_shade() -> None:
+    inks = [ink_on(blue(share)) for share in np.linspace(0, 1, 200)]
+    for share, ink in zip(np.linspace(0, 1, 200), inks, strict=True):
+        on_white, ink_on_white = _contrast_on_white(blue(share)), _contrast_on_white(ink)
+        assert max(on_white / ink_on_white, ink_on_white / on_white) >= 4.5  # WCAG 2.1, 1.4.3
+    assert inks == sorted(inks) and set(inks) == {"#000000", PAPER}, "dark on light, then light on dark"
 
 
 @pytest.mark.parametrize("eyes", EYES)

@@ -188,7 +188,7 @@ def test_another_text_can_be_cut(cli: Cli, tiny_run: Path, tmp_path: Path) -> No
         ("--document one", ["--document", "'one'"]),
         ("--text a --words 3", ["--words=3: is for --document and --from, not for --text"]),
         ("--by-lag --words 3", ["--words=3"]),
-        ("--words 3", ["--text --file --by-lag --document --from"]),
+        ("--words 3", ["--text --file --sentence --by-lag --flatness --document --from"]),
         ("--text a --from 3", ["--text and --from do not go together"]),
         ("--by-lag --document 3", ["--by-lag and --document do not go together"]),
         ("--text a --file b --by-lag", ["--text and --file and --by-lag do not go together"]),

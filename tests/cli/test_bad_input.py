@@ -137,7 +137,7 @@ COMMAND_LINES = [
     ("score RUN two.txt --format csv", "--format", "'csv'", "'tsv', 'jsonl'"),
     ("score RUN two.txt --oov backoff", "--oov", "'backoff'"),
     ("score RUN two.txt --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
-    ("attend RUN", "--text --file --by-lag"),
+    ("attend RUN", "--text --file --sentence --by-lag --flatness"),
     ("attend RUN --text a --by-lag", "--text", "--by-lag"),
     ("attend RUN --text a", "--out is missing"),
     ("generate RUN --temperature -1", "--temperature=-1.0: must be 0, or from 0.001 on"),

@@ -74,6 +74,15 @@ def test_auto_is_as_in_training(model: TrainedModel) -> None:
     assert model.evaluate().nll == model.evaluate(state="document").nll
 
 
+def test_a_cache_is_tuned_on_one_part_and_used_on_another(model: TrainedModel) -> None:
+    tuned = model.tune_cache([9, 40], thetas=(0.2, 1.0), lambdas=(0.05, 0.2))
+    assert (tuned.text, tuned.tokens) == ("tiny valid", model.evaluate(split="valid").tokens)
+    assert tuned.perplexity == pytest.approx(model.evaluate(split="valid", cache=tuned.best).perplexity)
+    result = model.evaluate(cache=spanlm.CacheConfig(window=9, theta=0.2, lambda_=0.05))
+    assert result.without_cache is not None
+    assert result.without_cache.nll == model.evaluate().nll != result.nll
+
+
 def test_documents_of_a_text_that_is_one_are_refused(tmp_path: Path, model: TrainedModel) -> None:
     path = tmp_path / "one.txt"
     path.write_text("the cat sat .\na dog ran .\n")
@@ -149,8 +158,9 @@ def test_a_final_line_end_is_no_line(model: TrainedModel) -> None:
         lambda model: list(model.score("the", state="sentence")),
         lambda model: list(model.score("the", oov="eror")),
         lambda model: model.evaluate(precision="fp16"),
+        lambda model: model.tune_cache([5], state="sentence"),
     ],
-    ids=["evaluate.state", "score.state", "score.oov", "precision"],
+    ids=["evaluate.state", "score.state", "score.oov", "precision", "tune_cache.state"],
 )
 def test_misspelled_choices_are_refused(model: TrainedModel, call: Callable[[TrainedModel], object]) -> None:
     with pytest.raises(InputError):

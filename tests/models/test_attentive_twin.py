@@ -46,11 +46,11 @@ def state_of(memory: AttentiveMemory, past: reference.Past, length: int, empty: 
         return slots(past, length, part, blank)
 
     state = {"filled": column(lambda _: yes, ~yes)}
+    if memory.window is not None:
+        return {**state, "values": column(lambda o: o)}
     if p.w_q is not None:
         return {**state, "values": column(lambda o: o), "keys": column(p.w_s.mv)}
     state["scores"] = column(lambda o: reference_attentive.score(o, o, p), nothing[0])
-    if memory.window is not None:
-        return {**state, "values": column(lambda o: o)}
     totals, means = [], []
     for outputs in past:
         each = [reference_attentive.score(o, o, p).exp() for o in outputs]

@@ -15,7 +15,7 @@ from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import LMState, Readout
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NGramConfig, PointerSentinelConfig
+from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, PointerSentinelConfig
 from tests.models import small
 from tests.models.small import assert_same, bitwise, join, language_model, tensors, words
 
@@ -192,7 +192,13 @@ def dropped(kept: Tensor, plain: Tensor, rate: float) -> None:
 
 @pytest.mark.parametrize(
     "memory",
-    [KeyValueConfig(roles=3, window=3), NGramConfig(order=3), PointerSentinelConfig(window=3)],
+    [
+        KeyValueConfig(roles=3, window=3),
+        NGramConfig(order=3),
+        PointerSentinelConfig(window=3),
+        AttentiveConfig(score="single"),
+        AttentiveConfig(score="combined", window=3),
+    ],
     ids=small.identify,
 )
 def test_output_dropout_acts_only_in_training(memory: Any) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from spanlm.models.interfaces import LMState, Memory, Readout, Tensors
-from spanlm.models.memories import KeyValueConfig
+from spanlm.models.memories import AttentiveConfig, KeyValueConfig
 from tests.models import small
 from tests.models.contract import (
     REACH,
@@ -137,10 +137,17 @@ def test_gradients_end_where_the_state_is_detached(config: Any) -> None:
     assert gradient(detach=False).any() == carries_outputs
 
 
-@pytest.mark.parametrize("roles", [1, 2, 3])
-def test_carried_keys_still_train_their_projection(roles: int) -> None:
+WINDOWS = [
+    *(KeyValueConfig(roles=roles, window=4) for roles in (1, 2, 3)),
+    AttentiveConfig(score="single", window=4),
+    AttentiveConfig(score="combined", window=4),
+]
+
+
+@pytest.mark.parametrize("config", WINDOWS, ids=lambda config: config.description)
+def test_carried_keys_still_train_their_projection(config: Any) -> None:
     """Outputs are carried, not projections: W^Y learns even if all keys came before the segment."""
-    memory = build(KeyValueConfig(roles=roles, window=4), HIDDEN, VOCABULARY)
+    memory = build(config, HIDDEN, VOCABULARY)
     features = read(memory, values(1, 2, HIDDEN), after_prefix(memory, 6))[0].features
     (gradient,) = torch.autograd.grad(features.sum(), memory.memory_key.weight)
     assert gradient.abs().max() > 1e-4

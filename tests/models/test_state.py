@@ -97,6 +97,12 @@ def test_streams_of_other_lengths_stand_side_by_side(config: ModelConfig) -> Non
     states = [model(words(n, 1, seed=n), model.init_state(1))[1] if n else model.init_state(1) for n in lengths]
     beside = LMState.beside(states)
     assert bitwise(LMState.beside(states[:1]), states[0])
-    whole, _ = model.log_probs(tokens, beside)
-    alone = [model.log_probs(tokens[:, b : b + 1], state)[0] for b, state in enumerate(states)]
-    assert_same(whole, torch.cat(alone, 1))
+    whole, end = model(tokens, beside)
+    for b, state in enumerate(states):
+        alone, end_alone = model(tokens[:, b : b + 1], state)
+        assert_same(whole.features[:, b : b + 1], alone.features)
+        if alone.attention is not None:
+            # the nearest step is the last column, however far back the others reach
+            assert_same(whole.attention[:, b : b + 1, -alone.attention.shape[-1] :], alone.attention)
+        kept = [x[len(x) - len(y) :, b : b + 1] for x, y in zip(*map(small.tensors, (end, end_alone)), strict=True)]
+        assert_same(kept, small.tensors(end_alone))

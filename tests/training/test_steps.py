@@ -23,7 +23,7 @@ from spanlm.training.config import OptimizerConfig
 from spanlm.training.run import train
 from spanlm.training.run_folder import load_weights
 from spanlm.training.trainer import Trainer
-from tests.training.small import RUNS, Heard, make_config, rows, with_training
+from tests.training.small import RUNS, Heard, make_config, rows, with_batching, with_training
 
 PLAIN = OptimizerConfig(kind="sgd", lr=0.5, clip=None)
 
@@ -276,6 +276,24 @@ def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str
     loss = found.nll_per_token if batching.predict_first else unopened.nll / unopened.predicted
     assert loss == pytest.approx(position.best_loss, rel=1e-6)
     assert found.tokens == len(corpus.splits["valid"])
+
+
+def test_sentences_are_cut_in_training_alone(corpus: Corpus, room: Path) -> None:
+    config = make_config(kind="sentences", shuffle=True)
+    config = with_batching(config, length=3, long_sentences="cut", predict_first=False, bucket=True)
+    trainer = Trainer(config, corpus, room, Heard())
+
+    def words(split: str) -> list[int]:
+        """How many targets each line has after its first word."""
+        lines = " ".join(map(str, corpus.splits[split].ids)).split(" 0")
+        return [len(line.split()) - (n == len(lines) - 1) for n, line in enumerate(lines) if line.split()]
+
+    def read(batcher: Any) -> list[int]:
+        return sorted(int(n) for segment in batcher.segments() for n in segment.mask.sum(0) if n)
+
+    assert max(words("train")) > 3
+    assert read(trainer.batcher) == sorted(min(n, 3) for n in words("train") if n)
+    assert read(trainer.valid) == sorted(n for n in words("valid") if n)
 
 
 def test_dropout_is_in_training_and_not_in_validation(corpus: Corpus, room: Path) -> None:

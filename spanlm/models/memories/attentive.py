@@ -127,13 +127,19 @@ class AttentiveMemory(Memory):
         with torch.autocast(h.device.type, enabled=False):
             return activations.to(self.score.dtype) @ self.score
 
-    def empty(self, batch_size: int) -> Tensor:
-        """Slots (P, B, H) of a state in which nothing is."""
-        return self.score.new_zeros(self.window or 0, batch_size, self.readout_size)
+    def no_outputs(self, batch_size: int) -> Tensors:
+        """State of slots in which nothing is."""
+        values = self.score.new_zeros(self.window or 0, batch_size, self.readout_size)
+        return {"values": values, "filled": torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)}
 
-    def kept(self, steps: int) -> slice:
-        """Which slots go on, of those that were carried and those of `steps` more."""
-        return slice(None) if self.window is None else slice(steps, None)
+    def outputs(self, h: Tensor, state: Tensors) -> Tensor:
+        """Those that were carried and those of these steps, (P + T, B, H)."""
+        return torch.cat([_cleared(state["values"], state["filled"]).to(h.dtype), h])
+
+    def carried(self, values: Tensor, before: Tensor, steps: int) -> Tensors:
+        """What of the outputs goes on."""
+        kept = slice(None) if self.window is None else slice(steps, None)
+        return {"values": values[kept], "filled": _with_steps(before, steps)[kept]}
 
 
 class SingleMemory(AttentiveMemory):
@@ -166,49 +172,47 @@ class SingleMemory(AttentiveMemory):
 class SingleWindowMemory(AttentiveMemory):
     """`single` over the last L outputs.
 
-    State: their `scores` (L, B), the outputs themselves, `values` (L, B, H), and which are `filled` (L, B).
+    State: the outputs `values` (L, B, H) and which are `filled` (L, B). They are scored anew in every segment, so that
+    W_s and v_s learn from them, too.
     """
 
     def init_state(self, batch_size: int) -> Tensors:
         """Nothing to look back at."""
-        values = self.empty(batch_size)
-        scores = values.new_zeros(values.shape[:2])
-        return {"scores": scores, "values": values, "filled": scores.bool()}
+        return self.no_outputs(batch_size)
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
         """A softmax over a sliding window of scores."""
-        scores = torch.cat([torch.where(state["filled"], state["scores"], 0), self.single_scores(h)])
-        values = torch.cat([_cleared(state["values"], state["filled"]), h.to(state["values"].dtype)])
-        weights = _weights(scores, state["filled"], len(state["filled"]), self.zero_slot)
-        kept, filled = self.kept(len(h)), _with_steps(state["filled"], len(h))
-        state = {"scores": scores[kept], "values": values[kept], "filled": filled[kept]}
-        return window_sum(weights, values), weights, state
+        values, before = self.outputs(h, state), state["filled"]
+        weights = _weights(self.single_scores(values), before, len(before), self.zero_slot)
+        return window_sum(weights, values.to(weights.dtype)), weights, self.carried(values, before, len(h))
 
 
 class CombinedMemory(AttentiveMemory):
     """`combined`, over a window or everything since the reset.
 
-    State: the outputs `values` (P, B, H), their projections `keys` (P, B, H) and which are `filled` (P, B); P is the
-    window, or the number of steps so far.
+    State: the outputs `values` (P, B, H) and which are `filled` (P, B); P is the window, or the number of steps so far.
+    Of a window they are projected anew in every segment, so that W_s learns from them, too; else, where that would cost
+    the more the longer the sentence is, the projections `keys` (P, B, H) are carried.
     """
 
     def init_state(self, batch_size: int) -> Tensors:
         """Nothing to look back at."""
-        values = self.empty(batch_size)
-        filled = torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)
-        return {"keys": values, "values": values.clone(), "filled": filled}
+        state = self.no_outputs(batch_size)
+        return state if self.window else {**state, "keys": state["values"].clone()}
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
         """Additive attention."""
-        key, before = self.memory_key(h), state["filled"]
-        keys = torch.cat([_cleared(state["keys"], before).to(key.dtype), key])
-        values = torch.cat([_cleared(state["values"], before).to(h.dtype), h])
-        window = self.window or _reach(before, len(h))
+        values, before = self.outputs(h, state), state["filled"]
+        after, window = self.carried(values, before, len(h)), self.window or _reach(before, len(h))
+        if self.window:
+            keys = self.memory_key(values)
+        else:
+            key = self.memory_key(h)
+            keys = after["keys"] = torch.cat([_cleared(state["keys"], before).to(key.dtype), key])
         context, weights = additive_window_attention(
             self.query(h), keys, values, self.score, before, window, self.zero_slot
         )
-        kept, filled = self.kept(len(h)), _with_steps(before, len(h))
-        return context, weights, {"keys": keys[kept], "values": values[kept], "filled": filled[kept]}
+        return context, weights, after
 
 
 def _reach(filled: Tensor, steps: int) -> int:

@@ -1,6 +1,6 @@
 """The neural cache: how alike now is to each of the last C steps, and which word followed there.
 
-Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cache" (2017), Eq. 2, over the pairs
+Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cache" (2017), §3, over the pairs
 (h_i, x_{i+1}) of the last C steps before t:
 
     p_cache(w) ∝ Σ_{t-C <= i < t} 1[x_{i+1} = w] exp(θ h_t · h_i)

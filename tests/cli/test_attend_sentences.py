@@ -1,0 +1,143 @@
+"""`spanlm attend --sentence` and `--flatness`: one run, and several side by side."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spanlm
+from spanlm.config import RunConfig
+from spanlm.models.memories import AttentiveConfig
+from spanlm.training.config import BatchingConfig
+from tests.cli.conftest import Cli
+
+SENTENCE = "the cat zebra sat on the mat ."
+
+
+@pytest.fixture(scope="module")
+def attentive_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+    """A run whose memory holds the whole sentence."""
+    folder = tmp_path_factory.mktemp("runs") / "attentive"
+    batching = BatchingConfig(kind="sentences", batch_size=4, length=6)
+    training = replace(tiny_config.training, epochs=1, batching=batching)
+    model = replace(tiny_config.model, memory=AttentiveConfig(score="single"))
+    config = replace(tiny_config, model=model, training=training)
+    spanlm.train(config, spanlm.load_corpus(config.data), folder)
+    return folder
+
+
+def test_a_sentence_is_printed_where_there_is_no_file(cli: Cli, tiny_run: Path) -> None:
+    lines = cli("attend", tiny_run, "--sentence", SENTENCE).done.splitlines()
+    assert lines[0] == "tiny: key-value-predict memory, window 3"
+    record = spanlm.load(tiny_run).attend(SENTENCE)
+    rows = [line.split() for line in lines[1:10]]
+    assert rows[0] == ["the", "<eos>"] and rows[1] == ["cat", "100", "the"]
+    assert rows[2][:2] == ["zebra", "<unk>"] and rows[3][-2:] == ["zebra", "<unk>"], "by its row and by its column"
+    percents = [f"{100 * weight:.0f}" for weight in record.weights[7]]
+    assert rows[7] == [".", *percents, "mat"]
+    assert "<unk>" not in " ".join(lines[5:10]) and "percent" in lines[10]
+
+
+def test_the_flatness_of_each_sentence_and_of_all_follows(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
+    from spanlm.analysis.flatness import FlatnessAccumulator
+
+    sentences = [SENTENCE, "a dog ran on the mat"]
+    arguments = [argument for sentence in sentences for argument in ("--sentence", sentence)]
+    out = cli("attend", tiny_run, attentive_run, *arguments, "--out", "a.json").done
+    table = [line.split() for line in out.splitlines()[1:-1]]
+    assert table[0] == ["tiny", "attentive"]
+    assert [row[:2] for row in table[1:]] == [["sentence", "1"], ["sentence", "2"], ["all", "sentences"]]
+    for column, (run, window) in enumerate(((tiny_run, 3), (attentive_run, 99)), start=2):
+        overall = FlatnessAccumulator()
+        for sentence, row in zip(sentences, table[1:3], strict=True):
+            weights = spanlm.load(run).attend(sentence).weights
+            slots = np.minimum(np.arange(len(weights)), min(window, weights.shape[1]))
+            one = FlatnessAccumulator()
+            for each in (one, overall):
+                each.update(weights, slots)
+            assert row[column] == f"{one.result().overall.flatness:.3f}"
+        assert table[3][column] == f"{overall.result().overall.flatness:.3f}"
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "csv", "json"])
+def test_several_runs_and_sentences_are_one_file(cli: Cli, tiny_run: Path, attentive_run: Path, suffix: str) -> None:
+    if suffix == "png":
+        pytest.importorskip("matplotlib")
+    out = cli(
+        "attend", attentive_run, tiny_run, "--sentence", SENTENCE, "--sentence", "the dog", "--out", f"a.{suffix}"
+    ).done
+    assert out.endswith(f"wrote a.{suffix}\n") and "on the diagonal" not in out
+    content = Path(f"a.{suffix}").read_bytes()
+    if suffix == "svg":
+        assert all(part in content for part in (b"attentive memory, single score", b"zebra &lt;unk&gt;", b"flatness"))
+    if suffix == "csv":
+        rows = list(csv.DictReader(content.decode().splitlines()))
+        assert {(row["sentence"], row["run"]) for row in rows} == {
+            (sentence, run) for sentence in "12" for run in ("attentive", "tiny")
+        }
+        assert len(rows) == 36 + 3 + (1 + 2 + 6 * 3) + 3
+    if suffix == "json":
+        panels = json.loads(content)["sentences"]
+        assert [[panel["run"] for panel in row] for row in panels] == [["attentive", "tiny"]] * 2
+        np.testing.assert_allclose([sum(row) for row in panels[0][0]["weights"][1:]], 1, atol=1e-5)
+
+
+def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
+    out = cli("attend", tiny_run, attentive_run, "--flatness", "--split", "valid", "--out", "a.json").done
+    content = json.loads(Path("a.json").read_text())
+    assert content["text"] == "tiny valid" and out.startswith("flatness of attention, tiny valid (")
+    tokens = len(spanlm.load(tiny_run).corpus().splits["valid"])
+    for run in content["runs"]:
+        assert run["overall"]["rows"] + run["left_out"] == tokens
+        group = run["by_slots"][0]
+        line = [*f"2-5 {group['rows']:,} {group['flatness']:.3f}".split(), f"{100 * group['largest']:.1f}", "%"]
+        assert any(printed.split()[:5] == line for printed in out.splitlines())
+        assert 0 < group["flatness"] <= 1 and group["nearest"] <= group["largest"]
+    assert [run["run"] for run in content["runs"]] == ["tiny", "attentive"]
+    rows = cli("attend", attentive_run, "--flatness", "--split", "valid", "--out", "a.csv").done
+    assert rows.endswith("wrote a.csv\n") and Path("a.csv").read_text().startswith('"run","slots","rows","flatness"')
+
+
+def test_by_lag_of_a_memory_of_the_whole_sentence(
+    cli: Cli, attentive_run: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("attend", attentive_run, "--by-lag", "--split", "valid").refused("has 15 words to look back at", out=None)
+    monkeypatch.setattr("spanlm.cli.attend.NEAREST", 4)
+    out = cli("attend", attentive_run, "--by-lag", "--split", "valid", "--out", "lags.json").done
+    content, lines = json.loads(Path("lags.json").read_text()), out.splitlines()
+    assert "with at least 4 words to look back at" in lines[0]
+    assert lines[1].split() == ["older", f"{content['older_percent']:.1f}", "%"]
+    assert lines[2].split() == ["−4", f"{content['measured_percent'][0]:.1f}", "%"]
+    assert "beyond the nearest 4" in lines[6]
+    assert content["older_percent"] + sum(content["measured_percent"]) == pytest.approx(100, abs=1e-3)
+    several = cli("attend", attentive_run, tiny_run, "--by-lag", "--split", "valid").done.splitlines()
+    assert several[2].split() == ["older", f"{content['older_percent']:.1f}"]
+    assert any("at least 4 words to look back at or with a full window" in line for line in several)
+    assert any("cannot be compared" in line for line in several)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--sentence", ""], ["at least one word"]),
+        (["--sentence", "the <eos> cat"], ["<eos> is reserved"]),
+        (["--sentence", "cat " * 121], ["121 words: must be at most 120", "--text"]),
+        (["--sentence", "a", "--out", "a.html"], ["cannot write .html"]),
+        (["--flatness", "--out", "a.svg"], ["cannot write .svg"]),
+        (["--sentence", "a", "--text", "b"], ["--text and --sentence do not go together"]),
+        (["--by-lag", "--flatness"], ["--by-lag and --flatness do not go together"]),
+        (["--sentence", "a", "--words", "3"], ["--words=3: is for --document and --from"]),
+    ],
+)
+def test_what_is_refused(cli: Cli, tiny_run: Path, arguments: list[str], parts: list[str]) -> None:
+    cli("attend", tiny_run, *arguments).refused(*parts)
+
+
+@pytest.mark.parametrize("what", [["--sentence", "the cat"], ["--flatness"]], ids=["sentence", "flatness"])
+def test_the_run_without_attention_is_named(cli: Cli, tiny_run: Path, lstm_run: Path, what: list[str]) -> None:
+    cli("attend", tiny_run, lstm_run, *what).refused(str(lstm_run), "attends to nothing")
