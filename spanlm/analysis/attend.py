@@ -21,6 +21,8 @@ from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 
 STEPS = 128
+MOST_WEIGHTS = 20_000_000
+"""Of one record: of a memory that holds the whole text they are as many as the square of its words."""
 
 
 def _attention(readout: Readout) -> Tensor:
@@ -69,7 +71,7 @@ def attend_words(
         title: for captions.
 
     Raises:
-        InputError: `expected` below 1, or a model that attends to nothing.
+        InputError: `expected` below 1, a model that attends to nothing, or more weights than `MOST_WEIGHTS`.
     """
     require(expected >= 1, "expected", expected, "at least 1")
     words = [EOS, *targets[:-1]]
@@ -114,10 +116,16 @@ def _run(model: NextWordModel, inputs: list[int], targets: list[int], expected: 
         with evaluating(model):
             readout, state = model(tokens.unsqueeze(1), state)
             log_p = model.head.log_probs(readout)[:, 0]
+        attention = _attention(readout)[:, 0].cpu()
+        if len(inputs) * attention.shape[1] > MOST_WEIGHTS:
+            raise InputError(
+                f"a text of {len(inputs):,} words, which look back at up to {attention.shape[1]:,} words and more, has "
+                f"too many weights: must be at most {MOST_WEIGHTS:,}. Attend to a part of it."
+            )
         surprisal = -log_p.gather(1, following.unsqueeze(1)).squeeze(1)
         top = log_p.topk(min(expected, log_p.shape[1]), dim=1)
         yield _Part(
-            _attention(readout)[:, 0].cpu(),
+            attention,
             surprisal.cpu(),
             type(top)((top.values.cpu(), top.indices.cpu())),
             readout.nearest_lag,

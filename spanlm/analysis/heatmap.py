@@ -119,9 +119,8 @@ def _cell(drawing: Drawing, look: tuple[float, str, str], corner: tuple[float, f
 
 
 def _scale_top(record: AttentionRecord) -> float:
-    # where the window is not full, few words share all the weight: scaled to them, all the rest would be pale
-    full = record.weights[record.occupied.all(axis=1)]
-    largest = _largest(full if full.size else record.weights)
+    settled = record.settled
+    largest = _largest(settled if settled.size else record.weights)
     return next((top for top in _SCALE_TOPS if largest <= top), _SCALE_TOPS[-1])
 
 

@@ -80,18 +80,16 @@ def _payload(record: AttentionRecord) -> dict[str, object]:
 
 
 def _mean_percent(record: AttentionRecord) -> list[float] | None:
-    """Return the mean attention by lag, or None where the text is shorter than the window."""
+    """Return the mean attention by lag, or None where the window is not full, or only in the end."""
     accumulator = LagAccumulator()
     accumulator.update(record.weights)
-    if accumulator.positions == 0:
+    # of a window that grows with the text only the last is full
+    if accumulator.positions <= 1:
         return None
     return [round(percent, 2) for percent in accumulator.profile().percent]
 
 
 def _darkest(record: AttentionRecord) -> float:
     """Return the weight shown in the darkest blue, one for the whole text so that shades can be compared."""
-    # positions with few words to choose from have large weights that say little
-    settled = record.weights[record.weights[:, 0] > 0]
-    weights = settled if settled.size else record.weights
-    seen = weights[weights > 0]
+    seen = record.settled[record.settled > 0]
     return max(round(float(np.quantile(seen, _SHADE_QUANTILE)), 3), 0.001) if seen.size else 1.0

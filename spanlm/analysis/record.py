@@ -92,6 +92,16 @@ class AttentionRecord:
         exists = np.arange(len(self))[:, None] >= np.asarray(self.lags)[None, :]
         return np.asarray(seen & exists, dtype=np.bool_)
 
+    @property
+    def settled(self) -> NDArray[np.float32]:
+        """(M, L) the rows that scales of colours are for: few words share all the weight, so each has much.
+
+        Full windows or, of a window that grows with the text, rows with at least half as many words as the longest.
+        """
+        slots = self.occupied.sum(axis=1)
+        full = slots == self.window
+        return self.weights[full if full.sum() > 1 else 2 * slots >= max(int(slots.max()), 1)]
+
 
 def _require_length(field: str, length: int, count: int) -> None:
     require(length == count, f"len(record.{field})", length, f"{count}, one for each word")

@@ -12,7 +12,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
-from spanlm.evaluation.perplexity import perplexity
+from spanlm.evaluation.scoring import perplexity
 from spanlm.models.config import ModelConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
 from spanlm.training.position import Position

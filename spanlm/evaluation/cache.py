@@ -8,8 +8,9 @@ interpolation:
 h is what the head reads; that of an ensemble is its members' side by side, so their products add up. A pair
 (h_i, x_{i+1}) is in the cache of the steps after i alone, once x_{i+1} was read; the word that a step predicts never
 is. While fewer than C pairs were read the sum goes over those; while there is none, p = p_vocab. (The public code of
-Merity et al., 2018, leaves the cache out until it is full, and at the first word of each segment.) A stream that
-begins anew begins with an empty cache.
+Merity et al., 2018, leaves the cache out until it is full, and at the first word of each segment.) A stream or document
+that begins anew begins with an empty cache. Lines do not: a model whose state is reset at each line has a cache over
+the lines before, in the order of the text.
 
 The paper's other mixture, one softmax over vocabulary and cache, needs the normaliser of the vocabulary's softmax,
 which heads do not give; it is left out.
@@ -76,17 +77,24 @@ def require_text(window: int, corpus: Corpus, split: str) -> None:
     require(window <= tokens, "cache.window", window, f"at most {tokens}: {corpus.name} {split} has no more tokens")
 
 
-def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Lookup]]:
-    """Give each segment what its steps look at in a cache of `window` pairs."""
+def lookups(scored: Iterable[Scored], window: int, across: bool = False) -> Iterator[tuple[Scored, Lookup]]:
+    """Give each segment what its steps look at in a cache of `window` pairs.
+
+    Args:
+        scored: the segments of a text.
+        window: C.
+        across: resets of the model's state do not empty the cache.
+    """
     cache: Lookup | None = None
     for item in scored:
         segment, features = item.segment, item.readout.features
         keys, words, filled = features, segment.targets, segment.mask
+        reset = torch.zeros_like(segment.reset) if across else segment.reset
         # asking a GPU would wait for it; there what was reset is carried on as empty slots
-        if cache is not None and not (segment.reset.device.type == "cpu" and bool(segment.reset.all())):
+        if cache is not None and not (reset.device.type == "cpu" and bool(reset.all())):
             keys = torch.cat([cache.keys[-window:], keys])
             words = torch.cat([cache.words[-window:], words])
-            filled = torch.cat([cache.filled[-window:] & ~segment.reset, filled])
+            filled = torch.cat([cache.filled[-window:] & ~reset, filled])
         cache = Lookup(features, keys, words, filled, window)
         yield item, cache
 
@@ -105,12 +113,17 @@ def mixed(log_p: Tensor, log_cache: Tensor, empty: Tensor, lambda_: float | Tens
     return torch.where(empty, log_p.double(), both)
 
 
-def with_cache(scored: Iterable[Scored], config: CacheConfig) -> Iterator[Scored]:
+def with_cache(scored: Iterable[Scored], config: CacheConfig, across: bool = False) -> Iterator[Scored]:
     """Mix a cache into the log-probabilities of segments, as `scored_segments` gives them.
 
     Whatever is made of scored segments can be made of these: log_p is that of the mixture, in its own type.
+
+    Args:
+        scored: the segments of a text.
+        config: of the cache.
+        across: resets of the model's state do not empty the cache.
     """
-    for item, lookup in lookups(scored, config.window):
+    for item, lookup in lookups(scored, config.window, across):
         log_cache, empty = cache_log_prob(lookup, (config.theta,))
         log_p = mixed(item.log_p, log_cache[0], empty, config.lambda_)
         yield replace(item, log_p=log_p.to(item.log_p.dtype))

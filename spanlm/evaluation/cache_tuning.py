@@ -15,10 +15,11 @@ from torch import Tensor
 
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
+from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import require
 from spanlm.evaluation.cache import CacheConfig, lookups, mixed, require_text
-from spanlm.evaluation.perplexity import evaluation_batcher, perplexity
-from spanlm.evaluation.scoring import Precision, scored_segments
+from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.scoring import Precision, perplexity, scored_segments
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 
@@ -98,20 +99,22 @@ def tune_cache(
         windows: C, pairs kept.
         thetas: θ.
         lambdas: λ.
-        kind: when state and cache are reset, as in `evaluate`.
+        kind: when the state is reset, and with it the cache, but not at lines; as in `evaluate`.
         precision: of the model's products.
 
     Raises:
         InputError: an empty grid, a value outside its range, a window longer than the text, or no such split.
     """
     require_grid(windows, thetas, lambdas)
-    batcher = evaluation_batcher(corpus, split, kind)
+    across = kind == "sentences"
+    # a cache over lines needs them one by one, in the order of the text
+    batcher = evaluation_batcher(corpus, split, kind, 1, SentenceRules(order="drawn"))
     require_text(max(windows), corpus, split)
     scored = scored_segments(model, batcher.segments(), precision)
     shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).view(-1, 1, 1)
     plain = torch.zeros((), dtype=torch.float64, device=model.device)
     sums = plain.new_zeros(len(windows), len(thetas), len(lambdas))
-    for item, lookup in lookups(scored, max(windows)):
+    for item, lookup in lookups(scored, max(windows), across):
         mask = item.segment.mask
         plain -= torch.where(mask, item.log_p.double(), 0.0).sum()
         for number, window in enumerate(windows):

@@ -12,10 +12,11 @@ from typing import Any
 from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
-from spanlm.data.sentence_rules import SentenceRules
-from spanlm.errors import InputError
+from spanlm.data.sentence_rules import SentenceOrder, SentenceRules
+from spanlm.errors import InputError, require
 from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
-from spanlm.evaluation.scoring import Precision, Tally, scored_segments, tally
+from spanlm.evaluation.first_words import FirstWordsUnscored, first_words_unscored, unopened_sentences
+from spanlm.evaluation.scoring import Precision, Tally, perplexity, scored_segments, tally
 from spanlm.models.next_word_model import NextWordModel
 
 LENGTH = 256
@@ -23,30 +24,6 @@ LENGTH = 256
 
 SENTENCES = 64
 """Sentences evaluated side by side unless another number is asked for; any gives the same result, up to rounding."""
-
-
-@dataclass(frozen=True)
-class FirstWordsUnscored:
-    """The perplexity of the code of Salton et al. (2017), which no other paper's is comparable with.
-
-    The first word of each sentence is never predicted, but counted: exp(NLL / all tokens). That is less than what a
-    predicted token costs; with one first word in 22 tokens, as in Penn Treebank, 71.7 stands for 88.0.
-
-    Attributes:
-        protocol: the same in words.
-        predicted: tokens that are predicted.
-        counted: all tokens of the split.
-        nll: of the predicted ones, nats.
-        perplexity: exp(nll / counted), the paper's number.
-        perplexity_per_predicted: exp(nll / predicted).
-    """
-
-    protocol: str
-    predicted: int
-    counted: int
-    nll: float
-    perplexity: float
-    perplexity_per_predicted: float
 
 
 @dataclass(frozen=True)
@@ -157,9 +134,17 @@ def evaluate(
     """
 
     def sums(batcher: Batcher) -> list[Tally]:
-        return _totals(model, corpus, split, batcher, precision, cache)
+        return _totals(model, corpus, split, batcher, precision, cache, across=kind == "sentences")
 
-    results = evaluations(sums, corpus, split, kind=kind, batch_size=batch_size, predict_first=predict_first)
+    results = evaluations(
+        sums,
+        corpus,
+        split,
+        kind=kind,
+        batch_size=batch_size,
+        predict_first=predict_first,
+        in_order=cache is not None,
+    )
     return results[0] if cache is None else _with_cache(results[0], results[1], cache)
 
 
@@ -171,6 +156,7 @@ def evaluations(
     kind: BatchingKind,
     batch_size: int | None,
     predict_first: bool,
+    in_order: bool = False,
 ) -> list[Evaluation]:
     """Say what each of several sums over one reading of a split means.
 
@@ -181,8 +167,13 @@ def evaluations(
         kind: as of `evaluate`, and so are the others.
         batch_size: streams side by side.
         predict_first: whether sentences are known opened.
+        in_order: read sentences one by one in the order of the text, as a cache over them needs.
     """
-    batcher = evaluation_batcher(corpus, split, kind, batch_size)
+    order: SentenceOrder = "drawn" if in_order else "by-length"
+    if in_order and kind == "sentences":
+        require(batch_size in (None, 1), "batch_size", batch_size, "1 for a cache over lines, which come in order")
+        batch_size = 1
+    batcher = evaluation_batcher(corpus, split, kind, batch_size, SentenceRules(order=order))
     began = time.perf_counter()
     totals = sums(batcher)
     seconds = time.perf_counter() - began
@@ -192,7 +183,7 @@ def evaluations(
         return results
     counts = [first_words_unscored(total) for total in totals]
     if not predict_first:
-        rules = SentenceRules(opened=False, order="by-length")
+        rules = SentenceRules(opened=False, order=order)
         again = sums(evaluation_batcher(corpus, split, kind, batch_size, rules))
         counts = [unopened_sentences(total, totals[0].tokens) for total in again]
     return [replace(result, salton2017=count) for result, count in zip(results, counts, strict=True)]
@@ -205,6 +196,7 @@ def _totals(
     batcher: Batcher,
     precision: Precision,
     cache: CacheConfig | None,
+    across: bool,
 ) -> list[Tally]:
     """Sum over a text; with a cache, without it and with it in one pass."""
     unk_id = corpus.vocabulary.unk_id
@@ -214,7 +206,7 @@ def _totals(
     plain = cached = Tally()
     # two readers in step: what one has read waits for the other, a segment at a time
     found, again = tee(scored_segments(model, batcher.segments(), precision))
-    for alone, mixed in zip(found, with_cache(again, cache), strict=True):
+    for alone, mixed in zip(found, with_cache(again, cache, across), strict=True):
         plain, cached = plain.plus(alone, unk_id), cached.plus(mixed, unk_id)
     return [plain, cached]
 
@@ -222,31 +214,10 @@ def _totals(
 def _with_cache(plain: Evaluation, cached: Evaluation, cache: CacheConfig) -> Evaluation:
     count = cached.salton2017
     if count is not None:
-        count = replace(count, protocol=f"{count.protocol}; {cache.description}")
-    said = f"{cached.protocol}; {cache.description}"
+        count = replace(count, protocol=f"{count.protocol}; {cache.description} over the lines before")
+    over = " over the lines before" if count is not None else ""
+    said = f"{cached.protocol}; {cache.description}{over}"
     return replace(cached, protocol=said, salton2017=count, without_cache=plain)
-
-
-def first_words_unscored(total: Tally) -> FirstWordsUnscored:
-    """Count as the code of Salton et al. (2017) does, out of the sums over sentences opened by <eos>."""
-    return _unscored(total.nll - total.first_nll, total.tokens - total.first_tokens, total.tokens, "opened by <eos>")
-
-
-def unopened_sentences(total: Tally, counted: int) -> FirstWordsUnscored:
-    """The same out of the sums over sentences that were not opened; `counted` tokens are in the split."""
-    return _unscored(total.nll, total.tokens, counted, "not opened")
-
-
-def _unscored(nll: float, predicted: int, counted: int, opened: str) -> FirstWordsUnscored:
-    return FirstWordsUnscored(
-        protocol="Salton et al. (2017): the first word of each sentence is not predicted, but counted; state reset at "
-        f"each line, {opened}",
-        predicted=predicted,
-        counted=counted,
-        nll=nll,
-        perplexity=perplexity(nll / counted),
-        perplexity_per_predicted=perplexity(nll / predicted) if predicted else math.nan,
-    )
 
 
 def protocol(kind: BatchingKind, batch_size: int, documents: int) -> str:
@@ -280,8 +251,3 @@ def _summary(total: Tally, corpus: Corpus, split: str, protocol: str, seconds: f
         perplexity_without_unk=perplexity((total.nll - total.unk_nll) / known) if known else None,
         tokens_per_second=total.tokens / seconds,
     )
-
-
-def perplexity(nll_per_token: float) -> float:
-    """exp, without overflow: beyond e^700 it is infinite."""
-    return math.exp(nll_per_token) if nll_per_token < 700 else math.inf

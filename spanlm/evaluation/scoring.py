@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -140,3 +141,8 @@ def tally(
     for scored in scored_segments(model, segments, precision, stop):
         total = total.plus(scored, unk_id)
     return total
+
+
+def perplexity(nll_per_token: float) -> float:
+    """exp, without overflow: beyond e^700 it is infinite."""
+    return math.exp(nll_per_token) if nll_per_token < 700 else math.inf

@@ -98,9 +98,8 @@ def _missing(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     ended = {row.row for row in rows}
     asked = {task.row for task in plan.tasks}
     lines += [f"* {titles[row]}: not run yet" for row in table.rows if row in asked - ended]
-    lines += [
-        f"* {titles[row]}: {plan.left_out[row]}" for row in table.rows if row in plan.left_out and row not in ended
-    ]
+    left_out = [row for row in table.rows if row in plan.left_out and row not in ended]
+    lines += [f"* {titles[row]}: left out: {plan.left_out[row]}" for row in left_out]
     others = [titles[row] for row in table.rows if row not in asked | ended | plan.left_out.keys()]
     lines += [f"* not asked for: {', '.join(others)}"] if others else []
     return "Missing:\n\n" + "\n".join(lines) if lines else ""

@@ -63,8 +63,8 @@ def protocol_grids(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
         lines = tuple(_line(find_row(paper, row.row), row, found, by_sentence) for row in group.rows)
         unlike = (
             "Not to be compared with the rows of running text. Their count: the first word of each sentence is not "
-            "predicted, but counted, as in the paper's code; its numbers stand beside, and the same words per predicted "
-            "one after them. A cache goes on over the lines. "
+            "predicted, but counted, as in the paper's code; its numbers stand beside, and after them the same words "
+            "per predicted one. A cache goes on over the lines. "
         )
         grids.append(Grid(header, lines, f"{group.title}. {unlike if by_sentence else ''}{_NOTES}"))
     return grids + _caches(rows, paper) + _ensembles(rows, paper)
@@ -102,7 +102,8 @@ def _over(row: Row, summary: RowSummary, found: dict[str, RowSummary]) -> str:
     if row.control not in found:
         return NONE
     difference = summary.perplexity("test").mean - found[row.control].perplexity("test").mean
-    return f"{difference:+.1f} ({row.control})".replace("-", "−", 1)
+    sign = "−" if difference < 0 else "+"
+    return f"{sign}{abs(difference):.1f} ({row.control})"
 
 
 def _unpredicted(summary: RowSummary, name: str) -> tuple[str, ...]:

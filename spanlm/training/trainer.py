@@ -15,8 +15,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.perplexity import perplexity
-from spanlm.evaluation.scoring import autocast, tally, to_device
+from spanlm.evaluation.scoring import autocast, perplexity, tally, to_device
 from spanlm.models.interfaces import LMState
 from spanlm.training.checkpoints import Checkpoint, load_last_checkpoint, require_names, save_checkpoint
 from spanlm.training.clock import Clock

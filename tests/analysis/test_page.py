@@ -126,6 +126,13 @@ def test_a_text_shorter_than_the_window_has_no_mean() -> None:
     assert content["darkest"] == 1.0
 
 
+def test_a_window_that_grows_with_the_text_has_no_mean() -> None:
+    record = make_record(["<eos>", *"abcdefghij"], 9)
+    content = Page(render_page(record)).record()
+    assert content["mean"] is None
+    assert content["darkest"] < 0.5, "the first rows share all the weight among few words"
+
+
 def test_a_model_that_saw_nothing_still_has_a_page(record: AttentionRecord) -> None:
     content = Page(render_page(replace(record, weights=np.zeros((8, 3))))).record()
     assert (content["mean"], content["darkest"]) == (None, 1.0)

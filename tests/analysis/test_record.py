@@ -8,6 +8,8 @@ import pytest
 from spanlm.analysis import AttentionRecord
 from spanlm.errors import InputError
 
+from .conftest import make_record
+
 
 def test_columns_count_down_to_lag_one(record: AttentionRecord) -> None:
     assert list(record.lags) == [3, 2, 1]
@@ -75,3 +77,11 @@ def test_no_slot_is_occupied_before_the_text_begins(
 def test_what_does_not_fit_is_refused(record: AttentionRecord, field: str, value: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         replace(record, **{field: value})
+
+
+def test_scales_are_for_full_windows_or_of_one_that_grows_for_the_later_half() -> None:
+    words = ["<eos>", *"abcdefghij"]
+    bounded, growing, opening = (make_record(words, window) for window in (3, 9, 15))
+    np.testing.assert_array_equal(bounded.settled, bounded.weights[3:])
+    np.testing.assert_array_equal(growing.settled, growing.weights[5:])
+    np.testing.assert_array_equal(opening.settled, opening.weights[5:])

@@ -71,6 +71,14 @@ def test_a_text_in_parts_is_the_text_whole(config: Any, monkeypatch: pytest.Monk
     np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-6)
 
 
+def test_a_text_with_too_many_weights_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attend_module, "STEPS", 5)
+    monkeypatch.setattr(attend_module, "MOST_WEIGHTS", len(TEXT) * 12)
+    with pytest.raises(InputError, match=rf"{len(TEXT)} words, which look back at up to 14 .*part of it"):
+        attend_words(make_model(AttentiveConfig()), VOCABULARY, TEXT)
+    assert attend_words(make_model(AttentiveConfig(window=12)), VOCABULARY, TEXT).window == 12
+
+
 @pytest.mark.parametrize("config", ATTENDING)
 @pytest.mark.parametrize("kind", ["sentences", "documents"])
 def test_flatness_of_a_corpus_is_that_of_its_pieces_read_alone(config: Any, kind: Any) -> None:

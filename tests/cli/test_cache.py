@@ -27,7 +27,8 @@ def test_json_is_the_evaluation_with_and_without(cli: Cli, tiny_run: Path, state
     assert result["perplexity"] == pytest.approx(cached.perplexity)
     assert result["without_cache"]["perplexity"] == pytest.approx(plain.perplexity)
     assert cached.perplexity != pytest.approx(plain.perplexity, rel=1e-3)
-    assert result["protocol"] == f"{plain.protocol}; neural cache of the last 20 words, θ 0.5, λ 0.2"
+    over = " over the lines before" if state == "line" else ""
+    assert result["protocol"] == f"{plain.protocol}; neural cache of the last 20 words, θ 0.5, λ 0.2{over}"
     assert result["without_cache"]["protocol"] == plain.protocol
     assert result["cache"] == {"window": 20, "theta": 0.5, "lambda": 0.2, "tuned_on": None}
     assert "tuning" not in result

@@ -18,6 +18,10 @@ def test_json_lists_every_preset(cli: Cli) -> None:
     assert row["all_parameters"] == 25_578_774 + 77_000 * 300
     assert row["vocabulary_size"] == 77_000
     assert "kvp-786-w5" in row["remark"]
+    assert row["published_all_parameters_millions"] is None
+    large = rows["zaremba2014/large"]
+    assert (large["all_parameters"], large["published_all_parameters_millions"]) == (66_022_000, 66)
+    assert large["published_model_parameters_millions"] is None
     for name, found in rows.items():
         assert RunConfig.from_tree(found["config"]) == PRESETS[name].config
 
@@ -35,5 +39,10 @@ def test_the_table_shows_sizes_and_published_numbers(cli: Cli) -> None:
     assert "– / 76.1" in lines["daniluk2017/kvp-w1"]
     assert "23.94M" in lines["daniluk2017/kvp-786-w5"]
     assert "the paper's 834 units have 25.6M parameters, not the 23.9M it prints" in out
-    assert "77,000 words" in out
+    large = lines["zaremba2014/large"]
+    for part in ("66.02M", "θ_W+M 66M", "82.2 / 78.4", "Table 1"):
+        assert part in large
+    assert "θ_M 23.9M" in kvp
+    assert "Wikipedia, 7,500 articles, 77,000 words (Daniluk et al. 2017)" in out
+    assert "WikiText-2, 33,278 words (Salton et al. 2017, Grave et al. 2017, Merity et al. 2017)" in out
     assert "\x1b" not in out

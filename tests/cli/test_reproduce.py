@@ -15,6 +15,7 @@ from spanlm.reproduction.daniluk2017 import DANILUK2017
 from tests.cli.conftest import Cli
 
 SMOKE = ("reproduce", "daniluk2017", "--scale", "smoke", "--device", "cpu")
+SALTON = ("reproduce", "salton2017", "--scale", "smoke", "--device", "cpu")
 
 
 def test_a_table_is_run_shown_and_written(cli: Cli, tiny_corpus: Path) -> None:
@@ -104,6 +105,31 @@ def test_a_dry_run_knows_what_is_finished(cli: Cli, tiny_corpus: Path) -> None:
     assert not re.search(r"^3-gram .* finished$", out, re.MULTILINE)
 
 
+def test_rows_that_need_trained_models_are_run_shown_and_written(cli: Cli, tiny_corpus: Path) -> None:
+    command = (*SALTON, "--table", "1", "--corpus", tiny_corpus, "--rows", "medium-x2", "lstm-ptb")
+    out = cli(*command).done
+    assert "table 1: 3 runs and 1 measurement on tiny at scale smoke" in out
+    assert "[3/4] 2 medium regularized LSTMs, seeds 1 to 2\n" in out
+    folder = Path("results/salton2017/tiny-smoke")
+    assert {path.name for path in folder.iterdir()} == {
+        *("medium-seed-1.json", "medium-seed-2.json", "medium-x2.json", "lstm-ptb-seed-1.json"),
+        *("table-1.md", "table-1.svg"),
+    }
+    page = (folder / "table-1.md").read_text()
+    for text in (page, out):
+        for shown in ("2 medium regularized LSTMs", "Medium regularized LSTM", "Same recipe and size", "77.0"):
+            assert shown in text
+    assert cli(*command).done.count("finished before") == 4
+    assert (folder / "table-1.md").read_text() == page
+
+
+def test_a_dry_run_tells_what_is_only_evaluated_and_what_is_left_out(cli: Cli, tiny_corpus: Path) -> None:
+    out = cli(*SALTON, "--table", "2", "--corpus", tiny_corpus, "--rows", "grave-lstm-wt2-cache-100", "--dry-run").done
+    assert re.search(r"^grave-lstm-wt2 +1 +26 ", out, re.MULTILINE)
+    assert re.search(r"^grave-lstm-wt2-cache-100 +1 +evaluated only$", out, re.MULTILINE)
+    assert not Path("runs").exists() and not Path("results").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -114,6 +140,10 @@ def test_a_dry_run_knows_what_is_finished(cli: Cli, tiny_corpus: Path) -> None:
         ((*SMOKE, "--table", "2b", "--rows", "lstm"), ["--rows=lstm"]),
         ((*SMOKE, "--corpus", "no-such"), ["no-such"]),
         ((*SMOKE, "--tabel", "2b"), ["unknown option --tabel", "--table"]),
+        ((*SALTON, "--table", "2b"), ["--table=2b", "Did you mean '2'"]),
+        ((*SALTON, "--table", "2", "--rows", "medium"), ["--rows=medium", "not in the table"]),
+        ((*SALTON, "--table", "1", "--rows", "medium-x10"), ["--rows=medium-x10", "at most 3", "--seeds"]),
+        (("reproduce", "salton2017"), ["--table", "1 (ptb)", "2 (wikitext-2)"]),
     ],
 )
 def test_bad_requests_are_one_line(cli: Cli, arguments: tuple[Any, ...], parts: list[str]) -> None:
@@ -129,5 +159,17 @@ def test_the_smoke_scale_runs_every_table_of_the_embedded_corpus(cli: Cli) -> No
         page = (folder / f"figure-{table}.md").read_text()
         assert "Missing:" not in page
         assert (folder / f"figure-{table}.svg").exists()
+    for record in folder.glob("*.json"):
+        assert json.loads(record.read_text())["test"]["perplexity"] < 1e5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["1", "2"])
+def test_the_smoke_scale_runs_the_tables_of_many_papers(cli: Cli, table: str) -> None:
+    out = cli(*SALTON, "--table", table).done
+    assert "failed" not in out
+    folder = Path("results/salton2017/demo-smoke")
+    page = (folder / f"table-{table}.md").read_text()
+    assert "not run yet" not in page and "**failed**" not in page
     for record in folder.glob("*.json"):
         assert json.loads(record.read_text())["test"]["perplexity"] < 1e5

@@ -122,11 +122,22 @@ TEXT = lines_of("the cat sat on the mat .\na dog ran\n\nthe naïve zebra sat\nra
 
 @torch.no_grad()
 def cached_distributions(
-    model: NextWordModel, inputs: Sequence[int], targets: Sequence[int], window: int, theta: float, share: float
+    model: NextWordModel,
+    inputs: Sequence[int],
+    targets: Sequence[int],
+    window: int,
+    theta: float,
+    share: float,
+    openings: Sequence[int] = (),
 ) -> NDArray[np.float64]:
-    """p of every word (N, V) with a neural cache, from the equation: one word at a time, one pair at a time."""
+    """p of every word (N, V) with a neural cache, from the equation: one word at a time, one pair at a time.
+
+    At `openings` the model's state begins anew, but not the cache.
+    """
     state, pairs, rows = model.init_state(1), list[tuple[list[float], int]](), []
-    for word, target in zip(inputs, targets, strict=True):
+    for position, (word, target) in enumerate(zip(inputs, targets, strict=True)):
+        if position in openings:
+            state = model.init_state(1)
         readout, state = model(torch.tensor([[word]]), state)
         h = [x for part in readout.members or [readout] for x in part.features[0, 0].tolist()]
         p = model.head.log_probs(readout)[0, 0].double().exp().tolist()

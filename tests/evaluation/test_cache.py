@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -49,10 +50,28 @@ def pieces(kind: BatchingKind, batch_size: int = 1) -> list[tuple[list[int], lis
     return [(ids[:-1], ids[1:]) for ids in found]
 
 
-def loop(model: NextWordModel, inputs: Sequence[int], targets: Sequence[int], cache: CacheConfig) -> list[float]:
+def loop(
+    model: NextWordModel,
+    inputs: Sequence[int],
+    targets: Sequence[int],
+    cache: CacheConfig,
+    openings: Sequence[int] = (),
+) -> list[float]:
     """-log p of every target."""
-    p = reference.cached_distributions(model, inputs, targets, cache.window, cache.theta, cache.lambda_)
+    p = reference.cached_distributions(model, inputs, targets, cache.window, cache.theta, cache.lambda_, openings)
     return (-np.log(p[range(len(targets)), targets])).tolist()
+
+
+def loop_over(
+    model: NextWordModel, parts: Sequence[tuple[list[int], list[int]]], cache: CacheConfig, across: bool
+) -> list[list[float]]:
+    """-log p of every target of texts that begin with an empty state and, unless `across`, an empty cache."""
+    if not across:
+        return [loop(model, *part, cache) for part in parts]
+    starts = np.cumsum([0, *(len(targets) for _, targets in parts)])
+    inputs, targets = ([i for part in parts for i in part[side]] for side in (0, 1))
+    rows = loop(model, inputs, targets, cache, starts.tolist())
+    return [rows[begin:end] for begin, end in pairwise(starts)]
 
 
 @pytest.mark.parametrize("memory", reference.MEMORIES)
@@ -60,7 +79,7 @@ def loop(model: NextWordModel, inputs: Sequence[int], targets: Sequence[int], ca
 @pytest.mark.parametrize("window", [1, 3, 11, TARGETS])
 def test_nll_is_that_of_the_equation(kind: BatchingKind, memory: str, window: int) -> None:
     model, cache = reference.small_model(memory), CacheConfig(window=window, theta=0.8, lambda_=0.3)
-    rows = [x for piece in pieces(kind) for x in loop(model, *piece, cache)]
+    rows = [x for row in loop_over(model, pieces(kind), cache, kind == "sentences") for x in row]
     result = evaluate(model, reference.corpus(reference.TEXT), kind=kind, cache=cache)
     assert result.tokens == len(rows) == TARGETS
     assert result.nll == pytest.approx(sum(rows), rel=1e-12)
@@ -91,6 +110,7 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
 )
 def test_any_cut_is_the_same(length: int, batch_size: int, kind: BatchingKind, window: int) -> None:
     model, corpus, cache = reference.small_model(), reference.corpus(reference.TEXT), replace(USUAL, window=window)
+    batch_size = 1 if kind == "sentences" else batch_size
     usual = evaluate(model, corpus, kind=kind, batch_size=batch_size, cache=cache)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "LENGTH", length)
@@ -120,7 +140,7 @@ def test_no_share_changes_nothing_bit_by_bit() -> None:
 
 def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    rows = [loop(model, *piece, USUAL) for piece in pieces("sentences")]
+    rows = loop_over(model, pieces("sentences"), USUAL, across=True)
     result = evaluate(model, corpus, kind="sentences", cache=USUAL)
     assert result.salton2017 is not None and result.without_cache is not None
     assert result.salton2017.nll == pytest.approx(sum(sum(row[1:]) for row in rows), rel=1e-12)
@@ -128,9 +148,15 @@ def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     unopened = [(targets[:-1], targets[1:]) for _, targets in pieces("sentences") if len(targets) > 1]
     result = evaluate(model, corpus, kind="sentences", cache=USUAL, predict_first=False)
     assert result.salton2017 is not None and result.without_cache is not None
-    assert result.salton2017.nll == pytest.approx(sum(sum(loop(model, *piece, USUAL)) for piece in unopened))
+    assert result.salton2017.nll == pytest.approx(sum(map(sum, loop_over(model, unopened, USUAL, across=True))))
     plain = evaluate(model, corpus, kind="sentences", predict_first=False)
-    assert result.without_cache.salton2017 == plain.salton2017
+    assert result.without_cache.salton2017 is not None and plain.salton2017 is not None
+    assert result.without_cache.salton2017.nll == pytest.approx(plain.salton2017.nll, rel=1e-12)
+
+
+def test_lines_side_by_side_have_no_order_to_keep_a_cache_in() -> None:
+    with pytest.raises(InputError, match="batch_size=2: must be 1 for a cache over lines"):
+        evaluate(reference.small_model(), reference.corpus(reference.TEXT), kind="sentences", cache=USUAL, batch_size=2)
 
 
 @pytest.mark.parametrize("combination", ["linear", "geometric"])

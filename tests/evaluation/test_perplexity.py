@@ -17,8 +17,8 @@ from spanlm.data.config import BatchingKind, DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.evaluation import perplexity as module
-from spanlm.evaluation.perplexity import evaluate, perplexity
-from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.scoring import Tally, perplexity
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import Readout

@@ -16,7 +16,7 @@ from spanlm.models.encoders import (
     VariationalLSTMConfig,
     VariationalLSTMEncoder,
 )
-from tests import reference
+from tests import reference, reference_variational
 from tests.models.small import assert_same, build, values
 from tests.models.twins import gradients, lstm_layers, past_outputs, slots
 
@@ -51,7 +51,9 @@ NOISES = {
 }
 
 
-def drawn_noise(encoder: VariationalLSTMEncoder, x: Tensor, layers: int, seed: int) -> list[reference.LSTMNoise]:
+def drawn_noise(
+    encoder: VariationalLSTMEncoder, x: Tensor, layers: int, seed: int
+) -> list[reference_variational.LSTMNoise]:
     """What the encoder draws after this seed: of each layer the masks of x, those of h, and what is kept, if any."""
     config, size = encoder.config, encoder.output_size
     (steps, batch, below), training = x.shape, encoder.training
@@ -71,7 +73,7 @@ def drawn_noise(encoder: VariationalLSTMEncoder, x: Tensor, layers: int, seed: i
     for layer in range(layers):
         width = below if layer == 0 else size
         of_x, of_h = masks(config.input_dropout, width), masks(config.recurrent_dropout, size)
-        noise.append(reference.LSTMNoise(of_x, of_h, kept(config.zoneout_h), kept(config.zoneout_c)))
+        noise.append(reference_variational.LSTMNoise(of_x, of_h, kept(config.zoneout_h), kept(config.zoneout_c)))
     return noise
 
 
@@ -89,7 +91,7 @@ def test_variational_lstm(steps: int, batch: int, layers: int, options: dict[str
     outputs, state = encoder(x, {"h": h, "c": c})
     actual = [outputs, state["h"], state["c"]]
     noise = drawn_noise(encoder, x.detach(), layers, seed=3)
-    expected = list(reference.variational_lstm(x, h, c, equations, noise))
+    expected = list(reference_variational.variational_lstm(x, h, c, equations, noise))
 
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
