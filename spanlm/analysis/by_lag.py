@@ -103,7 +103,8 @@ class LagAccumulator:
         """Add the rows of `weights` (N, L); column j is lag L - 1 - j + `nearest_lag`.
 
         A window is full if its oldest slot, column 0, has weight: a memory fills from its nearest lag on, and a
-        softmax gives every filled slot some. Rows of zeros (padding, an empty memory) are therefore left out.
+        softmax gives every filled slot some. Rows of zeros (padding, an empty memory) are therefore left out. Of a
+        window that grows, the rows have any width.
 
         Raises:
             InputError: If `weights` is not (N, L), L or the nearest lag changed since the last call, or a weight is
@@ -125,7 +126,7 @@ class LagAccumulator:
         )
         if not (np.isfinite(rows).all() and np.isfinite(older).all()):
             raise InputError("weights: every weight must be a finite number")
-        full = rows[:, 0] > 0
+        full = (rows[:, 0] > 0) | (older > 0)
         # float64: a test set has a million rows, and float32 stops adding small weights long before
         self._sum += rows[full].sum(axis=0, dtype=np.float64)
         self._older += float(older[full].sum())

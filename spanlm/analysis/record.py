@@ -100,7 +100,8 @@ class AttentionRecord:
         """
         slots = self.occupied.sum(axis=1)
         full = slots == self.window
-        return self.weights[full if full.sum() > 1 else 2 * slots >= max(int(slots.max()), 1)]
+        rows = full if full.sum() > 1 else 2 * slots >= max(int(slots.max()), 1)
+        return np.asarray(self.weights[rows], dtype=np.float32)
 
 
 def _require_length(field: str, length: int, count: int) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.cache_tuning import tune_cache
-from spanlm.evaluation.line_by_line import LineByLine
-from spanlm.evaluation.perplexity import Evaluation, evaluate, protocol
+from spanlm.evaluation.perplexity import Evaluation
 from spanlm.models.counting import count_parameters
 from spanlm.reproduction.record import finished_record, read_record, recorded_config, refuse_another, save_record
 from spanlm.reproduction.tables import Cached
@@ -109,29 +107,10 @@ def _trained(job: Job, corpus: Corpus) -> dict[str, Any]:
 
 
 def _cached(model: TrainedModel, corpus: Corpus, how: Cached) -> tuple[dict[Split, Evaluation], dict[str, Any]]:
-    """Tune a cache on valid; measure with it and without.
-
-    Where the model begins anew at each line the cache goes on over the lines: within one it would have little to hold.
-    """
-    if model.batching(corpus, "valid") == "sentences":
-        evaluated, results = LineByLine(model.model, corpus.vocabulary.eos_id).eval(), {}
-        tuning = tune_cache(evaluated, corpus, "valid", (how.window,))
-        for split in _MEASURED:
-            found = evaluate(evaluated, corpus, split, cache=tuning.best)
-            results[split] = _line_by_line(found, tuning.best.description)
-    else:
-        tuning = model.tune_cache((how.window,), corpus)
-        results = {split: model.evaluate(corpus, split, cache=tuning.best) for split in _MEASURED}
-    return results, {"cache": asdict(tuning.best), "tried": len(tuning.grid), "notes": tuning.notes}
-
-
-def _line_by_line(found: Evaluation, cache: str) -> Evaluation:
-    """Say how it was counted, in the words that fit."""
-    said, plain = protocol("sentences", 1, 1), found.without_cache
-    assert plain is not None
-    return replace(
-        found, protocol=f"{said}; {cache}, carried over the lines", without_cache=replace(plain, protocol=said)
-    )
+    """Tune a cache on valid; measure with it and without."""
+    tuning = model.tune_cache((how.window,), corpus)
+    results = {split: model.evaluate(corpus, split, cache=tuning.best) for split in _MEASURED}
+    return results, {"cache": tuning.best.to_json(), "tried": len(tuning.grid), "notes": tuning.notes}
 
 
 def _averaged(models: Sequence[TrainedModel], corpus: Corpus) -> tuple[dict[Split, Evaluation], dict[str, Any]]:

@@ -107,9 +107,7 @@ def _over(row: Row, summary: RowSummary, found: dict[str, RowSummary]) -> str:
 
 
 def _unpredicted(summary: RowSummary, name: str) -> tuple[str, ...]:
-    """A number of the count of Salton et al., valid and test; with a cache it is not taken."""
-    if any(record[split]["salton2017"] is None for record in summary.records for split in ("valid", "test")):
-        return NONE, NONE
+    """A number of the count of Salton et al., valid and test."""
     return tuple(summary.of(split, "salton2017", name).show() for split in ("valid", "test"))
 
 
@@ -125,7 +123,7 @@ def _caches(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
                     titled(row),
                     f"{row.how.window:,}",
                     "; ".join(f"{cache['theta']:g}" for cache in chosen),
-                    "; ".join(f"{cache['lambda_']:g}" for cache in chosen),
+                    "; ".join(f"{cache['lambda']:g}" for cache in chosen),
                     *(
                         spread.show()
                         for split in ("valid", "test")

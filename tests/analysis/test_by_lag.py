@@ -62,6 +62,13 @@ def test_of_a_window_that_grows_the_nearest_lags_are_told_apart() -> None:
     assert profile.counted == "with at least 3 words to look back at"
 
 
+def test_weight_on_older_lags_says_that_the_nearest_are_filled() -> None:
+    accumulator = LagAccumulator(nearest=2)
+    accumulator.update([[0.4, 0.0, 0.6], [0.0, 0.0, 1.0]])
+    assert (accumulator.positions, accumulator.left_out) == (1, 1)
+    assert accumulator.profile() == LagProfile((0.0, pytest.approx(60)), 1, 1, older=pytest.approx(40))
+
+
 def test_a_window_that_grows_and_never_reaches_the_nearest_lags_is_an_error() -> None:
     accumulator = LagAccumulator(nearest=15)
     accumulator.update(GROWING[0])
