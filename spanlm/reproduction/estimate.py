@@ -40,15 +40,15 @@ def estimate(job: Job, corpus: Corpus) -> Estimate:
         InputError: the job cannot be trained as it is.
     """
     trainer = Trainer(job.config, corpus, Path(job.folder), Watcher())
-    times = []
+    times, tokens = [], []
     for segment in islice(trainer.batcher.segments(), _WARM_UP + _STEPS):
         began = time.perf_counter()
         trainer.step(segment)
         times.append(time.perf_counter() - began)
+        tokens.append(int(segment.mask.sum()))
     seconds = statistics.median(times[_WARM_UP:] or times)
-    batching = job.config.training.batching
-    rate = batching.batch_size * batching.length / seconds
+    rate = statistics.fmean(tokens) / seconds
     epochs = job.config.training.epochs
-    sizes = {split: len(tokens) for split, tokens in corpus.splits.items()}
+    sizes = {split: len(part) for split, part in corpus.splits.items()}
     scored = sizes["valid"] * (epochs + 1) + sizes["test"]
     return Estimate(rate, epochs, trainer.segments * epochs * seconds + scored / rate * _EVALUATION_SHARE)

@@ -137,7 +137,7 @@ def _protocols(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
         [f"{titled(row)}{' (by sentence)' if row.by_sentence else ''}" for _, row in ordered],
         panels,
         "Rows by sentence do not compare with those of running text; published, they are in the paper's own count. "
-        f"{_seeds(rows)}",
+        f"† is not in the paper's table. {_seeds(rows)}",
     )
 
 

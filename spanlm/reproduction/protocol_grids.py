@@ -113,10 +113,11 @@ def _unpredicted(summary: RowSummary, name: str) -> tuple[str, ...]:
 
 def _caches(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     header = ("model", "words", "θ", "λ", "valid: without", "valid: with", "test: without", "test: with")
-    lines = []
+    lines, notes = [], []
     for summary in rows:
         row = find_row(paper, summary.row)
         if isinstance(row.how, Cached):
+            notes += [f" {row.title}: {note}" for record in summary.records for note in record["details"]["notes"]]
             chosen = [record["details"]["cache"] for record in summary.records]
             lines.append(
                 (
@@ -131,7 +132,7 @@ def _caches(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
                     ),
                 )
             )
-    caption = "Caches: θ and λ chosen on valid. Without: the same model at the same time"
+    caption = f"Caches: θ and λ chosen on valid. Without: the same model in the same pass.{''.join(notes)}"
     return [Grid(header, tuple(lines), caption)] if lines else []
 
 

@@ -41,7 +41,7 @@ def record(name: str, test: float, **more: Any) -> dict[str, Any]:
     if isinstance(row.how, Cached):
         for split in ("valid", "test"):
             found[split] = {**splits[split], "without_cache": measured(test + 40, said)}
-        found["details"] = {"cache": {"theta": 0.3, "lambda": 0.12}}
+        found["details"] = {"cache": {"theta": 0.3, "lambda": 0.12}, "notes": ["cache.theta=0.3 is large."]}
     if isinstance(row.how, Averaged):
         found["details"] = {split: {"members": [90.0, 94.0], "oracle_bound": 70.0} for split in ("valid", "test")}
     if not isinstance(row.how, Plain):
@@ -107,7 +107,7 @@ def test_a_cache_shows_what_it_was_put_on_and_an_ensemble_its_members() -> None:
     cache = cells(caches)["Neural cache model (size = 500)"]
     assert (cache["words"], cache["θ"], cache["λ"]) == ("500", "0.3", "0.12")
     assert (cache["test: without"], cache["test: with"]) == ("112.0", "72.0")
-    assert len(caches.rows) == 2
+    assert len(caches.rows) == 2 and "Neural cache model (size = 500): cache.theta=0.3 is large." in caches.caption
     ensemble = cells(ensembles)["3 medium regularized LSTMs †"]
     assert ensemble["members: test"] == "92.0 (90.0–94.0)"
     assert (ensemble["test ppl"], ensemble["oracle bound: test"]) == ("77.0", "70.0")

@@ -1,12 +1,12 @@
 """The LSTM with variational dropout and zoneout.
 
-Gal & Ghahramani (2016, Eq. 7-10; Press & Wolf's "BD"): what a layer reads, x_t from below and h_{t-1}, is dropped
+Gal & Ghahramani (2016; Press & Wolf's "BD"): what a layer reads, x_t from below and h_{t-1}, is dropped
 with masks that stay the same over the steps of a segment, of each gate its own (`per_gate`) or one for the four:
 
     i, f, g, o = W_ih (x_t ⊙ z_x) + W_hh (h_{t-1} ⊙ z_h) + b,        z ~ Bernoulli(1 − rate) / (1 − rate)
     c̃_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),    h̃_t = σ(o) ⊙ tanh(c̃_t)
 
-Zoneout (Krueger et al., 2017, §3.2): units keep the value of the step before, drawn anew at every step; evaluated,
+Zoneout (Krueger et al., 2017): units keep the value of the step before, drawn anew at every step; evaluated,
 the expectation:
 
     c_t = d_c ⊙ c_{t-1} + (1 − d_c) ⊙ c̃_t,    h_t = d_h ⊙ h_{t-1} + (1 − d_h) ⊙ h̃_t,    d ~ Bernoulli(zoneout)
