@@ -100,7 +100,7 @@ def _parser() -> VerbParser:
         + " (default: small)",
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N", help="a run of every row for each")
-    parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these rows, as in `spanlm presets`")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these rows, as --dry-run names them")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept (runs)")
     parser.add_argument(
         "--out", type=Path, default=Path("results"), metavar="DIR", help="where records and tables go (results)"

@@ -38,6 +38,7 @@ def finished_measurement(measurement: Measurement, corpus: Corpus) -> dict[str, 
     refuse_another(path, record["how"], _how(measurement), "how")
     found = [finished_record(job, corpus) for job in measurement.jobs]
     members = [was if one is None else _member(one) for was, one in zip(record["members"], found, strict=False)]
+    refuse_another(path, record["members"], members, "members")
     return record
 
 

@@ -16,7 +16,7 @@ from spanlm.cli.main import main
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.scoring import Tally
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import Head
 from spanlm.training import trainer as trainer_module
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
@@ -62,14 +62,14 @@ def test_what_is_not_finite_is_never_applied(
 
 def poisoned_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     calls = []
-    log_prob = LanguageModel.log_prob
+    log_prob = Head.log_prob
 
-    def poisoned(self: LanguageModel, *arguments: Any) -> Any:
+    def poisoned(self: Head, *arguments: Any) -> Any:
         calls.append(1)
-        log_p, state = log_prob(self, *arguments)
-        return (log_p * float("nan") if len(calls) == step else log_p), state
+        log_p = log_prob(self, *arguments)
+        return log_p * float("nan") if len(calls) == step else log_p
 
-    monkeypatch.setattr(LanguageModel, "log_prob", poisoned)
+    monkeypatch.setattr(Head, "log_prob", poisoned)
 
 
 def test_a_run_stops_at_the_step_that_is_not_finite_and_can_go_on(
