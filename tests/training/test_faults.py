@@ -65,9 +65,10 @@ def poisoned_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     log_prob = Head.log_prob
 
     def poisoned(self: Head, *arguments: Any) -> Any:
-        calls.append(1)
         log_p = log_prob(self, *arguments)
-        return log_p * float("nan") if len(calls) == step else log_p
+        if self.training:
+            calls.append(1)
+        return log_p * float("nan") if self.training and len(calls) == step else log_p
 
     monkeypatch.setattr(Head, "log_prob", poisoned)
 
