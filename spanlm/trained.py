@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from spanlm.config import RunConfig
+from spanlm.context import STATES, cut_of, reads_line_by_line, refuse_endless
 from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
@@ -27,19 +28,9 @@ from spanlm.evaluation.words import StateMode, WordScore, score_words
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
-from spanlm.training.setup import batching_kind, remembers_everything
 
 if TYPE_CHECKING:
     from spanlm.analysis.record import AttentionRecord
-
-
-STATES: dict[str, BatchingKind | None] = {
-    "auto": None,
-    "carry": "streams",
-    "document": "documents",
-    "line": "sentences",
-}
-"""What a word's context is -> how the text is cut; None: as in training."""
 
 
 class TrainedModel:
@@ -163,25 +154,7 @@ class TrainedModel:
             InputError: the corpus has no such part, documents are asked for and the part is one document, or nothing
                 is ever to be forgotten by a memory that holds everything since the last reset.
         """
-        if split not in corpus.splits:
-            raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
-        tokens, kind = corpus.splits[split], STATES[state]
-        if kind == "streams" and remembers_everything(self.config.model.memory):
-            raise InputError(
-                f"state={state}: the model remembers everything since the last reset (model.memory.window=null), and "
-                f"carry would make that all of {corpus.name} {split}. Take state line or document."
-            )
-        if kind is None:
-            # of a text that is one document, resets at documents leave one stream
-            trained = self.config.training.batching.kind
-            return batching_kind("auto" if trained == "documents" else trained, tokens)
-        if kind == "documents" and len(tokens.documents) == 1:
-            raise InputError(
-                f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take state "
-                "carry, which is the same here; data.documents of the training says what starts a document "
-                f"({self.config.data.effective_documents})."
-            )
-        return kind
+        return cut_of(self.config, corpus, split, state)
 
     def score(
         self,
@@ -202,9 +175,12 @@ class TrainedModel:
             eos: give the line ends rows, too.
 
         Raises:
-            InputError: an option outside its range, or, with oov="error", a word outside the vocabulary.
+            InputError: an option outside its range, with oov="error" a word outside the vocabulary, or a memory of
+                everything carried over all lines.
         """
         lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
+        if state == "carry":
+            refuse_endless(self.config, "all of the text")
         pieces = lines_as_pieces(lines, self.config.data.effective_tokenizer)
         return score_words(self.model, self.vocabulary, pieces, state=state, base=base, oov=oov, eos=eos)
 
@@ -240,11 +216,17 @@ class TrainedModel:
             expected: how many of the most probable next words to keep.
 
         Raises:
-            InputError: no words, or a model that attends to nothing.
+            InputError: no words, a model that attends to nothing, or several lines for one that was trained on lines
+                that know nothing of each other.
         """
         from spanlm.analysis.attend import attend
 
         lines = [self.tokenize(line) for line in text.strip("\n").split("\n")]
+        if len(lines) > 1 and reads_line_by_line(self.config):
+            raise InputError(
+                f"{len(lines)} lines: the model was trained on lines that know nothing of each other, and has no "
+                "attention from one to the next; give one line, or each with --sentence."
+            )
         title = f"{self.folder.resolve().name}, {self.config.model.memory.description}"
         return attend(self.model, self.vocabulary, lines, expected=expected, title=title)
 
@@ -277,7 +259,16 @@ class TrainedModel:
             InputError: an option outside its range.
         """
         start = (self.model, self.vocabulary, self.tokenize(prompt))
-        words = generate(*start, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unk=unk)
+        words = generate(
+            *start,
+            length=length,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            seed=seed,
+            unk=unk,
+            line_by_line=reads_line_by_line(self.config),
+        )
         return list(words)
 
 

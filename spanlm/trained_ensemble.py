@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 from spanlm.config import RunConfig
+from spanlm.context import STATES
 from spanlm.data.config import DEMO, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.evaluation.scoring import Precision
 from spanlm.models.ensemble import Combination, Ensemble
-from spanlm.trained import STATES, TrainedModel, load
+from spanlm.trained import TrainedModel, load
 
 if TYPE_CHECKING:
     from spanlm.analysis.record import AttentionRecord

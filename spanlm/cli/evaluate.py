@@ -117,6 +117,6 @@ def _unscored(result: Evaluation) -> list[tuple[str, str]]:
         return []
     return [
         ("Salton's count", f"{found.perplexity:.2f} = exp(NLL of {found.predicted:,} tokens / {found.counted:,})"),
-        ("", "the first word of each line is not predicted, but counted; not comparable with other papers;"),
+        ("", f"{found.protocol}; not comparable with other papers;"),
         ("", f"per predicted token {found.perplexity_per_predicted:.2f}"),
     ]

@@ -6,6 +6,7 @@ import sys
 
 from spanlm.cli.arguments import add_device, verb_parser
 from spanlm.cli.ensemble import add_runs, load_runs
+from spanlm.context import reads_line_by_line
 from spanlm.data.vocabulary import EOS
 from spanlm.evaluation.generation import generate
 
@@ -44,6 +45,7 @@ def run(arguments: list[str]) -> None:
         top_p=options.top_p,
         seed=options.seed,
         unk=options.unk,
+        line_by_line=reads_line_by_line(model.config),
     )
     sys.stdout.write(options.prompt)
     at_line_start = not options.prompt

@@ -12,6 +12,7 @@ from typing import TextIO
 
 from spanlm.cli.arguments import add_device, output, verb_parser
 from spanlm.cli.ensemble import add_runs, load_runs, runs_and_files
+from spanlm.context import refuse_endless
 from spanlm.data.text import Text
 from spanlm.evaluation.text_pieces import text_as_pieces
 from spanlm.evaluation.words import WordScore, score_words
@@ -60,6 +61,8 @@ def run(arguments: list[str]) -> None:
     if len(files) > 1:
         parser.error(f"unrecognized arguments: {' '.join(files[1:])}")
     model = load_runs(runs, options)
+    if options.state == "carry":
+        refuse_endless(model.config, "all of the text")
     path = Path("/dev/stdin") if files in ([], ["-"]) else Path(files[0])
     pieces = text_as_pieces(Text(path), model.config.data.effective_tokenizer)
     scores = score_words(

@@ -58,6 +58,12 @@ class DataConfig:
         _require_choice("data.tokenizer", self.tokenizer, get_args(Tokenizer))
         _require_choice("data.documents", self.documents, get_args(Documents))
         _require_choice("data.lines", self.lines, get_args(Lines))
+        require(
+            self.lines == "as-written" or self.tokenizer == "whitespace",
+            "data.lines",
+            self.lines,
+            "as-written with data.tokenizer=words, which lower-cases: sentences are known by their capitals",
+        )
         require(self.min_count >= 1, "data.min_count", self.min_count, "at least 1")
         require(
             self.max_size is None or self.max_size >= 3,

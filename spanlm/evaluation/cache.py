@@ -21,14 +21,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import tee
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import require
 from spanlm.evaluation.scoring import Scored
+from spanlm.models.interfaces import Readout
 from spanlm.models.ops.neural_cache import Lookup, cache_distribution, cache_log_prob
 
 
@@ -77,24 +80,34 @@ def require_text(window: int, corpus: Corpus, split: str) -> None:
     require(window <= tokens, "cache.window", window, f"at most {tokens}: {corpus.name} {split} has no more tokens")
 
 
-def lookups(scored: Iterable[Scored], window: int, across: bool = False) -> Iterator[tuple[Scored, Lookup]]:
-    """Give each segment what its steps look at in a cache of `window` pairs.
+def as_one_stream(item: Scored) -> Scored:
+    """Put the lines of a batch, which follow each other in the text, into one stream that no reset interrupts."""
+    segment, kept = item.segment, item.segment.mask.T
 
-    Args:
-        scored: the segments of a text.
-        window: C.
-        across: resets of the model's state do not empty the cache.
-    """
+    def line_up(x: Tensor) -> Tensor:
+        return x.transpose(0, 1)[kept].unsqueeze(1)
+
+    targets = line_up(segment.targets)
+    whole = Segment(
+        line_up(segment.inputs),
+        targets,
+        torch.ones_like(targets, dtype=torch.bool),
+        torch.zeros(1, dtype=torch.bool, device=segment.reset.device),
+    )
+    return Scored(whole, line_up(item.log_p), Readout(line_up(item.readout.features)))
+
+
+def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Lookup]]:
+    """Give each segment what its steps look at in a cache of `window` pairs."""
     cache: Lookup | None = None
     for item in scored:
         segment, features = item.segment, item.readout.features
         keys, words, filled = features, segment.targets, segment.mask
-        reset = torch.zeros_like(segment.reset) if across else segment.reset
         # asking a GPU would wait for it; there what was reset is carried on as empty slots
-        if cache is not None and not (reset.device.type == "cpu" and bool(reset.all())):
+        if cache is not None and not (segment.reset.device.type == "cpu" and bool(segment.reset.all())):
             keys = torch.cat([cache.keys[-window:], keys])
             words = torch.cat([cache.words[-window:], words])
-            filled = torch.cat([cache.filled[-window:] & ~reset, filled])
+            filled = torch.cat([cache.filled[-window:] & ~segment.reset, filled])
         cache = Lookup(features, keys, words, filled, window)
         yield item, cache
 
@@ -121,12 +134,23 @@ def with_cache(scored: Iterable[Scored], config: CacheConfig, across: bool = Fal
     Args:
         scored: the segments of a text.
         config: of the cache.
-        across: resets of the model's state do not empty the cache.
+        across: the segments are batches of lines in the order of the text, and the cache goes on from one to the next.
     """
-    for item, lookup in lookups(scored, config.window, across):
+    if across:
+        yield from _over_lines(scored, config)
+        return
+    for item, lookup in lookups(scored, config.window):
         log_cache, empty = cache_log_prob(lookup, (config.theta,))
         log_p = mixed(item.log_p, log_cache[0], empty, config.lambda_)
         yield replace(item, log_p=log_p.to(item.log_p.dtype))
+
+
+def _over_lines(scored: Iterable[Scored], config: CacheConfig) -> Iterator[Scored]:
+    batches, again = tee(scored)
+    for item, stream in zip(batches, with_cache(map(as_one_stream, again), config), strict=True):
+        log_p = item.log_p.clone()
+        log_p.transpose(0, 1)[item.segment.mask.T] = stream.log_p.squeeze(1)
+        yield replace(item, log_p=log_p)
 
 
 def cached_log_probs(log_probs: Tensor, lookup: Lookup, config: CacheConfig) -> Tensor:

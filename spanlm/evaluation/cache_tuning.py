@@ -6,7 +6,7 @@ each word is worked out once, and all λ are tried on it together. Only sums are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,9 +17,9 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import require
-from spanlm.evaluation.cache import CacheConfig, lookups, mixed, require_text
+from spanlm.evaluation.cache import CacheConfig, as_one_stream, lookups, mixed, require_text
 from spanlm.evaluation.perplexity import evaluation_batcher
-from spanlm.evaluation.scoring import Precision, perplexity, scored_segments
+from spanlm.evaluation.scoring import Precision, Scored, perplexity, scored_segments
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 
@@ -106,15 +106,16 @@ def tune_cache(
         InputError: an empty grid, a value outside its range, a window longer than the text, or no such split.
     """
     require_grid(windows, thetas, lambdas)
-    across = kind == "sentences"
-    # a cache over lines needs them one by one, in the order of the text
-    batcher = evaluation_batcher(corpus, split, kind, 1, SentenceRules(order="drawn"))
+    # a cache over lines needs them in the order of the text
+    batcher = evaluation_batcher(corpus, split, kind, rules=SentenceRules(order="drawn"))
     require_text(max(windows), corpus, split)
-    scored = scored_segments(model, batcher.segments(), precision)
+    scored: Iterable[Scored] = scored_segments(model, batcher.segments(), precision)
+    if kind == "sentences":
+        scored = map(as_one_stream, scored)
     shares = torch.tensor(lambdas, dtype=torch.float64, device=model.device).view(-1, 1, 1)
     plain = torch.zeros((), dtype=torch.float64, device=model.device)
     sums = plain.new_zeros(len(windows), len(thetas), len(lambdas))
-    for item, lookup in lookups(scored, max(windows), across):
+    for item, lookup in lookups(scored, max(windows)):
         mask = item.segment.mask
         plain -= torch.where(mask, item.log_p.double(), 0.0).sum()
         for number, window in enumerate(windows):

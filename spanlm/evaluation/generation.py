@@ -28,6 +28,7 @@ def generate(
     top_p: float | None = None,
     seed: int = 1,
     unk: bool = False,
+    line_by_line: bool = False,
 ) -> Iterator[str]:
     """Continue a prompt word by word.
 
@@ -44,6 +45,7 @@ def generate(
         top_p: which share of the probability remains, in (0, 1]; None: all.
         seed: of the samples; the global generator is not touched.
         unk: let <unk> be drawn, too.
+        line_by_line: each line begins with an empty state, as for models that were trained so.
 
     Raises:
         InputError: an option outside its range.
@@ -55,7 +57,16 @@ def generate(
     require(top_p is None or 0 < top_p <= 1, "--top-p", top_p, "in (0, 1]")
     require(0 <= seed < 2**63, "--seed", seed, "in [0, 2^63)")
     return _words(
-        model, vocabulary, prompt, length, temperature, top_k, top_p, seed, [] if unk else [vocabulary.unk_id]
+        model,
+        vocabulary,
+        prompt,
+        length,
+        temperature,
+        top_k,
+        top_p,
+        seed,
+        [] if unk else [vocabulary.unk_id],
+        line_by_line,
     )
 
 
@@ -69,6 +80,7 @@ def _words(
     top_p: float | None,
     seed: int,
     barred: list[int],
+    line_by_line: bool,
 ) -> Iterator[str]:
     device = model.device
     generator = torch.Generator().manual_seed(seed)
@@ -79,6 +91,8 @@ def _words(
         word = sample(log_p[-1, 0].cpu(), temperature, top_k, top_p, barred, generator)
         yield vocabulary.word(word)
         tokens = [word]
+        if line_by_line and word == vocabulary.eos_id:
+            state = model.init_state(1)
 
 
 def sample(

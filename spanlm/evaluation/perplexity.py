@@ -13,7 +13,7 @@ from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceOrder, SentenceRules
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
 from spanlm.evaluation.first_words import FirstWordsUnscored, first_words_unscored, unopened_sentences
 from spanlm.evaluation.scoring import Precision, Tally, perplexity, scored_segments, tally
@@ -167,12 +167,9 @@ def evaluations(
         kind: as of `evaluate`, and so are the others.
         batch_size: streams side by side.
         predict_first: whether sentences are known opened.
-        in_order: read sentences one by one in the order of the text, as a cache over them needs.
+        in_order: read sentences in the order of the text, as a cache over them needs.
     """
     order: SentenceOrder = "drawn" if in_order else "by-length"
-    if in_order and kind == "sentences":
-        require(batch_size in (None, 1), "batch_size", batch_size, "1 for a cache over lines, which come in order")
-        batch_size = 1
     batcher = evaluation_batcher(corpus, split, kind, batch_size, SentenceRules(order=order))
     began = time.perf_counter()
     totals = sums(batcher)

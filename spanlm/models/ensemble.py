@@ -7,8 +7,8 @@ With p_m the models' distributions over the next word and weights w_m >= 0, Σ_m
 
 Both are worked out in log space. The mixture's log p(target) needs the members' log p(target) and nothing else; the
 product must be normalised over the vocabulary at every step, so it costs each member's whole distribution. All
-members read each word once, side by side; beyond their weights and states, what is held does not grow with their
-number: one sum over the vocabulary, and of the product's never more than a chunk of (T, B, V).
+members read each word once, side by side. Beyond their weights and states, each member adds what its head reads and one
+number a word; over the vocabulary one sum is held for all, and of the product's never more than a chunk of (T, B, V).
 """
 
 from __future__ import annotations

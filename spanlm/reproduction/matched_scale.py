@@ -64,6 +64,10 @@ class MatchedScale(Scale):
             return most
         return max(1, min(most, math.floor(self.training_tokens / tokens + 0.5)))
 
+    def remarks_hold(self, vocabulary_size: int) -> bool:
+        """Say so where the sizes are the paper's: the remarks are about these."""
+        return self.as_published(vocabulary_size)
+
     def describe(self, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:
         """Say the sizes, and the recipe that all rows share."""
         return [self._sizes(vocabulary_size), self._recipe(configs[0])]

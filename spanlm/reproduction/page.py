@@ -42,7 +42,7 @@ def markdown_page(plan: Plan, table: Table, outcomes: Sequence[Outcome], figure:
 def protocol(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
     """Say what was run, on what, and how it was counted, in lines."""
     corpus, jobs = plan.corpus, plan.jobs_of(table)
-    published = plan.scale.as_published(len(corpus.vocabulary))
+    remarked = plan.scale.remarks_hold(len(corpus.vocabulary))
     lines = [
         _corpus(plan, table),
         *dict.fromkeys(f"Corpus: {note}." for text in plan.texts.values() for note in text.notes),
@@ -55,7 +55,7 @@ def protocol(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
     if table.remark:
         lines.append(f"Note: {table.remark}.")
     lines += [
-        f"{plan.paper.rows[job.row].title}: {job.preset.remark}." for job in jobs if job.preset.remark and published
+        f"{plan.paper.rows[job.row].title}: {job.preset.remark}." for job in jobs if job.preset.remark and remarked
     ]
     return lines
 

@@ -48,6 +48,10 @@ class ProportionalScale(Scale):
         """Say whether the widths are the paper's own; they do not depend on the vocabulary."""
         return self.width == 1
 
+    def remarks_hold(self, vocabulary_size: int) -> bool:
+        """Say yes: recipes stay, whatever the widths are."""
+        return True
+
     def describe(self, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:
         """Say how sizes and recipes differ from the published ones, which are not the same for all rows."""
         precision = f"products in {self.precision}"

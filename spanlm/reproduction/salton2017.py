@@ -84,7 +84,7 @@ _PENN_TREEBANK = (
     *_ensembles("large", _LARGE),
     _LSTM_PTB,
     _cached(_LSTM_PTB, 500, "Same without attention, with a cache (size = 500)", "lstm-ptb"),
-    _cached(_SINGLE_PTB, 500, "Attentive LM, single score, with a cache (size = 500)", "lstm-ptb"),
+    _cached(_SINGLE_PTB, 500, "Attentive LM, single score, with a cache (size = 500)", "lstm-ptb-cache-500"),
 )
 
 _GRAVE_WT2 = _row("grave-lstm-wt2", "LSTM-LM of Grave et al.", "grave2017/lstm-wt2")
@@ -101,7 +101,7 @@ _WIKITEXT_2 = (
     _cached(_GRAVE_WT2, 2000, "Neural cache model (size = 2000)", "grave-lstm-wt2", 68.9, WIKITEXT_2),
     _LSTM_WT2,
     _cached(_LSTM_WT2, 2000, "Same without attention, with a cache (size = 2000)", "lstm-wt2"),
-    _cached(_SINGLE_WT2, 2000, "Attentive LM, single score, with a cache (size = 2000)", "lstm-wt2"),
+    _cached(_SINGLE_WT2, 2000, "Attentive LM, single score, with a cache (size = 2000)", "lstm-wt2-cache-2000"),
 )
 
 _COUNT = (

@@ -56,5 +56,9 @@ class Scale(ABC):
         """Say whether the sizes are the paper's own."""
 
     @abstractmethod
+    def remarks_hold(self, vocabulary_size: int) -> bool:
+        """Say whether what a preset's remark says is true of its row at this scale."""
+
+    @abstractmethod
     def describe(self, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:
         """Say of what size the models are and how they are trained, in lines; `configs` as `configure` gives them."""

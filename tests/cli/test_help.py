@@ -26,7 +26,8 @@ OPTIONS = {
     "--combine --weights --tune-weights --cache --cache-theta --cache-lambda --tune-cache",
     "score": "--base --format --state --oov --eos --out --combine --weights --device",
     "cloze": "--context --class --out --json --strict --limit --batch-size --combine --weights --device",
-    "attend": "--text --file --sentence --document --from --words --by-lag --flatness --corpus --split --out --device --data-dir --download",
+    "attend": "--text --file --sentence --document --from --words --by-lag --flatness --corpus --split --out --device "
+    "--data-dir --download",
     "generate": "--prompt --length --temperature --top-k --top-p --seed --unk --combine --weights --device",
     "data": "--source --category --out --corpus",
     "presets": "--json",

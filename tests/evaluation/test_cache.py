@@ -110,7 +110,6 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
 )
 def test_any_cut_is_the_same(length: int, batch_size: int, kind: BatchingKind, window: int) -> None:
     model, corpus, cache = reference.small_model(), reference.corpus(reference.TEXT), replace(USUAL, window=window)
-    batch_size = 1 if kind == "sentences" else batch_size
     usual = evaluate(model, corpus, kind=kind, batch_size=batch_size, cache=cache)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "LENGTH", length)
@@ -152,11 +151,6 @@ def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     plain = evaluate(model, corpus, kind="sentences", predict_first=False)
     assert result.without_cache.salton2017 is not None and plain.salton2017 is not None
     assert result.without_cache.salton2017.nll == pytest.approx(plain.salton2017.nll, rel=1e-12)
-
-
-def test_lines_side_by_side_have_no_order_to_keep_a_cache_in() -> None:
-    with pytest.raises(InputError, match="batch_size=2: must be 1 for a cache over lines"):
-        evaluate(reference.small_model(), reference.corpus(reference.TEXT), kind="sentences", cache=USUAL, batch_size=2)
 
 
 @pytest.mark.parametrize("combination", ["linear", "geometric"])

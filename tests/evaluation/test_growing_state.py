@@ -41,6 +41,29 @@ def test_it_is_not_carried_through_a_text(model: TrainedModel) -> None:
     assert model.evaluate(state="document").tokens == model.evaluate().tokens
 
 
+def test_a_text_is_not_scored_as_one_line(model: TrainedModel) -> None:
+    with pytest.raises(InputError, match=r"state=carry: .* would make that all of the text\. Take state line or"):
+        model.score("the cat\na dog", state="carry")
+
+
+def test_one_document_is_read_line_by_line(model: TrainedModel) -> None:
+    part = model.corpus()
+    one = {name: replace(tokens, documents=tokens.documents[:1]) for name, tokens in part.splits.items()}
+    with pytest.raises(InputError, match=r"is one document, so there is nothing to reset at\. Take state line;"):
+        model.evaluate(replace(part, splits=one), state="document")
+
+
+def test_no_line_looks_at_another(model: TrainedModel) -> None:
+    with pytest.raises(InputError, match=r"2 lines: .* give one line, or each with --sentence"):
+        model.attend("the cat sat\na dog")
+
+
+def test_a_generated_line_begins_anew(model: TrainedModel) -> None:
+    """After a line's end the most probable words are those of the first line again, and again."""
+    words = " ".join(model.generate("", length=60, temperature=0, unk=True)).split("<eos>")
+    assert len({line.strip() for line in words[:-1]}) <= 1
+
+
 def test_auto_is_line_by_line(model: TrainedModel) -> None:
     assert model.evaluate().protocol == model.evaluate(state="line").protocol
     assert "each line" in model.evaluate().protocol

@@ -86,7 +86,9 @@ def test_a_control_is_a_plain_lstm_of_the_same_table_counted_alike() -> None:
             if row.control:
                 control = SALTON.rows[row.control]
                 assert control.name in table.rows
-                assert control.how == Plain() and control.trained.config.model.memory.kind == "none"
+                # a cache on an attentive model is compared with one of the same size on the model without attention
+                assert control.how in (Plain(), row.how) and (control.how == Plain() or "single" in row.name)
+                assert control.trained.config.model.memory.kind == "none"
                 assert control.by_sentence == row.by_sentence
 
 

@@ -51,9 +51,9 @@ class AttentiveConfig:
         window: how many outputs back at most; null: all since the last reset, which needs sentences
             (training.batching.kind). The paper found a bounded window over the running text worse.
         merge: tanh (Eq. 7), or linear as in the published code.
-        merge_bias: with the b_c of Eq. 7. It can learn how frequent words are, as the softmax's bias does, and faster
-            than the LSTM learns anything: with the published rate of 1 the softmax's weights and it drive each other
-            up, and the LSTM's gates close. Without it the same recipe trains as it does without a memory.
+        merge_bias: with the b_c of Eq. 7. It can learn how frequent words are, as the softmax's bias does, before the
+            LSTM has learned anything: with the published rate of 1 and a tied softmax, in which it meets its own
+            gradient, training stays far behind one without it.
         zero_slot: a zero vector stays in the memory, as in the published code, and takes its share of the attention.
     """
 

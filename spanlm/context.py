@@ -1,0 +1,61 @@
+"""What a word's context is: all of the text, its document, or its line."""
+
+from __future__ import annotations
+
+from spanlm.config import RunConfig
+from spanlm.data.config import BatchingKind
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError
+from spanlm.training.setup import batching_kind, remembers_everything
+
+STATES: dict[str, BatchingKind | None] = {
+    "auto": None,
+    "carry": "streams",
+    "document": "documents",
+    "line": "sentences",
+}
+"""What a word's context is -> how the text is cut; None: as in training."""
+
+
+def cut_of(config: RunConfig, corpus: Corpus, split: str, state: str) -> BatchingKind:
+    """Return how a part of a corpus is cut for a word's context to be `state`; auto: as in training.
+
+    Raises:
+        InputError: the corpus has no such part, documents are asked for and the part is one document, or nothing is
+            ever to be forgotten by a memory that holds everything since the last reset.
+    """
+    if split not in corpus.splits:
+        raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
+    tokens, kind = corpus.splits[split], STATES[state]
+    if kind is None:
+        # of a text that is one document, resets at documents leave one stream
+        trained = config.training.batching.kind
+        return batching_kind("auto" if trained == "documents" else trained, tokens)
+    if kind == "streams":
+        refuse_endless(config, f"all of {corpus.name} {split}")
+    if kind == "documents" and len(tokens.documents) == 1:
+        instead = "line" if remembers_everything(config.model.memory) else "carry, which is the same here"
+        raise InputError(
+            f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take state "
+            f"{instead}; data.documents of the training says what starts a document "
+            f"({config.data.effective_documents})."
+        )
+    return kind
+
+
+def refuse_endless(config: RunConfig, text: str) -> None:
+    """Refuse to carry a memory of everything since the last reset over a whole text.
+
+    Raises:
+        InputError: the model has such a memory.
+    """
+    if remembers_everything(config.model.memory):
+        raise InputError(
+            "state=carry: the model remembers everything since the last reset (model.memory.window=null), and carry "
+            f"would make that {text}. Take state line or document."
+        )
+
+
+def reads_line_by_line(config: RunConfig) -> bool:
+    """Say whether the model was trained on lines that know nothing of each other."""
+    return config.training.batching.kind == "sentences"
