@@ -31,6 +31,13 @@ def _lags(steps: int, slots: int, window: int) -> Iterator[tuple[int, slice, sli
             yield window - lag, slice(first, steps), slice(carried + first - lag, slots - lag)
 
 
+def _tanh_(x: Tensor) -> Tensor:
+    """In place, tanh x = 2 σ(2x) − 1: on CPUs the library's σ takes a quarter of the time of its tanh in float32."""
+    if x.is_cuda or x.dtype != torch.float32:
+        return x.tanh_()
+    return x.mul_(2).sigmoid_().mul_(2).sub_(1)
+
+
 class _AdditiveScores(torch.autograd.Function):
     """score[t, :, L-j] = w · tanh(keys[P+t-j] + query[t]), zero where there is no such slot."""
 
@@ -42,7 +49,7 @@ class _AdditiveScores(torch.autograd.Function):
         scores = query.new_zeros((window, *query.shape[:2]))
         for column, queries, slots in _lags(len(query), len(keys), window):
             room = None if scratch is None else scratch[queries]
-            m = torch.add(keys[slots], query[queries], out=room).tanh_()
+            m = _tanh_(torch.add(keys[slots], query[queries], out=room))
             torch.matmul(m, weight, out=scores[column, queries])
             if keep:
                 activations.append(m)
@@ -59,14 +66,15 @@ class _AdditiveScores(torch.autograd.Function):
         grad_query = grad_scores.new_zeros(steps, batch, len(weight))
         grad_keys = grad_scores.new_zeros(ctx.slots, batch, len(weight))
         grad_weight = torch.zeros_like(weight)
+        scratch = torch.empty_like(grad_query)
         for m, (column, queries, slots) in zip(activations, _lags(steps, ctx.slots, ctx.window), strict=True):
             g = grad_scores[column, queries]
             grad_weight += g.reshape(-1) @ m.reshape(-1, len(weight))
-            inner = torch.addcmul(weight, m * weight, m, value=-1)  # w (1 - tanh²)
-            inner *= g.unsqueeze(-1)
+            # g (tanh² - 1); w and the sign, which all have in common, come last
+            inner = torch.mul(m, m, out=scratch[queries]).sub_(1).mul_(g.unsqueeze(-1))
             grad_query[queries] += inner
             grad_keys[slots] += inner
-        return grad_query, grad_keys, grad_weight, None
+        return grad_query.mul_(-weight), grad_keys.mul_(-weight), grad_weight, None
 
 
 class _WindowSum(torch.autograd.Function):
