@@ -93,13 +93,13 @@ def test_many_kills_of_every_kind(processes: Processes, undisturbed: Undisturbed
     expected, moments = undisturbed(name)
     # another part of the kinds in each of the runs, and all of them in some run
     draw = random.Random(list(RUNS).index(name))
-    chosen = kinds_of_moments(moments, draw)[:26]
+    chosen = kinds_of_moments(moments, draw)[:14]
     died = 0
     for number, moment in enumerate(chosen):
         folder, again = room / f"killed-{number}", draw.randrange(len(moments))
         died += killed_and_resumed(processes, folder, name, [moment, again])
         assert not differing(outcome(folder), expected), (moments[moment], moments[again])
-    assert died >= 30
+    assert died >= 15
 
 
 @pytest.mark.slow
@@ -135,12 +135,12 @@ def test_kills_from_outside_at_random_times(
     expected, _ = undisturbed(name, checkpoint_every=1)
     arguments = {"name": name, "folder": str(room / "killed"), "fields": {"checkpoint_every": 1}}
     draw, died = random.Random(4), 0
-    for _ in range(12):
+    for _ in range(7):
         pid = processes.start("train_run", **arguments)
         time.sleep(draw.uniform(0.0, 0.06))
         os.kill(pid, signal.SIGKILL)
         died += processes.wait(pid) == -signal.SIGKILL
-    assert died >= 3
+    assert died >= 2
     assert processes.run("train_run", **arguments) == 0
     assert not differing(outcome(room / "killed"), expected)
 
