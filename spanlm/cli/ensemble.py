@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from rich.table import Table
 from spanlm.cli.arguments import run_names
 from spanlm.cli.main import VerbParser
 from spanlm.cli.report import describe
-from spanlm.cli.terminal import console, out, table
+from spanlm.cli.terminal import console, out, out_json, table
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
@@ -116,7 +115,7 @@ def evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.N
         model = model.reweighted(tuned.weights)
     result = model.evaluate_members(corpus, options.split, **how)
     if options.json:
-        out(json.dumps(_as_json(model, corpus, result, tuned)))
+        out_json(_as_json(model, corpus, result, tuned))
     else:
         _show(model, corpus, result, tuned)
 

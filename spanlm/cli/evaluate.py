@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_corpus, add_device, verb_parser
 from spanlm.cli.cache import add_cache, cache_fields, cache_rows, check_cache, choose_cache
 from spanlm.cli.ensemble import add_runs, check_tuning, described, evaluate_several, load_runs, run_field
-from spanlm.cli.terminal import out, table
+from spanlm.cli.terminal import out, out_json, table
 from spanlm.evaluation.cache_tuning import CacheTuning
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.models.counting import count_parameters
@@ -72,7 +70,7 @@ def run(arguments: list[str]) -> None:
     result = model.evaluate(corpus, options.split, cache=cache, **how)
     if options.json:
         fields = {**run_field(model), "notes": corpus.notes, **result.to_json(), **cache_fields(cache, tuning)}
-        out(json.dumps(fields))
+        out_json(fields)
     else:
         _show(model, result, corpus.notes, tuning)
 

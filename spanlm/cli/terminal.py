@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
+from typing import Any
 
 from rich.console import Console
 
@@ -13,6 +16,19 @@ PLAIN_SECONDS = 10.0
 def out(text: str = "") -> None:
     """Print a line of plain text to standard output."""
     print(text, flush=True)
+
+
+def out_json(value: Any) -> None:
+    """Print a value as one line of JSON; a number that is not finite, which JSON has no word for, becomes null."""
+    out(json.dumps(_finite(value), allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table(rows: list[tuple[str, str]]) -> None:

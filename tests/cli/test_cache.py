@@ -118,3 +118,10 @@ def test_several_runs_have_one_cache(cli: Cli, tiny_run: Path, tmp_path: Path) -
     assert result["without_cache"]["perplexity"] == pytest.approx(both.evaluate().perplexity)
     assert "2 runs as one" in cli("evaluate", tiny_run, other, *GIVEN).done
     cli("evaluate", tiny_run, other, *GIVEN, "--tune-weights").refused("--tune-weights and --cache do not go together")
+
+
+def test_a_perplexity_without_end_is_null_in_json(cli: Cli, tiny_run: Path) -> None:
+    """A cache that is all of the mixture gives most words nothing at all."""
+    given = ("--cache", "3", "--cache-theta", "0.5", "--cache-lambda", "1")
+    text = cli("evaluate", tiny_run, *given, "--json").done
+    assert "Infinity" not in text and json.loads(text)["perplexity"] is None
