@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from spanlm.config import RunConfig
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import Context
+from spanlm.evaluation.text_pieces import words_of
+from spanlm.evaluation.words import Piece, StateMode
 from spanlm.training.setup import batching_kind, remembers_everything
 
 State = Literal["auto", "carry", "document", "line"]
@@ -62,6 +65,23 @@ def refuse_endless(config: RunConfig, text: str) -> None:
         )
 
 
+def refuse_other_context(config: RunConfig, state: StateMode) -> None:
+    """Refuse a context of words that a model was never given.
+
+    Raises:
+        InputError: a memory of everything is to be carried over a whole text, or lines that are not opened, of which
+            the first word is only read (training.batching.predict_first), are to know of others.
+    """
+    if state == "carry":
+        refuse_endless(config, "all of the text")
+    if state != "line" and not config.training.batching.predict_first:
+        raise InputError(
+            f"state={state}: the model was trained on sentences that know nothing of each other and that no <eos> "
+            "opens (training.batching.predict_first=false), so it has never read what stands between two. Take state "
+            "line."
+        )
+
+
 def reads_line_by_line(config: RunConfig) -> bool:
     """Say whether the model was trained on lines that know nothing of each other."""
     return config.training.batching.kind == "sentences"
@@ -71,11 +91,17 @@ def cloze_contexts(config: RunConfig, asked: Sequence[Context] | None) -> tuple[
     """Return what is to be read before the query of a cloze question; None: all that the model can make use of.
 
     Raises:
-        InputError: the context sentences are asked for, and the model was trained on lines alone.
+        InputError: the context sentences are asked for, and the model was trained on lines alone; or the candidate
+            alone, and the model was not trained to predict a first word.
     """
     alone = reads_line_by_line(config)
     if asked is None:
         return ("query",) if alone else ("full",)
+    if "none" in asked and not config.training.batching.predict_first:
+        raise InputError(
+            "context=none: the candidate would be the first word of its line, and the model was trained on sentences "
+            "of which that is not predicted (training.batching.predict_first=false). Take context query."
+        )
     if alone and "full" in asked:
         raise InputError(
             "context=full: the model was trained on lines that know nothing of each other, so the sentences before the "
@@ -84,14 +110,31 @@ def cloze_contexts(config: RunConfig, asked: Sequence[Context] | None) -> tuple[
     return tuple(asked)
 
 
-def refuse_several_lines(config: RunConfig, lines: int) -> None:
-    """Refuse to look for attention between lines with a model that knows none.
+def text_to_attend(config: RunConfig, pieces: Iterable[Piece]) -> list[str]:
+    """Return the words of a text with the <eos> of its lines or sentences, without the blank lines around it.
 
     Raises:
-        InputError: there are several lines, and the model was trained on lines alone.
+        InputError: there are no words, or see `refuse_several_lines`.
     """
-    if lines > 1 and reads_line_by_line(config):
+    words = words_of(pieces)
+    places = [at for at, word in enumerate(words) if word != EOS]
+    if not places:
+        raise InputError("the text to attend to has no words; give --text or --file something to read")
+    words = words[places[0] : places[-1] + 2]
+    refuse_several_lines(config, words)
+    return words
+
+
+def refuse_several_lines(config: RunConfig, words: Sequence[str]) -> None:
+    """Refuse to look for attention between the lines or sentences of a text with a model that knows one at a time.
+
+    Raises:
+        InputError: there are several, and the model was trained on each alone.
+    """
+    count = 1 + words[:-1].count(EOS)
+    if count > 1 and reads_line_by_line(config):
+        lines = "sentences" if config.data.lines == "sentences" else "lines"
         raise InputError(
-            f"{lines} lines: the model was trained on lines that know nothing of each other, and has no attention from "
-            "one to the next; give one line, or each with --sentence."
+            f"{count} {lines}: the model was trained on {lines} that know nothing of each other, and has no attention "
+            "from one to the next; give one, or each with --sentence."
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,3 +96,9 @@ def remove_unfinished(folder: Path) -> None:
     """Remove what writers that were killed left behind; only where no other writer can be at work."""
     for left in folder.glob(f"*{UNFINISHED}"):
         left.unlink()
+
+
+def run_name(folder: Path) -> str:
+    """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too."""
+    path = folder.resolve()
+    return f"{path.parent.name}/{path.name}" if re.fullmatch(r"seed-\d+", path.name) else path.name

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from spanlm.config import RunConfig
-from spanlm.context import State, cloze_contexts, reads_line_by_line, refuse_endless, refuse_several_lines
+from spanlm.context import State, cloze_contexts, reads_line_by_line, refuse_other_context, text_to_attend
 from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
@@ -24,8 +24,8 @@ from spanlm.evaluation.generation import generate
 from spanlm.evaluation.lessons import Report, quiet
 from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
-from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces
 from spanlm.evaluation.words import StateMode, WordScore, score_words
+from spanlm.files import run_name
 from spanlm.models.language_model import LanguageModel
 from spanlm.trained_dynamic import find_statistics
 from spanlm.trained_run import TrainedRun
@@ -144,7 +144,8 @@ class TrainedModel(TrainedRun):
     ) -> Iterator[WordScore]:
         """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
 
-        Lines are cut into sentences if those of the training were (data.lines).
+        Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
+        read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN.
 
         Args:
             text: one string, cut at its line ends, or lines.
@@ -154,15 +155,13 @@ class TrainedModel(TrainedRun):
             eos: give the line ends rows, too.
 
         Raises:
-            InputError: an option outside its range, with oov="error" a word outside the vocabulary, or a memory of
-                everything carried over all lines.
+            InputError: an option outside its range, with oov="error" a word outside the vocabulary, or a `state` that
+                the model cannot use: a memory of everything carried over all lines, lines that are not opened.
         """
-        lines = text.removesuffix("\n").split("\n") if isinstance(text, str) else text
-        if state == "carry":
-            refuse_endless(self.config, "all of the text")
-        data = self.config.data
-        pieces = in_lines(lines_as_pieces(lines, data.effective_tokenizer), data.lines, self.vocabulary)
-        return score_words(self.model, self.vocabulary, pieces, state=state, base=base, oov=oov, eos=eos)
+        pieces = self.pieces(text.removesuffix("\n").split("\n") if isinstance(text, str) else text)
+        refuse_other_context(self.config, state)
+        opened = self.config.training.batching.predict_first
+        return score_words(self.model, self.vocabulary, pieces, state=state, base=base, oov=oov, eos=eos, opened=opened)
 
     def cloze(
         self,
@@ -183,31 +182,40 @@ class TrainedModel(TrainedRun):
             In the order of the questions, their ranks, and the defects of those that cannot be scored.
 
         Raises:
-            InputError: an unknown context, full for a model that was trained on lines alone, or a file that cannot be
-                read or holds no question.
+            InputError: an unknown context, full for a model that was trained on lines alone, none for one that predicts
+                no first words, or a file that cannot be read or holds no question.
         """
         contexts = cloze_contexts(self.config, contexts)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
         tokenizer = self.config.data.effective_tokenizer
-        return rank_questions(self.model, self.vocabulary, tokenizer, read, contexts=contexts, batch_size=batch_size)
+        return rank_questions(
+            self.model,
+            self.vocabulary,
+            tokenizer,
+            read,
+            contexts=contexts,
+            batch_size=batch_size,
+            opened=self.config.training.batching.predict_first,
+        )
 
     def attend(self, text: str, *, expected: int = 5) -> AttentionRecord:
         """Read a text and record where the model looked at each word, and what it expected next.
 
         Args:
-            text: lines are closed by <eos>; the state is carried over them.
+            text: lines, or sentences if the training's lines were cut into them (data.lines), are closed by <eos>; the
+                state is carried over them.
             expected: how many of the most probable next words to keep.
 
         Raises:
             InputError: no words, a model that attends to nothing, or several lines for one that was trained on lines
                 that know nothing of each other.
         """
-        from spanlm.analysis.attend import attend
+        from spanlm.analysis.attend import attend_words
 
-        lines = [self.tokenize(line) for line in text.strip("\n").split("\n")]
-        refuse_several_lines(self.config, len(lines))
-        title = f"{self.folder.resolve().name}, {self.config.model.memory.description}"
-        return attend(self.model, self.vocabulary, lines, expected=expected, title=title)
+        words = text_to_attend(self.config, self.pieces(text.split("\n")))
+        title = f"{run_name(self.folder)}, {self.config.model.memory.description}"
+        opened = self.config.training.batching.predict_first
+        return attend_words(self.model, self.vocabulary, words, expected=expected, title=title, opened=opened)
 
     def generate(
         self,
@@ -223,7 +231,8 @@ class TrainedModel(TrainedRun):
         """Continue a prompt; see `spanlm.evaluation.generation.generate`.
 
         Args:
-            prompt: the words to continue; empty: start a line.
+            prompt: the words to continue; empty: start a line. Line ends in it are <eos>, and so are the ends of
+                sentences if the training's lines were cut into them (data.lines).
             length: how many words.
             temperature: 1 samples from the model; 0 always takes the most probable word.
             top_k: draw from the k most probable words.
@@ -232,12 +241,13 @@ class TrainedModel(TrainedRun):
             unk: let <unk> be drawn, too.
 
         Returns:
-            The new words; <eos> is a line end.
+            The new words; <eos> is a line end. After one, a model that was trained on lines alone begins anew, or, if
+            it knows no first words (training.batching.predict_first), ends.
 
         Raises:
-            InputError: an option outside its range.
+            InputError: an option outside its range, or no first word for a model that can give none.
         """
-        start = (self.model, self.vocabulary, self.tokenize(prompt))
+        start = (self.model, self.vocabulary, self.prompt(prompt))
         words = generate(
             *start,
             length=length,
@@ -247,6 +257,7 @@ class TrainedModel(TrainedRun):
             seed=seed,
             unk=unk,
             line_by_line=reads_line_by_line(self.config),
+            opened=self.config.training.batching.predict_first,
         )
         return list(words)
 

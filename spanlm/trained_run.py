@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,12 @@ from spanlm.context import State, cut_of
 from spanlm.data.config import SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
 from spanlm.data.registry import CORPORA
+from spanlm.data.text import Text
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
+from spanlm.evaluation.words import Piece
 from spanlm.models.next_word_model import NextWordModel
 
 
@@ -33,6 +37,21 @@ class TrainedRun:
     def tokenize(self, text: str) -> list[str]:
         """Split text into words as the training text was."""
         return tokenize(text, self.config.data.effective_tokenizer)
+
+    def pieces(self, text: Text | Iterable[str]) -> Iterator[Piece]:
+        """Cut a file, or lines, into words, and into lines or sentences, as the training text was.
+
+        Raises:
+            InputError: the file breaks a rule of `spanlm.data.text`.
+        """
+        data, tokenizer = self.config.data, self.config.data.effective_tokenizer
+        found = text_as_pieces(text, tokenizer) if isinstance(text, Text) else lines_as_pieces(text, tokenizer)
+        return in_lines(found, data.lines, self.vocabulary)
+
+    def prompt(self, text: str) -> list[str]:
+        """Return the words of a text that is to go on: line ends among them, the last line or sentence open."""
+        *before, last = self.pieces(text.split("\n"))
+        return [*words_of(before), *last.words]
 
     def corpus(
         self,

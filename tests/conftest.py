@@ -14,7 +14,7 @@ from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
+from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
 TINY_WORDS = [
@@ -135,6 +135,18 @@ def sentence_run(
         training=replace(tiny_config.training, batching=batching, epochs=4),
     )
     return _trained(config, tmp_path_factory.mktemp("runs") / "sentences")
+
+
+@pytest.fixture(scope="session")
+def unopened_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+    """A run that was trained on lines which no <eos> opens, with a memory of the whole line."""
+    batching = BatchingConfig(kind="sentences", batch_size=8, length=7, eval_batch_size=5, predict_first=False)
+    config = replace(
+        tiny_config,
+        model=replace(tiny_config.model, memory=AttentiveConfig(score="single")),
+        training=replace(tiny_config.training, batching=batching, epochs=2),
+    )
+    return _trained(config, tmp_path_factory.mktemp("runs") / "unopened")
 
 
 def _trained(config: RunConfig, folder: Path) -> Path:

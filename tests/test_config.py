@@ -110,33 +110,52 @@ encoders = st.one_of(
 )
 span_lengths = st.integers(2, 40)
 buffer_choices: dict[str, Any] = {
-    "grid": st.sampled_from(["sliding", "fixed"]),
     "attention_size": maybe(counts),
     "score": st.sampled_from(["tanh", "literal"]),
     "own_segment_gradients": st.booleans(),
     "dropout": shares,
     "training_temperature": positive,
     "evaluation_temperature": positive,
-    "reward": st.floats(0, 1e6),
     "reward_power": positive,
     "reward_most": st.floats(1.01, 1e6),
     "reward_base": st.floats(0, 1),
     "reward_slope": positive,
-    "negative_reward": st.sampled_from(["literal", "complement"]),
+    "rewarded": st.sampled_from(["adversarial", "clean"]),
 }
+rewards = {
+    "reward": st.floats(1e-6, 1e6),
+    "negative_reward": st.sampled_from(["literal", "complement"]),
+    "reward_teaches": st.sampled_from(["all", "gate"]),
+}
+# what has a meaning for spans alone, and for words alone
+spans_or_words = st.sampled_from(
+    [
+        {"words": True},
+        *({"grid": grid, "span_offset": offset} for grid in ("sliding", "fixed") for offset in ("literal", "length")),
+    ]
+)
 span_buffers = span_lengths.flatmap(
     lambda length: st.builds(
-        SpanBufferConfig,
+        lambda kind, reward, **fields: SpanBufferConfig(**kind, **reward, **fields),
+        kind=spans_or_words,
         buffer_size=st.integers(1, 50).map(lambda spans: spans * length),
         span_length=st.just(length),
-        span_offset=st.sampled_from(["literal", "length"]),
-        words=st.booleans(),
+        reward=st.fixed_dictionaries(rewards) | st.just({"reward": 0.0}),
         **buffer_choices,
     )
 )
 adversarial: dict[str, Any] = {
     "adversarial": st.floats(0, 1e6),
     "adversarial_direction": st.sampled_from(["own", "shared"]),
+    "adversarial_gate": st.sampled_from(["cosine", "none"]),
+}
+mixture: dict[str, Any] = {
+    "experts": counts,
+    "latent_size": maybe(counts),
+    "latent_dropout": shares,
+    "tied": st.booleans(),
+    "bias": st.booleans(),
+    **adversarial,
 }
 plain_models = st.builds(
     ModelConfig,
@@ -154,27 +173,25 @@ plain_models = st.builds(
     head=st.one_of(
         st.builds(SoftmaxConfig, tied=st.booleans(), bias=st.booleans(), projection=st.booleans(), **adversarial),
         st.builds(SoftmaxConfig, projection=st.just(True), projection_penalty=st.floats(0, 1e6)),
-        st.builds(
-            MixtureOfSoftmaxesConfig,
-            experts=counts,
-            latent_size=maybe(counts),
-            latent_dropout=shares,
-            tied=st.booleans(),
-            bias=st.booleans(),
-            **adversarial,
-        ),
+        st.builds(MixtureOfSoftmaxesConfig, **mixture),
     ),
 )
-# a span buffer has a dropout of its own
+# a span buffer has a dropout of its own, and may be projected
 model_configs = st.one_of(
     plain_models,
     st.builds(lambda model, buffer: replace(model, memory=buffer, output_dropout=0.0), plain_models, span_buffers),
+    st.builds(
+        lambda model, buffer, head: replace(model, memory=buffer, output_dropout=0.0, head=head),
+        plain_models,
+        span_buffers,
+        st.builds(MixtureOfSoftmaxesConfig, buffer=st.just("projection"), **mixture),
+    ),
 )
 batching_sizes = {"batch_size": counts, "length": counts, "eval_batch_size": counts}
 batching_configs = st.one_of(
     st.builds(
         BatchingConfig,
-        kind=st.sampled_from(["auto", "streams", "documents", "sentences"]),
+        kind=st.sampled_from(["auto", "documents", "sentences"]),
         shuffle=st.booleans(),
         **batching_sizes,
     ),
@@ -206,18 +223,17 @@ plain_optimizers = {
     "optimizer": st.builds(OptimizerConfig, kind=st.sampled_from(["adam", "adagrad", "sgd"]), **optimizer_fields)
 }
 # what has a meaning with averages alone
-averages = {
+averages: dict[str, Any] = {
     "optimizer": st.builds(
-        OptimizerConfig,
-        kind=st.just("nt_asgd"),
-        nonmonotone=counts,
-        switch_after=maybe(counts),
+        lambda trigger, **fields: OptimizerConfig(kind="nt_asgd", **trigger, **fields),
+        trigger=st.fixed_dictionaries({"nonmonotone": counts}) | st.fixed_dictionaries({"switch_after": counts}),
         lagged_rates=st.booleans(),
         **optimizer_fields,
     ),
-    "finetune": st.builds(
+    "finetune": st.just(FinetuneConfig())
+    | st.builds(
         FinetuneConfig,
-        stages=st.integers(0, 9),
+        stages=st.integers(1, 9),
         lr=maybe(positive),
         epochs=counts,
         nonmonotone=counts,
@@ -226,19 +242,20 @@ averages = {
         last_latent_dropout=maybe(shares),
         partial_shuffle=maybe(st.booleans()),
     ),
+    "epochs": st.integers(2001, 9999),  # after every switch
 }
+warmups = st.integers(0, 10**6)
 training_fields: dict[str, Any] = dict(
-    schedule=st.builds(
-        ScheduleConfig,
-        kind=st.sampled_from(["constant", "step", "plateau"]),
-        factor=st.floats(1, 100),
-        full_epochs=counts,
-        warmup=st.integers(0, 10**6),
+    schedule=st.one_of(
+        st.builds(ScheduleConfig, kind=st.just("constant"), warmup=warmups),
+        st.builds(ScheduleConfig, kind=st.just("plateau"), factor=st.floats(1, 100), warmup=warmups),
+        st.builds(ScheduleConfig, kind=st.just("step"), factor=st.floats(1, 100), full_epochs=counts, warmup=warmups),
     ),
     batching=batching_configs,
     loss=st.sampled_from(["mean", "time-sum"]),
     epochs=counts,
     patience=maybe(counts),
+    start_from=maybe(names),
     seed=st.integers(0, 2**63 - 1),
     precision=st.sampled_from(["fp32", "bf16"]),
     device=st.sampled_from(["auto", "cpu", "cuda"]),
@@ -248,7 +265,7 @@ training_fields: dict[str, Any] = dict(
     log_every=counts,
 )
 training_configs = st.one_of(
-    *(st.builds(TrainingConfig, **kind, **training_fields) for kind in (plain_optimizers, averages))
+    *(st.builds(TrainingConfig, **{**training_fields, **kind}) for kind in (plain_optimizers, averages))
 )
 configs = st.builds(RunConfig, data=data_configs, model=model_configs, training=training_configs)
 
@@ -281,14 +298,14 @@ def test_the_strategies_leave_no_field_out() -> None:
         RecurrentMemoryConfig: 4,
         PointerSentinelConfig: 3,
         AttentiveConfig: 6,
-        SpanBufferConfig: 18,
-        SoftmaxConfig: 7,
-        MixtureOfSoftmaxesConfig: 8,
+        SpanBufferConfig: 20,
+        SoftmaxConfig: 8,
+        MixtureOfSoftmaxesConfig: 10,
         OptimizerConfig: 7,
         FinetuneConfig: 8,
         ScheduleConfig: 4,
         BatchingConfig: 13,
-        TrainingConfig: 14,
+        TrainingConfig: 15,
     }
     assert {config: len(fields(config)) for config in known} == known
 
@@ -400,6 +417,14 @@ def test_a_kind_brings_its_own_fields() -> None:
         ({"training": {"optimizer": {"clip": -1.0}}}, ["training.optimizer.clip=-1.0: must be positive, or null"]),
         ({"training": {"optimizer": {"weight_decay": -1.0}}}, ["training.optimizer.weight_decay=-1.0"]),
         ({"training": {"schedule": {"factor": 0.5}}}, ["training.schedule.factor=0.5: must be at least 1"]),
+        (
+            {"training": {"schedule": {"factor": 1.5}}},
+            ["training.schedule.factor=1.5: must be 2 unless training.schedule.kind is step or plateau"],
+        ),
+        (
+            {"training": {"schedule": {"kind": "plateau", "full_epochs": 3}}},
+            ["training.schedule.full_epochs=3: must be 5 unless training.schedule.kind is step"],
+        ),
         ({"training": {"schedule": {"full_epochs": 0}}}, ["training.schedule.full_epochs=0"]),
         ({"training": {"schedule": {"warmup": -1}}}, ["training.schedule.warmup=-1: must be 0 or more"]),
         ({"training": {"batching": {"length": 0}}}, ["training.batching.length=0: must be at least 1"]),
@@ -460,6 +485,10 @@ def test_a_kind_brings_its_own_fields() -> None:
             ["training.batching.length=4: must be at least 5 where lengths are drawn"],
         ),
         (
+            {"training": {"batching": {"kind": "streams", "shuffle": True}}},
+            ["training.batching.shuffle=True: must be false with training.batching.kind=streams", "partial_shuffle"],
+        ),
+        (
             {"training": {"batching": {"batch_size": 15, "group_size": 4}}},
             ["training.batching.group_size=4: must be", "a divisor of training.batching.batch_size=15, or null"],
         ),
@@ -494,6 +523,42 @@ def test_a_kind_brings_its_own_fields() -> None:
                 ("epochs", 0, "at least 1"),
                 ("nonmonotone", 0, "at least 1"),
             )
+        ),
+        (
+            {"training": {"optimizer": {"kind": "nt_asgd", "nonmonotone": 3, "switch_after": 2}}},
+            [
+                "training.optimizer.nonmonotone=3: must be 5, its default, with training.optimizer.switch_after=2",
+                "null",
+            ],
+        ),
+        *(
+            (
+                {"training": {"epochs": 7, "optimizer": {"kind": "nt_asgd", "switch_after": epochs}}},
+                [f"training.optimizer.switch_after={epochs}: must be less than training.epochs=7", "or null"],
+            )
+            for epochs in (7, 200)
+        ),
+        *(
+            (
+                {"training": {"optimizer": {"kind": "nt_asgd"}, "finetune": {name: value}}},
+                [
+                    "training.finetune.stages=0: nothing is finetuned, so that this does nothing: "
+                    f"training.finetune.{name}={value} (default {default}). Use training.finetune.stages=1 or more",
+                ],
+            )
+            for name, value, default in (
+                ("lr", 2.0, "null"),
+                ("epochs", 20, "1000"),
+                ("nonmonotone", 3, "5"),
+                ("adversarial", 0.0, "null"),
+                ("input_noise", 0.1, "null"),
+                ("last_latent_dropout", 0.5, "null"),
+                ("partial_shuffle", False, "null"),
+            )
+        ),
+        (
+            {"training": {"finetune": {"lr": 2.0, "epochs": 20}}},
+            ["does nothing: training.finetune.lr=2.0 (default null), training.finetune.epochs=20 (default 1000). Use"],
         ),
         *(
             ({"training": {name: -1.0}}, [f"training.{name}=-1.0: must be 0 or positive, and finite"])
@@ -549,6 +614,11 @@ def test_a_kind_brings_its_own_fields() -> None:
             for kind in HEADS
         ),
         ({"model": {"head": {"adversarial_direction": "any"}}}, ["adversarial_direction=any", "own, shared"]),
+        ({"model": {"head": {"adversarial_gate": "sine"}}}, ["adversarial_gate=sine", "cosine, none"]),
+        (
+            {"model": {"head": {"kind": "mixture_of_softmaxes", "buffer": "projection"}}},
+            ["model.head.buffer=projection: must be mixture without a span buffer", "model.memory.kind=span_buffer"],
+        ),
         ({"model": {"head": {"kind": "mixture_of_softmaxes", "projection": True}}}, ["unknown field", "projection"]),
         (
             {"model": {"head": {"projection_penalty": 0.1}}},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,17 +12,14 @@ from torch import Tensor
 
 from spanlm.analysis.by_lag import LagAccumulator, LagProfile
 from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
+from spanlm.analysis.reading import read_parts, shifted, spelled
 from spanlm.analysis.record import AttentionRecord
 from spanlm.data.batching import Batcher
-from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError
 from spanlm.evaluation.scoring import evaluating, scored_segments
 from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
-
-STEPS = 128
-MOST_WEIGHTS = 20_000_000
-"""Of one record: of a memory that holds the whole text they are as many as the square of its words."""
 
 
 def _attention(readout: Readout) -> Tensor:
@@ -37,56 +34,38 @@ def _attention(readout: Readout) -> Tensor:
     return readout.attention
 
 
-def attend(
-    model: NextWordModel, vocabulary: Vocabulary, lines: list[list[str]], *, expected: int, title: str
-) -> AttentionRecord:
-    """Read lines of words, each closed by <eos>, the state carried over them.
-
-    Args:
-        model: with attention.
-        vocabulary: the model's; other words are read as <unk> and shown as written.
-        lines: the text.
-        expected: how many of the most probable next words to keep.
-        title: for captions.
-
-    Raises:
-        InputError: no words, `expected` below 1, or a model that attends to nothing.
-    """
-    if not any(lines):
-        raise InputError("the text to attend to has no words; give --text or --file something to read")
-    targets = [word for line in lines for word in [*line, EOS]]
-    return attend_words(model, vocabulary, targets, expected=expected, title=title)
-
-
 def attend_words(
-    model: NextWordModel, vocabulary: Vocabulary, targets: list[str], *, expected: int = 5, title: str = ""
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    targets: list[str],
+    *,
+    expected: int = 5,
+    title: str = "",
+    opened: bool = True,
 ) -> AttentionRecord:
     """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
 
     Args:
         model: with attention.
         vocabulary: the model's; other words are read as <unk> and shown as written.
-        targets: the words, at least one.
+        targets: the words, at least one, or two if they are not opened.
         expected: how many of the most probable next words to keep.
         title: for captions.
+        opened: <eos> opens the words; if not, the first is read and not predicted.
 
     Raises:
-        InputError: `expected` below 1, a model that attends to nothing, or more weights than `MOST_WEIGHTS`.
+        InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
+            `MOST_WEIGHTS`.
     """
-    require(expected >= 1, "expected", expected, "at least 1")
-    words = [EOS, *targets[:-1]]
-    parts = list(_run(model, vocabulary.encode(words), vocabulary.encode(targets), expected))
-    probable = [
-        [(vocabulary.word(word), probability) for word, probability in zip(*row, strict=True)]
-        for part in parts
-        for row in zip(part.top.indices.tolist(), part.top.values.exp().tolist(), strict=True)
-    ]
+    words, targets = shifted(targets, opened, expected)
+    see = partial(_part, model, expected=expected)
+    parts = read_parts(model, vocabulary.encode(words), vocabulary.encode(targets), see, _LOOKING)
     return AttentionRecord(
         words=words,
         targets=targets,
         weights=_joined([part.weights.float().numpy() for part in parts]),
         surprisal=np.concatenate([part.surprisal.double().numpy() for part in parts]),
-        expected=probable,
+        expected=[row for part in parts for row in spelled(vocabulary, part.top)],
         title=title,
         nearest_lag=parts[0].nearest_lag,
     )
@@ -98,6 +77,9 @@ def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
     return np.concatenate([np.pad(part, ((0, 0), (widest - part.shape[1], 0))) for part in parts])
 
 
+_LOOKING = ", which look back at up to {} words and more,"
+
+
 class _Part(NamedTuple):
     """Some positions: weights (N, L), surprisal (N,) in nats, log-probabilities of the most probable next words."""
 
@@ -107,29 +89,15 @@ class _Part(NamedTuple):
     nearest_lag: int
 
 
-def _run(model: NextWordModel, inputs: list[int], targets: list[int], expected: int) -> Iterator[_Part]:
-    """Read a text part by part, so that only (STEPS, V) probabilities are held."""
-    device, state = model.device, model.init_state(1)
-    for start in range(0, len(inputs), STEPS):
-        tokens = torch.tensor(inputs[start : start + STEPS], device=device)
-        following = torch.tensor(targets[start : start + STEPS], device=device)
-        with evaluating(model):
-            readout, state = model(tokens.unsqueeze(1), state)
-            log_p = model.head.log_probs(readout)[:, 0]
-        attention = _attention(readout)[:, 0].cpu()
-        if len(inputs) * attention.shape[1] > MOST_WEIGHTS:
-            raise InputError(
-                f"a text of {len(inputs):,} words, which look back at up to {attention.shape[1]:,} words and more, has "
-                f"too many weights: must be at most {MOST_WEIGHTS:,}. Attend to a part of it."
-            )
-        surprisal = -log_p.gather(1, following.unsqueeze(1)).squeeze(1)
-        top = log_p.topk(min(expected, log_p.shape[1]), dim=1)
-        yield _Part(
-            attention,
-            surprisal.cpu(),
-            type(top)((top.values.cpu(), top.indices.cpu())),
-            readout.nearest_lag,
-        )
+def _part(model: NextWordModel, readout: Readout, targets: Tensor, *, expected: int) -> _Part:
+    log_p = model.head.log_probs(readout)[:, 0]
+    top = log_p.topk(min(expected, log_p.shape[1]), dim=1)
+    return _Part(
+        _attention(readout)[:, 0].cpu(),
+        -log_p.gather(1, targets).squeeze(1).cpu(),
+        type(top)((top.values.cpu(), top.indices.cpu())),
+        readout.nearest_lag,
+    )
 
 
 def check_attends(model: NextWordModel) -> None:

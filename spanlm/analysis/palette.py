@@ -12,6 +12,9 @@ MEASURED, PUBLISHED_INK = "#2171b5", "#b8480a"
 UNKNOWN_INK = PUBLISHED_INK
 """Of words that the vocabulary lacks."""
 
+CAME_INK = "#b3420a"
+"""Of the word that came, among those that were expected."""
+
 # ColorBrewer "Blues": one hue, lightness falls evenly, so it survives a black-and-white printer
 _BLUES = ("#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b")
 

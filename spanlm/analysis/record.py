@@ -20,7 +20,7 @@ class AttentionRecord:
     `weights` is lag i = L - 1 - j + `nearest_lag`: the weight given to `words[t - i]` while predicting `targets[t]`.
 
     Attributes:
-        words: N words that were read; the first is the `<eos>` that opens the text.
+        words: N words that were read; the first is the `<eos>` that opens the text, if one does.
         targets: N words that came next.
         weights: (N, L) float32; a row sums to 1 but for what lies on no word, or is 0 while the memory is empty.
         surprisal: (N,) float64, -ln p(target) in nats.

@@ -32,7 +32,8 @@ class SentenceMap:
     Attributes:
         name: of the model, for headings.
         memory: what attended, in words.
-        record: N words read, the opening `<eos>` first, and the N that came next, the closing `<eos>` last.
+        record: N words read, the opening `<eos>` first if there is one, and the N that came next, the closing `<eos>`
+            last.
         unknown: words that the vocabulary lacks.
     """
 
@@ -73,7 +74,13 @@ class SentenceMap:
 
 
 def attend_sentence(
-    model: NextWordModel, vocabulary: Vocabulary, words: Sequence[str], *, name: str, memory: str
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    words: Sequence[str],
+    *,
+    name: str,
+    memory: str,
+    opened: bool = True,
 ) -> SentenceMap:
     """Read one sentence, opened and closed by `<eos>`, from an empty state.
 
@@ -83,6 +90,7 @@ def attend_sentence(
         words: of the sentence, at least one.
         name: of the model.
         memory: what attends, in words.
+        opened: if not, no `<eos>` opens it, and its first word is read and not predicted.
 
     Raises:
         InputError: no words, more than `MOST_WORDS`, or a model that attends to nothing.
@@ -90,7 +98,7 @@ def attend_sentence(
     require(len(words) > 0, "sentence", "''", "at least one word")
     if len(words) > MOST_WORDS:
         raise InputError(f"a sentence of {len(words):,} words: must be at most {MOST_WORDS}; --text takes longer texts")
-    record = attend_words(model, vocabulary, [*words, EOS], title=f"{name}, {memory}")
+    record = attend_words(model, vocabulary, [*words, EOS], title=f"{name}, {memory}", opened=opened)
     unknown = frozenset(word for word in words if vocabulary.id(word) == vocabulary.unk_id)
     return SentenceMap(name, memory, record, unknown)
 

@@ -5,9 +5,8 @@ A span of L steps that ends at word i stands for the words i − L + 1 … i; an
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,20 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.analysis.attend import MOST_WEIGHTS, STEPS
-from spanlm.analysis.files import checked_suffix, csv_bytes, write_whole
-from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError, require
-from spanlm.evaluation.scoring import evaluating
+from spanlm.analysis.reading import Expected, read_parts, shifted, spelled
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError
 from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.span_mixture import log_mixture
 
-CSV_COLUMNS = ("position", "word", "target", "gate", "span_from", "span_to", "span_words", "weight")
-SUFFIXES = (".csv", ".json")
-
-Expected = list[tuple[str, float]]
-"""The most probable next words with their probabilities, best first."""
+PARTS = ("encoder", "buffer", "mixture")
+"""What expects words: each part of the model alone, and both together."""
 
 
 class Look(NamedTuple):
@@ -46,7 +40,7 @@ class SpanRecord:
     Position t is the moment after `words[t]` was read and before `targets[t]` was known.
 
     Attributes:
-        words: that were read; the first is the `<eos>` that opens the text.
+        words: that were read; the first is the `<eos>` that opens the text, if one does.
         targets: that came next.
         weights: (N, B) float32; a span's weight is in the column of its last word, column j is lag B − j.
         span: L, how many words a span stands for.
@@ -55,6 +49,7 @@ class SpanRecord:
         encoder: at each position, what the encoder alone expected.
         buffer: the same of the buffer alone; empty where there was no span.
         mixture: the same of the model.
+        chance: (N, 3) what each of `PARTS` gave the word that came; NaN of the buffer where it is not filled.
         title: what produced the record.
     """
 
@@ -67,7 +62,11 @@ class SpanRecord:
     encoder: list[Expected]
     buffer: list[Expected]
     mixture: list[Expected]
+    chance: NDArray[np.float64]
     title: str
+
+    def __len__(self) -> int:
+        return len(self.words)
 
     def looks(self, position: int) -> list[Look]:
         """Return the spans looked at from a position, the largest weight first."""
@@ -91,6 +90,10 @@ class SpanRecord:
                 "encoder": self.encoder[t],
                 "buffer": self.buffer[t],
                 "mixture": self.mixture[t],
+                "target_probability": {
+                    part: float(self.chance[t, n]) if self.filled[t] or part != "buffer" else None
+                    for n, part in enumerate(PARTS)
+                },
             }
             for t in range(len(self.words))
         ]
@@ -98,44 +101,37 @@ class SpanRecord:
 
 
 def attend_spans(
-    model: NextWordModel, vocabulary: Vocabulary, targets: list[str], *, expected: int = 4, title: str = ""
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    targets: list[str],
+    *,
+    expected: int = 4,
+    title: str = "",
+    opened: bool = True,
 ) -> SpanRecord:
     """Read words, line ends among them, opened by <eos> and an empty state.
 
     Args:
         model: with a span buffer.
         vocabulary: the model's; other words are read as <unk> and shown as written.
-        targets: the words, at least one.
+        targets: the words, at least one, or two if they are not opened.
         expected: how many of the most probable next words to keep of each part.
         title: for captions.
+        opened: <eos> opens the words; if not, the first is read and not predicted.
 
     Raises:
-        InputError: no words, `expected` below 1, a model without a span buffer, or more weights than `MOST_WEIGHTS`.
+        InputError: too few words, `expected` below 1, a model without a span buffer, or more weights than
+            `MOST_WEIGHTS`.
     """
-    require(bool(targets), "targets", "[]", "at least one word")
-    require(expected >= 1, "expected", expected, "at least 1")
-    words = [EOS, *targets[:-1]]
-    ids, state, parts = vocabulary.encode(words), model.init_state(1), []
-    for start in range(0, len(ids), STEPS):
-        tokens = torch.tensor(ids[start : start + STEPS], device=model.device).unsqueeze(1)
-        with evaluating(model):
-            readout, state = model(tokens, state)
-            parts.append(_part(model, readout, expected))
-        held = parts[-1].weights.shape[1]
-        if len(ids) * held > MOST_WEIGHTS:
-            raise InputError(
-                f"a text of {len(ids):,} words with a buffer of {held:,} has too many weights: must be at most "
-                f"{MOST_WEIGHTS:,}. Attend to a part of it."
-            )
+    words, targets = shifted(targets, opened, expected)
+    see = partial(_part, model, expected=expected)
+    parts = read_parts(model, vocabulary.encode(words), vocabulary.encode(targets), see, " with a buffer of {}")
     filled = torch.cat([part.filled for part in parts]).numpy()
     encoder, buffer, mixture = (
-        [
-            [(vocabulary.word(word), chance) for word, chance in zip(*row, strict=True)]
-            for part in parts
-            for row in zip(part.top[n].indices.tolist(), part.top[n].values.exp().tolist(), strict=True)
-        ]
-        for n in range(3)
+        [row for part in parts for row in spelled(vocabulary, part.top[n])] for n in range(len(PARTS))
     )
+    chance = torch.cat([part.chance for part in parts]).numpy()
+    chance[~filled, PARTS.index("buffer")] = np.nan
     return SpanRecord(
         words=words,
         targets=targets,
@@ -146,55 +142,30 @@ def attend_spans(
         encoder=encoder,
         buffer=[row if there else [] for row, there in zip(buffer, filled, strict=True)],
         mixture=mixture,
+        chance=chance,
         title=title,
     )
 
 
 class _Part(NamedTuple):
-    """Some positions; `top` is of the encoder, the buffer and both."""
+    """Some positions; `top` and the columns of `chance` are of `PARTS`."""
 
     weights: Tensor
     filled: Tensor
     gate: Tensor
     top: list[torch.return_types.topk]
+    chance: Tensor
     span: int
 
 
-def _part(model: NextWordModel, readout: Readout, expected: int) -> _Part:
+def _part(model: NextWordModel, readout: Readout, targets: Tensor, *, expected: int) -> _Part:
     buffer, attention = readout.buffer, readout.attention
     if buffer is None or attention is None:
         raise InputError("this model looks at no spans: train one with model.memory.kind=span_buffer")
     log_p = model.head.own_log_probs(Readout(readout.features))
-    log_q = model.head.own_log_probs(Readout(buffer.features))
+    log_q = model.head.buffer_log_probs(buffer)
     every = (log_p, log_q, log_mixture(log_p, log_q, buffer, False))
     top = [x[:, 0].double().cpu().topk(min(expected, x.shape[-1])) for x in every]
+    chance = torch.cat([x[:, 0].gather(1, targets).double().exp().cpu() for x in every], 1)
     gate = buffer.gate[:, 0].double().softmax(-1)[:, 0].cpu()
-    return _Part(attention[:, 0].float().cpu(), buffer.filled[:, 0].cpu(), gate, top, readout.span)
-
-
-def check_spans_path(path: Path) -> str:
-    """Return the suffix of a path that `save_spans` can write, before any work is done.
-
-    Raises:
-        InputError: as `save_spans` does.
-    """
-    return checked_suffix(path, SUFFIXES)
-
-
-def save_spans(record: SpanRecord, path: Path) -> None:
-    """Write every position: `.json` all of it, `.csv` a row for each span that was looked at.
-
-    Raises:
-        InputError: the suffix is unknown, or the folder is missing or closed.
-        RunError: writing fails.
-    """
-    suffix = check_spans_path(path)
-    if suffix == ".json":
-        write_whole(path, (json.dumps(record.to_json(), indent=1) + "\n").encode())
-        return
-    rows = (
-        (t, word, record.targets[t], float(record.gate[t]), look.first, look.last, record.words_of(look), look.weight)
-        for t, word in enumerate(record.words)
-        for look in record.looks(t)
-    )
-    write_whole(path, csv_bytes([CSV_COLUMNS, *rows]))
+    return _Part(attention[:, 0].float().cpu(), buffer.filled[:, 0].cpu(), gate, top, chance, readout.span)

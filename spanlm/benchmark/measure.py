@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from spanlm.benchmark.awd import AWD_PTB
 from spanlm.benchmark.contenders import KVP_834, LSTM_650, ONE_STREAM_650, SENTENCES_650, Size
+from spanlm.benchmark.dynamic import ADAPTING_AWD, ADAPTING_SMALL, dynamic_group
 from spanlm.benchmark.groups import (
     PRECISIONS,
+    Aim,
     Contender,
+    Quantity,
     attentive_group,
     awd_group,
     cache_group,
@@ -23,14 +25,35 @@ from spanlm.benchmark.groups import (
     random_segments,
     textbook_group,
 )
+from spanlm.benchmark.memory import Peak
 from spanlm.benchmark.mixture import MOS_PTB, mixture_group
 from spanlm.benchmark.span_buffer import AWD_SNB, span_buffer_group
 from spanlm.data.batching import Segment
 from spanlm.device import pick_device
 from spanlm.evaluation.scoring import Precision
-from spanlm.training.provenance import machine
+from spanlm.models.ops.linear import product
+from spanlm.training.provenance import provenance
 
 MATRIX = 2048
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One contender beside another.
+
+    Attributes:
+        reference: of which contender.
+        what: speed (its tokens_per_second over the reference's) or memory (its step_megabytes over the reference's).
+        ratio: that; None if unknown.
+        target: what it should reach: at least, of speed, at most, of memory; None if there is no target.
+        reached: whether it does; None without a target, or if unknown.
+    """
+
+    reference: str
+    what: Quantity
+    ratio: float | None
+    target: float | None
+    reached: bool | None
 
 
 @dataclass(frozen=True)
@@ -41,23 +64,21 @@ class Measured:
         name: what was timed.
         precision: of its products.
         milliseconds: median of one step.
-        tokens_per_second: at that median.
-        ratio: tokens_per_second over the reference's.
-        reference: of which contender.
-        target: what the ratio should reach, if there is a target.
+        fastest_milliseconds: of all its steps.
+        tokens_per_second: at the median.
         of_ceiling: floating-point operations a second over those of the matrix product in the same precision.
-        peak_megabytes: most memory that the process (or the GPU) held during its steps; None if unknown.
+        step_megabytes: most memory that its steps took beside what was held before them; None if unknown.
+        compared: with others; that with itself is left out.
     """
 
     name: str
     precision: str
     milliseconds: float
+    fastest_milliseconds: float
     tokens_per_second: float
-    ratio: float
-    reference: str
-    target: float | None
     of_ceiling: float
-    peak_megabytes: float | None
+    step_megabytes: float | None
+    compared: list[Compared]
 
 
 @dataclass(frozen=True)
@@ -65,12 +86,14 @@ class Report:
     """A whole benchmark.
 
     Attributes:
-        machine: processor, threads, versions.
+        started: when, by which command, of which commit, on what machine, as `provenance` has it.
+        rounds: steps of each contender.
         ceiling: GFLOP/s of a matrix product, by precision.
         groups: contenders by size.
     """
 
-    machine: dict[str, Any]
+    started: dict[str, Any]
+    rounds: int
     ceiling: dict[str, float]
     groups: dict[str, list[Measured]]
 
@@ -88,6 +111,7 @@ def benchmark(device_name: str = "auto", rounds: int = 15, note: Callable[[str],
         note: told what is being measured.
     """
     device = pick_device(device_name, "--device")
+    started = provenance(device)
     note("matrix product")
     ceiling: dict[str, float] = {precision: matrix_gflops(device, precision) for precision in PRECISIONS}
     groups = {}
@@ -99,12 +123,14 @@ def benchmark(device_name: str = "auto", rounds: int = 15, note: Callable[[str],
         (AWD_PTB, awd_group),
         (AWD_SNB, span_buffer_group),
         (MOS_PTB, mixture_group),
+        (ADAPTING_AWD, dynamic_group),
+        (ADAPTING_SMALL, dynamic_group),
     ):
         note(size.name)
         groups[f"{size.name}, V {size.vocabulary_size:,}, batch {size.batch_size} × {size.length}"] = _race(
             size, make(size, device), device, rounds, ceiling
         )
-    return Report(machine(device), ceiling, groups)
+    return Report(started, rounds, ceiling, groups)
 
 
 def _race(
@@ -114,7 +140,7 @@ def _race(
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     peaks: dict[str, float | None] = {}
     for contender in contenders:  # warm up: caches, buffers, kernels; and the memory, one by one
-        with _Peak(device) as peak:
+        with Peak(device) as peak:
             contender.step(segments[0])
             contender.step(segments[0])
         peaks[contender.name] = peak.megabytes
@@ -122,25 +148,29 @@ def _race(
         for contender in contenders:
             times[contender.name].append(_timed(contender.step, segment, device))
     median = {name: statistics.median(values) for name, values in times.items()}
-    return [_measured(size, contender, median, ceiling, peaks[contender.name]) for contender in contenders]
+    return [
+        Measured(
+            name=contender.name,
+            precision=contender.precision,
+            milliseconds=median[contender.name] * 1e3,
+            fastest_milliseconds=min(times[contender.name]) * 1e3,
+            tokens_per_second=size.tokens / median[contender.name],
+            of_ceiling=contender.flops * size.tokens / median[contender.name] / 1e9 / ceiling[contender.precision],
+            step_megabytes=peaks[contender.name],
+            compared=[_compared(contender.name, aim, median, peaks) for aim in contender.aims],
+        )
+        for contender in contenders
+    ]
 
 
-def _measured(
-    size: Size, contender: Contender, median: dict[str, float], ceiling: dict[str, float], peak: float | None
-) -> Measured:
-    seconds = median[contender.name]
-    gflops = contender.flops * size.tokens / seconds / 1e9
-    return Measured(
-        name=contender.name,
-        precision=contender.precision,
-        milliseconds=seconds * 1e3,
-        tokens_per_second=size.tokens / seconds,
-        ratio=median[contender.reference] / seconds,
-        reference=contender.reference,
-        target=contender.target,
-        of_ceiling=gflops / ceiling[contender.precision],
-        peak_megabytes=peak,
-    )
+def _compared(name: str, aim: Aim, seconds: dict[str, float], peaks: dict[str, float | None]) -> Compared:
+    if aim.what == "speed":
+        ratio: float | None = seconds[aim.reference] / seconds[name]
+    else:
+        own, other = peaks[name], peaks[aim.reference]
+        ratio = own / other if own is not None and other else None
+    reached = None if aim.target is None or ratio is None else aim.reached(ratio)
+    return Compared(aim.reference, aim.what, ratio, aim.target, reached)
 
 
 def _timed(step: Callable[[Segment], None], segment: Segment, device: torch.device) -> float:
@@ -165,50 +195,9 @@ def matrix_gflops(device: torch.device, precision: Precision, rounds: int = 25) 
     def once() -> float:
         _synchronise(device)
         began = time.perf_counter()
-        torch.mm(a, b)
+        product(a, b)  # by the faster kernel of the two that a CPU has
         _synchronise(device)
         return time.perf_counter() - began
 
     once()
     return 2 * MATRIX**3 / min(once() for _ in range(rounds)) / 1e9
-
-
-class _Peak:
-    """Most memory held inside the block: of the GPU, or of the process where Linux lets its mark be reset."""
-
-    megabytes: float | None = None
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    def __enter__(self) -> _Peak:
-        if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)
-        else:
-            self._resettable = _reset_peak_of_process()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._device.type == "cuda":
-            self.megabytes = torch.cuda.max_memory_allocated(self._device) / 2**20
-        elif self._resettable:
-            self.megabytes = _peak_of_process()
-
-
-def _reset_peak_of_process() -> bool:
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True
-
-
-def _peak_of_process() -> float | None:
-    for line in _lines(Path("/proc/self/status")):
-        if line.startswith("VmHWM:"):
-            return float(line.split()[1]) / 2**10
-    return None
-
-
-def _lines(path: Path) -> Iterator[str]:
-    yield from path.read_text().splitlines() if path.exists() else ()

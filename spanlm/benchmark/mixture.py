@@ -13,7 +13,7 @@ from torch.nn.functional import linear, nll_loss
 
 from spanlm.benchmark.awd import AWD_PTB, PortedAWD, awd_trainer, locked, ported_step
 from spanlm.benchmark.contenders import Size, synthetic_corpus, training_flops
-from spanlm.benchmark.groups import PRECISIONS, SEGMENTS, Contender
+from spanlm.benchmark.groups import PRECISIONS, SEGMENTS, Aim, Contender
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.scoring import Precision
 from spanlm.models.encoders import AWDLSTMConfig
@@ -87,16 +87,17 @@ def mixture_group(size: Size, device: torch.device) -> list[Contender]:
     corpus, flops = synthetic_corpus(size, SEGMENTS), mixture_flops(size)
     found = []
     for precision in PRECISIONS:
-        reference = f"port, training {precision}"
+        port, plain = f"port, training {precision}", f"naive mixture, training {precision}"
         target = 1.2 if precision == "bf16" else None
+        own = Aim(plain, target), Aim(port, target), Aim(plain, 1 / 3, "memory")
         naive = naive_trainer(size, precision, str(device), corpus)
         whole = awd_trainer(size, precision, str(device), corpus)
-        for name, step, aim in (
-            (reference, ported_step(size, precision, device, PortedMixture), None),
-            (f"naive mixture, training {precision}", naive.step, None),
-            (f"spanlm, training {precision}", whole.step, target),
+        for name, step, aims in (
+            (port, ported_step(size, precision, device, PortedMixture), ()),
+            (plain, naive.step, (Aim(port),)),
+            (f"spanlm, training {precision}", whole.step, own),
         ):
-            found.append(Contender(name, precision, step, reference, flops, aim))
+            found.append(Contender(name, precision, step, flops, aims))
     return found
 
 

@@ -8,7 +8,7 @@ import torch
 
 from spanlm.benchmark.awd import AWD_PTB, awd_trainer
 from spanlm.benchmark.contenders import Size, synthetic_corpus, training_flops
-from spanlm.benchmark.groups import PRECISIONS, SEGMENTS, Contender
+from spanlm.benchmark.groups import PRECISIONS, SEGMENTS, Aim, Contender
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 
 AWD_SNB = replace(
@@ -28,12 +28,12 @@ def span_buffer_group(size: Size, device: torch.device) -> list[Contender]:
     found = []
     for precision in PRECISIONS:
         reference = f"no buffer, training {precision}"
-        for name, chosen, flops, target in (
-            (reference, without_buffer(size), training_flops(without_buffer(size)), None),
-            (f"span buffer, training {precision}", size, buffer_flops(size), 1 / 1.5),
+        for name, chosen, flops, aims in (
+            (reference, without_buffer(size), training_flops(without_buffer(size)), ()),
+            (f"span buffer, training {precision}", size, buffer_flops(size), (Aim(reference, 1 / 1.5),)),
         ):
             step = awd_trainer(chosen, precision, str(device), corpus).step
-            found.append(Contender(name, precision, step, reference, flops, target))
+            found.append(Contender(name, precision, step, flops, aims))
     return found
 
 

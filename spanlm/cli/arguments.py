@@ -13,7 +13,7 @@ from typing import TextIO
 from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS
 from spanlm.errors import InputError
-from spanlm.files import replacing
+from spanlm.files import replacing, run_name
 
 
 def verb_parser(verb: str, description: str) -> VerbParser:
@@ -70,7 +70,9 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     twice = [folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1]
     if twice:
         raise InputError(f"{twice[0]}: is named twice; name each run once")
-    while len(paths) > 1 and len({path.name for path in paths}) == 1:
+    if len(folders) == 1:
+        return [run_name(folders[0])]
+    while len({path.name for path in paths}) == 1:
         paths = [path.parent for path in paths]
     longest = max(len(path.parts) for path in paths)
     return next(

@@ -24,9 +24,11 @@ from spanlm.analysis.sentence_export import (
     save_sentence_maps,
 )
 from spanlm.analysis.sentence_map import attend_sentence
+from spanlm.analysis.utilisation_export import check_utilisation_path
 from spanlm.cli.arguments import add_corpus, add_device, run_names, verb_parser
+from spanlm.cli.attend_by_epoch import show_by_epoch
 from spanlm.cli.attend_spans import check_spans, has_spans, show_spans
-from spanlm.cli.attended_text import MOST_WORDS, WORDS, corpus_of, targets_of
+from spanlm.cli.attended_text import MOST_WORDS, WORDS, corpus_of, sentence_of, targets_of
 from spanlm.cli.attention_prints import (
     print_flatness,
     print_lags,
@@ -37,8 +39,11 @@ from spanlm.cli.attention_prints import (
 from spanlm.cli.main import VerbParser
 from spanlm.cli.terminal import out
 from spanlm.config import RunConfig
+from spanlm.data.batching import Batcher
+from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.files import run_name
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
 from spanlm.trained import TrainedModel, load
 from spanlm.training.setup import remembers_everything
@@ -53,7 +58,8 @@ Where the model looked.
   spanlm attend runs/kv runs/kvp runs/rm --by-lag --split valid --out lags.svg
   spanlm attend runs/single runs/combined --sentence "the law which he wrote was long ." --out triangles.svg
   spanlm attend runs/single runs/combined --flatness --split valid
-  spanlm attend runs/spans --from 5000 --words 600
+  spanlm attend runs/spans --from 5000 --words 600 --out spans.svg
+  spanlm attend runs/spans --by-epoch --out use.svg
 
 Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
 hover a word), a figure (.svg, .png) or data (.csv, .npz). It is read alone: nothing is known of what stands before.
@@ -67,11 +73,14 @@ is read alone, and every run that is named has a panel beside the others; printe
 .csv, .json). With --flatness, how equal the weights are over a whole split: a table, and (--out) .csv or .json.
 
 A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
-weights when its last word was guessed, and what the buffer, the encoder and both expected there; --out (.csv, .json)
-has it of every word.
+weights when its last word was guessed, and what the buffer, the encoder and both expected there; a figure (.svg, .png)
+shows the same, the whole buffer and the steps before it. The page (.html) and the data (.csv, .json) have it of every
+word. With --by-epoch, how often its gate preferred the buffer on valid after each epoch of training, and how often the
+buffer was better: a table, and (--out) a figure or data. A run that is still in training can be looked at, too.
 
-Words are cut as in the training text. Write them as it does: Penn Treebank is lower case, with N for numbers and 's
-and n't apart.
+Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
+it does: Penn Treebank is lower case, with N for numbers and 's and n't apart. A model that was trained on lines or
+sentences that know nothing of each other takes one at a time.
 """
 
 NEAREST = 15
@@ -82,6 +91,16 @@ def run(arguments: list[str]) -> None:
     """Attend."""
     options = _parser().parse_args(arguments)
     _check(options)
+    if options.by_epoch:
+        show_by_epoch(options)
+    else:
+        _look(options)
+    if options.out is not None:
+        out(f"wrote {options.out}")
+
+
+def _look(options: argparse.Namespace) -> None:
+    """Show what models look at."""
     models = [load(folder, options.device) for folder in options.runs]
     check_spans(models, options)
     if options.by_lag:
@@ -95,8 +114,6 @@ def run(arguments: list[str]) -> None:
     else:
         _require_out(options)
         save_attention(_record(models[0], options), options.out)
-    if options.out is not None:
-        out(f"wrote {options.out}")
 
 
 def _parser() -> VerbParser:
@@ -106,7 +123,7 @@ def _parser() -> VerbParser:
         metavar="RUN",
         type=Path,
         nargs="+",
-        help="the folder of a trained run; with --sentence, --by-lag and --flatness also several",
+        help="the folder of a trained run; several with --by-lag, --by-epoch, --sentence, --flatness",
     )
     add_device(parser)
     what = parser.add_argument_group("what to read, one of")
@@ -123,16 +140,19 @@ def _parser() -> VerbParser:
     )
     what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
     what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
+    what.add_argument("--by-epoch", action="store_true", help="what a run told of its span buffer while it was trained")
     parser.add_argument(
         "--words", type=int, metavar="N", help=f"how much of --document or --from, line ends counted (default: {WORDS})"
     )
     add_corpus(parser)
+    parser.set_defaults(split=None)  # whether it was given matters to --by-epoch
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
         help=".html, .svg, .png, .csv or .npz; by lag .svg, .png, .csv, .json or .md; of sentences .svg, .png, .csv or "
-        ".json; of flatness .csv or .json",
+        ".json; of flatness .csv or .json; of spans .html, .svg, .png, .csv or .json; by epoch .svg, .png, .csv or "
+        ".json",
     )
     return parser
 
@@ -147,6 +167,7 @@ def _check(options: argparse.Namespace) -> None:
         "--flatness": options.flatness,
         "--document": options.document is not None,
         "--from": options.start is not None,
+        "--by-epoch": options.by_epoch,
     }
     given = [name for name, there in named.items() if there]
     if not given:
@@ -157,14 +178,17 @@ def _check(options: argparse.Namespace) -> None:
         raise InputError(f"--words={options.words}: is for --document and --from, not for {given[0]}")
     if options.words is not None and not 1 <= options.words <= MOST_WORDS:
         raise InputError(f"--words={options.words}: must be from 1 to {MOST_WORDS:,}")
-    if options.by_lag or options.flatness or options.sentence is not None:
+    for name, value in (("corpus", options.corpus), ("split", options.split)):
+        if options.by_epoch and value is not None:
+            raise InputError(f"--{name}={value}: --by-epoch reads no text, but what the run told of its own valid")
+    if options.by_lag or options.flatness or options.by_epoch or options.sentence is not None:
         if options.out is not None:
             _check_out(options)
         return
     if len(options.runs) > 1:
         raise InputError(
-            f"{len(options.runs)} runs: {given[0]} takes one; several stand side by side with --by-lag, --flatness and "
-            "--sentence"
+            f"{len(options.runs)} runs: {given[0]} takes one; several stand side by side with --by-lag, --flatness, "
+            "--by-epoch and --sentence"
         )
 
 
@@ -179,6 +203,8 @@ def _check_out(options: argparse.Namespace) -> None:
         check_lag_comparison_path(options.out, len(options.runs))
     elif options.flatness:
         check_flatness_path(options.out)
+    elif options.by_epoch:
+        check_utilisation_path(options.out, len(options.runs))
     else:
         check_sentence_path(options.out)
 
@@ -186,8 +212,9 @@ def _check_out(options: argparse.Namespace) -> None:
 def _record(model: TrainedModel, options: argparse.Namespace) -> AttentionRecord:
     """Read what was asked for."""
     targets, source = targets_of(model, options)
-    title = f"{model.folder.resolve().name}, {model.config.model.memory.description}{source}"
-    return attend_words(model.model, model.vocabulary, targets, title=title)
+    title = f"{run_name(model.folder)}, {model.config.model.memory.description}{source}"
+    opened = model.config.training.batching.predict_first
+    return attend_words(model.model, model.vocabulary, targets, title=title, opened=opened)
 
 
 def _named(models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
@@ -208,9 +235,10 @@ def _sentences(models: Sequence[TrainedModel], options: argparse.Namespace) -> N
             attend_sentence(
                 model.model,
                 model.vocabulary,
-                model.tokenize(sentence),
+                sentence_of(model, sentence),
                 name=name,
                 memory=model.config.model.memory.description,
+                opened=model.config.training.batching.predict_first,
             )
             for name, model in named.items()
         ]
@@ -228,8 +256,7 @@ def _flatness(models: Sequence[TrainedModel], options: argparse.Namespace) -> No
     measured, text = {}, ""
     for name, model in _named(models).items():
         corpus, split = corpus_of(model, options)
-        batcher = evaluation_batcher(corpus, split, model.batching(corpus, split))
-        measured[name], text = attention_flatness(model.model, batcher), f"{corpus.name} {split}"
+        measured[name], text = attention_flatness(model.model, _batcher(model, corpus, split)), f"{corpus.name} {split}"
     print_flatness(text, measured)
     if options.out is not None:
         save_flatness(text, measured, options.out)
@@ -252,10 +279,15 @@ def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None
 
 def _measured(model: TrainedModel, name: str, options: argparse.Namespace) -> MeasuredLags:
     corpus, split = corpus_of(model, options)
-    kind = model.batching(corpus, split)
     nearest = NEAREST if remembers_everything(model.config.model.memory) else None
-    profile = attention_by_lag(model.model, evaluation_batcher(corpus, split, kind), nearest)
+    profile = attention_by_lag(model.model, _batcher(model, corpus, split), nearest)
     return MeasuredLags(name, f"{corpus.name} {split}", profile, published_name(model.config))
+
+
+def _batcher(model: TrainedModel, corpus: Corpus, split: str) -> Batcher:
+    """Cut a split as the training's text was."""
+    rules = model.config.training.batching.sentences(training=False)
+    return evaluation_batcher(corpus, split, model.batching(corpus, split), rules=rules)
 
 
 def published_name(config: RunConfig) -> str | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from spanlm.analysis.spans import Expected, SpanRecord, attend_spans, check_spans_path, save_spans
+from spanlm.analysis.reading import Expected
+from spanlm.analysis.span_export import check_spans_path, save_spans
+from spanlm.analysis.spans import SpanRecord, attend_spans
 from spanlm.cli.terminal import out, table
 from spanlm.errors import InputError
+from spanlm.files import run_name
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.trained import TrainedModel
 
@@ -43,8 +46,9 @@ def check_spans(models: Sequence[TrainedModel], options: argparse.Namespace) -> 
 
 def show_spans(model: TrainedModel, targets: list[str], source: str, options: argparse.Namespace) -> None:
     """Read words; write what was looked at from each, or print what was from the last."""
-    title = f"{model.folder.resolve().name}, {model.config.model.memory.description}{source}"
-    record = attend_spans(model.model, model.vocabulary, targets, title=title)
+    title = f"{run_name(model.folder)}, {model.config.model.memory.description}{source}"
+    opened = model.config.training.batching.predict_first
+    record = attend_spans(model.model, model.vocabulary, targets, title=title, opened=opened)
     if options.out is None:
         _print(record)
     else:

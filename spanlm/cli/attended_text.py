@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 from spanlm.analysis.excerpt import excerpt
-from spanlm.context import refuse_several_lines
+from spanlm.context import refuse_several_lines, text_to_attend
+from spanlm.data.config import Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
-from spanlm.evaluation.text_pieces import text_as_pieces
+from spanlm.evaluation.text_pieces import words_of
+from spanlm.evaluation.words import Piece
 from spanlm.trained import TrainedModel
 
 MOST_WORDS = 20_000
@@ -26,29 +29,38 @@ def targets_of(model: TrainedModel, options: argparse.Namespace) -> tuple[list[s
         corpus, split = corpus_of(model, options)
         length = options.words or WORDS
         found = excerpt(corpus, split, document=options.document, start=options.start, length=length)
-        refuse_several_lines(model.config, 1 + found.words[1:-1].count(EOS))
+        refuse_several_lines(model.config, found.words)
         return found.words, f": {found.source}"
-    text = options.text if options.text is not None else _read(model, options.file)
-    lines = [model.tokenize(line) for line in text.strip("\n").split("\n")]
-    refuse_several_lines(model.config, len(lines))
-    if not any(lines):
-        raise InputError("the text to attend to has no words; give --text or --file something to read")
-    return [word for line in lines for word in [*line, EOS]], ""
+    pieces = _read(model, options.file) if options.text is None else model.pieces(options.text.split("\n"))
+    return text_to_attend(model.config, pieces), ""
 
 
-def _read(model: TrainedModel, file: Path) -> str:
-    lines, held = [], 0
-    for piece in text_as_pieces(Text(file), model.config.data.effective_tokenizer):
+def _read(model: TrainedModel, file: Path) -> Iterator[Piece]:
+    held = 0
+    for piece in model.pieces(Text(file)):
         held += len(piece.words) + piece.closes
         if held > MOST_WORDS:
             raise InputError(f"--file={file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it")
-        if piece.opens:
-            lines.append("")
-        lines[-1] += " ".join(["", *piece.words])
-    return "\n".join(lines)
+        yield piece
+
+
+def sentence_of(model: TrainedModel, text: str) -> list[str]:
+    """Return the words of one sentence.
+
+    Raises:
+        InputError: the model was trained on text cut into sentences, and this is cut into several.
+    """
+    words = words_of(model.pieces([text]))[:-1]
+    if EOS in words:
+        raise InputError(
+            f"--sentence={text!r}: is {1 + words.count(EOS)} sentences to a model trained on text cut into sentences "
+            "(data.lines=sentences); give each with its own --sentence"
+        )
+    return words
 
 
 def corpus_of(model: TrainedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
     """Load the corpus that is asked for, and say which part of it is meant."""
-    corpus = model.corpus(options.corpus, options.split, data_dir=options.data_dir, download=options.download)
-    return corpus, WHOLE if WHOLE in corpus.splits else options.split
+    split: Split = options.split or "test"
+    corpus = model.corpus(options.corpus, split, data_dir=options.data_dir, download=options.download)
+    return corpus, WHOLE if WHOLE in corpus.splits else split

@@ -34,7 +34,8 @@ Words outside the vocabulary are read and scored as <unk>.
   spanlm cloze runs/cbt questions.txt.gz --context full --context query --context none
 
 A question that is not one (no XXXXX, fewer than two candidates, an answer that is none of them, no candidate in the
-vocabulary, a line missing) is counted and reported with its line, and is not scored.
+vocabulary, a line missing; of a model that predicts no first words, training.batching.predict_first=false, a gap that
+comes first) is counted and reported with its line, and is not scored.
 """
 
 MOST_SHOWN = 20
@@ -171,6 +172,8 @@ def _show(model: TrainedModel, files: list[_File]) -> None:
         out(line)
     if reads_line_by_line(model.config):
         out("trained on lines that know nothing of each other: the sentences before a query are not read")
+    if not model.config.training.batching.predict_first:
+        out("trained to read the first word of a line, not to predict it: that of a query has no part in its scores")
     for context, averages in _macro(files).items():
         out()
         console().print(_table(context, files, averages))

@@ -16,6 +16,7 @@ from spanlm.cli.dynamic import (
     dynamic_rows,
 )
 from spanlm.cli.ensemble import add_runs, check_tuning, described, evaluate_several, load_runs, run_field
+from spanlm.cli.gate import add_gate, check_gate, gate_fields, gate_rows, tempered
 from spanlm.cli.parts import add_parts, check_has_parts, check_parts, parts_rows
 from spanlm.cli.progress import progress
 from spanlm.cli.terminal import out, out_json, table
@@ -34,6 +35,7 @@ perplexity without them, since a vocabulary with more <unk> makes a text easier.
   spanlm evaluate runs/demo --cache 500 --tune-cache
   spanlm evaluate runs/demo --dynamic --tune-dynamic
   spanlm evaluate runs/spans --parts
+  spanlm evaluate runs/spans --gate-temperature 1
   spanlm evaluate runs/family/seed-1 runs/family/seed-2 runs/family/seed-3 --tune-weights
 
 Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which
@@ -50,7 +52,8 @@ the trained weights throughout is shown, too.
 
 A model with a span buffer mixes two predictions (Li et al., 2020). --parts shows each of them alone, the bound that no
 choice between them passes, and how often the gate prefers the buffer (PoU) and the buffer is better (oracle PoU), from
-the same pass; with --dynamic those of the weights that follow the text.
+the same pass; with --dynamic those of the weights that follow the text. --gate-temperature evaluates the same weights
+with another temperature of the gate than the run's (the paper's "w/o annealing in test" is 1).
 """
 
 
@@ -81,6 +84,7 @@ def run(arguments: list[str]) -> None:
     add_cache(parser)
     add_dynamic(parser)
     add_parts(parser)
+    add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_intermixed_args(arguments)
     check_cache(options)
@@ -88,7 +92,8 @@ def run(arguments: list[str]) -> None:
     check_tuning(options, len(runs))
     check_dynamic(options, len(runs))
     check_parts(options, len(runs))
-    model = load_runs(runs, options)
+    check_gate(options, len(runs))
+    model = tempered(load_runs(runs, options), options)
     check_has_parts(options, model)
     corpus = model.corpus(options.corpus, options.split, data_dir=options.data_dir, download=options.download)
     if isinstance(model, TrainedEnsemble) and options.cache is None:
@@ -102,8 +107,8 @@ def run(arguments: list[str]) -> None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
         result = model.evaluate(corpus, options.split, cache=cache, **how)
     if options.json:
-        fields = {**run_field(model), "notes": corpus.notes, **result.to_json(), **cache_fields(cache, tuning)}
-        out_json({**fields, **dynamic_fields(adapted)})
+        what = {**run_field(model), **gate_fields(model), "notes": corpus.notes}
+        out_json({**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)})
     else:
         _show(model, result, corpus.notes, tuning, adapted, parts_rows(result, options))
 
@@ -127,6 +132,7 @@ def _show(
             *(("", member) for member in members),
             ("text", f"{result.corpus} {result.split}: {result.tokens:,} tokens"),
             ("protocol", result.protocol),
+            *gate_rows(model),
             ("perplexity", f"{result.perplexity:.2f}"),
             *cache_rows(result, tuning),
             *dynamic_rows(result, adapted),

@@ -11,7 +11,13 @@ from spanlm.data.vocabulary import EOS
 from spanlm.evaluation.generation import generate
 
 _DESCRIPTION = """
-Continue a prompt, word by word. A line end (<eos>) is printed as one.
+Continue a prompt, word by word. A line end (<eos>) is printed as one. The prompt is cut into words as the training text
+was, and into sentences if its lines were (data.lines=sentences); a line end in it is one.
+
+After a line end a model goes on as it was trained: with what it remembers; or, of lines or sentences that know nothing
+of each other (training.batching.kind=sentences), with an empty state and memory, in which case only the prompt's last
+line is read. One that predicts no first words (training.batching.predict_first=false) needs a word to begin with, and
+ends where its line does.
 
   spanlm generate runs/demo --prompt "the name" --length 40 --temperature 0.8 --top-p 0.9 --seed 7
 """
@@ -38,7 +44,7 @@ def run(arguments: list[str]) -> None:
     words = generate(
         model.model,
         model.vocabulary,
-        model.tokenize(options.prompt),
+        model.prompt(options.prompt),
         length=options.length,
         temperature=options.temperature,
         top_k=options.top_k,
@@ -46,9 +52,10 @@ def run(arguments: list[str]) -> None:
         seed=options.seed,
         unk=options.unk,
         line_by_line=reads_line_by_line(model.config),
+        opened=model.config.training.batching.predict_first,
     )
     sys.stdout.write(options.prompt)
-    at_line_start = not options.prompt
+    at_line_start = not options.prompt or options.prompt.endswith("\n")
     for word in words:
         sys.stdout.write("\n" if word == EOS else word if at_line_start else f" {word}")
         sys.stdout.flush()

@@ -36,12 +36,13 @@ class _Lines:
     """Prints a line now and then."""
 
     def __init__(self) -> None:
-        self._what, self._began, self._first, self._last_line = "", 0.0, 0, time.monotonic()
+        self._what, self._done, self._began, self._first, self._last_line = "", 0, 0.0, 0, time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if what != self._what:
+        if what != self._what or done < self._done:  # another work, or the same of another text
             self._what, self._began, self._first = what, now, done
+        self._done = done
         if now - self._last_line < PLAIN_SECONDS:
             return
         self._last_line = now
@@ -54,12 +55,13 @@ class _Bar:
     """Moves a bar, a new one for each part of the work."""
 
     def __init__(self, bar: Progress) -> None:
-        self._bar, self._what = bar, ""
+        self._bar, self._what, self._done = bar, "", 0
         self._task: TaskID | None = None
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        if self._task is None or what != self._what:
+        if self._task is None or what != self._what or done < self._done:
             if self._task is not None:
                 self._bar.remove_task(self._task)
             self._what, self._task = what, self._bar.add_task(what, total=total)
+        self._done = done
         self._bar.update(self._task, completed=done, total=total)

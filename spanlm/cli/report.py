@@ -86,6 +86,7 @@ class TrainingReport(Watcher):
                     f"{optimizer.kind}, lr {optimizer.lr:g}; {batching.batch_size} streams × {batching.length} steps; "
                     f"{training.precision} on {run.device}; seed {training.seed}{_stages(training)}",
                 ),
+                *([("begins with", str(run.started))] if run.started else []),
                 ("folder", str(run.folder)),
             ]
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 from itertools import chain
@@ -12,9 +13,10 @@ from typing import TextIO
 
 from spanlm.cli.arguments import add_device, output, verb_parser
 from spanlm.cli.ensemble import add_runs, load_runs, runs_and_files
-from spanlm.context import refuse_endless
+from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
+from spanlm.cli.terminal import finite
+from spanlm.context import refuse_other_context
 from spanlm.data.text import Text
-from spanlm.evaluation.text_pieces import in_lines, text_as_pieces
 from spanlm.evaluation.words import WordScore, score_words
 
 _DESCRIPTION = """
@@ -23,11 +25,19 @@ rank in it, and whether the vocabulary has it. The first word of a line is score
 so no word is left out. Text is cut into words as the training text was, and lines into sentences if its lines were
 (data.lines=sentences: a sentence then is what a line is to others); it streams, whatever its size.
 
+A model that was trained on sentences of which the first word is only read (training.batching.predict_first=false) has
+no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), and a note on
+standard error says so. Each line stands alone there; --state has no other choice.
+
   spanlm score runs/demo stimuli.txt --base 2 > surprisal.tsv
   echo "the name is bound ." | spanlm score runs/demo - --format jsonl
 """
 
 BASES = {"2": 2.0, "e": math.e, "10": 10.0}
+_UNSCORED = (
+    "note: the first word of each line has no surprisal: in this model's training it was only read "
+    "(training.batching.predict_first=false)"
+)
 COLUMNS = [field.name for field in fields(WordScore)]
 
 
@@ -55,43 +65,53 @@ def run(arguments: list[str]) -> None:
         default="flag",
         help="words outside the vocabulary: score as <unk> and flag, or refuse",
     )
+    add_gate(parser)
     parser.add_argument("--eos", action="store_true", help="give line ends rows, too")
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.parse_intermixed_args(arguments)
     runs, files = runs_and_files(options)
     if len(files) > 1:
         parser.error(f"unrecognized arguments: {' '.join(files[1:])}")
-    model = load_runs(runs, options)
-    if options.state == "carry":
-        refuse_endless(model.config, "all of the text")
+    check_gate(options, len(runs))
+    model = tempered(load_runs(runs, options), options)
+    refuse_other_context(model.config, options.state)
+    opened = model.config.training.batching.predict_first
     path = Path("/dev/stdin") if files in ([], ["-"]) else Path(files[0])
-    data = model.config.data
-    pieces = in_lines(text_as_pieces(Text(path), data.effective_tokenizer), data.lines, model.vocabulary)
     scores = score_words(
         model.model,
         model.vocabulary,
-        pieces,
+        model.pieces(Text(path)),
         state=options.state,
         base=BASES[options.base],
         oov=options.oov,
         eos=options.eos,
+        opened=opened,
     )
     first = next(scores, None)  # before anything is written: a file that cannot be read leaves nothing behind
     with output(options.out) as file:
         _WRITERS[options.format](chain([] if first is None else [first], scores), file)
+    notes = [*([] if opened else [_UNSCORED]), *gate_note(model)]
+    for note in notes:
+        print(note, file=sys.stderr)
 
 
 def _write_tsv(scores: Iterator[WordScore], file: TextIO) -> None:
     # words hold no white space, so no quoting is needed; R: read.delim(file, quote = "", na.strings = "")
+    # NaN rather than an empty cell: R, pandas and float() all read it as a number
     file.write("\t".join(COLUMNS) + "\n")
     for s in scores:
-        row = (s.sentence, s.index, s.word, f"{s.surprisal:.6f}", f"{s.entropy:.6f}", s.rank, int(s.oov))
+        values = (_number(s.surprisal), _number(s.entropy), "NaN" if s.rank is None else s.rank)
+        row = (s.sentence, s.index, s.word, *values, int(s.oov))
         file.write("\t".join(map(str, row)) + "\n")
+
+
+def _number(value: float) -> str:
+    return "NaN" if math.isnan(value) else f"{value:.6f}"
 
 
 def _write_jsonl(scores: Iterator[WordScore], file: TextIO) -> None:
     for score in scores:
-        file.write(json.dumps(asdict(score), ensure_ascii=False) + "\n")
+        file.write(json.dumps(finite(asdict(score)), ensure_ascii=False, allow_nan=False) + "\n")
 
 
 _WRITERS: dict[str, Callable[[Iterator[WordScore], TextIO], None]] = {

@@ -12,6 +12,9 @@ from rich.console import Console
 PLAIN_SECONDS = 10.0
 """How often a line is printed where there is no terminal to draw a bar on."""
 
+FILE_COLUMNS = 1_000_000
+"""Columns of what is no terminal: wider than any table, so that each is printed as wide as its cells need."""
+
 
 def out(text: str = "") -> None:
     """Print a line of plain text to standard output."""
@@ -20,14 +23,15 @@ def out(text: str = "") -> None:
 
 def out_json(value: Any) -> None:
     """Print a value as one line of JSON; a number that is not finite, which JSON has no word for, becomes null."""
-    out(json.dumps(_finite(value), allow_nan=False))
+    out(json.dumps(finite(value), allow_nan=False))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a value as JSON can hold it: None for a number that is not finite."""
     if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
+        return {name: finite(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [finite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -45,6 +49,12 @@ class _Console(Console):
 
 
 def console() -> Console:
-    """Return a console on standard output as it is now; wide enough not to wrap where it is a file."""
-    terminal = sys.stdout.isatty()
-    return _Console(width=None if terminal else 160, highlight=False, markup=False, soft_wrap=not terminal)
+    """Return a console on standard output as it is now, on which every verb prints its tables.
+
+    A terminal's lines are as long as it is wide, so a table that is wider breaks its cells there. A file or a pipe has
+    no width: neither a cell nor a title is ever broken, and a line of the table is a line of the file. Nor has it bars
+    or colours, whatever the environment asks for.
+    """
+    if sys.stdout.isatty():
+        return _Console(highlight=False, markup=False)
+    return _Console(width=FILE_COLUMNS, force_terminal=False, highlight=False, markup=False, soft_wrap=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from spanlm.errors import InputError, Interrupted, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import find_preset
+from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
 from spanlm.training.run_folder import CONFIG
 
@@ -206,6 +207,9 @@ def _configure(base: RunConfig, options: list[str], helping: bool) -> RunConfig:
     """Apply `--group.field value` options."""
     changed: Tree = {"model": {part: {"kind": k} for part, k in _kinds_in(options).items()}}
     tree = _overlaid(base.to_tree(), changed)
+    if _value_of("--training.finetune.stages", options) == "0":
+        # what a preset says of its stages goes with them, as what it says of a part goes with its kind
+        tree = _overlaid(tree, {"training": {"finetune": asdict(FinetuneConfig())}})
     parser = config_parser(kinds_of(tree))
     parser.set_defaults(_flat(tree))
     if helping:
@@ -219,13 +223,18 @@ def _configure(base: RunConfig, options: list[str], helping: bool) -> RunConfig:
 
 
 def _kinds_in(options: list[str]) -> dict[str, str]:
-    kinds = {}
+    found = {part: _value_of(f"--model.{part}.kind", options) for part in PARTS}
+    return {part: kind for part, kind in found.items() if kind is not None}
+
+
+def _value_of(field: str, options: list[str]) -> str | None:
+    """Return what is given for a field, the last time it is; None if it is not."""
+    given = None
     for position, option in enumerate(options):
         name, _, value = option.partition("=")
-        for part in PARTS:
-            if name == f"--model.{part}.kind":
-                kinds[part] = value or (options[position + 1] if position + 1 < len(options) else "")
-    return kinds
+        if name == field:
+            given = value or (options[position + 1] if position + 1 < len(options) else "")
+    return given
 
 
 def _overlaid(base: Tree, change: Tree) -> Tree:

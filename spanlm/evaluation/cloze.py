@@ -18,6 +18,10 @@ Each line of a question is a sentence as it stands. A model that was trained on 
 (`training.batching.kind=sentences`) knows no more of a question than its query, so it is asked for `query`; with the 21
 lines as one it would be read as it never was (`spanlm.context.cloze_contexts`).
 
+If it was trained on sentences that no `<eos>` opens, of which the first word is only read (Salton et al., 2017),
+nothing opens a question, either: the first word of the query has no score, and is the same for all candidates. Where
+the gap itself is first, or all there is (`none`), there is nothing to rank by.
+
 A word that the vocabulary does not have is read and scored as `<unk>`, so two such candidates score alike. An answer
 is right only if it scores higher than every other candidate.
 
@@ -118,6 +122,7 @@ def rank_questions(
     *,
     contexts: Sequence[Context] = ("full",),
     batch_size: int = 64,
+    opened: bool = True,
 ) -> Iterator[RankedQuestion | Defect]:
     """Rank the candidates of questions, in their order.
 
@@ -128,18 +133,20 @@ def rank_questions(
         questions: what `spanlm.data.cbt.read_questions` gives; defects are handed on where they stand.
         contexts: rank once with each; a question's ranks come one after the other.
         batch_size: questions read side by side; any number gives the same values, up to rounding.
+        opened: sentences are opened by <eos>.
 
     Returns:
-        For each question, its ranks in the order of `contexts`, or a defect: the one handed on, or that its
-        candidates are all outside the vocabulary.
+        For each question, its ranks in the order of `contexts`, or a defect: the one handed on, that its candidates
+        are all outside the vocabulary, or that they come first in a sentence that nothing opens.
 
     Raises:
-        InputError: an unknown context, or a batch size below 1.
+        InputError: an unknown context, one other than query where sentences are not opened, or a batch size below 1.
     """
     for context in contexts:
         require(context in CONTEXTS, "context", context, "none, query or full")
+        require(opened or context == "query", "context", context, "query where sentences are not opened by <eos>")
     require(batch_size >= 1, "batch_size", batch_size, "at least 1")
-    return _ranked(_Ranker(model, vocabulary, tokenizer), iter(questions), contexts, batch_size)
+    return _ranked(_Ranker(model, vocabulary, tokenizer, opened), iter(questions), contexts, batch_size)
 
 
 def _ranked(
@@ -174,8 +181,9 @@ class _Gap:
 
 
 class _Ranker:
-    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, tokenizer: Tokenizer, opened: bool) -> None:
         self.model, self.vocabulary, self.tokenizer = model, vocabulary, tokenizer
+        self.opening = [vocabulary.eos_id] if opened else []
         self.device = model.device
 
     def prepare(self, question: Question) -> _Gap | Defect:
@@ -183,10 +191,14 @@ class _Ranker:
         oov = tuple(any(word not in self.vocabulary for word in candidate) for candidate in words)
         if all(oov):
             return Defect(question.file, question.line, f"none of the {len(oov)} candidates is in the vocabulary")
+        before = self._ids(question.before)
+        if not (self.opening or before):
+            what = "the gap is the first word, which this model only reads (training.batching.predict_first=false)"
+            return Defect(question.file, question.line, what)
         return _Gap(
             question,
             [id for sentence in question.context for id in (self.vocabulary.eos_id, *self._ids(sentence))],
-            self._ids(question.before),
+            before,
             self._ids(question.after),
             [tuple(self.vocabulary.encode(candidate)) for candidate in words],
             oov,
@@ -198,7 +210,7 @@ class _Ranker:
     def rank(self, gaps: Sequence[_Gap], context: Context) -> list[RankedQuestion]:
         """Score all candidates of all gaps."""
         eos = self.vocabulary.eos_id
-        before = [gap.before if context != "none" else [] for gap in gaps]
+        before = [[*self.opening, *(gap.before if context != "none" else [])] for gap in gaps]
         after = [gap.after if context != "none" else [] for gap in gaps]
         # candidates of the same words are scored once: rounding must not make them differ
         branches = [(stream, ids) for stream, gap in enumerate(gaps) for ids in dict.fromkeys(gap.candidates)]
@@ -208,8 +220,8 @@ class _Ranker:
             state = self.model.init_state(len(gaps))
             if context == "full":
                 state = read(self.model, [gap.context for gap in gaps], state)
-            opening, state = score(self.model, [[eos, *ids][:-1] for ids in before], before, state)
-            last = torch.tensor([[[eos, *ids][-1] for ids in before]], device=self.device)
+            opening, state = score(self.model, [ids[:-1] for ids in before], [ids[1:] for ids in before], state)
+            last = torch.tensor([[ids[-1] for ids in before]], device=self.device)
             log_p, state = self.model.log_probs(last, state)
             first = log_p[0, owners, firsts].double()
             inputs = [[*ids, *after[stream]] for stream, ids in branches]

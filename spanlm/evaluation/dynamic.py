@@ -38,6 +38,7 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
+from spanlm.evaluation.lesson_sums import LessonSums
 from spanlm.evaluation.lessons import Lesson, Report, learning_weights, lessons, quiet
 from spanlm.evaluation.perplexity import Evaluation, evaluate, evaluations
 from spanlm.evaluation.scoring import Precision, Tally
@@ -162,17 +163,17 @@ def adapted_tally(
         report: told after each segment how many tokens are through.
 
     Returns:
-        The sums; those of the text so far where one is not finite: the weights went astray.
+        The sums; where one is not finite, the weights went astray, those up to the first segment that shows it.
     """
-    total = Tally()
+    sums, tokens = LessonSums(unk_id), 0
     with adapting(model, statistics, config) as learn:
         for lesson in lessons(model, batcher.segments(), config.length, precision):
-            total = total.plus(lesson.scored, unk_id)
-            report(total.tokens)
-            if not math.isfinite(total.nll) or (most is not None and total.tokens >= most):
+            finite, tokens = sums.add(lesson.scored), tokens + lesson.tokens
+            report(tokens)
+            if not finite or (most is not None and tokens >= most):
                 break
             learn(lesson)
-    return total
+    return sums.total
 
 
 def evaluate_dynamic(

@@ -66,7 +66,7 @@ class DynamicTuning:
         tokens: how many were predicted.
         first_tokens: how many of them by every point.
         plain: perplexity of all of the text with the trained weights.
-        best: what has the lowest perplexity of all of the text.
+        best: what has the lowest perplexity of all of the text; without finalists, of its first tokens.
         perplexity: that.
         grid: every point, η outermost.
         notes: where the best lies on the edge of the grid, so that the true one may lie beyond.
@@ -127,15 +127,15 @@ def tune_dynamic(
         kind: when state is reset; as in `evaluate_dynamic`.
         precision: of the products.
         first_tokens: how many every point reads; the whole text if it has no more.
-        finalists: how many points read all of it.
+        finalists: how many points read all of it; 0: none, and the first tokens decide.
         report: told of progress.
 
     Raises:
-        InputError: no such split, or a number below 1.
+        InputError: no such split, no first tokens, or a number of finalists below 0.
         RunError: at every point the weights went astray.
     """
     require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
-    require(finalists >= 1, "dynamic.finalists", finalists, "at least 1")
+    require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
     plain = evaluate(model, corpus, split, kind=kind, precision=precision)
 
     def read(config: DynamicConfig, most: int | None, what: str) -> Tally:
@@ -160,7 +160,8 @@ def _summary(
     plain: Evaluation, grid: Sequence[DynamicConfig], firsts: Sequence[Tally], finals: Mapping[int, Tally]
 ) -> DynamicTuning:
     """Say what the sums over the first tokens and, of some points, over all of the text mean."""
-    results = {number: _perplexity(total) for number, total in finals.items()}
+    whole = {number: _perplexity(total) for number, total in finals.items()}
+    results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
     best = min(results, key=lambda number: results[number])
     if math.isinf(results[best]):
         raise RunError("dynamic.rate: at every point of the grid the weights went astray. Take lower rates.")
@@ -173,10 +174,11 @@ def _summary(
         best=replace(chosen, tuned_on=text),
         perplexity=results[best],
         grid=[
-            TriedAdaptation(config.rate, config.decay, _perplexity(first), results.get(number))
+            TriedAdaptation(config.rate, config.decay, _perplexity(first), whole.get(number))
             for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
         ],
-        notes=_notes(chosen, grid, helps=results[best] < plain.perplexity),
+        # without finalists there is nothing to compare the trained weights with
+        notes=_notes(chosen, grid, helps=not whole or results[best] < plain.perplexity),
     )
 
 

@@ -1,8 +1,8 @@
-"""Sums over a text of what the two parts of a span buffer say."""
+"""Sums over a text of what the two parts of a span buffer say: those of an evaluation, and those a training logs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 
 import torch
 from torch import Tensor
@@ -12,46 +12,59 @@ from spanlm.models.span_mixture import PartScores
 
 @dataclass(frozen=True)
 class PartTally:
-    """Sums over predicted tokens, of which `remembering` had anything to read in the buffer.
+    """Sums over predicted tokens: all but `other_nll` over those that had anything to read in the buffer.
 
     Attributes:
+        steps: how many had anything to read.
         encoder_nll: of p, nats.
-        buffer_nll: of q, nats, and of p where there was nothing to read.
-        oracle_nll: of max(p, q), nats, and of p where there was nothing to read.
-        remembering: how many tokens had anything to read; what follows is over these alone.
-        preferred: how many have λ >= 0.5.
-        better: how many have q > p.
-        gate: Σ λ, without temperature.
+        buffer_nll: of q, nats.
         reward: Σ r.
+        gate: Σ λ, without temperature.
+        utilisation: how many have λ >= 0.5.
+        oracle_utilisation: how many have q > p.
+        oracle_nll: of max(p, q), nats.
+        other_nll: of p where there was nothing to read, nats.
     """
 
+    steps: float = 0.0
     encoder_nll: float = 0.0
     buffer_nll: float = 0.0
-    oracle_nll: float = 0.0
-    remembering: int = 0
-    preferred: int = 0
-    better: int = 0
-    gate: float = 0.0
     reward: float = 0.0
+    gate: float = 0.0
+    utilisation: float = 0.0
+    oracle_utilisation: float = 0.0
+    oracle_nll: float = 0.0
+    other_nll: float = 0.0
 
     def plus(self, parts: PartScores, mask: Tensor) -> PartTally:
-        """Add a segment, whose targets are padding where `mask` (T, B) is False; sums are float64."""
-        there = mask & parts.filled
-        encoder, reward = parts.encoder.double(), parts.reward.double()
-        buffer = torch.where(parts.filled, parts.buffer.double(), encoder)
-        share = parts.log_share.exp()
-        nll = torch.stack([encoder, buffer, torch.maximum(encoder, buffer)]).where(mask, 0)
-        seen = torch.stack([share.double(), reward]).where(there, 0)
-        counts = torch.stack([there, there & (share >= 0.5), there & (buffer > encoder)])
-        sums = torch.cat([-nll, seen]).sum((1, 2)).tolist()
-        remembering, preferred, better = counts.sum((1, 2)).tolist()
-        return PartTally(
-            self.encoder_nll + sums[0],
-            self.buffer_nll + sums[1],
-            self.oracle_nll + sums[2],
-            self.remembering + remembering,
-            self.preferred + preferred,
-            self.better + better,
-            self.gate + sums[3],
-            self.reward + sums[4],
-        )
+        """Add a segment; see `part_sums`."""
+        found = part_sums(parts, mask).tolist()
+        return PartTally(*(before + here for before, here in zip(astuple(self), found, strict=True)))
+
+
+SUMS = tuple(field.name for field in fields(PartTally))
+
+
+@torch.no_grad()
+def part_sums(parts: PartScores, mask: Tensor) -> Tensor:
+    """Sum each of `SUMS` over a segment, (9,) float64; costs no wait for the device.
+
+    Args:
+        parts: what the encoder and the buffer said.
+        mask: (T, B), False where the target is padding.
+    """
+    encoder, buffer, share = parts.encoder, parts.buffer, parts.log_share.exp()
+    of_all = -encoder
+    columns = [
+        torch.ones_like(share),
+        of_all,
+        -buffer,
+        parts.reward,
+        share,
+        (share >= 0.5).to(share.dtype),
+        (buffer > encoder).to(share.dtype),
+        -torch.maximum(encoder, buffer),
+        of_all,
+    ]
+    counting = [mask & parts.filled] * (len(columns) - 1) + [mask & ~parts.filled]
+    return torch.stack(columns).where(torch.stack(counting), 0).sum((1, 2), dtype=torch.float64)

@@ -56,7 +56,8 @@ def parts_of(total: Tally) -> Parts | None:
     sums = total.parts
     if sums is None:
         return None
-    encoder, buffer, oracle = (nll / total.tokens for nll in (sums.encoder_nll, sums.buffer_nll, sums.oracle_nll))
+    alone = sums.encoder_nll, sums.buffer_nll, sums.oracle_nll
+    encoder, buffer, oracle = ((nll + sums.other_nll) / total.tokens for nll in alone)
     return Parts(
         encoder=perplexity(encoder),
         buffer=perplexity(buffer),
@@ -64,16 +65,16 @@ def parts_of(total: Tally) -> Parts | None:
         encoder_nll=encoder,
         buffer_nll=buffer,
         oracle_nll=oracle,
-        remembering=sums.remembering,
-        utilisation=_mean(sums.preferred, sums),
-        oracle_utilisation=_mean(sums.better, sums),
+        remembering=int(sums.steps),
+        utilisation=_mean(sums.utilisation, sums),
+        oracle_utilisation=_mean(sums.oracle_utilisation, sums),
         gate=_mean(sums.gate, sums),
         reward=_mean(sums.reward, sums),
     )
 
 
 def _mean(value: float, sums: PartTally) -> float | None:
-    return value / sums.remembering if sums.remembering else None
+    return value / sums.steps if sums.steps else None
 
 
 def require_parts(kind: str, what: str) -> None:

@@ -37,7 +37,8 @@ def evaluating(model: NextWordModel) -> Iterator[None]:
         with torch.no_grad():
             yield
     finally:
-        model.train(was_training)
+        if was_training:  # setting a mode visits every module, which costs as much as a short segment of a small model
+            model.train()
 
 
 def to_device(segment: Segment, device: torch.device) -> Segment:

@@ -47,6 +47,11 @@ def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> I
     return iter(pieces) if lines == "as-written" else _sentences(pieces, vocabulary)
 
 
+def words_of(pieces: Iterable[Piece]) -> list[str]:
+    """Join pieces again: their words, with <eos> where a line or a sentence ends."""
+    return [word for piece in pieces for word in [*piece.words, *[EOS] * piece.closes]]
+
+
 def _sentences(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:
     words: list[str] = []
     ends, start, opens = SentenceEnds(vocabulary), 1, True

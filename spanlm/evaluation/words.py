@@ -4,6 +4,9 @@ A text is lines. Each line is opened by <eos> (the line end before it, or the st
 surprisal is −log p(word | <eos>, what came before). `state` says what comes before: the whole text (`carry`), the
 line alone (`line`), or the lines since the last blank one (`document`). Where lines are cut into sentences, each of
 these stands for a line, and blank lines have no end (`spanlm.evaluation.text_pieces.in_lines`).
+
+A model that was trained on lines of which the first word is only read (Salton et al., 2017) knows no <eos> that opens
+one, so for what comes first in a line there is no distribution: no number is made up for it.
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ STEPS = 128
 LINES = 16
 """Lines computed side by side when each stands alone."""
 
+_Values = tuple[float, float, int | None]
+_UNPREDICTED: _Values = (math.nan, math.nan, None)
+
 
 @dataclass(frozen=True)
 class WordScore:
@@ -40,9 +46,9 @@ class WordScore:
         sentence: which line, from 1.
         index: which word of the line, from 1; of an <eos>, the number after the word before it.
         word: as written.
-        surprisal: −log p(word), in the unit asked for.
-        entropy: of the distribution the word was drawn from, same unit.
-        rank: 1 if no word was more probable.
+        surprisal: −log p(word), in the unit asked for; NaN of what comes first in a line that nothing opens.
+        entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
+        rank: 1 if no word was more probable; None where nothing was predicted.
         oov: not in the vocabulary: surprisal and rank are those of <unk>.
     """
 
@@ -51,7 +57,7 @@ class WordScore:
     word: str
     surprisal: float
     entropy: float
-    rank: int
+    rank: int | None
     oov: bool
 
 
@@ -80,6 +86,7 @@ def score_words(
     base: float = 2.0,
     oov: Literal["flag", "error"] = "flag",
     eos: bool = False,
+    opened: bool = True,
 ) -> Iterator[WordScore]:
     """Score a text as it streams by.
 
@@ -91,14 +98,17 @@ def score_words(
         base: of the logarithm: 2 gives bits, e nats, 10 bans.
         oov: flag: a word outside the vocabulary is scored as <unk> and flagged; error: it is refused.
         eos: give the line ends rows, too.
+        opened: lines are opened by <eos>; if not, what comes first in each is read and not predicted.
 
     Raises:
-        InputError: an out-of-vocabulary word with oov="error".
+        InputError: an out-of-vocabulary word with oov="error", or lines that are not opened with another state than
+            line.
     """
     require(state in get_args(StateMode), "state", state, "carry, line or document")
     require(oov in ("flag", "error"), "oov", oov, "flag or error")
     require(0 < base < math.inf and base != 1, "base", base, "positive and not 1")
-    return _score(_WordScorer(model, vocabulary, math.log(base), oov, eos), pieces, state)
+    require(opened or state == "line", "state", state, "line where lines are not opened by <eos>")
+    return _score(_WordScorer(model, vocabulary, math.log(base), oov, eos, opened), pieces, state)
 
 
 def _score(scorer: _WordScorer, pieces: Iterable[Piece], state: StateMode) -> Iterator[WordScore]:
@@ -148,15 +158,18 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
 class _WordScorer:
     """Runs pieces through the model; carries the state of one stream where asked."""
 
-    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, log_base: float, oov: str, eos: bool) -> None:
+    def __init__(
+        self, model: NextWordModel, vocabulary: Vocabulary, log_base: float, oov: str, eos: bool, opened: bool
+    ) -> None:
         self.model, self.vocabulary = model, vocabulary
         self.log_base, self.oov, self.eos = log_base, oov, eos
+        self.opening = [vocabulary.eos_id] if opened else []
         self.device = model.device
         self.forget()
 
     def forget(self) -> None:
         """The next words have nothing before them."""
-        self.carried: tuple[int, LMState] | None = None
+        self.carried: tuple[list[int], LMState] | None = None
 
     def run(self, pieces: list[Piece], fresh: bool = True, carry: bool = False) -> Iterator[WordScore]:
         """Score pieces side by side, each from the carried state of one or, if `fresh`, from an empty one."""
@@ -192,27 +205,23 @@ class _WordScorer:
                     )
         return self.vocabulary.encode(piece.words) + [self.vocabulary.eos_id] * piece.closes
 
-    def _values(self, targets: list[list[int]]) -> list[list[tuple[float, float, int]]]:
+    def _values(self, targets: list[list[int]]) -> list[list[_Values]]:
         """(surprisal in nats, entropy in nats, rank) of every target of every column."""
-        longest, eos = max(map(len, targets)), self.vocabulary.eos_id
-        opening, state = self.carried or (eos, self.model.init_state(len(targets)))
-        padded = torch.tensor([ids + [eos] * (longest - len(ids)) for ids in targets]).T.to(self.device)
-        padded = padded.reshape(longest, len(targets))
-        inputs = torch.cat([torch.full_like(padded[:1], opening), padded])[:longest]
-        parts = []
+        before, state = self.carried or (self.opening, self.model.init_state(len(targets)))
+        read = [before + ids for ids in targets]
+        longest, eos = max(map(len, read)), self.vocabulary.eos_id
+        padded = torch.tensor([ids + [eos] * (longest - len(ids)) for ids in read], dtype=torch.long).T.to(self.device)
+        found: list[list[_Values]] = [[] if before else [_UNPREDICTED] for _ in targets]
         with evaluating(self.model):
-            for start in range(0, longest, STEPS):
-                rows = slice(start, start + STEPS)
-                log_p, state = self.model.log_probs(inputs[rows], state)
-                parts.append(_word_values(log_p, padded[rows]))
-        self.carried = (targets[0][-1] if targets[0] else opening, state)
-        surprisal, entropy, rank = (torch.cat(column).T.tolist() for column in zip(*parts, strict=True))
-        return [
-            list(zip(s[: len(ids)], e[: len(ids)], r[: len(ids)], strict=True))
-            for ids, s, e, r in zip(targets, surprisal, entropy, rank, strict=True)
-        ]
+            for start in range(0, longest - 1, STEPS):
+                log_p, state = self.model.log_probs(padded[:-1][start : start + STEPS], state)
+                values = _word_values(log_p, padded[1:][start : start + STEPS])
+                for column, own in zip(found, zip(*(x.T.tolist() for x in values), strict=True), strict=True):
+                    column += zip(*own, strict=True)
+        self.carried = (read[0][-1:], state)
+        return [column[: len(ids)] for column, ids in zip(found, targets, strict=True)]
 
-    def _rows(self, piece: Piece, values: list[tuple[float, float, int]]) -> Iterator[WordScore]:
+    def _rows(self, piece: Piece, values: list[_Values]) -> Iterator[WordScore]:
         words = piece.words + [EOS] * (piece.closes and self.eos)
         for offset, (word, (surprisal, entropy, rank)) in enumerate(zip(words, values, strict=False)):
             yield WordScore(

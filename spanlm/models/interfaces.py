@@ -170,6 +170,26 @@ class Head(nn.Module, ABC):
     def own_log_probs(self, readout: Readout) -> Tensor:
         """What `log_probs` is without a pointer and a buffer."""
 
+    def own_log_prob_and_clean(self, readout: Readout, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """`own_log_prob`, and the same without margins of adversarial training and without a gradient."""
+        log_p = self.own_log_prob(readout, targets)
+        return log_p, log_p.detach()
+
+    def buffer_log_probs(self, buffer: Buffered) -> Tensor:
+        """Log q of every word, (T, B, V), of what the buffer predicts by itself."""
+        return self.own_log_probs(Readout(buffer.features))
+
+    def part_log_prob(self, features: Tensor, buffer: Buffered, targets: Tensor, clean: bool) -> tuple[Tensor, Tensor]:
+        """Log p and, after it, log q of the targets as (2T, B); and, if `clean`, both again without margins.
+
+        Both are asked for at once, one after the other as steps: masks that are locked in time are those of both.
+        """
+        both = Readout(torch.cat([features, buffer.features.to(features.dtype)]), buffer=buffer)
+        if clean:
+            return self.own_log_prob_and_clean(both, targets.repeat(2, 1))
+        log_prob = self.own_log_prob(both, targets.repeat(2, 1))
+        return log_prob, log_prob
+
     def score(self, readout: Readout, targets: Tensor) -> TargetScores:
         """Say how probable targets (T, B) are, and what training adds; never holds more than a chunk of (T, B, V).
 
@@ -188,12 +208,11 @@ class Head(nn.Module, ABC):
         return TargetScores(log_prob, -mixed_log_prob(torch.zeros_like(pointer.log_gate), *pointed))
 
     def _score_parts(self, features: Tensor, buffer: Buffered, targets: Tensor) -> TargetScores:
-        """Ask for both parts at once, one after the other as steps: masks that are locked in time are those of both."""
-        both = Readout(torch.cat([features, buffer.features.to(features.dtype)]), buffer=buffer)
-        log_p, log_q = self.own_log_prob(both, targets.repeat(2, 1)).chunk(2)
-        parts = part_scores(log_p, log_q, buffer)
-        log_prob = log_mixture(parts.encoder, parts.buffer, buffer, self.training)
-        return TargetScores(log_prob, reward_loss(parts, buffer) if self.training else 0.0, parts)
+        log_prob, compared = self.part_log_prob(features, buffer, targets, buffer.rule.rewarded == "clean")
+        log_p, log_q = log_prob.chunk(2)
+        parts = part_scores(log_p, log_q, buffer, compared.chunk(2))
+        mixed = log_mixture(log_p, log_q, buffer, self.training)
+        return TargetScores(mixed, reward_loss(parts, buffer) if self.training else 0.0, parts)
 
     def log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
         """Log p(target) as (T, B) float32 (or float64); see `score`."""
@@ -203,7 +222,7 @@ class Head(nn.Module, ABC):
         """Log p of every word, (T, B, V), normalised in float32 (or float64)."""
         own, pointer, buffer = self.own_log_probs(readout), readout.pointer, readout.buffer
         if buffer is not None:
-            return log_mixture(own, self.own_log_probs(Readout(buffer.features)), buffer, self.training)
+            return log_mixture(own, self.buffer_log_probs(buffer), buffer, self.training)
         if pointer is None:
             return own
         return mixed_log_probs(own, pointer.log_weights, pointer.words, pointer.log_gate)

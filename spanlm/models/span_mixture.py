@@ -10,14 +10,19 @@ p is what the head says of the encoder's output, q what it says of what the span
 T is one temperature in training and another in evaluation; the paper uses 100 and 0.1. In training λ̂ is near ½ and the
 likelihood teaches both parts and hardly the gate; the gate learns from the reward, whose λ knows no temperature. The
 reward is a number to the gradient, as in REINFORCE: p and q do not learn from it. Where nothing is remembered p̃ = p
-and there is no reward. Under adversarial training p and q are those of the loss, margins included. All is worked out in
-logarithms, so the paper's ε (1e-10, against p = 0) has no part in it.
+and there is no reward. All is worked out in logarithms, so the paper's ε (1e-10, against p = 0) has no part in it.
+
+Under adversarial training there are two readings of the p and q in r. Eq. 12 names those of Eq. 2 and 8, which know no
+margins, and the gate that the reward teaches is used where there are none; a margin grows with the length of what the
+softmax reads, so that with margins the part with the shorter vectors looks better than it is, by κ times the
+difference. That speaks for `rewarded` clean. The paper adds the adversarial softmax to its model without a word on the
+reward, and one pass of the model with it gives the p and q of the loss: that is `rewarded` adversarial, the default.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
@@ -27,6 +32,7 @@ from torch import Tensor
 from spanlm.models.ops.precision import wide
 
 NegativeReward = Literal["literal", "complement"]
+Rewarded = Literal["adversarial", "clean"]
 
 LEAST_LOG_SHARE = -20.0
 """Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
@@ -45,6 +51,7 @@ class GateRule:
         reward_base: b, what is taken off.
         reward_slope: β, of f below 0.
         negative_reward: literal, or complement: where r < 0 the loss grows by −η |r| log(1 − λ), which is bounded.
+        rewarded: which p and q the reward compares in adversarial training: those of the loss, or clean ones.
     """
 
     training_temperature: float
@@ -55,6 +62,7 @@ class GateRule:
     reward_base: float
     reward_slope: float
     negative_reward: NegativeReward = "literal"
+    rewarded: Rewarded = "adversarial"
 
 
 @dataclass(frozen=True)
@@ -66,16 +74,26 @@ class Buffered:
         gate: g (T, B, 2), logits; index 0 is the buffer.
         filled: (T, B) bool, where there is anything to read.
         rule: of the mixture.
+        policy: g once more, from an h_t that is a number to the gradient: the reward then teaches W_g alone. None: it
+            teaches all that g depends on.
     """
 
     features: Tensor
     gate: Tensor
     filled: Tensor
     rule: GateRule
+    policy: Tensor | None = None
+
+    @property
+    def rewarded(self) -> Tensor:
+        """The logits of the λ in the reward's term, (T, B, 2)."""
+        return wide(self.gate if self.policy is None else self.policy)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Buffered:
         """Apply `function` to every tensor."""
-        return replace(self, features=function(self.features), gate=function(self.gate), filled=function(self.filled))
+        policy = None if self.policy is None else function(self.policy)
+        features, gate, filled = map(function, (self.features, self.gate, self.filled))
+        return replace(self, features=features, gate=gate, filled=filled, policy=policy)
 
 
 @dataclass(frozen=True)
@@ -121,10 +139,20 @@ def log_mixture(encoder: Tensor, buffer: Tensor, buffered: Buffered, training: b
     return torch.where(buffered.filled.view(shape), torch.logaddexp(share + buffer, rest + encoder), encoder)
 
 
-def part_scores(encoder: Tensor, buffer: Tensor, buffered: Buffered) -> PartScores:
-    """Name the parts and work out λ and the reward; `encoder` and `buffer` are log p and log q of the targets."""
-    log_share = wide(buffered.gate).log_softmax(-1)[..., 0]
-    reward = rewards(encoder.detach(), buffer.detach(), buffered.rule).where(buffered.filled, 0)
+def part_scores(
+    encoder: Tensor, buffer: Tensor, buffered: Buffered, compared: Sequence[Tensor] | None = None
+) -> PartScores:
+    """Name the parts and work out λ and the reward.
+
+    Args:
+        encoder: log p of the targets.
+        buffer: log q.
+        buffered: the gate.
+        compared: log p and log q as the reward is to compare them; None: as they are.
+    """
+    log_share = buffered.rewarded.log_softmax(-1)[..., 0]
+    log_p, log_q = compared or (encoder, buffer)
+    reward = rewards(log_p.detach(), log_q.detach(), buffered.rule).where(buffered.filled, 0)
     return PartScores(encoder, buffer, log_share, reward, buffered.filled)
 
 
@@ -144,7 +172,7 @@ def reward_loss(parts: PartScores, buffered: Buffered) -> Tensor:
     """
     rule = buffered.rule
     if rule.negative_reward == "complement":
-        discouraged = -wide(buffered.gate).log_softmax(-1)[..., 1]
+        discouraged = -buffered.rewarded.log_softmax(-1)[..., 1]
     else:
         discouraged = parts.log_share.clamp(min=LEAST_LOG_SHARE)
     # a positive reward keeps its gradient however small λ is: a closed gate can open again

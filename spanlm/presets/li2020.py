@@ -8,14 +8,15 @@ buffer of B = 2048 and 512 words. In the text: κ = 5, a = 10, b = 1, β = 3. η
 What else the paper leaves open, and how it is read here; options of `model.memory` in parentheses:
 
 * Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h (`score`,
-  `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h.
+  `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h (`model.head.buffer`).
 * A span is h_i − h_{i−L+1}, as printed (`span_offset`). The ends of Eq. 4 and 6 do not agree: the newest span ends at
   t − 1, each other one L before the next, and all move along with t (`grid`). h_t has read x_t and is in no span yet.
 * The buffer holds what the encoder gave before dropout, across segments without gradients (`own_segment_gradients`:
   within one with them). Query, gate and ξ have one mask, which takes the place of the output dropout.
 * An empty buffer has no share and no reward. W_g starts small, so λ starts at about a half.
 * r is a constant for the gradient; its λ has no temperature; for r < 0, η r log λ as printed (`negative_reward`), but
-  bounded. "Annealed" means two temperatures, no schedule; "w/o annealing" is a temperature of 1.
+  bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q are those of the loss (`rewarded`).
+  "Annealed" means two temperatures, no schedule; "w/o annealing" is a temperature of 1.
 * Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
   likelihood with the evaluation temperature, without rewards. Test is one stream; validation in training is ten.
 """
@@ -35,8 +36,9 @@ REWARD = 0.1
 _REMARK = (
     "η is not printed, 0.1 is ours. Left open and read so: tanh in Eq. 7; spans end at t − 1, t − 1 − L, …; ξ goes "
     "through the same head as h; states are kept without dropout, across segments without gradients; r is a constant, "
-    "its λ without temperature; all is trained from scratch by the recipe of the model below the buffer. The paper "
-    "prints one size with and without the buffer; it adds {millions:.2f}M, 2d² + 3d of d = {width}"
+    "its λ without temperature; all is trained from scratch by the recipe of the model below the buffer. The buffer "
+    "adds {added:.2f}M, 2d² + 3d of d = {width}, and makes it {total:.2f}M; the paper prints one size with and without "
+    "it{printed}"
 )
 _MEASURED = "Table 3: the same model, one part alone, the oracle policy, and w/o annealing in test"
 
@@ -48,17 +50,22 @@ class Base:
     Attributes:
         title: the paper's name of it.
         configs: its own, by corpus.
+        parameters: how many it has, by corpus.
     """
 
     title: str
     configs: dict[str, RunConfig]
+    parameters: dict[str, int]
 
+
+_AWD = {"ptb": 24_221_600, "wt2": 33_556_078}
+_MOS = {"ptb": 21_500_620, "wt2": 34_909_528}
 
 BASES = {
-    "awd": Base(title="AWD-LSTM", configs=merity2018.CONFIGS),
-    "mos": Base(title="AWD-LSTM + MoS", configs=yang2018.CONFIGS),
-    "mos-ps": Base(title="AWD-LSTM + MoS + PS", configs=press2019.CONFIGS),
-    "mos-ps-at": Base(title="AWD-LSTM + MoS + PS + AT", configs=wang2019.CONFIGS),
+    "awd": Base(title="AWD-LSTM", configs=merity2018.CONFIGS, parameters=_AWD),
+    "mos": Base(title="AWD-LSTM + MoS", configs=yang2018.CONFIGS, parameters=_MOS),
+    "mos-ps": Base(title="AWD-LSTM + MoS + PS", configs=press2019.CONFIGS, parameters=_MOS),
+    "mos-ps-at": Base(title="AWD-LSTM + MoS + PS + AT", configs=wang2019.CONFIGS, parameters=_MOS),
 }
 TOP = "mos-ps-at"
 """What the models of Table 3 have below the buffer."""
@@ -84,9 +91,15 @@ def added_parameters(width: int) -> int:
     return 2 * width**2 + width + 2 * width
 
 
-def _remark(config: RunConfig) -> str:
-    width = config.model.encoder.output_size
-    return _REMARK.format(millions=added_parameters(width) / 1e6, width=width)
+def _remark(base: str, label: str, reported: Reported) -> str:
+    width = BASES[base].configs[label].model.encoder.output_size
+    added, printed = added_parameters(width), reported.all_parameters
+    return _REMARK.format(
+        added=added / 1e6,
+        width=width,
+        total=(BASES[base].parameters[label] + added) / 1e6,
+        printed=f", {printed:g}M" if printed else "",
+    )
 
 
 def _row(base: str, label: str, reported: Reported) -> Preset:
@@ -98,7 +111,7 @@ def _row(base: str, label: str, reported: Reported) -> Preset:
         sources=(f"{table}, {BASES[base].title} + SNB", *((_MEASURED,) if base == TOP else ())),
         config=config,
         reported=reported,
-        remark=_remark(config),
+        remark=_remark(base, label, reported),
     )
 
 
@@ -110,7 +123,7 @@ def _ablated(name: str, title: str, label: str, memory: SpanBufferConfig, report
         sources=(f"Table 3, {title}",),
         config=config,
         reported=reported,
-        remark=_remark(config),
+        remark=_remark(TOP, label, reported),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from spanlm.data.config import SPLITS, Split
@@ -11,11 +10,10 @@ from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid, tune_dynamic
 from spanlm.evaluation.lessons import Report
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import SpanBufferConfig
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tables import Dynamic
 from spanlm.trained import TrainedModel
+from spanlm.trained_gate import TemperedModel
 
 MEASURED: tuple[Split, ...] = SPLITS[1:]
 """The parts that every row is measured on."""
@@ -36,7 +34,7 @@ def adapted(model: TrainedModel, corpus: Corpus, how: Dynamic, search: DynamicSe
     where = model.config.data.dir
     statistics = model.dynamic_statistics(segments=search.statistics, data_dir=where, report=report)
     if how.gate_temperature is not None:
-        model = _tempered(model, how.gate_temperature)
+        model = TemperedModel(model, how.gate_temperature)
     tuning = _tuned(model, corpus, statistics, search, report)
     results = {
         split: model.evaluate(corpus, split, dynamic=tuning.best, statistics=statistics, report=report)
@@ -61,14 +59,3 @@ def _tuned(
         finalists=search.finalists,
         report=report,
     )
-
-
-def _tempered(model: TrainedModel, temperature: float) -> TrainedModel:
-    """Return the same weights with another temperature of the span buffer's gate in evaluation."""
-    memory = model.config.model.memory
-    assert isinstance(memory, SpanBufferConfig), "only a span buffer has a gate"
-    rooms = replace(model.config.model, memory=replace(memory, evaluation_temperature=temperature))
-    other = LanguageModel(rooms, len(model.vocabulary))
-    other.load_state_dict(model.model.state_dict())
-    other.to(model.model.device).eval()
-    return TrainedModel(other, model.vocabulary, replace(model.config, model=rooms), model.folder)

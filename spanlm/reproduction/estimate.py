@@ -10,12 +10,16 @@ from itertools import islice
 from pathlib import Path
 
 from spanlm.config import RunConfig
+from spanlm.context import cut_of
+from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
 from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally
 from spanlm.evaluation.dynamic_statistics import STREAMS, gather_statistics
 from spanlm.evaluation.dynamic_tuning import dynamic_grid
 from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.scoring import Precision, tally
+from spanlm.models.next_word_model import NextWordModel
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tasks import Job
 from spanlm.training.events import Watcher
@@ -24,8 +28,6 @@ from spanlm.training.trainer import Trainer
 
 _WARM_UP, _STEPS = 2, 5
 _LESSONS = 40
-_EVALUATION_SHARE = 0.4
-"""Of the time of a training step, for a token that is only scored: no gradients, no update."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,27 @@ def estimate(job: Job, corpus: Corpus) -> Estimate:
     rate = numbers.fmean(tokens) / seconds
     finetune = job.config.training.finetune
     epochs = job.config.training.epochs + finetune.stages * finetune.epochs
-    sizes = {split: len(part) for split, part in corpus.splits.items()}
-    scored = sizes["valid"] * (epochs + 1) + sizes["test"]
-    return Estimate(rate, epochs, trainer.segments * epochs * seconds + scored / rate * _EVALUATION_SHARE)
+    model, final = trainer.model, evaluation_batcher(corpus, "valid", cut_of(job.config, corpus, "valid", "auto"))
+    valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
+    validations = epochs * valid * scoring_seconds(model, trainer.valid, job.config.training.precision)
+    evaluations = (valid + test) * scoring_seconds(model, final)
+    return Estimate(rate, epochs, trainer.segments * epochs * seconds + validations + evaluations)
+
+
+def scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision = "fp32") -> float:
+    """Return how long a token takes that is only scored, from the first segments of a text."""
+    tally(model, islice(batcher.segments(), 1), -1, precision)
+    began = time.perf_counter()
+    read = tally(model, islice(batcher.segments(), _STEPS), -1, precision)
+    return (time.perf_counter() - began) / read.tokens
 
 
 def dynamic_seconds(config: RunConfig, corpus: Corpus, search: DynamicSearch) -> float:
-    """Return how long dynamic evaluation with its search takes, from a few lessons of an untrained model."""
+    """Return how long dynamic evaluation with its search takes, from a few lessons of an untrained model.
+
+    Valid is read once for the search and, as test, once for its result with the trained weights throughout, and as
+    often with weights that adapt as points of the grid say.
+    """
     model = build_model(config, len(corpus.vocabulary)).to(pick_device(config.training.device, "training.device"))
     began = time.perf_counter()
     statistics = gather_statistics(model, corpus, kind="streams", segments=_STEPS)
@@ -77,7 +93,9 @@ def dynamic_seconds(config: RunConfig, corpus: Corpus, search: DynamicSearch) ->
     read = adapted_tally(model, batcher, statistics, still, corpus.vocabulary.unk_id, most=_LESSONS * still.length)
     token = (time.perf_counter() - began) / read.tokens
     valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
-    first = min(search.first_tokens, valid)
-    tuning = len(dynamic_grid(search.rates, search.decays)) * first + (search.finalists * valid if first < valid else 0)
+    points, first = len(dynamic_grid(search.rates, search.decays)), min(search.first_tokens, valid)
+    tuning = points * first + (min(search.finalists, points) * valid if first < valid else 0)
     segments = math.ceil(len(corpus.splits["train"]) / (STREAMS * still.length))
-    return gathering * min(segments, search.statistics or segments) + token * (tuning + valid + test)
+    gathered = gathering * min(segments, search.statistics or segments)
+    plain = scoring_seconds(model, evaluation_batcher(corpus, "valid", "streams")) * (2 * valid + test)
+    return gathered + token * (tuning + valid + test) + plain

@@ -8,6 +8,8 @@ from spanlm.analysis.drawing import Drawing
 from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
 from spanlm.analysis.rows_figure import RowsPanel, Value, rows_figure
 from spanlm.analysis.sweep_figure import Panel, Point, Series, sweep_figure
+from spanlm.analysis.utilisation import Utilisation
+from spanlm.analysis.utilisation_figure import utilisation_figure
 from spanlm.reproduction.daniluk2017 import (
     CLOZE_CLASSES,
     ORDERS,
@@ -42,6 +44,22 @@ def figure(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Drawing | N
         "ablations": _ladder,
     }
     return draw[table.layout](plan, table, rows)
+
+
+def use_by_epoch(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Drawing | None:
+    """Li et al., Figure 4: how often each span buffer was used, of the first seed; None where there is none."""
+    found = [
+        Utilisation(
+            plan.paper.rows[row.row].title,
+            *(tuple(row.records[0][f"{what}_by_epoch"]) for what in ("utilisation", "oracle_utilisation")),
+        )
+        for row in summarise(outcomes, table.rows)
+        if row.records and "utilisation_by_epoch" in row.records[0]
+    ]
+    if not found:
+        return None
+    title = f"{plan.paper.title}, Figure 4: use of the span buffer by epoch"
+    return utilisation_figure(title, found, f"{plan.corpus.name}, scale {plan.scale.name}, first seed.")
 
 
 def _windows(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:

@@ -133,7 +133,7 @@ SCALES = {
             recipe=Shortened(batch_size=12, length=35, lr=10.0, epochs=2, switch_after=1, finetune_epochs=1),
             experts=2,
             buffer_size=64,
-            dynamic=DynamicSearch(rates=(5e-5, 2e-4), decays=(0.002,), first_tokens=500, finalists=1, statistics=5),
+            dynamic=DynamicSearch(rates=(5e-5, 2e-4), decays=(0.002,), first_tokens=500, finalists=0, statistics=5),
         ),
         LadderScale(
             name="small",
@@ -145,7 +145,7 @@ SCALES = {
             buffer_size=256,
             precision="bf16",
             dynamic=DynamicSearch(
-                rates=(5e-5, 1e-4, 2e-4), decays=(0.002, 0.008), first_tokens=5_000, finalists=1, statistics=200
+                rates=(5e-5, 1e-4, 2e-4), decays=(0.002, 0.008), first_tokens=5_000, finalists=0, statistics=200
             ),
         ),
         LadderScale(name="paper", purpose="the papers' sizes and recipes; for a GPU"),

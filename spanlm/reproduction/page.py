@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +18,9 @@ from spanlm.reproduction.tasks import Job
 from spanlm.reproduction.wording import several
 
 
-def markdown_page(plan: Plan, table: Table, outcomes: Sequence[Outcome], figure: str | None) -> str:
+def markdown_page(
+    plan: Plan, table: Table, outcomes: Sequence[Outcome], figure: str | None, by_epoch: str | None = None
+) -> str:
     """Return the page of a table.
 
     Args:
@@ -25,6 +28,7 @@ def markdown_page(plan: Plan, table: Table, outcomes: Sequence[Outcome], figure:
         table: which table.
         outcomes: of all jobs that have ended so far.
         figure: the file of its figure, beside the page.
+        by_epoch: the file of the figure of its span buffers' use.
     """
     rows = summarise(outcomes, table.rows)
     paper = plan.request.paper
@@ -34,6 +38,7 @@ def markdown_page(plan: Plan, table: Table, outcomes: Sequence[Outcome], figure:
         *map(markdown_grid, grids(table, rows, paper)),
         *order_notes(table, rows, paper),
         f"![{table.title}]({figure})" if figure else "",
+        f"![Figure 4: use of the span buffer by epoch]({by_epoch})" if by_epoch else "",
         _missing(plan, table, rows),
         _origin(plan, table, rows),
     ]
@@ -100,7 +105,7 @@ def _seeds(rows: Sequence[RowSummary]) -> str:
 
 
 def _missing(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
-    titles = {row: plan.paper.rows[row].title for row in table.rows}
+    titles = _told_apart({row: plan.paper.rows[row].title for row in table.rows})
     lines = [f"* {titles[row.row]}: **failed**: {error}" for row in rows for error in row.errors]
     ended = {row.row for row in rows}
     asked = {task.row for task in plan.tasks}
@@ -110,6 +115,12 @@ def _missing(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     others = [titles[row] for row in table.rows if row not in asked | ended | plan.left_out.keys()]
     lines += [f"* not asked for: {', '.join(others)}"] if others else []
     return "Missing:\n\n" + "\n".join(lines) if lines else ""
+
+
+def _told_apart(titles: dict[str, str]) -> dict[str, str]:
+    """Add a row's name where several have its title: they differ in how they are evaluated."""
+    shown = Counter(titles.values())
+    return {row: title if shown[title] == 1 else f"{title} (`{row}`)" for row, title in titles.items()}
 
 
 def command(plan: Plan, table: Table, shown: Collection[str]) -> str:

@@ -31,18 +31,29 @@ class ProportionalScale(Scale):
     Attributes:
         width: that share.
         dropout: share of the published dropout rates and zoneouts.
+        update_words: a training step on running text reads at most this many words: rows that read more have fewer
+            streams, or they would be compared after a fraction of the others' steps; None: as published.
     """
 
     width: float = 1.0
     dropout: float = 1.0
+    update_words: int | None = None
 
     def configure(self, preset: RunConfig, data: DataConfig, vocabulary_size: int, tokens: int) -> RunConfig:
         """Return the configuration of a row at this scale; see `Scale`."""
         training = replace(preset.training, precision=self.precision)
         if self.max_epochs is not None:
-            training = compressed(training, self.max_epochs)
+            training = compressed(self._in_smaller_steps(training), self.max_epochs)
         model = preset.model if self.width == 1 else self._narrowed(preset.model)
         return RunConfig(data=data, model=model, training=training)
+
+    def _in_smaller_steps(self, training: TrainingConfig) -> TrainingConfig:
+        """Return a recipe whose steps are at most `update_words` long."""
+        batching = training.batching
+        if self.update_words is None or batching.kind == "sentences":
+            return training
+        streams = min(batching.batch_size, max(1, self.update_words // batching.length))
+        return replace(training, batching=replace(batching, batch_size=streams))
 
     def remarks_hold(self, vocabulary_size: int) -> bool:
         """Say yes: recipes stay, whatever the widths are."""
@@ -59,6 +70,8 @@ class ProportionalScale(Scale):
             else f" at most {several(self.max_epochs, 'epoch')}, where a schedule keeps its share of epochs at the "
             "full rate, and what the rate is divided by in all;"
         )
+        if self.update_words is not None:
+            shorter += f" at most {self.update_words} words a step of running text, by fewer streams;"
         return [
             f"Sizes (scale {self.name}): {self.width:g} of every published width; dropout {self.dropout:g} of the "
             f"published; weights start in {self._range:.2f} times the published range.",
@@ -159,6 +172,7 @@ SCALES = {
             width=0.2,
             dropout=0.5,
             max_epochs=8,
+            update_words=800,
             most_members=3,
             precision="bf16",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -93,7 +94,8 @@ def chosen_tables(request: Request, corpus: str) -> tuple[Table, ...]:
     """Return the tables asked for: the one named, or all whose numbers are of this corpus or of any.
 
     Raises:
-        InputError: there is no such table or row, or the table cannot be made of the corpus.
+        InputError: there is no such table or row, or the table cannot be made of the corpus, or has the settings of
+            another one that a table beside it has those of.
     """
     named = _named_table(request)
     if named is None:
@@ -102,12 +104,23 @@ def chosen_tables(request: Request, corpus: str) -> tuple[Table, ...]:
     elif named.corpus not in (None, corpus):
         raise InputError(f"--table={named.name}: needs --corpus {named.corpus}, not {corpus}.")
     else:
+        _refuse_settings_of_another(named, corpus, find_paper(request.paper).tables)
         chosen = [named]
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:
             raise InputError(f"--rows={row}: not in the table.{nearest(row, sorted(known))}")
     return tuple(table for table in chosen if request.rows is None or set(table.rows) & set(request.rows))
+
+
+def _refuse_settings_of_another(table: Table, corpus: str, tables: Sequence[Table]) -> None:
+    """Refuse a table on the corpus of its twin, of which it would measure settings that were found on the other."""
+    twins = [other for other in tables if other.home == corpus and other.layout == table.layout]
+    if table.home not in (None, corpus) and twins:
+        raise InputError(
+            f"--corpus={corpus}: table {table.name} has the settings of {table.home}; those of {corpus} are table "
+            f"{twins[0].name}. Use --table {twins[0].name}, or --corpus {table.home}."
+        )
 
 
 def chosen_text(corpus: str, request: Request) -> DataConfig:

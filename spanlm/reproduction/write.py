@@ -1,4 +1,4 @@
-"""Writing the page and the figure of every table."""
+"""Writing the page and the figures of every table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from pathlib import Path
 
 from spanlm.analysis.files import write_whole
 from spanlm.analysis.svg import render_svg
-from spanlm.reproduction.figures import figure
+from spanlm.reproduction.figures import figure, use_by_epoch
 from spanlm.reproduction.page import markdown_page
 from spanlm.reproduction.plan import Plan
 from spanlm.reproduction.run import Outcome
 
 
 def write_tables(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Write page and figure (`figure-2c.md`, `figure-2c.svg`) of every table of the plan; return what was written.
+    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table of the plan; return what was written.
+
+    A table with span buffers has a second figure, `table-1-by-epoch.svg`.
 
     Raises:
         InputError: not allowed to write there.
@@ -23,10 +25,12 @@ def write_tables(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
     plan.out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for table in plan.tables:
-        page, picture = (plan.out / f"{table.file}.{suffix}" for suffix in ("md", "svg"))
-        drawing = figure(plan, table, outcomes)
-        if drawing:
-            write_whole(picture, render_svg(drawing).encode())
-        write_whole(page, markdown_page(plan, table, outcomes, picture.name if drawing else None).encode())
-        written += [page, picture] if drawing else [page]
+        page, picture, by_epoch = (plan.out / f"{table.file}{end}" for end in (".md", ".svg", "-by-epoch.svg"))
+        drawn = {picture: figure(plan, table, outcomes), by_epoch: use_by_epoch(plan, table, outcomes)}
+        for path, drawing in drawn.items():
+            if drawing:
+                write_whole(path, render_svg(drawing).encode())
+        names = (path.name if drawing else None for path, drawing in drawn.items())
+        write_whole(page, markdown_page(plan, table, outcomes, *names).encode())
+        written += [page, *(path for path, drawing in drawn.items() if drawing)]
     return written

@@ -71,6 +71,11 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     return final
 
 
+def holds_checkpoints(folder: Path) -> bool:
+    """Say whether there is a checkpoint, damaged or not."""
+    return bool(_steps(folder))
+
+
 def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """Read the newest checkpoint that matches its manifest.
 

@@ -97,8 +97,10 @@ class BatchingConfig:
     def _check_streams(self) -> None:
         """Refuse what cannot be drawn, and to draw where there are no streams."""
         spread, over, streams = self.length_spread, self.longest_over, self.kind == "streams"
+        one_order = "false with training.batching.kind=streams, which have one order; use partial_shuffle"
         drawn, elsewhere = spread > 0 or self.short_share > 0, "unless training.batching.kind is streams"
         for name, fits, limit in (
+            ("shuffle", not (streams and self.shuffle), one_order),
             ("length_spread", streams or spread == 0, f"0 {elsewhere}"),
             ("length_spread", 0 <= spread <= self.length, "in [0, training.batching.length]"),
             ("short_share", streams or self.short_share == 0, f"0 {elsewhere}"),
@@ -152,6 +154,8 @@ class TrainingConfig:
         epochs: passes over the training part at most, those of finetune.stages not counted.
         patience: stop after this many epochs in a row without a better validation loss; null: never. With nt_asgd
             counted from the first average on: before that, no better loss is what averages wait for.
+        start_from: the folder of a run whose weights, the best until then, this one begins with; parameters that it
+            lacks (those of a span buffer, say) begin as usual; null: all do.
         seed: of initial weights, dropout and order.
         precision: fp32, or bf16: products in bfloat16, master weights, gates, losses and sums in float32.
         device: auto takes a GPU if there is one.
@@ -168,6 +172,7 @@ class TrainingConfig:
     loss: Literal["mean", "time-sum"] = "mean"
     epochs: int = 10
     patience: int | None = 2
+    start_from: str | None = None
     seed: int = 1
     precision: Literal["fp32", "bf16"] = "fp32"
     device: str = "auto"
@@ -186,6 +191,14 @@ class TrainingConfig:
             value = getattr(self, name)
             require(0 <= value < math.inf, f"training.{name}", value, "0 or positive, and finite")
         require(self.epochs >= 1, "training.epochs", self.epochs, "at least 1")
+        switch_after = self.optimizer.switch_after
+        require(
+            switch_after is None or switch_after < self.epochs,
+            "training.optimizer.switch_after",
+            switch_after,
+            f"less than training.epochs={self.epochs}, or no epoch is left for averages; or null, for the test of "
+            "training.optimizer.nonmonotone",
+        )
         require(
             self.patience is None or self.patience >= 1,
             "training.patience",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
-from spanlm.errors import require
+from spanlm.errors import InputError, require
+
+USUAL_PAST = 5
+"""n of the non-monotone test (Merity et al., 2018)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +25,8 @@ class OptimizerConfig:
         clip: largest global gradient norm; null: never clipped.
         nonmonotone: of nt_asgd, n: averages begin after an epoch whose validation loss is above the best of all epochs
             but the last n before it.
-        switch_after: of nt_asgd: averages begin after this many epochs instead, whatever the losses.
+        switch_after: of nt_asgd: averages begin after this many epochs instead, whatever the losses; fewer than
+            training.epochs.
         lagged_rates: of nt_asgd: averages as torch.optim.ASGD, which the published numbers come from. Each step but
             the first has the rate of the step before (which matters where rates follow the drawn length), and the
             average leaves the first weights out.
@@ -32,7 +36,7 @@ class OptimizerConfig:
     lr: float = 0.001
     weight_decay: float = 0.0
     clip: float | None = 5.0
-    nonmonotone: int = 5
+    nonmonotone: int = USUAL_PAST
     switch_after: int | None = None
     lagged_rates: bool = False
 
@@ -51,7 +55,7 @@ class OptimizerConfig:
             "at least 1, or null",
         )
         for name, value, plain in (
-            ("nonmonotone", self.nonmonotone, 5),
+            ("nonmonotone", self.nonmonotone, USUAL_PAST),
             ("switch_after", self.switch_after, None),
             ("lagged_rates", self.lagged_rates, False),
         ):
@@ -61,6 +65,13 @@ class OptimizerConfig:
                 value,
                 f"{'null' if plain is None else str(plain).lower()} unless training.optimizer.kind is nt_asgd",
             )
+        require(
+            self.switch_after is None or self.nonmonotone == USUAL_PAST,
+            "training.optimizer.nonmonotone",
+            self.nonmonotone,
+            f"{USUAL_PAST}, its default, with training.optimizer.switch_after={self.switch_after}: averages then begin "
+            "whatever the losses are. Use training.optimizer.switch_after=null for another",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +92,18 @@ class ScheduleConfig:
     warmup: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a rate that would grow."""
+        """Refuse a rate that would grow, and numbers of another kind of schedule."""
         require(1 <= self.factor < math.inf, "training.schedule.factor", self.factor, "at least 1")
         require(self.full_epochs >= 1, "training.schedule.full_epochs", self.full_epochs, "at least 1")
         require(self.warmup >= 0, "training.schedule.warmup", self.warmup, "0 or more optimiser steps")
+        for name, plain, kinds in (("factor", 2.0, ("step", "plateau")), ("full_epochs", 5, ("step",))):
+            value = getattr(self, name)
+            require(
+                value == plain or self.kind in kinds,
+                f"training.schedule.{name}",
+                value,
+                f"{plain:g} unless training.schedule.kind is {' or '.join(kinds)}",
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +111,8 @@ class FinetuneConfig:
     """Further stages of a run of nt_asgd, one after the other (Merity et al., 2018; Wang et al., 2019).
 
     Each loads the best weights so far and averages from its first step on. It ends when the test of
-    `training.optimizer.nonmonotone`, here over its own validation losses, says so, or at `epochs`.
+    `training.optimizer.nonmonotone`, here over its own validation losses, says so, or at `epochs`. Without stages all
+    other fields keep their defaults; a run without stages may be given some later, with any of them.
 
     Attributes:
         stages: how many; 0: none.
@@ -108,17 +128,35 @@ class FinetuneConfig:
     stages: int = 0
     lr: float | None = None
     epochs: int = 1000
-    nonmonotone: int = 5
+    nonmonotone: int = USUAL_PAST
     adversarial: float | None = None
     input_noise: float | None = None
     last_latent_dropout: float | None = None
     partial_shuffle: bool | None = None
 
     def __post_init__(self) -> None:
-        """Refuse stages that cannot train; the overrides are refused by the fields that they stand for."""
+        """Refuse stages that cannot train, and settings of none; overrides are refused by the fields they stand for."""
         require(self.stages >= 0, "training.finetune.stages", self.stages, "0 or more")
         require(
             self.lr is None or 0 < self.lr < math.inf, "training.finetune.lr", self.lr, "positive and finite, or null"
         )
         require(self.epochs >= 1, "training.finetune.epochs", self.epochs, "at least 1")
         require(self.nonmonotone >= 1, "training.finetune.nonmonotone", self.nonmonotone, "at least 1")
+        if not self.stages:
+            self._refuse_settings()
+
+    def _refuse_settings(self) -> None:
+        """Refuse what no stage is there for, all of it in one message: a preset may have set several."""
+        named = (
+            (f"training.finetune.{field.name}", getattr(self, field.name), field.default) for field in fields(self)
+        )
+        idle = [
+            f"{name}={value} (default {'null' if default is None else default})"
+            for name, value, default in named
+            if value != default
+        ]
+        if idle:
+            raise InputError(
+                f"training.finetune.stages=0: nothing is finetuned, so that this does nothing: {', '.join(idle)}. "
+                "Use training.finetune.stages=1 or more, or the defaults."
+            )

@@ -7,37 +7,30 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from spanlm.evaluation.part_tally import SUMS, part_sums
 from spanlm.models.span_mixture import PartScores
 
-FIELDS = ("steps", "encoder_nll", "buffer_nll", "reward", "reward_loss", "gate", "utilisation", "oracle_utilisation")
+_EVALUATED = SUMS[: SUMS.index("oracle_nll")]
+
+FIELDS = (*_EVALUATED, "reward_loss")
 """What is summed, over the predicted words that had anything to read in the buffer."""
 
 
 @torch.no_grad()
-def part_sums(parts: PartScores, mask: Tensor, extra_loss: Tensor | float = 0.0) -> Tensor:
+def training_sums(parts: PartScores, mask: Tensor, extra_loss: Tensor | float) -> Tensor:
     """Sum each of `FIELDS` over a segment, (8,) float64.
 
     Args:
         parts: what the encoder and the buffer said.
         mask: (T, B), False where the target is padding.
-        extra_loss: the reward's term of the loss; evaluation has none.
+        extra_loss: the reward's term of the loss, (T, B).
     """
-    share, ones = parts.log_share.exp(), torch.ones_like(parts.log_share)
-    columns = [
-        ones,
-        -parts.encoder,
-        -parts.buffer,
-        parts.reward,
-        extra_loss * ones,
-        share,
-        (share >= 0.5).to(ones.dtype),
-        (parts.buffer > parts.encoder).to(ones.dtype),
-    ]
-    return torch.stack(columns).where(mask & parts.filled, 0).sum((1, 2), dtype=torch.float64)
+    added = (extra_loss * torch.ones_like(parts.encoder)).where(mask & parts.filled, 0).sum(dtype=torch.float64)
+    return torch.cat([part_sums(parts, mask)[: len(_EVALUATED)], added.unsqueeze(0)])
 
 
 def part_means(sums: Mapping[str, float]) -> dict[str, float]:
-    """Return the mean of each field a step, and how many steps; empty where no step had anything to read.
+    """Return the mean of what was summed of `FIELDS`, and how many steps; empty where no step had anything to read.
 
     encoder_nll and buffer_nll: −log p and −log q of the target, nats; reward: r; reward_loss: −η r log λ; gate: λ;
     utilisation: PoU, the share of steps with λ >= 0.5 (Li et al., 2020, Eq. 15); oracle_utilisation: with q > p.
@@ -45,4 +38,4 @@ def part_means(sums: Mapping[str, float]) -> dict[str, float]:
     steps = sums.get("steps", 0.0)
     if not steps:
         return {}
-    return {name: value if name == "steps" else value / steps for name, value in sums.items()}
+    return {name: steps if name == "steps" else sums[name] / steps for name in FIELDS if name in sums}

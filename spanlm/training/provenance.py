@@ -17,13 +17,14 @@ import torch
 import spanlm
 from spanlm.errors import RunError
 from spanlm.files import replace_file
+from spanlm.training.warm_start import WarmStart
 
 PROVENANCE = "provenance.jsonl"
 _GIT_SECONDS = 10
 
 
-def record_start(folder: Path, device: torch.device) -> None:
-    """Add this start to the run's `provenance.jsonl`.
+def record_start(folder: Path, device: torch.device, started: WarmStart | None = None) -> None:
+    """Add this start to the run's `provenance.jsonl`, with the SHA-256 of the weights that it took from another run.
 
     Raises:
         RunError: the disk refused.
@@ -31,7 +32,8 @@ def record_start(folder: Path, device: torch.device) -> None:
     path = folder / PROVENANCE
     try:
         before = path.read_bytes() if path.exists() else b""
-        replace_file(path, before + json.dumps(provenance(device), ensure_ascii=False).encode() + b"\n")
+        start = provenance(device) | ({} if started is None else {"started_from_weights": started.weights})
+        replace_file(path, before + json.dumps(start, ensure_ascii=False).encode() + b"\n")
     except OSError as error:
         raise RunError(f"{path}: could not be written: {error.strerror}. Make room, or choose another --out.") from None
 

@@ -18,20 +18,25 @@ from spanlm.training.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCA
 from spanlm.training.setup import data_fingerprint
 from spanlm.training.stages import run_over
 from spanlm.training.trainer import Trainer
+from spanlm.training.warm_start import WarmStart
 
 EXTENDABLE = ("epochs", "patience", "finetune.epochs", "finetune.stages")
-"""Fields of `training` that a resumed run may change while what they end is still to end: when, not how to step."""
+"""Fields of `training` that a resumed run may change while what they end is still to end: when, not how to step.
+
+While a run has no finetune stages, or is to have none, all of `finetune` may change: no step was or will be of it.
+"""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run about to start: what it trains on, and how large it is."""
+    """A run about to start: what it trains on, how large it is, and what it begins with if that is another run."""
 
     config: RunConfig
     corpus: Corpus
     folder: Path
     parameters: ParameterCount
     device: str
+    started: WarmStart | None = None
 
 
 def train(
@@ -61,7 +66,8 @@ def train(
         _check(config, corpus, folder, resume)
         trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
         _claim(config, corpus, folder)
-        watcher.start(Prepared(config, corpus, folder, count_parameters(trainer.model), str(trainer.device)))
+        size, device = count_parameters(trainer.model), str(trainer.device)
+        watcher.start(Prepared(config, corpus, folder, size, device, trainer.started))
         return trainer.run()
 
 
@@ -112,13 +118,10 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     Raises:
         InputError: names the first field that differs.
     """
-    training, finetune = new.training, new.training.finetune
-    extended = replace(
-        old.training,
-        epochs=training.epochs,
-        patience=training.patience,
-        finetune=replace(old.training.finetune, epochs=finetune.epochs, stages=finetune.stages),
-    )
+    training, before, finetune = new.training, old.training.finetune, new.training.finetune
+    if before.stages and finetune.stages:
+        finetune = replace(before, epochs=finetune.epochs, stages=finetune.stages)
+    extended = replace(old.training, epochs=training.epochs, patience=training.patience, finetune=finetune)
     difference = first_difference(replace(old, training=extended).to_tree(), new.to_tree())
     if difference:
         field, was, now = difference
@@ -140,8 +143,8 @@ def _refuse_another_past(old: RunConfig, new: RunConfig, folder: Path) -> None:
     for field, was, wanted, fits in (
         ("epochs", old.training.epochs, new.training.epochs, stage == 0),
         ("patience", old.training.patience, new.training.patience, stage == 0),
-        ("finetune.epochs", before.epochs, now.epochs, stage < 2),
         ("finetune.stages", before.stages, now.stages, now.stages >= stage and not last_differs),
+        ("finetune.epochs", before.epochs, now.epochs, stage < 2),
     ):
         if was != wanted and not fits:
             raise InputError(

@@ -75,6 +75,17 @@ def load_weights(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> str:
     Raises:
         InputError: no such file, a damaged one, one of another vocabulary, or one of another model.
     """
+    tensors, digest = read_weights(folder, vocabulary)
+    copy_weights(tensors, model, str(folder / MODEL))
+    return digest
+
+
+def read_weights(folder: Path, vocabulary: Vocabulary) -> tuple[dict[str, Tensor], str]:
+    """Read `model.safetensors`; return the weights by name and their SHA-256.
+
+    Raises:
+        InputError: no such file, a damaged one, or one of another vocabulary.
+    """
     path = folder / MODEL
     try:
         with safe_open(path, framework="pt") as file:
@@ -92,8 +103,7 @@ def load_weights(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> str:
     digest = weights_digest(tensors)
     if marks.get("weights") != digest:
         raise InputError(f"{path}: damaged: its weights do not have their SHA-256. Train again, or copy it again.")
-    copy_weights(tensors, model, str(path))
-    return digest
+    return tensors, digest
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:

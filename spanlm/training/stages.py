@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from spanlm.config import RunConfig
 from spanlm.errors import InputError, require
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
+from spanlm.models.memories import SpanBufferConfig
 from spanlm.training.config import TrainingConfig
 from spanlm.training.nt_asgd import stagnated
 from spanlm.training.position import Position
@@ -42,7 +43,7 @@ def stage_config(config: RunConfig, stage: int) -> RunConfig:
 
 
 def refuse_unfit(config: RunConfig) -> None:
-    """Refuse finetune stages that change what this run does not have.
+    """Refuse finetune stages that change what this run does not have, and what is said of margins where there are none.
 
     Raises:
         InputError: names the field.
@@ -56,6 +57,27 @@ def refuse_unfit(config: RunConfig) -> None:
     )
     for stage in range(1, finetune.stages + 1):
         stage_config(config, stage)
+    if not (head.adversarial or finetune.adversarial):
+        _refuse_margins(config)
+
+
+def _refuse_margins(config: RunConfig) -> None:
+    """Refuse, in a run without an adversarial softmax, what only changes something about its margins."""
+    head, memory = config.model.head, config.model.memory
+    said: list[tuple[str, str, str]] = [
+        ("head.adversarial_direction", head.adversarial_direction, "own"),
+        ("head.adversarial_gate", head.adversarial_gate, "cosine"),
+    ]
+    if isinstance(memory, SpanBufferConfig):
+        said.append(("memory.rewarded", memory.rewarded, "adversarial"))
+    for name, value, plain in said:
+        require(
+            value == plain,
+            f"model.{name}",
+            value,
+            f"{plain} without an adversarial softmax. Use model.head.adversarial or training.finetune.adversarial "
+            "above 0",
+        )
 
 
 def _changed(part: Part, **values: object) -> Part:

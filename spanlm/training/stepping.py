@@ -14,7 +14,7 @@ from spanlm.models.interfaces import Readout, TargetScores
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.state import LMState
 from spanlm.training.config import TrainingConfig
-from spanlm.training.part_sums import part_sums
+from spanlm.training.part_sums import training_sums
 from spanlm.training.regularizers import activation, neighbours, temporal_activation
 
 
@@ -57,7 +57,7 @@ def add_gradients(model: LanguageModel, segment: Segment, state: LMState, traini
         weights = model.head.penalty() * (part.mask.shape[1] / segment.mask.shape[1])
         (loss + weights + share.of_activations(readout, part.mask)).backward()  # type: ignore[no-untyped-call]
         nll, parts = nll.detach().double(), scores.parts
-        sums = nll.new_zeros(0) if parts is None else part_sums(parts, part.mask, scores.extra_loss)
+        sums = nll.new_zeros(0) if parts is None else training_sums(parts, part.mask, scores.extra_loss)
         found.append(Passed(after.detach(), nll, share.tokens, sums))
     return found[0] if len(found) == 1 else _joined(found)
 

@@ -16,7 +16,13 @@ from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.scoring import to_device
 from spanlm.models.state import LMState
-from spanlm.training.checkpoints import Checkpoint, load_last_checkpoint, require_names, save_checkpoint
+from spanlm.training.checkpoints import (
+    Checkpoint,
+    holds_checkpoints,
+    load_last_checkpoint,
+    require_names,
+    save_checkpoint,
+)
 from spanlm.training.events import Watcher
 from spanlm.training.generators import generator_states, is_generator, restore_generators
 from spanlm.training.journal import Journal
@@ -31,6 +37,7 @@ from spanlm.training.signals import StopRequest, stop_request
 from spanlm.training.stages import averages_begin, refuse_unfit, run_over, stage_config, stage_over
 from spanlm.training.stepping import add_gradients, clip
 from spanlm.training.validation import validated
+from spanlm.training.warm_start import WarmStart, warm_start
 
 
 class Trainer:
@@ -55,6 +62,7 @@ class Trainer:
         # streams of equal length in training; in validation the context of a word must not depend on the batch size
         self.valid = self._batcher(config, "valid", config.training.batching.eval_batch_size, whole=True)
         self._set_up()
+        self.started = self._warm_start()
 
     def _set_up(self) -> None:
         """Make what the stage of the position trains: its model, its optimiser, its batches."""
@@ -77,7 +85,7 @@ class Trainer:
         """
         self._restore()
         if not self.finished:
-            record_start(self.folder, self.device)
+            record_start(self.folder, self.device, self.started)
         self.journal.open(self.position.metrics_size)
         try:
             with stop_request() as request:
@@ -88,6 +96,13 @@ class Trainer:
         finally:
             self.journal.close()
         return self.position
+
+    def _warm_start(self) -> WarmStart | None:
+        """Begin with the weights of another run; one that goes on has its own and does not need the other any more."""
+        origin = self.config.training.start_from
+        if origin is None or holds_checkpoints(self.folder / CHECKPOINTS):
+            return None
+        return warm_start(self.model, Path(origin).expanduser(), self.corpus.vocabulary)
 
     @property
     def finished(self) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation.scoring import Precision, Tally, scored_segments
+from spanlm.evaluation.scoring import Precision, Tally, tally
 from spanlm.models.next_word_model import NextWordModel
-from spanlm.training.part_sums import FIELDS, part_sums
 
 
 @dataclass(frozen=True)
@@ -17,17 +16,19 @@ class Validated:
 
     Attributes:
         tally: tokens and their NLL.
-        parts: of a span buffer, by the names of `part_sums.FIELDS` but for what training alone adds; empty where there
-            is none.
     """
 
     tally: Tally
-    parts: dict[str, float] = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
         """Nats a token."""
         return self.tally.nll / self.tally.tokens
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Of a span buffer, by the names of `PartTally`; empty where there is none."""
+        return {} if self.tally.parts is None else asdict(self.tally.parts)
 
 
 def validated(
@@ -38,11 +39,4 @@ def validated(
     stop: Callable[[], bool] = lambda: False,
 ) -> Validated:
     """Score every token of `segments`; `stop` is asked before each of them."""
-    total, sums = Tally(), None
-    for scored in scored_segments(model, segments, precision, stop):
-        total = total.plus(scored, unk_id)
-        if scored.parts is not None:
-            found = part_sums(scored.parts, scored.segment.mask)
-            sums = found if sums is None else sums + found
-    parts = {} if sums is None else dict(zip(FIELDS, sums.tolist(), strict=True))
-    return Validated(total, {name: value for name, value in parts.items() if name != "reward_loss"})
+    return Validated(tally(model, segments, unk_id, precision, stop))

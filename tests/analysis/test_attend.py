@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from spanlm.analysis.attend import attend, attend_words, attention_by_lag, check_attends
+from spanlm.analysis.attend import attend_words, attention_by_lag, check_attends
 from spanlm.data.batching import make_batcher
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -71,12 +71,16 @@ def test_by_lag_is_the_mean_over_full_windows_of_every_document(nearest_lag: int
         assert percent == pytest.approx(100 * np.mean([row[lag] for row in rows]), abs=1e-4)
 
 
-def test_lines_are_read_as_their_words_and_ends() -> None:
+def test_words_that_nothing_opens_begin_with_one_that_is_read_and_not_predicted() -> None:
+    """Had the opening <eos> been that word, the rest were the same."""
     model = make_model(MEMORIES[1])
-    one = attend(model, VOCABULARY, [["a", "b"], [], ["c"]], expected=2, title="t")
-    other = attend_words(model, VOCABULARY, ["a", "b", EOS, EOS, "c", EOS], expected=2, title="t")
+    one = attend_words(model, VOCABULARY, [EOS, "a", "b", EOS], opened=False)
+    other = attend_words(model, VOCABULARY, ["a", "b", EOS])
+    assert (one.words, one.targets) == (other.words, other.targets) == ([EOS, "a", "b"], ["a", "b", EOS])
     np.testing.assert_array_equal(one.weights, other.weights)
-    assert one.targets == other.targets and one.expected == other.expected
+    np.testing.assert_array_equal(one.surprisal, other.surprisal)
+    with pytest.raises(InputError, match="at least 2 words"):
+        attend_words(model, VOCABULARY, ["a"], opened=False)
 
 
 def test_a_model_without_attention_is_refused_before_any_work() -> None:

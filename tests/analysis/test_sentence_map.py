@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from spanlm.analysis import attend as attend_module
+from spanlm.analysis import reading
 from spanlm.analysis.attend import attend_words, attention_by_lag, attention_flatness
 from spanlm.analysis.flatness import FlatnessAccumulator
 from spanlm.analysis.sentence_map import SentenceMap, attend_sentence, common_scale, mean_flatness
@@ -65,15 +65,15 @@ def test_a_map_has_every_weight_at_its_word(config: Any) -> None:
 def test_a_text_in_parts_is_the_text_whole(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a memory that grows, later parts have wider windows."""
     whole = attend_words(make_model(config), VOCABULARY, TEXT)
-    monkeypatch.setattr(attend_module, "STEPS", 5)
+    monkeypatch.setattr(reading, "STEPS", 5)
     parts = attend_words(make_model(config), VOCABULARY, TEXT)
     assert parts.window == whole.window
     np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-6)
 
 
 def test_a_text_with_too_many_weights_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attend_module, "STEPS", 5)
-    monkeypatch.setattr(attend_module, "MOST_WEIGHTS", len(TEXT) * 12)
+    monkeypatch.setattr(reading, "STEPS", 5)
+    monkeypatch.setattr(reading, "MOST_WEIGHTS", len(TEXT) * 12)
     with pytest.raises(InputError, match=rf"{len(TEXT)} words, which look back at up to 14 .*part of it"):
         attend_words(make_model(AttentiveConfig()), VOCABULARY, TEXT)
     assert attend_words(make_model(AttentiveConfig(window=12)), VOCABULARY, TEXT).window == 12

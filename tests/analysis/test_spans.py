@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from spanlm.analysis import spans as module
-from spanlm.analysis.spans import SpanRecord, attend_spans, save_spans
+from spanlm.analysis import reading
+from spanlm.analysis.span_export import save_spans
+from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
 from spanlm.errors import InputError
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
@@ -53,7 +54,7 @@ def ends(position: int, kind: str) -> list[int]:
 @pytest.mark.parametrize("kind", MEMORIES)
 @pytest.mark.parametrize("steps", [3, 128])
 def test_every_weight_has_its_words(kind: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STEPS", steps)
+    monkeypatch.setattr(reading, "STEPS", steps)
     model = span_model(memory=MEMORIES[kind])
     record = recorded(model)
     length = 1 if kind == "words" else 3
@@ -95,6 +96,12 @@ def test_each_list_is_that_of_its_part(head: str) -> None:
             assert [chance for _, chance in row] == pytest.approx([log_p[t, 0, i].exp().item() for i in best])
     np.testing.assert_allclose(record.gate[record.filled], gates[buffer.filled[:, 0]].numpy(), rtol=1e-10)
     assert record.encoder != record.mixture
+    came = torch.tensor(VOCABULARY.encode(TEXT))
+    for n, part in enumerate(PARTS):
+        there = buffer.filled[:, 0] if part == "buffer" else torch.ones(len(TEXT), dtype=torch.bool)
+        chances = of[part][:, 0].gather(1, came[:, None])[:, 0].exp()
+        np.testing.assert_allclose(record.chance[there, n], chances[there].numpy(), rtol=1e-5)
+        assert np.isnan(record.chance[~there, n]).all()
 
 
 def test_files_hold_every_position(tmp_path: Path) -> None:
@@ -104,6 +111,8 @@ def test_files_hold_every_position(tmp_path: Path) -> None:
     assert found == json.loads(json.dumps(record.to_json()))
     assert [p["target"] for p in found["positions"]] == TEXT and (found["span"], found["title"]) == (3, "t")
     assert found["positions"][0]["gate"] is None and found["positions"][-1]["gate"] == record.gate[-1]
+    first, last = found["positions"][0]["target_probability"], found["positions"][-1]["target_probability"]
+    assert (first["buffer"], list(last.values())) == (None, record.chance[-1].tolist())
     save_spans(record, tmp_path / "a.csv")
     with (tmp_path / "a.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -115,16 +124,33 @@ def test_files_hold_every_position(tmp_path: Path) -> None:
         assert float(row["weight"]) == record.weights[t, record.weights.shape[1] - (t - last)]
 
 
+def test_words_that_nothing_opens_begin_with_the_first_of_them() -> None:
+    record, opened = recorded(span_model(), opened=False), attend_spans(span_model(), VOCABULARY, TEXT[1:])
+    assert (record.words, record.targets) == (TEXT[:-1], TEXT[1:])
+    assert (opened.words, opened.targets) == (["<eos>", *TEXT[1:-1]], TEXT[1:])
+    assert record.encoder[0] != opened.encoder[0]
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html"])
+def test_a_figure_and_a_page_are_written(tmp_path: Path, suffix: str) -> None:
+    record = recorded(span_model(), title="of a model")
+    save_spans(record, tmp_path / f"a.{suffix}")
+    text = (tmp_path / f"a.{suffix}").read_text(encoding="utf-8")
+    assert "of a model" in text and TEXT[-2] in text
+
+
 def test_what_cannot_be_shown_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"looks at no spans.*model\.memory\.kind=span_buffer"):
         recorded(reference.small_model())
     with pytest.raises(InputError, match="expected=0"):
         recorded(span_model(), expected=0)
-    with pytest.raises(InputError, match="at least one word"):
+    with pytest.raises(InputError, match="at least 1 words"):
         attend_spans(span_model(), VOCABULARY, [])
-    with pytest.raises(InputError, match=r"cannot write \.svg"):
-        save_spans(recorded(span_model()), tmp_path / "a.svg")
-    monkeypatch.setattr(module, "MOST_WEIGHTS", 6 * len(TEXT))
+    with pytest.raises(InputError, match="at least 2 words"):
+        attend_spans(span_model(), VOCABULARY, TEXT[:1], opened=False)
+    with pytest.raises(InputError, match=r"cannot write \.npz"):
+        save_spans(recorded(span_model()), tmp_path / "a.npz")
+    monkeypatch.setattr(reading, "MOST_WEIGHTS", 6 * len(TEXT))
     assert len(recorded(span_model()).words) == len(TEXT)
     wider = replace(MEMORIES["sliding"], buffer_size=9)
     with pytest.raises(InputError, match=r"with a buffer of 9 has too many weights"):

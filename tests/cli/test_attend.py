@@ -57,6 +57,13 @@ def test_a_file_is_as_its_text(cli: Cli, tiny_run: Path, tmp_path: Path) -> None
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
 
 
+def test_blank_lines_around_a_text_are_left_out(tiny_run: Path) -> None:
+    model = spanlm.load(tiny_run)
+    one, other = model.attend(f"\n\n{TEXT}\n\n\n"), model.attend(TEXT)
+    assert one.targets == other.targets
+    np.testing.assert_array_equal(one.weights, other.weights)
+
+
 def test_a_file_in_pieces_is_whole(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     monkeypatch.setattr("spanlm.evaluation.text_pieces.WORDS", 2)

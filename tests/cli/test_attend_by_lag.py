@@ -176,6 +176,9 @@ def test_the_same_run_twice(cli: Cli, tiny_run: Path) -> None:
         (["runs/demo", "runs/demo/lstm"], ["demo", "lstm"]),
         (["a/x/b/s", "a/y/c/s"], ["b", "c"]),
         (["a/s", "s"], ["a", "FOLDER"]),
+        (["runs/kv"], ["kv"]),
+        (["runs/kv/seed-12"], ["kv/seed-12"]),
+        (["runs/kv/seed-x"], ["seed-x"]),
     ],
     ids=str,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,54 @@ def attentive_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFacto
     config = replace(tiny_config, model=model, training=training)
     spanlm.train(config, spanlm.load_corpus(config.data), folder)
     return folder
+
+
+PARAGRAPH = "The cat sat . He ran !"
+
+
+def test_paragraphs_are_cut_into_sentences_as_those_of_the_training_were(
+    cli: Cli, sentence_run: Path, paragraph_run: Path
+) -> None:
+    """With the state carried over them, or, by a model that knows one at a time, not at all."""
+    targets = ["The", "cat", "sat", ".", "<eos>", "He", "ran", "!", "<eos>"]
+    Path("text.txt").write_text(f"\n\n{PARAGRAPH}\n\n")
+    for what in (["--text", f"\n{PARAGRAPH}\n"], ["--file", "text.txt"]):
+        cli("attend", paragraph_run, *what, "--out", "a.npz").done  # noqa: B018 (checks)
+        with np.load("a.npz") as data:
+            assert data["targets"].tolist() == targets
+        cli("attend", sentence_run, *what, "--out", "b.npz").refused("2 sentences: the model was trained on sentences")
+        cli("attend", sentence_run, "--text", "He ran !", "--out", "b.npz").done  # noqa: B018 (checks)
+    assert spanlm.load(paragraph_run).attend(PARAGRAPH + "\n\n").targets == targets
+    for run in (sentence_run, paragraph_run):
+        cli("attend", run, "--sentence", PARAGRAPH).refused("is 2 sentences to a model trained on text cut into")
+        assert cli("attend", run, "--sentence", "He ran !").done
+
+
+@pytest.fixture(scope="module")
+def paragraph_run(sentence_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same model as if its sentences had been laid end to end in training."""
+    folder = tmp_path_factory.mktemp("runs") / "paragraphs"
+    shutil.copytree(sentence_run, folder)
+    config = RunConfig.load(folder / "config.yaml")
+    batching = replace(config.training.batching, kind="streams")
+    changed = replace(config, training=replace(config.training, batching=batching))
+    (folder / "config.yaml").write_text(changed.to_yaml(), encoding="utf-8")
+    return folder
+
+
+def test_the_first_word_is_read_and_not_predicted_as_in_the_training(cli: Cli, unopened_run: Path) -> None:
+    model = spanlm.load(unopened_run)
+    record = model.attend("the cat sat .")
+    assert (record.words, record.targets) == (["the", "cat", "sat", "."], ["cat", "sat", ".", "<eos>"])
+    rows = list(model.score("the cat sat .", base=np.e, eos=True))
+    np.testing.assert_allclose(record.surprisal, [row.surprisal for row in rows[1:]], rtol=1e-5)
+    lines = cli("attend", unopened_run, "--sentence", "the cat sat .").done.splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["cat", "sat", ".", "<eos>"]
+    predicted = model.evaluate(split="valid").salton2017
+    assert predicted is not None
+    cli("attend", unopened_run, "--flatness", "--split", "valid", "--out", "a.json").done  # noqa: B018 (checks)
+    (run,) = json.loads(Path("a.json").read_text())["runs"]
+    assert run["overall"]["rows"] + run["left_out"] == predicted.predicted
 
 
 def test_a_sentence_is_printed_where_there_is_no_file(cli: Cli, tiny_run: Path) -> None:

@@ -45,14 +45,14 @@ def test_the_shortest_text_has_nothing_to_look_at(cli: Cli, span_run: Path) -> N
     assert "encoder alone" in said and "buffer alone" not in said and "gate" not in said
 
 
-@pytest.mark.parametrize("suffix", ["json", "csv"])
+@pytest.mark.parametrize("suffix", ["json", "csv", "svg", "html"])
 def test_files_are_those_of_the_library(cli: Cli, span_run: Path, suffix: str) -> None:
     assert cli("attend", span_run, "--text", TEXT, "--out", f"a.{suffix}").done == f"wrote a.{suffix}\n"
     text = Path(f"a.{suffix}").read_text(encoding="utf-8")
     if suffix == "json":
         assert [p["target"] for p in json.loads(text)["positions"]] == TARGETS
     else:
-        assert '"the dog"' in text
+        assert {"csv": '"the dog"', "svg": "the dog: ", "html": '"dog"'}[suffix] in text
 
 
 def test_a_stretch_of_the_corpus(cli: Cli, span_run: Path) -> None:
@@ -70,5 +70,5 @@ def test_what_is_told_of_words_is_refused(
 
 
 def test_what_cannot_be_drawn_is_refused(cli: Cli, span_run: Path) -> None:
-    cli("attend", span_run, "--text", TEXT, "--out", "a.html").refused("a.html: cannot write .html", ".csv, .json")
+    cli("attend", span_run, "--text", TEXT, "--out", "a.npz").refused("a.npz: cannot write .npz")
     cli("attend", span_run, "--text", " ").refused("no words")

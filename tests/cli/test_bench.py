@@ -4,11 +4,12 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from spanlm.benchmark import awd, contenders, groups, measure
+from spanlm.benchmark import awd, contenders, groups, measure, memory
 from spanlm.benchmark.awd import AWD_PTB, PortedAWD, awd_trainer, ported_step
 from spanlm.benchmark.contenders import (
     KVP_834,
@@ -19,13 +20,17 @@ from spanlm.benchmark.contenders import (
     with_memory,
     without_memory,
 )
+from spanlm.benchmark.dynamic import dynamic_step, passes_step
+from spanlm.benchmark.groups import Aim
 from spanlm.benchmark.measure import Report, benchmark
+from spanlm.benchmark.memory import Peak
 from spanlm.benchmark.mixture import MOS_PTB
 from spanlm.benchmark.span_buffer import AWD_SNB, without_buffer
 from spanlm.evaluation.cache import CacheConfig, lookups
 from spanlm.evaluation.scoring import Scored
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
+from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from tests.cli.conftest import Cli
 
@@ -61,6 +66,9 @@ MIXTURE = replace(
     batch_size=4,
     length=6,
 )
+ADAPTING, ADAPTING_LESS = (
+    replace(AWD, name=name, batch_size=1, length=12) for name in ("dynamic evaluation", "dynamic evaluation, less")
+)
 LOOKING_BACK = replace(
     KVP_834,
     model=replace(
@@ -81,8 +89,12 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "AWD_PTB", AWD)
     monkeypatch.setattr(measure, "AWD_SNB", SPANS)
     monkeypatch.setattr(measure, "MOS_PTB", MIXTURE)
+    monkeypatch.setattr(measure, "ADAPTING_AWD", ADAPTING)
+    monkeypatch.setattr(measure, "ADAPTING_SMALL", ADAPTING_LESS)
     monkeypatch.setattr(groups, "CACHE", CacheConfig(window=20, theta=0.3, lambda_=0.1))
     monkeypatch.setattr(measure, "MATRIX", 16)
+    # all objects of a test session are looked through for each of forty contenders
+    monkeypatch.setattr(memory.gc, "collect", lambda: 0)
 
 
 def _flops(size: Size, name: str) -> float:
@@ -96,26 +108,45 @@ def _flops(size: Size, name: str) -> float:
         return training_flops(size) + 2 * 6 * 50 * 5
     if "cache of 20 words" in name:
         return training_flops(size) / 3 + 2 * 8 * 20
-    return training_flops(size, memory="no memory" not in name) / (3 if "evaluation" in name else 1)
+    return training_flops(size, memory="no memory" not in name) / (3 if name.startswith("spanlm, evaluation") else 1)
 
 
-def assert_consistent(groups: dict[str, list[dict[str, object]]], ceiling: dict[str, float]) -> None:
-    sizes: list[Size] = [TIED, LOOKING_BACK, SENTENCES, STREAM, AWD, SPANS, MIXTURE]
-    assert len(groups) == len(sizes)
-    for size, (title, rows) in zip(sizes, groups.items(), strict=True):
+SIZES: list[Size] = [TIED, LOOKING_BACK, SENTENCES, STREAM, AWD, SPANS, MIXTURE, ADAPTING, ADAPTING_LESS]
+
+
+def assert_consistent(groups: dict[str, list[dict[str, Any]]], ceiling: dict[str, float]) -> None:
+    assert len(groups) == len(SIZES)
+    for size, (title, rows) in zip(SIZES, groups.items(), strict=True):
         assert size.name in title and f"{size.batch_size} × {size.length}" in title and "V 50" in title
         by_name = {row["name"]: row for row in rows}
-        assert len(by_name) == (4 if size in (STREAM, AWD, SPANS) else 6)
+        assert len(by_name) == (6 if size in (TIED, LOOKING_BACK, SENTENCES, MIXTURE) else 4)
         for row in rows:
-            seconds = float(row["milliseconds"]) / 1e3  # type: ignore[arg-type]
-            reference = by_name[row["reference"]]
+            seconds = float(row["milliseconds"]) / 1e3
             assert row["tokens_per_second"] == pytest.approx(size.tokens / seconds)
-            assert row["ratio"] == pytest.approx(row["tokens_per_second"] / reference["tokens_per_second"])  # type: ignore[operator]
+            assert 0 < float(row["fastest_milliseconds"]) <= float(row["milliseconds"])
+            assert_compared(row, by_name)
             flops = _flops(size, str(row["name"]))
             expected = flops * size.tokens / seconds / 1e9 / ceiling[str(row["precision"])]
             assert row["of_ceiling"] == pytest.approx(expected)
             assert str(row["precision"]) in str(row["name"])
-            assert row["peak_megabytes"] is None or float(row["peak_megabytes"]) > 0  # type: ignore[arg-type]
+            assert row["step_megabytes"] is None or float(row["step_megabytes"]) >= 0
+
+
+def assert_compared(row: dict[str, Any], by_name: dict[object, dict[str, Any]]) -> None:
+    """With others alone, and every ratio is that of the numbers beside it."""
+    for found in row["compared"]:
+        other, target = by_name[found["reference"]], found["target"]
+        assert other is not row
+        if found["what"] == "memory":
+            known = row["step_megabytes"] is not None and other["step_megabytes"]
+            expected = row["step_megabytes"] / other["step_megabytes"] if known else None
+        else:
+            expected = row["tokens_per_second"] / other["tokens_per_second"]
+        assert found["ratio"] == (None if expected is None else pytest.approx(expected))
+        if target is None or expected is None:
+            assert found["reached"] is None
+        else:
+            assert found["reached"] == (expected >= target if found["what"] == "speed" else expected <= target)
 
 
 def test_the_report_is_consistent() -> None:
@@ -123,42 +154,84 @@ def test_the_report_is_consistent() -> None:
     report = benchmark("cpu", rounds=1, note=told.append)
     assert isinstance(report, Report)
     content = report.to_json()
-    assert content.keys() == {"machine", "ceiling", "groups"}
+    assert content.keys() == {"started", "rounds", "ceiling", "groups"}
+    assert content["rounds"] == 1
     assert set(content["ceiling"]) == {"fp32", "bf16"}
     assert all(math.isfinite(value) and value > 0 for value in content["ceiling"].values())
-    assert content["machine"]["torch"] == torch.__version__
-    assert content["machine"]["threads"] == torch.get_num_threads()
+    assert {"time", "command", "commit", "changed", "processor"} <= content["started"].keys()
+    assert content["started"]["torch"] == torch.__version__
+    assert content["started"]["threads"] == torch.get_num_threads()
     assert_consistent(content["groups"], content["ceiling"])
-    sizes = TIED, LOOKING_BACK, SENTENCES, STREAM, AWD, SPANS, MIXTURE
-    assert told == ["matrix product", *(size.name for size in sizes)]
+    assert told == ["matrix product", *(size.name for size in SIZES)]
 
 
-def test_comparisons_are_with_the_textbook_and_with_no_memory() -> None:
-    found = benchmark("cpu", rounds=2).groups.values()
-    first, second, third, fourth, fifth, sixth, seventh = ({row.name: row for row in group} for group in found)
-    assert (
-        first["spanlm, training fp32"].reference
-        == first["spanlm, training bf16"].reference
-        == "textbook, training fp32"
-    )
-    assert first["spanlm, training fp32"].target is not None
-    assert first["textbook, training fp32"].ratio == 1.0
-    for precision in ("fp32", "bf16"):
-        looking = second[f"spanlm, training {precision}"]
-        assert looking.reference == f"same encoder and softmax, no memory, training {precision}"
-        assert second[f"spanlm, evaluation {precision}"].reference == f"spanlm, training {precision}"
-        for score in ("single", "combined"):
-            attentive = third[f"attentive, {score}, training {precision}"]
-            assert attentive.reference == f"no memory, training {precision}" and attentive.target is not None
-        assert fourth[f"with a cache of 20 words, {precision}"].reference == f"spanlm, evaluation {precision}"
-        assert fifth[f"spanlm, training {precision}"].reference == "port, training fp32"
-        assert sixth[f"span buffer, training {precision}"].reference == f"no buffer, training {precision}"
-        for name in ("naive mixture", "spanlm"):
-            assert seventh[f"{name}, training {precision}"].reference == f"port, training {precision}"
-    assert fourth["with a cache of 20 words, fp32"].target == pytest.approx(1 / 1.3)
-    assert [row.target for row in fifth.values()] == [None, None, 1.0, 1.5]
-    assert [row.target for row in seventh.values()] == [None, None, None, None, None, 1.2]
-    assert [row.target for row in sixth.values()] == [None, pytest.approx(1 / 1.5)] * 2
+def test_everything_is_compared_with_what_it_should_be_and_has_its_target() -> None:
+    """By name: with whom, and what the ratio should be; memory at most, all else at least."""
+    found = [{row.name: row.compared for row in group} for group in benchmark("cpu", rounds=2).groups.values()]
+    aims = [
+        {name: {(c.reference, c.what): c.target for c in compared} for name, compared in group.items() if compared}
+        for group in found
+    ]
+    third, speed = pytest.approx(1 / 3), "speed"
+    steps = {precision: f"spanlm, training {precision}" for precision in ("fp32", "bf16")}
+    evaluations = {f"spanlm, evaluation {p}": {(step, speed): 2.5} for p, step in steps.items()}
+    for group, port, targets in ((aims[0], "textbook", (1.0, 1.8)), (aims[4], "port", (1.0, 1.5))):
+        own = {name: group.pop(name) for name in steps.values()}
+        assert own[steps["fp32"]] == {(f"{port}, training fp32", speed): targets[0]}
+        same = {(f"{port}, training fp32", speed): targets[1], (f"{port}, training bf16", speed): None}
+        assert own[steps["bf16"]] == same
+    assert aims[0] == evaluations and not aims[4]
+    for precision, step in steps.items():
+        training, bf16 = f"training {precision}", precision == "bf16"
+        same_but = f"same encoder and softmax, no memory, {training}"
+        assert aims[1][step] == {(same_but, speed): 0.85}
+        for score, target in (("single", 0.91), ("combined", 0.80)):
+            assert aims[2][f"attentive, {score}, {training}"] == {(f"no memory, {training}", speed): target}
+        plain = {(f"spanlm, evaluation {precision}", speed): None if bf16 else pytest.approx(1 / 1.3)}
+        assert aims[3][f"with a cache of 20 words, {precision}"] == plain
+        assert aims[5][f"span buffer, {training}"] == {(f"no buffer, {training}", speed): pytest.approx(1 / 1.5)}
+        port, naive, target = f"port, {training}", f"naive mixture, {training}", 1.2 if bf16 else None
+        assert aims[6][naive] == {(port, speed): None}
+        assert aims[6][step] == {(naive, speed): target, (port, speed): target, (naive, "memory"): third}
+        passes = {(f"its forward and backward passes, {precision}", speed): None if bf16 else pytest.approx(1 / 1.3)}
+        assert aims[7][f"dynamic evaluation, {precision}"] == aims[8][f"dynamic evaluation, {precision}"] == passes
+
+
+def test_a_target_is_at_least_of_speed_and_at_most_of_memory() -> None:
+    speed, memory = Aim("another", 0.5), Aim("another", 0.5, "memory")
+    assert [speed.reached(ratio) for ratio in (0.4, 0.5, 0.6)] == [False, True, True]
+    assert [memory.reached(ratio) for ratio in (0.4, 0.5, 0.6)] == [True, True, False]
+
+
+def test_dynamic_evaluation_needs_the_passes_it_is_compared_with() -> None:
+    """The same: as many words to as many weights; and what it learns it keeps, without which nothing would be timed."""
+    model = LanguageModel(ADAPTING.model, ADAPTING.vocabulary_size).eval()
+    read: list[int] = []
+    model.register_forward_pre_hook(lambda module, given: read.append(len(given[0])))
+    before = [weight.detach().clone() for weight in model.parameters()]
+    (segment,) = groups.random_segments(ADAPTING, 1)
+    passes_step(model, "fp32")(segment)
+    assert read == [5, 5, 2]
+    assert all(map(torch.equal, model.parameters(), before))
+    step = dynamic_step(model, "fp32")
+    for count in (1, 2):
+        step(segment)
+        assert read == [5, 5, 2] * (1 + count)
+        after = [weight.detach().clone() for weight in model.parameters()]
+        assert not any(map(torch.equal, after, before))
+        before = after
+
+
+def test_the_memory_of_a_step_is_what_it_takes_beside_what_is_there() -> None:
+    cpu, held = torch.device("cpu"), torch.ones(2**23)
+    with Peak(cpu) as small:
+        torch.ones(2**10)
+    with Peak(cpu) as large:
+        torch.ones(2**23) + 1
+    assert held.sum() == 2**23
+    if small.megabytes is None or large.megabytes is None:
+        pytest.skip("this system does not say how much memory a process had")
+    assert small.megabytes < 8 and 60 < large.megabytes < 80
 
 
 def test_json(cli: Cli) -> None:
@@ -178,7 +251,9 @@ def test_the_tables(cli: Cli) -> None:
         "textbook, training fp32",
         "GFLOP/s",
         "tokens/s",
-        "ratio",
+        "× the speed of port, training bf16",
+        "(at least 1.20 ",
+        "(at most 0.33 ",
         torch.__version__,
     ):
         assert part in result.out

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import random
 import re
 import subprocess
@@ -163,6 +164,21 @@ def test_a_model_of_single_sentences_reads_the_query_alone(cli: Cli, sentence_ru
         "context=full: the model was trained on lines that know nothing of each other", "Take context query, or none."
     )
     assert not (files / "r.jsonl").exists()
+
+
+def test_a_model_that_predicts_no_first_words(cli: Cli, unopened_run: Path, files: Path) -> None:
+    """The first word of the query is read; where the gap is first, the question is told of and not scored."""
+    lines = ["the XXXXX sat .\tcat\t\tcat|dog", "XXXXX sat on the mat .\tcat\t\tcat|dog"]
+    (files / "first.txt").write_text("\n".join(["a dog ran .", lines[0], "", "a dog ran .", lines[1], ""]))
+    text = cli("cloze", unopened_run, "first.txt", "--out", "r.jsonl").done
+    assert "first.txt, line 5: the gap is the first word, which this model only reads" in text
+    assert "not to predict it: that of a query has no part in its scores" in text
+    record, defect = map(json.loads, (files / "r.jsonl").read_text().splitlines())
+    rows = list(spanlm.load(unopened_run).score("the cat sat .", base=math.e, eos=True))
+    assert record["sentence"][0] == pytest.approx(-sum(row.surprisal for row in rows[1:]), rel=1e-5)
+    assert record["candidate"][0] == pytest.approx(-rows[1].surprisal, rel=1e-5)
+    assert "sentence" not in defect
+    cli("cloze", unopened_run, "first.txt", "--context", "none").refused("context=none: the candidate would be")
 
 
 def test_a_model_of_running_text_is_not_told_so(cli: Cli, tiny_run: Path, files: Path) -> None:

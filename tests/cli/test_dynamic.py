@@ -249,6 +249,18 @@ def test_plain_lines_tell_of_the_progress(capsys: pytest.CaptureFixture[str], mo
     ]
 
 
+def test_the_same_work_on_another_text_is_timed_anew(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_module, "PLAIN_SECONDS", 0.0)
+    now = iter([0.0, 1.0, 101.0, 102.0])
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(now))
+    with progress(shown=True) as report:
+        for done in (90, 5, 15):
+            report("evaluation", done, 95)
+    assert capsys.readouterr().out.splitlines()[-1] == "evaluation  15/95 tokens  10 tok/s  eta 0:00:08"
+
+
 def test_json_is_not_mixed_with_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "PLAIN_SECONDS", 0.0)
     with progress(shown=False) as report:

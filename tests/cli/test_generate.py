@@ -29,6 +29,34 @@ def test_defaults(cli: Cli, tiny_run: Path) -> None:
     assert cli("generate", tiny_run).done.split() == [word for word in words if word != "<eos>"]
 
 
+def test_a_prompt_is_cut_as_the_training_text_was(cli: Cli, sentence_run: Path) -> None:
+    """Into sentences, each of which that model reads alone: only the last, open one tells how it goes on."""
+    options = ["--length", "30", "--seed", "2"]
+    alone = cli("generate", sentence_run, "--prompt", "He said", *options).done
+    both = cli("generate", sentence_run, "--prompt", "The cat sat . Zebra ran ! He said", *options).done
+    assert both == "The cat sat . Zebra ran ! " + alone
+    start = cli("generate", sentence_run, "--prompt", "The cat sat .\n", *options).done
+    assert start == "The cat sat .\n" + cli("generate", sentence_run, *options).done
+
+
+def test_a_line_end_in_a_prompt_is_one(cli: Cli, tiny_run: Path) -> None:
+    model = spanlm.load(tiny_run)
+    assert model.prompt("the cat\n\nsat on") == ["the", "cat", "<eos>", "<eos>", "sat", "on"]
+    assert model.prompt("the cat\n") == ["the", "cat", "<eos>"] and model.prompt("") == []
+    out = cli("generate", tiny_run, "--prompt", "the cat\n", "--length", "9").done
+    assert out.startswith("the cat\n") and not out.startswith("the cat\n ")
+
+
+def test_a_model_that_predicts_no_first_words_ends_with_its_line(cli: Cli, unopened_run: Path) -> None:
+    words = spanlm.load(unopened_run).generate("the", length=200, seed=3)
+    assert words.index("<eos>") == len(words) - 1 < 199
+    assert cli("generate", unopened_run, "--prompt", "the", "--length", "200", "--seed", "3").done == " ".join(
+        ["the", *words]
+    ).replace(" <eos>", "\n")
+    for prompt in ([], ["--prompt", ""], ["--prompt", "the cat\n"]):
+        cli("generate", unopened_run, *prompt).refused("--prompt=''", "give the first word")
+
+
 def test_no_line_starts_with_a_space(cli: Cli, tiny_run: Path) -> None:
     out = cli("generate", tiny_run, "--length", "60", "--seed", "5").done
     assert not any(line.startswith(" ") or line.endswith(" ") for line in out.split("\n"))

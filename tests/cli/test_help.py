@@ -22,7 +22,7 @@ OPTIONS = {
     "--data.corpus --data.dir --data.download --data.tokenizer --data.min_count --data.max_size --data.documents "
     "--model.embedding_size --model.output_dropout --model.encoder.hidden_size --model.encoder.layers "
     "--model.memory.kind --model.memory.window --model.memory.roles --model.head.tied "
-    "--model.head.adversarial --model.head.adversarial_direction "
+    "--model.head.adversarial --model.head.adversarial_direction --model.head.adversarial_gate "
     "--training.epochs --training.patience --training.seed --training.precision --training.device "
     "--training.optimizer.kind --training.optimizer.lr --training.optimizer.clip --training.schedule.kind "
     "--training.batching.batch_size --training.batching.length --training.batching.length_spread "
@@ -32,11 +32,12 @@ OPTIONS = {
     "--training.temporal_penalty --training.finetune.stages --training.finetune.lr --training.finetune.epochs",
     "evaluate": "--split --state --corpus --batch-size --precision --json --device --data-dir --download "
     "--combine --weights --tune-weights --cache --cache-theta --cache-lambda --tune-cache --dynamic --dynamic-rate "
-    "--dynamic-decay --dynamic-epsilon --dynamic-convention --dynamic-statistics --tune-dynamic --parts",
-    "score": "--base --format --state --oov --eos --out --combine --weights --device",
+    "--dynamic-decay --dynamic-epsilon --dynamic-convention --dynamic-statistics --tune-dynamic --parts "
+    "--gate-temperature",
+    "score": "--base --format --state --oov --eos --out --gate-temperature --combine --weights --device",
     "cloze": "--context --class --out --json --strict --limit --batch-size --combine --weights --device",
-    "attend": "--text --file --sentence --document --from --words --by-lag --flatness --corpus --split --out --device "
-    "--data-dir --download",
+    "attend": "--text --file --sentence --document --from --words --by-lag --flatness --by-epoch --corpus --split "
+    "--out --device --data-dir --download",
     "generate": "--prompt --length --temperature --top-k --top-p --seed --unk --combine --weights --device",
     "data": "--source --category --out --corpus",
     "presets": "--json",

@@ -139,7 +139,7 @@ def test_rows_that_adapt_are_run_shown_and_written(cli: Cli, tiny_corpus: Path) 
     folder = Path("results/li2020/tiny-smoke")
     assert {path.name for path in folder.iterdir()} == {
         *("awd-ptb-seed-1.json", "awd-snb-ptb-seed-1.json", "awd-snb-ptb-dynamic-seed-1.json"),
-        *("table-1.md", "table-1.svg"),
+        *("table-1.md", "table-1.svg", "table-1-by-epoch.svg"),
     }
     plain, buffered = (json.loads((folder / f"{row}-ptb-seed-1.json").read_text()) for row in ("awd", "awd-snb"))
     metrics = Path("runs/li2020/tiny-smoke/awd-snb-ptb/seed-1/metrics.jsonl").read_text().splitlines()

@@ -94,6 +94,38 @@ def test_a_sentence_is_scored_as_if_it_were_alone(cli: Cli, sentence_run: Path, 
         ]
 
 
+def test_the_first_word_of_a_line_has_no_number_where_it_was_only_read_in_training(
+    cli: Cli, unopened_run: Path, file: Path
+) -> None:
+    """What has one adds up to the count that was made for such a model."""
+    result = cli("score", unopened_run, file, "--eos", "--base", "e")
+    assert result.status == 0 and result.err.count("\n") == 1
+    assert "note: the first word of each line has no surprisal" in result.err
+    rows = table(result.out)
+    first = [row for row in rows if row["index"] == "1"]
+    assert [row["word"] for row in first] == ["the", "<eos>", "naïve", "<unk>"]
+    for row in rows:
+        numbers = [row[name] for name in ("surprisal", "entropy", "rank")]
+        assert (numbers == ["NaN"] * 3) == (row in first) and all(float(n) for n in numbers)
+    flat = [json.loads(line) for line in cli("score", unopened_run, file, "--format", "jsonl").out.splitlines()]
+    assert flat[0] == {**flat[1], "index": 1, "word": "the", "surprisal": None, "entropy": None, "rank": None}
+    assert f"{flat[1]['surprisal'] * math.log(2):.4f}" == f"{float(rows[1]['surprisal']):.4f}"
+
+
+def test_the_rows_with_numbers_are_those_of_the_papers_count(cli: Cli, unopened_run: Path, tiny_corpus: Path) -> None:
+    rows = table(cli("score", unopened_run, tiny_corpus / "test.txt", "--eos", "--base", "e").out)
+    count = json.loads(cli("evaluate", unopened_run, "--json").done)["salton2017"]
+    numbers = [float(row["surprisal"]) for row in rows if row["rank"] != "NaN"]
+    assert (len(numbers), len(rows)) == (count["predicted"], count["counted"])
+    assert sum(numbers) == pytest.approx(count["nll"], rel=1e-5)
+
+
+@pytest.mark.parametrize("state", ["document", "carry"])
+def test_lines_that_nothing_opens_have_no_other_context(cli: Cli, unopened_run: Path, file: Path, state: str) -> None:
+    where = "all of the text" if state == "carry" else "that no <eos> opens"
+    cli("score", unopened_run, file, "--state", state).refused(f"state={state}", where)
+
+
 def test_defaults_are_bits_line_by_line_without_line_ends(cli: Cli, tiny_run: Path, file: Path) -> None:
     out = cli("score", tiny_run, file).done
     assert (

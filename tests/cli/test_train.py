@@ -14,6 +14,7 @@ import spanlm
 from spanlm.config import RunConfig
 from spanlm.models.memories import NGramConfig, NoMemoryConfig
 from spanlm.presets import PRESETS
+from spanlm.training.config import FinetuneConfig
 from tests.cli.conftest import Cli
 from tests.conftest import tiny_lines
 
@@ -121,6 +122,16 @@ def test_auto_begins_where_nothing_is(cli: Cli, tiny_corpus: Path) -> None:
 
 
 @pytest.mark.usefixtures("dry")
+@pytest.mark.parametrize("zero", [["--training.finetune.stages", "0"], ["--training.finetune.stages=0"]], ids=str)
+def test_a_preset_without_its_stages_is_without_what_it_says_of_them(zero: list[str], cli: Cli) -> None:
+    name = "wang2019/mos-ps-at-ptb"
+    preset = PRESETS[name].config
+    assert preset.training.finetune.adversarial is not None
+    expected = replace(preset, training=replace(preset.training, finetune=FinetuneConfig()))
+    assert yaml.safe_load(cli("train", name, *zero, "--print_config").done) == expected.to_tree()
+    cli("train", name, *zero, "--training.finetune.epochs", "7").refused("training.finetune.epochs=7")
+
+
 def test_print_config_trains_nothing(cli: Cli, dry: list[Any], tmp_path: Path) -> None:
     assert yaml.safe_load(cli("train", "--print_config").done) == PRESETS["demo"].config.to_tree()
     assert dry == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +62,7 @@ class Row:
     word: str
     nll: float
     entropy: float
-    rank: int
+    rank: int | None
     oov: bool
 
 
@@ -83,18 +83,36 @@ def groups(lines: Lines, state: str) -> list[list[int]]:
     return found
 
 
+def rows_not_opened(model: LanguageModel, vocabulary: Vocabulary, lines: Lines) -> list[Row]:
+    """Every token of a text, <eos> included, each line by itself; what comes first in it is only read."""
+    found = []
+    for n, line in enumerate(lines):
+        words = [*line, EOS]
+        found.append(Row(n + 1, 1, words[0], math.nan, math.nan, None, words[0] not in vocabulary))
+        if line:
+            found += _rows(model, vocabulary, vocabulary.encode(line), [(n, i, words[i]) for i in range(1, len(words))])
+    return found
+
+
 def rows(model: LanguageModel, vocabulary: Vocabulary, lines: Lines, state: str) -> list[Row]:
     """Every target of a text, <eos> included, from its definition."""
     found = []
     for group in groups(lines, state):
         targets = [(n, i, word) for n in group for i, word in enumerate([*lines[n], EOS])]
         ids = vocabulary.encode(word for _, _, word in targets)
-        log_p = distributions(model, [vocabulary.eos_id, *ids[:-1]])
-        for (n, i, word), id, row in zip(targets, ids, log_p, strict=True):
-            entropy = -sum(math.exp(x) * x for x in row.tolist())
-            rank = 1 + sum(x > row[id] for x in row.tolist())
-            found.append(Row(n + 1, i + 1, word, -float(row[id]), entropy, rank, word not in vocabulary))
+        found += _rows(model, vocabulary, [vocabulary.eos_id, *ids[:-1]], targets)
     return found
+
+
+def _rows(
+    model: LanguageModel, vocabulary: Vocabulary, inputs: list[int], targets: list[tuple[int, int, str]]
+) -> Iterator[Row]:
+    """What is to be said of targets (line, place in it, word) after each of the inputs."""
+    for (n, i, word), row in zip(targets, distributions(model, inputs), strict=True):
+        id = vocabulary.id(word)
+        entropy = -sum(math.exp(x) * x for x in row.tolist())
+        rank = 1 + sum(x > row[id] for x in row.tolist())
+        yield Row(n + 1, i + 1, word, -float(row[id]), entropy, rank, word not in vocabulary)
 
 
 def corpus(lines: Lines, vocabulary: Vocabulary = VOCABULARY, split: str = "test") -> Corpus:

@@ -54,7 +54,7 @@ QUESTIONS = [
 
 
 def loop(
-    model: LanguageModel, q: Question, context: Context, tokenizer: Tokenizer = "whitespace"
+    model: LanguageModel, q: Question, context: Context, tokenizer: Tokenizer = "whitespace", opened: bool = True
 ) -> tuple[list[float], list[float]]:
     """Both scores of each candidate: one candidate at a time, all its text in one go, from an empty state."""
     sentences = [[*tokenize(sentence, tokenizer), EOS] for sentence in q.context] if context == "full" else []
@@ -65,13 +65,16 @@ def loop(
         words = tokenize(candidate, tokenizer)
         opening = [EOS, *(word for sentence in sentences for word in sentence)]
         targets = [*before, *words, *after, EOS]
+        if not opened:
+            opening, targets = targets[:1], targets[1:]
         ids = VOCABULARY.encode([*opening, *targets])
         with torch.no_grad():
             log_p, _ = model.log_probs(torch.tensor(ids[:-1]).unsqueeze(1), model.init_state(1))
         rows = log_p[len(opening) - 1 :, 0].double()
         values = [float(row[id]) for row, id in zip(rows, ids[len(opening) :], strict=True)]
         whole.append(sum(values))
-        place.append(sum(values[len(before) : len(before) + len(words)]))
+        begin = len(before) - (not opened)
+        place.append(sum(values[begin : begin + len(words)]))
     return whole, place
 
 
@@ -97,6 +100,29 @@ def test_scores_are_those_of_one_candidate_at_a_time_with_every_room(config: Mod
     assert [(r.question.line, r.context) for r in found] == [(q.line, c) for q in QUESTIONS for c in CONTEXTS]
     assert_loop(found, model)
     assert all(len(set(r.sentence)) == len(set(r.candidate)) == len(r.oov) for r in found), "no constants"
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: int) -> None:
+    """Nor is a question scored whose gap comes first: there is nothing to rank its candidates by."""
+    found = list(
+        rank_questions(
+            MODEL, VOCABULARY, "whitespace", QUESTIONS, contexts=["query"], batch_size=batch_size, opened=False
+        )
+    )
+    assert [item.line for item in found if isinstance(item, Defect)] == [3, 5]
+    assert all("the gap is the first word" in str(item) for item in found if isinstance(item, Defect))
+    for item in found:
+        if isinstance(item, RankedQuestion):
+            whole, place = loop(MODEL, item.question, "query", opened=False)
+            assert list(item.sentence) == pytest.approx(whole, rel=1e-10)
+            assert list(item.candidate) == pytest.approx(place, rel=1e-10)
+
+
+@pytest.mark.parametrize("context", ["full", "none"])
+def test_no_other_context_where_nothing_opens_a_sentence(context: Context) -> None:
+    with pytest.raises(InputError, match=f"context={context}: must be query where sentences are not opened"):
+        rank_questions(MODEL, VOCABULARY, "whitespace", QUESTIONS, contexts=[context], opened=False)
 
 
 SENTENCES = st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_size=7).map(" ".join)

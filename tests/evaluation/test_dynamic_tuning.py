@@ -84,6 +84,22 @@ def test_the_work_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read == [None] * 6
 
 
+def test_without_finalists_the_first_tokens_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of what helps: the trained weights were measured on all of the text."""
+    beginning = tuned(first_tokens=10, finalists=6)
+    read: list[int | None] = []
+    tally: Callable[..., Any] = adapted_tally
+    monkeypatch.setattr(module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
+    found = tuned(first_tokens=10, finalists=0)
+    assert read == [10] * 6
+    assert [point.first for point in found.grid] == [point.first for point in beginning.grid]
+    lowest = min(found.grid, key=lambda point: point.first)
+    assert (found.best.rate, found.best.decay, found.perplexity) == (lowest.rate, lowest.decay, lowest.first)
+    assert {point.perplexity for point in found.grid} == {None}
+    harmful = tuned(some_grid(rates=(0.9,), decays=(0.0,)), first_tokens=10, finalists=0)
+    assert harmful.notes == []
+
+
 def test_weights_are_afterwards_what_they_were() -> None:
     model = reference.small_model().float()
     before = weights(model)
@@ -166,9 +182,11 @@ def test_impossible_grids_are_refused(values: dict[str, Any], message: str) -> N
         some_grid(**values)
 
 
-@pytest.mark.parametrize(("name", "value"), [("first_tokens", 0), ("finalists", 0)])
-def test_numbers_below_1_are_refused(name: str, value: int) -> None:
-    with pytest.raises(InputError, match=rf"dynamic\.{name}=0: must be at least 1"):
+@pytest.mark.parametrize(
+    ("name", "value", "limit"), [("first_tokens", 0, "at least 1"), ("finalists", -1, "0 or more")]
+)
+def test_numbers_out_of_range_are_refused(name: str, value: int, limit: str) -> None:
+    with pytest.raises(InputError, match=rf"dynamic\.{name}={value}: must be {limit}"):
         tuned(**{name: value})
 
 

@@ -129,6 +129,40 @@ def test_the_greedy_way_is_the_model_read_one_word_at_a_time(model: LanguageMode
     assert found == words(model, "the cat zebra", length=12, temperature=0, seed=99)
 
 
+LINES = ["cat", "dog", "<eos>", "the", "zebra"]
+
+
+@pytest.mark.parametrize("prompt", [LINES, [*LINES, "<eos>"], ["the", "zebra"], []], ids=str)
+@pytest.mark.parametrize("how", ["carried", "line by line", "not opened"])
+def test_lines_begin_as_the_model_knows_them(
+    model: LanguageModel, prompt: list[str], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against a model read from the start for every word: what it is given is what it was trained on."""
+    read: list[list[int]] = []
+    original = LanguageModel.log_probs
+
+    def recording(self: LanguageModel, tokens: torch.Tensor, state: Any) -> Any:
+        read.append(tokens.flatten().tolist())
+        return original(self, tokens, state)
+
+    monkeypatch.setattr(LanguageModel, "log_probs", recording)
+    options: dict[str, Any] = {"line_by_line": how != "carried", "opened": how != "not opened", "seed": 4}
+    alone = prompt[len(prompt) - [*prompt[::-1], "<eos>"].index("<eos>") :]
+    if how == "not opened" and not alone:
+        with pytest.raises(InputError, match=r"--prompt='': the model was trained .* give the first word"):
+            generate(model, VOCABULARY, prompt, **options)
+        return
+    found = list(generate(model, VOCABULARY, prompt, length=30, **options))
+    assert "<eos>" in found and (how != "not opened" or found.index("<eos>") == len(found) - 1 < 29)
+    draw = torch.Generator().manual_seed(4)
+    before = {"carried": ["<eos>", *prompt], "line by line": ["<eos>", *alone], "not opened": alone}[how]
+    assert read == [VOCABULARY.encode(words) for words in (before, *([word] for word in found[:-1]))]
+    for word in found:
+        log_p = torch.from_numpy(reference.distributions(model, VOCABULARY.encode(before))[-1])
+        assert VOCABULARY.id(word) == sample(log_p, 1.0, None, None, [UNK], draw)
+        before = ["<eos>"] if word == "<eos>" and how != "carried" else [*before, word]
+
+
 def test_top_k_of_one_and_cold_are_greedy(model: LanguageModel) -> None:
     greedy = words(model, length=10, temperature=0)
     assert words(model, length=10, top_k=1) == greedy

@@ -54,7 +54,7 @@ def test_one_document_is_read_line_by_line(model: TrainedModel) -> None:
 
 
 def test_no_line_looks_at_another(model: TrainedModel) -> None:
-    with pytest.raises(InputError, match=r"2 lines: .* give one line, or each with --sentence"):
+    with pytest.raises(InputError, match=r"2 lines: .* give one, or each with --sentence"):
         model.attend("the cat sat\na dog")
 
 

@@ -162,7 +162,7 @@ def test_a_gate_in_the_middle_counts_as_preferred_and_a_tie_does_not_count_as_be
     half, ones = torch.tensor([[0.5, 0.25]]).log(), torch.ones(1, 2, dtype=torch.bool)
     same = torch.tensor([[-1.0, -2.0]])
     tally = PartTally().plus(PartScores(same, same, half, torch.zeros(1, 2), ones), ones)
-    assert (tally.remembering, tally.preferred, tally.better) == (2, 1, 0)
+    assert (tally.steps, tally.utilisation, tally.oracle_utilisation) == (2, 1, 0)
 
 
 def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:
@@ -176,7 +176,7 @@ def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:
     )
     spoilt = PartScores(encoder, buffer, log_share, told, filled | ~mask)
     assert PartTally().plus(parts, mask) == PartTally().plus(spoilt, mask)
-    assert PartTally().plus(parts, mask).remembering == int((filled & mask).sum()) == 2
+    assert PartTally().plus(parts, mask).steps == int((filled & mask).sum()) == 2
 
 
 @pytest.mark.parametrize("kind", STATES)

@@ -40,8 +40,8 @@ def assert_rows(found: list[WordScore], expected: list[reference.Row], base: flo
     places = [(s.sentence, s.index, s.word, s.rank, s.oov) for s in found]
     assert places == [(r.sentence, r.index, r.word, r.rank, r.oov) for r in expected]
     unit = math.log(base)
-    assert [s.surprisal for s in found] == pytest.approx([r.nll / unit for r in expected], rel=rel)
-    assert [s.entropy for s in found] == pytest.approx([r.entropy / unit for r in expected], rel=rel)
+    assert [s.surprisal for s in found] == pytest.approx([r.nll / unit for r in expected], rel=rel, nan_ok=True)
+    assert [s.entropy for s in found] == pytest.approx([r.entropy / unit for r in expected], rel=rel, nan_ok=True)
 
 
 @pytest.mark.parametrize("memory", reference.MEMORIES)
@@ -97,6 +97,33 @@ def test_how_much_is_computed_together_changes_nothing(
         patch.setattr(words, "LINES", beside)
         patch.setattr(text_pieces, "WORDS", length)
         assert_rows(score(joined(lines), state=state, eos=eos), expected, base=2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(lines=TEXTS, eos=st.booleans(), steps=st.integers(1, 12), beside=st.integers(1, 5), length=st.integers(1, 6))
+def test_of_lines_that_nothing_opens_the_first_word_is_read_and_has_no_numbers(
+    lines: list[list[str]], eos: bool, steps: int, beside: int, length: int
+) -> None:
+    expected = [r for r in reference.rows_not_opened(MODEL, VOCABULARY, lines) if eos or r.word != "<eos>"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "STEPS", steps)
+        patch.setattr(words, "LINES", beside)
+        patch.setattr(text_pieces, "WORDS", length)
+        assert_rows(score(joined(lines), eos=eos, opened=False), expected, base=2)
+
+
+def test_what_has_numbers_in_lines_that_nothing_opens_adds_up_to_the_evaluations_own_count() -> None:
+    rows = [row for row in score(joined(reference.TEXT), eos=True, opened=False, base=math.e) if row.rank is not None]
+    count = evaluate(MODEL, reference.corpus(reference.TEXT), kind="sentences", predict_first=False).salton2017
+    assert count is not None
+    assert len(rows) == count.predicted
+    assert sum(row.surprisal for row in rows) == pytest.approx(count.nll, rel=1e-12)
+
+
+@pytest.mark.parametrize("state", ["carry", "document"])
+def test_lines_that_nothing_opens_know_nothing_of_each_other(state: StateMode) -> None:
+    with pytest.raises(InputError, match=f"state={state}: must be line where lines are not opened"):
+        score(["the"], state=state, opened=False)
 
 
 @pytest.mark.parametrize("state", KINDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from torch.nn.functional import linear
 
 from spanlm.errors import InputError
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
-from spanlm.models.heads.adversarial import adversarial_margin
+from spanlm.models.heads.adversarial import Adversary, adversarial_margin
 from spanlm.models.interfaces import Readout
 from tests.models.small import assert_same, bitwise, build, values, words
 from tests.models.twins import gradients
-from tests.reference_mixture import Mixture, adversarial_log_prob, adversarial_mixture
+from tests.reference_mixture import Mixture, Moved, adversarial_log_prob, adversarial_mixture
 
 SIZE, VOCABULARY, EPSILON = 6, 9, 0.3
 
@@ -31,6 +32,8 @@ both_heads = pytest.mark.parametrize(
     "config", CONFIGS, ids=["softmax", "tied-no-bias", "projection", "mixture", "mixture-untied-no-bias"]
 )
 both_directions = pytest.mark.parametrize("direction", ["own", "shared"])
+both_gates = pytest.mark.parametrize("gate", ["cosine", "none"])
+OWN, SHARED = Adversary(EPSILON), Adversary(EPSILON, "shared")
 
 
 def head_of(config: Any, **fields: Any) -> Any:
@@ -38,34 +41,39 @@ def head_of(config: Any, **fields: Any) -> Any:
     return build(config(**fields), SIZE, nn.Embedding(VOCABULARY, SIZE).double())
 
 
-def twin(head: Any, features: Tensor, targets: Tensor, shared: bool) -> Tensor:
+def twin(head: Any, features: Tensor, targets: Tensor) -> Tensor:
+    how = Moved(
+        head.adversary.epsilon, shared=head.adversary.direction == "shared", gated=head.adversary.gate == "cosine"
+    )
     if hasattr(head, "latent"):
         parts = Mixture(head.latent.weight, head.latent.bias, head.prior.weight, head.weight, head.bias)
-        return adversarial_mixture(features, targets, parts, EPSILON, shared)
+        return adversarial_mixture(features, targets, parts, how)
     xs = features if head.projection is None else linear(features, head.projection.weight, head.projection.bias)
     flat = list(xs.flatten(0, 1)), targets.flatten().tolist()
-    return torch.stack(adversarial_log_prob(*flat, head.weight, head.bias, EPSILON, shared)).view_as(targets)
+    return torch.stack(adversarial_log_prob(*flat, head.weight, head.bias, how)).view_as(targets)
 
 
 @both_heads
 @both_directions
+@both_gates
 @pytest.mark.parametrize("vocabulary", [2, VOCABULARY], ids=["targets-repeat", "targets-differ"])
-def test_it_is_the_loop(config: Any, direction: str, vocabulary: int) -> None:
-    head = head_of(config, adversarial=EPSILON, adversarial_direction=direction).train()
+def test_it_is_the_loop(config: Any, direction: str, gate: str, vocabulary: int) -> None:
+    head = head_of(config, adversarial=EPSILON, adversarial_direction=direction, adversarial_gate=gate).train()
     features, targets = values(4, 3, SIZE).requires_grad_(), words(4, 3, size=vocabulary)
     leaves = [features, *head.parameters()]
     actual = head.log_prob(Readout(features), targets)
-    expected = twin(head, features, targets, direction == "shared")
+    expected = twin(head, features, targets)
     assert_same(actual, expected)
     assert_same(gradients([actual], leaves), gradients([expected], leaves))
 
 
 @both_heads
 @both_directions
-def test_it_acts_in_training_alone(config: Any, direction: str) -> None:
+@both_gates
+def test_it_acts_in_training_alone(config: Any, direction: str, gate: str) -> None:
     """Dynamic evaluation learns in evaluation mode, where there is none either."""
     plain = head_of(config)
-    head = head_of(config, adversarial=EPSILON, adversarial_direction=direction)
+    head = head_of(config, adversarial=EPSILON, adversarial_direction=direction, adversarial_gate=gate)
     readout, targets = Readout(values(4, 3, SIZE)), words(4, 3, size=VOCABULARY)
     assert bitwise(head.log_prob(readout, targets), plain.log_prob(readout, targets))
     assert bitwise(head.log_probs(readout), plain.log_probs(readout))
@@ -85,25 +93,29 @@ def test_no_share_is_none(config: Any) -> None:
 
 
 @pytest.mark.parametrize("config", CONFIGS[:3], ids=["softmax", "tied-no-bias", "projection"])
-def test_only_the_targets_logit_falls(config: Any) -> None:
-    """Its odds against all other words, whose logits stay, fall by the margin; where cos > 0 that is ε‖w‖‖x‖."""
-    head = head_of(config, adversarial=EPSILON).train()
+@both_gates
+def test_only_the_targets_logit_falls(config: Any, gate: str) -> None:
+    """Its odds against all other words, whose logits stay, fall by ε‖w‖‖x‖; with the gate only where cos > 0."""
+    head = head_of(config, adversarial=EPSILON, adversarial_gate=gate).train()
     readout = Readout(values(1, 1, SIZE))
     plain = head.log_probs(readout)[0, 0]  # no target, no margin
     moved = torch.cat([head.log_prob(readout, torch.tensor([[v]]))[0] for v in range(VOCABULARY)])
     x = readout.features[0, 0] if head.projection is None else head.projection(readout.features[0, 0])
     longest = EPSILON * head.weight.norm(dim=1) * x.norm()
     towards = head.weight @ x > 0
+    moves = towards | (gate == "none")
     assert 0 < towards.sum() < VOCABULARY
     fall = torch.logit(plain.exp()) - torch.logit(moved.exp())
-    assert_same(fall, torch.where(towards, longest, 0.0), rtol=1e-6, atol=1e-9)
+    assert_same(fall, torch.where(moves, longest, 0.0), rtol=1e-6, atol=1e-9)
 
 
-def test_no_change_within_the_ball_is_worse() -> None:
+@pytest.mark.parametrize("towards", [True, False])
+def test_no_change_within_the_ball_is_worse(towards: bool) -> None:
     """Of 20,000 random changes of a target's vector, as large as may be, none lowers its logit more than the margin."""
     x, weight = values(5, SIZE, seed=3), values(VOCABULARY, SIZE, seed=4)
-    targets = (x @ weight.T).argmax(1)  # cos > 0
-    margin = adversarial_margin(x, weight, targets, EPSILON, "own")
+    logits = x @ weight.T
+    targets = logits.argmax(1) if towards else logits.argmin(1)  # cos > 0, or below
+    margin = adversarial_margin(x, weight, targets, OWN if towards else replace(OWN, gate="none"))
     for row, y in enumerate(targets):
         delta = torch.randn(20_000, SIZE, generator=torch.Generator().manual_seed(row)).double()
         delta *= EPSILON * weight[y].norm() / delta.norm(dim=1, keepdim=True)
@@ -116,16 +128,19 @@ def test_no_change_within_the_ball_is_worse() -> None:
 def test_away_from_the_target_there_is_none() -> None:
     weight = values(3, SIZE)
     x = torch.stack([weight[0], -weight[1], torch.zeros(SIZE).double()])
-    margin = adversarial_margin(x, weight, torch.arange(3), EPSILON, "own")
+    margin = adversarial_margin(x, weight, torch.arange(3), OWN)
     assert margin[0] == pytest.approx(EPSILON * weight[0].square().sum().item(), rel=1e-6)
     assert margin[1:].tolist() == [0, 0]
+    exact = adversarial_margin(x, weight, torch.arange(3), replace(OWN, gate="none"))
+    assert exact[1] == pytest.approx(EPSILON * weight[1].square().sum().item(), rel=1e-6)
+    assert bitwise([exact[0], exact[2]], [margin[0], margin[2]])
 
 
 def test_to_the_gradient_the_change_is_a_constant() -> None:
     """∂margin/∂x = ε‖w‖ x/‖x‖, as if the norm were differentiated; w gets nothing."""
     x, weight = values(4, SIZE).requires_grad_(), values(VOCABULARY, SIZE, seed=1).requires_grad_()
     targets = (x @ weight.T).argmax(1)
-    margin = adversarial_margin(x, weight, targets, EPSILON, "own")
+    margin = adversarial_margin(x, weight, targets, OWN)
     grad_x, grad_w = torch.autograd.grad(margin.sum(), [x, weight], allow_unused=True)
     assert grad_w is None
     expected = EPSILON * weight[targets].norm(dim=1, keepdim=True) * x / x.norm(dim=1, keepdim=True)
@@ -135,7 +150,7 @@ def test_to_the_gradient_the_change_is_a_constant() -> None:
 def test_the_shared_direction_differs_only_where_a_target_repeats() -> None:
     x, weight = values(6, SIZE, seed=2).abs(), values(VOCABULARY, SIZE, seed=4).abs()  # cos > 0 everywhere
     targets = torch.tensor([3, 1, 3, 5, 1, 3])
-    own, shared = (adversarial_margin(x, weight, targets, EPSILON, d) for d in ("own", "shared"))
+    own, shared = (adversarial_margin(x, weight, targets, adversary) for adversary in (OWN, SHARED))
     differs = (own - shared).abs() > 1e-12
     assert differs.tolist() == [True, True, True, False, False, False]
     for row, last in ((0, 5), (1, 4), (2, 5)):
@@ -146,8 +161,8 @@ def test_the_shared_direction_differs_only_where_a_target_repeats() -> None:
 def test_the_shared_direction_is_none_where_the_last_has_none() -> None:
     weight = values(3, SIZE)
     x = torch.stack([weight[0], 2 * weight[0], -weight[0]])
-    assert adversarial_margin(x, weight, torch.tensor([0, 0, 0]), EPSILON, "shared").tolist() == [0, 0, 0]
-    assert (adversarial_margin(x[:2], weight, torch.tensor([0, 0]), EPSILON, "shared") > 0).all()
+    assert adversarial_margin(x, weight, torch.tensor([0, 0, 0]), SHARED).tolist() == [0, 0, 0]
+    assert (adversarial_margin(x[:2], weight, torch.tensor([0, 0]), SHARED) > 0).all()
 
 
 def test_the_dropped_latent_is_what_the_mixture_is_trained_against() -> None:
@@ -164,8 +179,7 @@ def test_the_dropped_latent_is_what_the_mixture_is_trained_against() -> None:
         targets.flatten().repeat_interleave(2).tolist(),
         head.weight,
         head.bias,
-        EPSILON,
-        False,
+        Moved(EPSILON),
     )
     share = head.prior(features).softmax(-1)
     assert_same(actual, (share * torch.stack(each).view(4, 3, 2).exp()).sum(-1).log())
@@ -175,9 +189,9 @@ def test_the_dropped_latent_is_what_the_mixture_is_trained_against() -> None:
 def test_the_margin_of_bfloat16_features_is_worked_out_in_float32() -> None:
     x, weight = values(5, SIZE, seed=3).bfloat16(), values(VOCABULARY, SIZE, seed=4).float()
     targets = (x.float() @ weight.T).argmax(1)
-    margin = adversarial_margin(x, weight, targets, EPSILON, "own")
+    margin = adversarial_margin(x, weight, targets, OWN)
     assert margin.dtype == torch.float32
-    exact = adversarial_margin(x.double(), weight.double(), targets, EPSILON, "own")
+    exact = adversarial_margin(x.double(), weight.double(), targets, OWN)
     torch.testing.assert_close(margin.double(), exact, rtol=1e-6, atol=0)
 
 
@@ -202,6 +216,7 @@ def test_in_bfloat16_it_trains(config: Any) -> None:
         ({"adversarial": math.inf}, r"^model\.head\.adversarial=inf: must be 0 or positive, and finite$"),
         ({"adversarial": math.nan}, r"^model\.head\.adversarial=nan: must be 0 or positive"),
         ({"adversarial_direction": "mine"}, r"^model\.head\.adversarial_direction=mine: must be own or shared$"),
+        ({"adversarial_gate": "sine"}, r"^model\.head\.adversarial_gate=sine: must be cosine or none$"),
     ],
     ids=str,
 )

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spanlm.models.ops import linear_log_prob as module
 from spanlm.models.ops import linear_softmax
 from spanlm.models.ops.linear_log_prob import linear_log_prob
+from tests.models.products import use_the_other_product, watch_logits
 from tests.models.small import assert_same, bitwise, values, words
 
 # rows, input size, vocabulary
@@ -217,6 +218,16 @@ def test_float32_is_float64_but_for_rounding(division: str) -> None:
     torch.testing.assert_close([x.double() for x in actual], expected, rtol=1e-5, atol=1e-5)
 
 
+def test_with_the_other_product(division: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float32 on some processors; the rows may lie apart."""
+    use_the_other_product(monkeypatch)
+    leaves, targets = inputs(13, 8, 20, True)
+    narrow = [torch.cat([x, x], -1).float()[..., : x.shape[-1]].requires_grad_() for x in leaves]
+    actual = with_gradients(fused(*narrow, targets=targets), narrow)
+    expected = with_gradients(plain(*leaves, targets=targets), leaves)
+    torch.testing.assert_close([x.double() for x in actual], expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("backward_inside", [False, True])
 def test_autocast(backward_inside: bool, division: str) -> None:
     """Products in bfloat16, the answer and the gradients of float32 weights in float32."""
@@ -232,6 +243,14 @@ def test_autocast(backward_inside: bool, division: str) -> None:
         assert (a - e).norm() < 0.02 * e.norm()
     exact = with_gradients(fused(*narrow, targets=targets), narrow)
     assert not torch.equal(actual[0], exact[0])
+
+
+def test_a_chunk_is_gone_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 30)
+    leaves, targets = inputs(7, 3, 5, True)
+    made = watch_logits(monkeypatch, 5)
+    with_gradients(fused(*leaves, targets=targets), leaves)
+    assert len(made) == 4
 
 
 def confident() -> tuple[list[Tensor], Tensor]:

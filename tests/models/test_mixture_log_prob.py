@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spanlm.models.ops import linear_log_prob, linear_softmax
 from spanlm.models.ops import mixture_log_prob as module
 from spanlm.models.ops.mixture_log_prob import mixture_log_prob
+from tests.models.products import use_the_other_product, watch_logits
 from tests.models.small import assert_same, bitwise, values, words
 
 # rows, experts, size, vocabulary
@@ -187,6 +188,24 @@ def test_float32_is_float64_but_for_rounding(kind: str, even: bool, division: st
     assert {x.dtype for x in actual} == {torch.float32}
     expected = with_gradients(plain(leaves, targets), leaves, grad)
     torch.testing.assert_close([x.double() for x in actual], expected, rtol=1e-5, atol=1e-5)
+
+
+@expecting
+def test_with_the_other_product(even: bool, division: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_the_other_product(monkeypatch)
+    leaves, targets = inputs((13, 3, 8, 20))
+    narrow, grad = narrowed(leaves), grads_of("any", 13)
+    actual = with_gradients(fused(narrow, targets, even), narrow, grad)
+    expected = with_gradients(plain(leaves, targets), leaves, grad)
+    torch.testing.assert_close([x.double() for x in actual], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_chunk_is_gone_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 30)
+    leaves, targets = inputs((7, 2, 3, 5))
+    made = watch_logits(monkeypatch, 5)
+    with_gradients(fused(leaves, targets), leaves, grads_of("mean", 7))
+    assert len(made) == 3
 
 
 @expecting

@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, RNNConfig
-from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.interfaces import Init
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from tests.models import small
 from tests.models.contract import after_prefix
 from tests.models.small import (
+    EMBEDDING,
     HIDDEN,
     VOCABULARY,
     assert_same,
@@ -63,6 +65,29 @@ def test_one_mask_for_what_asks_gates_predicts_and_is_read() -> None:
         one, _ = read(plain, h[:, b : b + 1], {name: x[:, b : b + 1] for name, x in state.items()})
         assert_same(readout.buffer.features[:, b : b + 1], one.buffer.features * mask[:, b : b + 1])
         assert_same(readout.attention[:, b : b + 1], one.attention)
+
+
+@pytest.mark.parametrize("negative", ["literal", "complement"])
+def test_the_reward_teaches_the_encoder_or_the_gate_alone(negative: str) -> None:
+    """The gate learns the same either way, and so does all from the likelihood."""
+    learnt = {}
+    head = SoftmaxConfig().build(HIDDEN, nn.Embedding(VOCABULARY, EMBEDDING), Init(0.7, 0.7)).double().train()
+    for teaches in ("all", "gate"):
+        h = values(7, 3, HIDDEN).requires_grad_()
+        config = replace(SMALL, dropout=0.4, reward=0.5, negative_reward=negative, reward_teaches=teaches)
+        (readout, _), memory = trained(config, h)
+        scores = head.score(readout, draw_words(7, 3))
+        leaves = (h, memory.gate.weight)
+        learnt[teaches] = [
+            torch.autograd.grad(term.sum(), leaves, retain_graph=True, materialize_grads=True)
+            for term in (scores.extra_loss, scores.log_prob)
+        ]
+        assert scores.extra_loss.any()
+    (all_h, all_gate), by_likelihood = learnt["all"]
+    (no_h, one_gate), also_by_likelihood = learnt["gate"]
+    assert all_h.any() and not no_h.any()
+    torch.testing.assert_close(one_gate, all_gate)
+    torch.testing.assert_close(also_by_likelihood, by_likelihood)
 
 
 def test_what_is_kept_is_not_dropped() -> None:
@@ -123,8 +148,8 @@ def test_words_are_spans_of_one_output() -> None:
         first = max(0, t - 4)
         average = torch.einsum("bn,nbh->bh", readout.attention[t, :, first - t :], h[first:t])
         assert_same(readout.buffer.features[t], average)
-    # what a span is means nothing here
-    other = SpanBufferConfig(buffer_size=4, words=True, dropout=0.0, span_length=9, grid="fixed", span_offset="length")
+    # how long a span is means nothing here
+    other = SpanBufferConfig(buffer_size=4, words=True, dropout=0.0, span_length=9)
     assert bitwise(read(build(other, HIDDEN, VOCABULARY), h, memory.init_state(2))[0], readout)
 
 
@@ -165,7 +190,7 @@ def test_any_head(head: Any) -> None:
         ({}, 400 * 400 * 2 + 400 + 2 * 400),
         ({"attention_size": 100}, 400 * 100 * 2 + 100 + 2 * 400),
         ({"score": "literal"}, 400 * 400 + 400 + 2 * 400),
-        ({"words": True, "grid": "fixed"}, 400 * 400 * 2 + 400 + 2 * 400),
+        ({"words": True}, 400 * 400 * 2 + 400 + 2 * 400),
     ],
     ids=str,
 )
@@ -221,6 +246,24 @@ def test_parameters(changes: dict[str, Any], size: int) -> None:
             lambda: SpanBufferConfig(negative_reward="none"),
             "model.memory.negative_reward=none: must be literal or complement",
         ),
+        (lambda: SpanBufferConfig(rewarded="both"), "model.memory.rewarded=both: must be adversarial or clean"),
+        (
+            lambda: SpanBufferConfig(reward=0.0, negative_reward="complement"),
+            "model.memory.negative_reward=complement: must be literal with model.memory.reward=0: no reward is in",
+        ),
+        (
+            lambda: SpanBufferConfig(words=True, grid="fixed"),
+            "model.memory.grid=fixed: must be sliding with model.memory.words=true: there are no spans",
+        ),
+        (
+            lambda: SpanBufferConfig(words=True, span_offset="length"),
+            "model.memory.span_offset=length: must be literal with model.memory.words=true",
+        ),
+        (
+            lambda: ModelConfig(head=MixtureOfSoftmaxesConfig(buffer="projection")),
+            "model.head.buffer=projection: must be mixture without a span buffer: there is nothing to project. Use "
+            "model.memory.kind=span_buffer",
+        ),
         (
             lambda: ModelConfig(memory=SpanBufferConfig(), output_dropout=0.4),
             "model.output_dropout=0.4: must be 0 with a span buffer, whose own is model.memory.dropout",
@@ -237,4 +280,6 @@ def test_the_ways_out_that_are_named_are_none_that_is_refused() -> None:
     SpanBufferConfig(buffer_size=24)
     SpanBufferConfig(span_length=1, span_offset="length")
     SpanBufferConfig(span_length=1, words=True)
+    SpanBufferConfig(reward=0.0, reward_power=2.0)  # what is logged of it
+    ModelConfig(memory=SpanBufferConfig(), head=MixtureOfSoftmaxesConfig(buffer="projection"))
     ModelConfig(memory=SpanBufferConfig(dropout=0.0), output_dropout=0.0, encoder=RNNConfig())

@@ -251,6 +251,7 @@ def test_the_model(name: str, row: Row) -> None:
         "projection_penalty": pytest.approx(1 / 260) if "projected" in words else 0.0,
         "adversarial": 0.0,
         "adversarial_direction": "own",
+        "adversarial_gate": "cosine",
     }
     memory = tree.pop("memory")
     kind = "attentive" if {"single", "combined"} & {*words} else "pointer_sentinel" if "pointer" in words else "none"

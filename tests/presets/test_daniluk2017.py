@@ -157,6 +157,7 @@ def test_the_recipe_is_that_of_the_paper(name: str, row: Row) -> None:
             "projection_penalty": 0.0,
             "adversarial": 0.0,
             "adversarial_direction": "own",
+            "adversarial_gate": "cosine",
         },
     }
     training = preset(name).config.training
@@ -180,7 +181,10 @@ def shrunk(config: RunConfig, corpus: Path) -> RunConfig:
     encoder = replace(model.encoder, hidden_size=4 * model.memory.parts).resized(4 * model.memory.parts)
     small = replace(model, embedding_size=width, encoder=encoder)
     batching = replace(training.batching, batch_size=8, length=20, group_size=training.batching.group_size and 4)
-    short = replace(training, batching=batching, epochs=1, finetune=replace(training.finetune, epochs=1))
+    finetune = replace(training.finetune, epochs=1) if training.finetune.stages else training.finetune
+    averaging = training.optimizer.switch_after is not None
+    optimizer = replace(training.optimizer, switch_after=1) if averaging else training.optimizer
+    short = replace(training, optimizer=optimizer, batching=batching, epochs=1 + averaging, finetune=finetune)
     return replace(config, data=replace(config.data, corpus=str(corpus)), model=small, training=short)
 
 

@@ -112,6 +112,9 @@ def test_sizes(name: str, row: Row) -> None:
         width = WIDTHS[family][row.words]
         parameters += width * width * 2 + width + 2 * width
         assert f"{(width * width * 2 + width * 3) / 1e6:.2f}M" in PRESETS[name].remark
+        assert f"makes it {parameters / 1e6:.2f}M" in PRESETS[name].remark
+        printed = "" if row.millions is None else f"one size with and without it, {row.millions}M"
+        assert PRESETS[name].remark.endswith(printed or "with and without it")
     assert count_configured(PRESETS[name].config.model, row.words).total == parameters
     if row.millions is not None and name.startswith("merity2018/") and abs(parameters / 1e6 - row.millions) > 0.5:
         assert f"{parameters / 1e6:.1f}M" in PRESETS[name].remark
@@ -247,6 +250,8 @@ def test_the_constants_of_the_buffer(name: str, row: Row) -> None:
         "attention_size": None,
         "own_segment_gradients": True,
         "negative_reward": "literal",
+        "rewarded": "adversarial",
+        "reward_teaches": "all",
     }
     assert PRESETS[name].config.to_tree()["model"]["memory"] == expected
     assert "0.1 is ours" in PRESETS[name].remark

@@ -17,9 +17,10 @@ from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
+from spanlm.reproduction import estimate as estimate_module
 from spanlm.reproduction import measurement as measurement_module
 from spanlm.reproduction import run as run_module
-from spanlm.reproduction.estimate import dynamic_seconds
+from spanlm.reproduction.estimate import dynamic_seconds, estimate
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, run_plan
@@ -183,9 +184,43 @@ def test_gradients_are_looked_at_in_as_many_segments_as_the_scale_says(
     assert [options["segments"] for options in asked] == [made.scale.dynamic.statistics] == [5]
 
 
-def test_the_time_it_takes_is_estimated_from_all_that_is_read(text: Path) -> None:
+def test_the_time_it_takes_is_estimated_from_all_that_is_read(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by one at each look: a lesson and a scored token have a price, and all of them are paid."""
     made = plan(text, WHOLE)
-    job, search = made.jobs[0], made.scale.dynamic
-    few = dynamic_seconds(job.config, made.corpus, replace(search, rates=(1e-4,)))
-    many = dynamic_seconds(job.config, made.corpus, replace(search, rates=(1e-4,) * 100))
-    assert 0 < few < many
+    job, corpus = made.jobs[0], made.corpus
+    search = replace(made.scale.dynamic, rates=(1e-4, 2e-4), decays=(0.002,), first_tokens=30, finalists=1)
+    clock = iter(range(10**6))
+    monkeypatch.setattr(estimate_module.time, "perf_counter", lambda: float(next(clock)))
+    valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
+    assert valid > 30
+
+    def seconds(**changes: Any) -> float:
+        return dynamic_seconds(job.config, corpus, replace(search, **changes))
+
+    adapted = min(40 * 5, valid)
+    whole = seconds()
+    scored = min(5 * 256, valid)
+    segments = min(5, -(-len(corpus.splits["train"]) // 500))
+    plain = (2 * valid + test) / scored
+    assert whole == pytest.approx(segments / 5 + (2 * 30 + valid + valid + test) / adapted + plain)
+    # more finalists than points are none more; the whole text at once has no final
+    assert seconds(finalists=9) - whole == pytest.approx(valid / adapted)
+    assert whole - seconds(first_tokens=valid) == pytest.approx((2 * 30 + valid - 2 * valid) / adapted)
+
+
+def test_a_training_is_estimated_with_its_validations_and_what_comes_after(
+    text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(text, WHOLE)
+    job, corpus = made.jobs[0], made.corpus
+    clock = iter(range(10**6))
+    monkeypatch.setattr(estimate_module.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(estimate_module, "scoring_seconds", lambda model, batcher, precision="fp32": 1000.0)
+    found = estimate(job, corpus)
+    training = job.config.training
+    epochs = training.epochs + training.finetune.stages * training.finetune.epochs
+    assert training.finetune.stages and found.epochs == epochs
+    valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
+    steps = found.seconds - 1000 * (epochs * valid + valid + test)
+    # a step takes one tick, and some epoch's steps are all the epochs'
+    assert steps > 0 and steps % epochs == 0

@@ -11,12 +11,15 @@ import pytest
 from spanlm.analysis.drawing import Drawing, Mark, Text
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, DANILUK2017, TITLES
 from spanlm.reproduction.estimate import estimate
-from spanlm.reproduction.figures import figure
+from spanlm.reproduction.figures import figure, use_by_epoch
+from spanlm.reproduction.li2020 import LI
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome
+from spanlm.reproduction.tasks import Job
 from spanlm.reproduction.write import write_tables
 from tests.reproduction.test_grids import attention, cloze, record
+from tests.reproduction.test_ladder_grids import record as ladder_record
 
 TABLES = {table.name: table for table in DANILUK2017}
 
@@ -91,6 +94,47 @@ def test_pages_are_written_as_soon_as_there_is_anything_to_say(plan: Plan) -> No
     assert sorted(path.name for path in written) == sorted(
         f"figure-{table.name}.{suffix}" for table in plan.tables for suffix in ("md", "svg")
     )
+
+
+@pytest.fixture
+def ladder(tiny_corpus: Path, tmp_path: Path) -> Plan:
+    return make_plan(
+        Request(
+            paper="li2020", table="1", corpus=str(tiny_corpus), scale="smoke", runs=tmp_path / "r", out=tmp_path / "o"
+        )
+    )
+
+
+def buffered(plan: Plan) -> list[Outcome]:
+    """Every row finished; those with a buffer tell of its use."""
+    use = {"utilisation_by_epoch": [0.5, 0.0, 0.1], "oracle_utilisation_by_epoch": [0.4, 0.1, 0.07]}
+    return [
+        Outcome(task, ladder_record(task.row, 90.0) | (use if "-snb-" in task.row and isinstance(task, Job) else {}))
+        for task in plan.tasks
+    ]
+
+
+def test_use_by_epoch_has_two_lines_for_each_row_with_a_buffer(ladder: Plan) -> None:
+    drawing = use_by_epoch(ladder, ladder.tables[0], buffered(ladder))
+    assert drawing is not None and drawing.title == "Li et al. 2020, Figure 4: use of the span buffer by epoch"
+    titles = {LI.rows[task.row].title for task in ladder.tasks if "-snb-" in task.row}
+    assert len(titles) == 4 and titles <= words(drawing)
+    tips = [shape.tip for shape in drawing.shapes if isinstance(shape, Mark) and shape.tip]
+    assert len(tips) == 2 * 3 * 4
+    assert "AWD-LSTM + SNB, epoch 3: oracle PoU 7.0 %" in tips
+
+
+def test_without_a_buffer_there_is_no_use_to_draw(ladder: Plan) -> None:
+    plain = [outcome for outcome in buffered(ladder) if "-snb-" not in outcome.job.row]
+    assert use_by_epoch(ladder, ladder.tables[0], plain) is None
+    assert sorted(path.name for path in write_tables(ladder, plain)) == ["table-1.md", "table-1.svg"]
+
+
+def test_use_by_epoch_stands_in_the_page(ladder: Plan) -> None:
+    written = write_tables(ladder, buffered(ladder))
+    assert sorted(path.name for path in written) == ["table-1-by-epoch.svg", "table-1.md", "table-1.svg"]
+    page = (ladder.out / "table-1.md").read_text(encoding="utf-8")
+    assert "](table-1.svg)" in page and "![Figure 4: use of the span buffer by epoch](table-1-by-epoch.svg)" in page
 
 
 def test_an_estimate_counts_all_epochs_and_writes_nothing(plan: Plan, tmp_path: Path) -> None:

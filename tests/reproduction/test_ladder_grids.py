@@ -196,6 +196,12 @@ def test_a_page_says_each_remark_once_for_all_rows_that_have_it(plan: Plan) -> N
     assert "fit no table" in page
 
 
+def test_what_is_missing_is_told_apart_where_two_rows_have_one_title(plan: Plan) -> None:
+    page = markdown_page(plan, LADDER, ended(plan)[:1], None)
+    assert "* AWD-LSTM (`awd-ptb`): not run yet" not in page
+    assert "* AWD-LSTM (`awd-ptb-dynamic`): not run yet" in page
+
+
 def test_the_figure_has_a_line_for_every_rung_and_panels_for_both_ways_of_measuring(plan: Plan) -> None:
     drawing = figure(plan, LADDER, ended(plan))
     assert drawing is not None

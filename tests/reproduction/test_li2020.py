@@ -194,6 +194,33 @@ def test_a_table_runs_on_its_own_corpus_unless_told(table: str, corpus: str) -> 
         make_plan(Request(paper="li2020", table=table, scale="small"))
 
 
+@pytest.mark.parametrize(
+    ("table", "corpus", "home", "other"),
+    [
+        ("1", "wikitext-2", "ptb", "2"),
+        ("2", "ptb", "wikitext-2", "1"),
+        ("3", "wikitext-2", "ptb", "3-wt2"),
+        ("3-wt2", "ptb", "wikitext-2", "3"),
+    ],
+)
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+def test_a_table_is_refused_on_the_corpus_of_its_twin(
+    table: str, corpus: str, home: str, other: str, scale: str
+) -> None:
+    said = (
+        f"--corpus={corpus}: table {table} has the settings of {home}; those of {corpus} are table {other}. Use "
+        f"--table {other}, or --corpus {home}."
+    )
+    with pytest.raises(InputError) as error:
+        make_plan(Request(paper="li2020", table=table, corpus=corpus, scale=scale))
+    assert str(error.value) == said
+
+
+@pytest.mark.parametrize("table", ["1", "2", "3", "3-wt2"])
+def test_every_table_runs_on_a_text_of_ones_own(tiny_corpus: Path, table: str) -> None:
+    assert make_plan(Request(paper="li2020", table=table, corpus=str(tiny_corpus), scale="smoke")).jobs
+
+
 def test_without_a_table_or_a_corpus_it_must_be_said_which() -> None:
     with pytest.raises(
         InputError, match=r"--table: must be given at scale small: 1 \(ptb\), 2 \(wikitext-2\), 3 \(ptb\)"

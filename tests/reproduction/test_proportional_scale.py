@@ -134,7 +134,19 @@ def test_nothing_else_is_changed(name: str) -> None:
     config = SCALES["small"].configure(preset, TEXT, 10_000, 10**6)
     assert (config.model.memory, config.model.head) == (preset.model.memory, preset.model.head)
     kept = replace(config.training, precision="fp32", epochs=preset.training.epochs, schedule=preset.training.schedule)
-    assert kept == preset.training
+    batching = preset.training.batching
+    assert replace(kept, batching=replace(kept.batching, batch_size=batching.batch_size)) == preset.training
+    if batching.kind == "sentences" or batching.batch_size * batching.length <= 800:
+        assert kept == preset.training
+
+
+def test_rows_of_long_segments_have_fewer_streams_that_all_rows_take_about_as_many_steps() -> None:
+    config = find_preset("merity2017/pointer-ptb").config
+    batching = config.training.batching
+    assert (batching.batch_size, batching.length) == (32, 100)
+    smaller = SCALES["small"].configure(config, TEXT, 10_000, 10**6).training.batching
+    assert smaller == replace(batching, batch_size=8)
+    assert "at most 800 words a step" in " ".join(SCALES["small"].describe([], 10_000))
 
 
 @every_preset

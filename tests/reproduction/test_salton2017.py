@@ -170,6 +170,12 @@ def test_a_table_runs_on_its_own_corpus_unless_told(table: str, corpus: str) -> 
         make_plan(Request(paper="salton2017", table=table, scale="small"))
 
 
+@pytest.mark.parametrize(("table", "corpus", "other"), [("1", "wikitext-2", "2"), ("2", "ptb", "1")])
+def test_a_table_is_refused_on_the_corpus_of_the_other(table: str, corpus: str, other: str) -> None:
+    with pytest.raises(InputError, match=rf"^--corpus={corpus}: table {table} has .* Use --table {other}, or"):
+        make_plan(Request(paper="salton2017", table=table, corpus=corpus, scale="small"))
+
+
 def test_without_a_table_or_a_corpus_it_must_be_said_which() -> None:
     with pytest.raises(InputError, match=r"--table: must be given at scale small: 1 \(ptb\), 2 \(wikitext-2\)"):
         make_plan(Request(paper="salton2017", scale="small"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from spanlm.evaluation.part_tally import PartTally
 from spanlm.models.interfaces import Head, TargetScores
 from spanlm.models.span_mixture import PartScores
-from spanlm.training.part_sums import FIELDS, part_means, part_sums
+from spanlm.training.optimizer_config import FinetuneConfig
+from spanlm.training.part_sums import FIELDS, part_means, training_sums
 from spanlm.training.run import train
 from tests.training.small import RUNS, Heard, make_config, make_corpus, rows, with_batching, with_training
 from tests.training.test_stages import STAGES
@@ -57,23 +60,39 @@ def drawn(steps: int = 5, streams: int = 3, poison: bool = False) -> tuple[PartS
 @pytest.mark.parametrize("poison", [False, True])
 def test_sums_are_over_predicted_words_with_something_to_read(poison: bool) -> None:
     parts, mask, extra = drawn(poison=poison)
-    found = part_means(dict(zip(FIELDS, part_sums(parts, mask, extra).tolist(), strict=True)))
+    found = part_means(dict(zip(FIELDS, training_sums(parts, mask, extra).tolist(), strict=True)))
     assert found == pytest.approx(by_hand(places(parts, mask, extra)), rel=1e-12)
     assert 0 < found["utilisation"] < 1 and 0 < found["oracle_utilisation"] < 1
     assert 0 < found["steps"] < mask.sum()
+
+
+def test_an_evaluation_sums_the_same() -> None:
+    """And, besides, what a perplexity of each part needs: the bound, and the words with nothing to read."""
+    parts, mask, extra = drawn()
+    here, there = places(parts, mask, extra), places(replace(parts, filled=~parts.filled), mask, extra)
+    found = PartTally().plus(parts, mask)
+    expected = dict(zip(FIELDS, training_sums(parts, mask, extra).tolist(), strict=True))
+    assert asdict(found) == pytest.approx(
+        {
+            **{name: value for name, value in expected.items() if name != "reward_loss"},
+            "oracle_nll": sum(-max(place["p"], place["q"]) for place in here),
+            "other_nll": sum(-place["p"] for place in there),
+        }
+    )
+    assert there and found.plus(parts, mask).steps == 2 * found.steps
 
 
 def test_half_is_used() -> None:
     """λ >= 0.5, not above it (Eq. 15); q = p is not better."""
     half, p = torch.full((1, 1), math.log(0.5), dtype=torch.float64), torch.full((1, 1), -1.0, dtype=torch.float64)
     ones = torch.ones(1, 1, dtype=torch.bool)
-    found = dict(zip(FIELDS, part_sums(PartScores(p, p, half, p * 0, ones), ones).tolist(), strict=True))
+    found = dict(zip(FIELDS, training_sums(PartScores(p, p, half, p * 0, ones), ones, 0.0).tolist(), strict=True))
     assert (found["utilisation"], found["oracle_utilisation"], found["reward_loss"]) == (1.0, 0.0, 0.0)
 
 
 def test_where_nothing_was_read_there_is_nothing_to_say() -> None:
     parts, mask, extra = drawn()
-    nothing = part_sums(PartScores(parts.encoder, parts.buffer, parts.log_share, parts.reward, ~mask), mask, extra)
+    nothing = training_sums(PartScores(parts.encoder, parts.buffer, parts.log_share, parts.reward, ~mask), mask, extra)
     assert part_means(dict(zip(FIELDS, nothing.tolist(), strict=True))) == {}
     assert part_means({}) == {}
 
@@ -86,7 +105,7 @@ def test_they_take_no_gradient_and_are_wide() -> None:
         parts.reward.float(),
         parts.filled,
     )
-    sums = part_sums(narrow, mask, extra.float())
+    sums = training_sums(narrow, mask, extra.float())
     assert sums.dtype == torch.float64 and not sums.requires_grad
 
 
@@ -103,8 +122,9 @@ def test_rows_and_events_tell_the_means_of_an_epoch(
         return asked[-1][1]
 
     monkeypatch.setattr(Head, "score", spied)
-    config = with_batching(with_training(RUNS[STAGES](), epochs=1), group_size=group_size)
-    config = with_training(config, finetune=type(config.training.finetune)())
+    config = with_batching(RUNS[STAGES](), group_size=group_size)
+    optimizer = replace(config.training.optimizer, switch_after=None)
+    config = with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
     watcher = Heard()
     train(config, make_corpus(), room, watcher)
     (row,) = [row for row in rows(room) if row["event"] == "valid"]

@@ -238,7 +238,7 @@ class Looks(Follows):
         super().step(event)
         model: Any = self.trainer.model
         self.seen[event.phase.stage] = (
-            model.head.adversarial,
+            model.head.adversary.epsilon,
             model.input_noise,
             model.head.latent_dropout,
             event.rate,

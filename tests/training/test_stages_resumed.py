@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 import torch
 
+from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
 from spanlm.evaluation.scoring import Tally
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig
-from spanlm.training.run import finished, train
+from spanlm.training.run import finished, refuse_changes, train
 from spanlm.training.run_folder import save_model
+from spanlm.training.stages import refuse_unfit
 from spanlm.training.trainer import Trainer
 from spanlm.training.validation import Validated
 from tests.training.processes import Processes
@@ -32,6 +34,7 @@ from tests.training.small import (
     make_config,
     make_corpus,
     outcome,
+    with_model,
     with_training,
 )
 from tests.training.test_kills import killed_and_resumed
@@ -44,6 +47,11 @@ STEPS = 17
 
 def with_finetune(config: Any, **fields: Any) -> Any:
     return with_training(config, finetune=replace(config.training.finetune, **fields))
+
+
+def with_stages(config: Any, count: int) -> Any:
+    """No stages: none of the settings either."""
+    return with_finetune(config, stages=count) if count else with_training(config, finetune=FinetuneConfig())
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +122,10 @@ def test_dead_between_a_better_model_and_its_checkpoint(
 def test_a_validation_of_averages_that_is_not_finite_can_be_gone_on_from(
     room: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, corpus = RUNS[LAGGED](), make_corpus()
+    config, corpus = with_training(RUNS[LAGGED](), epochs=3), make_corpus()
     train(config, corpus, room / "whole")
-    train(with_training(config, epochs=1), corpus, room / "run")
-    with monkeypatch.context() as patch, pytest.raises(RunError, match="epoch 2: the validation loss is nan"):
+    train(with_training(config, epochs=2), corpus, room / "run")
+    with monkeypatch.context() as patch, pytest.raises(RunError, match="epoch 3: the validation loss is nan"):
         patch.setattr(trainer_module, "validated", lambda *a, **k: Validated(Tally(tokens=10, nll=float("nan"))))
         train(config, corpus, room / "run", resume=True)
     train(config, corpus, room / "run", resume=True)
@@ -141,7 +149,7 @@ def test_kills_where_a_stage_begins(processes: Processes, room: Path) -> None:
 @pytest.mark.parametrize("stages", [(0, 2), (1, 2)])
 def test_more_stages_are_as_if_wanted_from_the_start(room: Path, stages: tuple[int, int]) -> None:
     config, corpus = with_finetune(RUNS[STAGES](), last_latent_dropout=None), make_corpus()
-    fewer, more = (with_finetune(config, stages=count) for count in stages)
+    fewer, more = (with_stages(config, count) for count in stages)
     train(more, corpus, room / "whole")
     train(fewer, corpus, room / "run")
     assert finished(fewer, corpus, room / "run") and not finished(more, corpus, room / "run")
@@ -150,14 +158,32 @@ def test_more_stages_are_as_if_wanted_from_the_start(room: Path, stages: tuple[i
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
 
 
-@pytest.mark.parametrize(("fields", "more"), [({"stages": 0}, {"epochs": 3}), ({"stages": 1}, {"finetune": 2})])
-def test_more_epochs_are_as_if_wanted_from_the_start(room: Path, fields: Any, more: dict[str, int]) -> None:
-    config, corpus = with_finetune(RUNS[STAGES](), last_latent_dropout=None, **fields), make_corpus()
+@pytest.mark.parametrize(("stages", "more"), [(0, {"epochs": 3}), (1, {"finetune": 2})])
+def test_more_epochs_are_as_if_wanted_from_the_start(room: Path, stages: int, more: dict[str, int]) -> None:
+    config, corpus = with_stages(with_finetune(RUNS[STAGES](), last_latent_dropout=None), stages), make_corpus()
     longer = with_finetune(config, epochs=more["finetune"]) if "finetune" in more else with_training(config, **more)
     train(longer, corpus, room / "whole")
     train(config, corpus, room / "run")
     train(longer, corpus, room / "run", resume=True)
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+def test_stages_with_other_settings_are_none_of_the_past_of_a_run_without(room: Path) -> None:
+    """Settings of stages that were never begun can be set, changed and, with the stages, taken back."""
+    config, corpus = RUNS[STAGES](), make_corpus()
+    none, other = with_stages(config, 0), with_finetune(config, stages=1, lr=0.25, nonmonotone=2, input_noise=0.3)
+    train(with_training(none, epochs=3), corpus, room, resume=True)
+    for wanted in (with_training(other, epochs=4), with_training(none, epochs=4)):
+        refuse_changes(RunConfig.load(room / "config.yaml"), wanted, room)
+        (room / "config.yaml").write_text(wanted.to_yaml())
+    with pytest.raises(InputError, match=r"began with training\.optimizer\.lr=1\.0, not 0\.5"):
+        changed = replace(other.training.optimizer, lr=0.5)
+        refuse_changes(none, with_training(other, optimizer=changed), room)
+
+
+def test_stages_that_have_begun_are_not_taken_back(done: Path) -> None:
+    with pytest.raises(InputError, match=r"training\.finetune\.stages was 2, not 0, and the run is in finetune"):
+        train(with_stages(RUNS[STAGES](), 0), make_corpus(), done, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +212,7 @@ def test_what_would_change_the_past_is_refused(done: Path, fields: Any, finetune
 
 def test_more_stages_after_the_last_where_it_was_like_the_others(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(monkeypatch, [5.0, 4.0, 3.0])
-    first = averaging(epochs=1, finetune=FinetuneConfig(stages=1, epochs=1))
+    first = averaging(epochs=1, switch_after=None, finetune=FinetuneConfig(stages=1, epochs=1))
     train(first, make_corpus(), room)
     assert train(with_finetune(first, stages=2), make_corpus(), room, resume=True).stage == 2
     with pytest.raises(
@@ -197,7 +223,7 @@ def test_more_stages_after_the_last_where_it_was_like_the_others(room: Path, mon
 
 def test_a_stage_does_not_begin_with_another_model(room: Path, corpus: Corpus) -> None:
     """As when a damaged checkpoint was passed over, and the file holds a later stage's."""
-    config = averaging(epochs=1)
+    config = averaging(epochs=1, switch_after=None)
     train(config, corpus, room)
     good = (room / "model.safetensors").read_bytes()
     save_model(room, Trainer(config, corpus, room, Heard()).model, corpus.vocabulary)
@@ -230,6 +256,32 @@ def test_stages_that_do_not_fit_are_refused_before_anything_is_written(
     with pytest.raises(InputError) as error:
         train(averaging(finetune=FinetuneConfig(stages=1, **finetune)), corpus, room)  # type: ignore[arg-type]
     assert str(error.value).startswith(said)
+    assert not (room / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("head", "memory", "said"),
+    [
+        ({"adversarial_direction": "shared"}, {}, "model.head.adversarial_direction=shared: must be own without an"),
+        ({"adversarial_gate": "none"}, {}, "model.head.adversarial_gate=none: must be cosine without an adversarial"),
+        ({}, {"rewarded": "clean"}, "model.memory.rewarded=clean: must be adversarial without an adversarial softmax"),
+    ],
+    ids=str,
+)
+def test_what_is_said_of_margins_needs_some_in_a_stage_or_another(
+    room: Path, corpus: Corpus, head: dict[str, str], memory: dict[str, str], said: str
+) -> None:
+    config = RUNS[STAGES]()
+    model = replace(
+        config.model, head=replace(config.model.head, **head), memory=replace(config.model.memory, **memory)
+    )
+    config = replace(config, model=model)
+    refuse_unfit(config)  # which has margins while finetuning
+    refuse_unfit(with_model(with_stages(config, 0), head=replace(model.head, adversarial=0.1)))
+    with pytest.raises(InputError) as error:
+        train(with_stages(config, 0), corpus, room)
+    assert str(error.value).startswith(said)
+    assert "Use model.head.adversarial or training.finetune.adversarial above 0" in str(error.value)
     assert not (room / "config.yaml").exists()
 
 

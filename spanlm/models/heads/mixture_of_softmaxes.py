@@ -3,25 +3,42 @@
     g_t = tanh(W_l h_t + b_l) ∈ R^{K·E},    z_{t,k} = W g_{t,k} + b,    π_t = softmax(W_p h_t)
     p_t = Σ_k π_{t,k} softmax(z_{t,k})
 
+Under a span buffer, which hands ξ to the head beside h, the same g and π read ξ, so that the buffer's prediction is a
+mixture, too; Li et al. (2020, Eq. 8) print q ∝ exp(ξᵀ O), which does not fit where ξ is wider than the rows of O. With
+`buffer` projection it is one softmax instead, of ξ brought to their size: q_t = softmax(W P ξ_t + b), P learned.
+
 The bias b is that of all experts, the prior has none; a locked dropout acts on g. The public code takes the logarithm
 of p + 1e-8, which is no distribution; here everything is logarithms: log p = logsumexp_k(log π_k + log softmax(z_k)).
-W_l, b_l and W_p start as the public code leaves them, uniform in ±1/√(size of h); W and b as `Init` says.
+W_l, b_l and W_p, and P, start as the public code leaves them, uniform in ±1/√(size of h); W and b as `Init` says.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
 from spanlm.models.dropout import locked_dropout
-from spanlm.models.heads.adversarial import Direction, adversarial_margin, require_adversarial
+from spanlm.models.heads.adversarial import (
+    NOBODY,
+    AdversarialGate,
+    Adversary,
+    Direction,
+    adversarial_log_prob,
+    adversarial_margin,
+    with_clean,
+)
 from spanlm.models.interfaces import Head, Init, Readout
 from spanlm.models.ops.mixture_log_prob import mixture_log_prob
 from spanlm.models.ops.precision import wide
+from spanlm.models.span_mixture import Buffered
+
+BufferPrediction = Literal["mixture", "projection"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +54,9 @@ class MixtureOfSoftmaxesConfig:
         bias: add a bias per word, the same for all experts.
         adversarial: ε, see `SoftmaxConfig`; of every expert.
         adversarial_direction: see `SoftmaxConfig`.
+        adversarial_gate: see `SoftmaxConfig`.
+        buffer: of a model with a span buffer, what the buffer predicts by: mixture (the experts of the encoder's
+            prediction) or projection (one softmax over the same matrix, after a learned projection).
     """
 
     kind: Literal["mixture_of_softmaxes"] = "mixture_of_softmaxes"
@@ -47,6 +67,8 @@ class MixtureOfSoftmaxesConfig:
     bias: bool = True
     adversarial: float = 0.0
     adversarial_direction: Direction = "own"
+    adversarial_gate: AdversarialGate = "cosine"
+    buffer: BufferPrediction = "mixture"
 
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
@@ -58,7 +80,14 @@ class MixtureOfSoftmaxesConfig:
             "at least 1, or null",
         )
         require(0 <= self.latent_dropout < 1, "model.head.latent_dropout", self.latent_dropout, "in [0, 1)")
-        require_adversarial(self.adversarial, self.adversarial_direction)
+        choices = get_args(BufferPrediction)
+        require(self.buffer in choices, "model.head.buffer", self.buffer, " or ".join(choices))
+        _ = self.adversary  # refuses the rest
+
+    @property
+    def adversary(self) -> Adversary:
+        """What training is against."""
+        return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
 
     @property
     def binds_width(self) -> bool:
@@ -87,9 +116,10 @@ class MixtureOfSoftmaxesHead(Head):
                 f"{embedding_size}. Leave model.head.latent_size null, or set model.head.tied=false."
             )
         self.experts, self.latent_dropout = config.experts, config.latent_dropout
-        self.adversarial, self.adversarial_direction = config.adversarial, config.adversarial_direction
+        self.adversary = config.adversary
         self.latent = nn.Linear(readout_size, config.experts * size)
         self.prior = nn.Linear(readout_size, config.experts, bias=False)
+        self.projection = nn.Linear(readout_size, size, bias=False) if config.buffer == "projection" else None
         if config.tied:
             self.weight = embedding.weight
         else:
@@ -100,15 +130,45 @@ class MixtureOfSoftmaxesHead(Head):
 
     def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
         """Log p(target), (T, B); in training with the margin of `adversarial`."""
-        seen, words = self._seen(readout.features).flatten(0, 1), targets.flatten()
-        margin = None
-        if self.training and self.adversarial:
-            each = seen.flatten(0, 1), self.weight, words.repeat_interleave(self.experts)
-            margin = adversarial_margin(*each, self.adversarial, self.adversarial_direction).view(len(words), -1)
+        return self._asked(self._seen(readout.features), readout, targets, self._adversary)
+
+    def own_log_prob_and_clean(self, readout: Readout, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Log p(target), and the same without the margin, of experts that see the same."""
+        return with_clean(partial(self._asked, self._seen(readout.features), readout, targets), self._adversary)
+
+    def part_log_prob(self, features: Tensor, buffer: Buffered, targets: Tensor, clean: bool) -> tuple[Tensor, Tensor]:
+        """Log p and log q of the targets, see `Head`; with a projection log q is that of one softmax."""
+        if self.projection is None:
+            return super().part_log_prob(features, buffer, targets, clean)
+        encoder, x = Readout(features, buffer=buffer), self.projection(buffer.features).flatten(0, 1)
+        ask = partial(adversarial_log_prob, x, self.weight, self.bias, targets.flatten())
+        if clean:
+            pairs = self.own_log_prob_and_clean(encoder, targets), with_clean(ask, self._adversary)
+            log_prob, compared = (torch.cat([p, q.view_as(p)]) for p, q in zip(*pairs, strict=True))
+            return log_prob, compared
+        log_prob = torch.cat([self.own_log_prob(encoder, targets), ask(self._adversary).view_as(targets)])
+        return log_prob, log_prob
+
+    def buffer_log_probs(self, buffer: Buffered) -> Tensor:
+        """Log q of every word, (T, B, V)."""
+        if self.projection is None:
+            return super().buffer_log_probs(buffer)
+        return wide(linear(self.projection(buffer.features), self.weight, self.bias)).log_softmax(-1)
+
+    @property
+    def _adversary(self) -> Adversary:
+        return self.adversary if self.training else NOBODY
+
+    def _asked(self, seen: Tensor, readout: Readout, targets: Tensor, adversary: Adversary) -> Tensor:
+        """Log p(target), (T, B), where the experts see g."""
+        x, words, margin = seen.flatten(0, 1), targets.flatten(), None
+        if adversary.epsilon:
+            each = x.flatten(0, 1), self.weight, words.repeat_interleave(self.experts)
+            margin = adversarial_margin(*each, adversary).view(len(words), -1)
         log_prior = self._log_prior(readout.features).flatten(0, 1)
         # what is mixed with another distribution has a gradient of its own at every word
         even = readout.pointer is None and readout.buffer is None
-        log_p = mixture_log_prob(seen, log_prior, self.weight, self.bias, words, margin, even=even)
+        log_p = mixture_log_prob(x, log_prior, self.weight, self.bias, words, margin, even=even)
         return log_p.view_as(targets)
 
     def own_log_probs(self, readout: Readout) -> Tensor:
@@ -116,7 +176,7 @@ class MixtureOfSoftmaxesHead(Head):
         pairs = zip(self._log_prior(readout.features).unbind(-1), self._seen(readout.features).unbind(-2), strict=True)
         log_p = None
         for log_share, seen in pairs:
-            own = wide(nn.functional.linear(seen, self.weight, self.bias)).log_softmax(-1) + log_share.unsqueeze(-1)
+            own = wide(linear(seen, self.weight, self.bias)).log_softmax(-1) + log_share.unsqueeze(-1)
             log_p = own if log_p is None else torch.logaddexp(log_p, own)
         assert log_p is not None  # there is an expert
         return log_p

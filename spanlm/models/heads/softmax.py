@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -17,9 +18,15 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
-from spanlm.models.heads.adversarial import Direction, adversarial_margin, require_adversarial
+from spanlm.models.heads.adversarial import (
+    NOBODY,
+    AdversarialGate,
+    Adversary,
+    Direction,
+    adversarial_log_prob,
+    with_clean,
+)
 from spanlm.models.interfaces import Head, Init, Readout
-from spanlm.models.ops.linear_log_prob import linear_log_prob
 from spanlm.models.ops.precision import wide
 
 
@@ -37,6 +44,8 @@ class SoftmaxConfig:
             2019); 0: not at all.
         adversarial_direction: own: each prediction's worst one; shared: as in the public code, where a word that is
             the target more than once in a segment has the direction of the last time.
+        adversarial_gate: cosine: as in the public code, only a prediction that points towards its word has a margin;
+            none: as in the paper, every one.
     """
 
     kind: Literal["softmax"] = "softmax"
@@ -46,6 +55,7 @@ class SoftmaxConfig:
     projection_penalty: float = 0.0
     adversarial: float = 0.0
     adversarial_direction: Direction = "own"
+    adversarial_gate: AdversarialGate = "cosine"
 
     def __post_init__(self) -> None:
         """Refuse a penalty of nothing."""
@@ -57,7 +67,12 @@ class SoftmaxConfig:
             penalty,
             "0 without a projection. Use model.head.projection=true",
         )
-        require_adversarial(self.adversarial, self.adversarial_direction)
+        _ = self.adversary  # refuses the rest
+
+    @property
+    def adversary(self) -> Adversary:
+        """What training is against."""
+        return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
 
     @property
     def binds_width(self) -> bool:
@@ -94,15 +109,23 @@ class SoftmaxHead(Head):
         if self.projection is not None:
             init.start_all(self.projection)
         self.projection_penalty = config.projection_penalty
-        self.adversarial, self.adversarial_direction = config.adversarial, config.adversarial_direction
+        self.adversary = config.adversary
 
     def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
         """Log p(target), (T, B); in training with the margin of `adversarial`."""
-        x, words = self._projected(readout).flatten(0, 1), targets.flatten()
-        margin = None
-        if self.training and self.adversarial:
-            margin = adversarial_margin(x, self.weight, words, self.adversarial, self.adversarial_direction)
-        return linear_log_prob(x, self.weight, self.bias, words, margin).view_as(targets)
+        return self._asked(readout, targets, self._adversary)
+
+    def own_log_prob_and_clean(self, readout: Readout, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Log p(target), and the same without the margin."""
+        return with_clean(partial(self._asked, readout, targets), self._adversary)
+
+    @property
+    def _adversary(self) -> Adversary:
+        return self.adversary if self.training else NOBODY
+
+    def _asked(self, readout: Readout, targets: Tensor, adversary: Adversary) -> Tensor:
+        x = self._projected(readout).flatten(0, 1)
+        return adversarial_log_prob(x, self.weight, self.bias, targets.flatten(), adversary).view_as(targets)
 
     def own_log_probs(self, readout: Readout) -> Tensor:
         """Log p of every word, (T, B, V), normalised in float32 or float64."""

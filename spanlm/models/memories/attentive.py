@@ -28,6 +28,7 @@ from torch.nn.functional import pad
 from spanlm.errors import require
 from spanlm.models.interfaces import Init, Memory, Readout
 from spanlm.models.memories.slots import cleared, with_steps
+from spanlm.models.ops.linear import linear
 from spanlm.models.ops.running_attention import EMPTY, running_attention
 from spanlm.models.ops.window_attention import (
     additive_window_attention,
@@ -111,7 +112,7 @@ class AttentiveMemory(Memory):
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H)."""
         context, weights, state = self.look_back(h, state)
-        merged = self.merge(torch.cat([h, context.to(h.dtype)], -1))
+        merged = linear(torch.cat([h, context.to(h.dtype)], -1), self.merge.weight, self.merge.bias)
         return Readout(torch.tanh(merged) if self.tanh else merged, weights), state
 
     @abstractmethod
@@ -120,7 +121,7 @@ class AttentiveMemory(Memory):
 
     def single_scores(self, h: Tensor) -> Tensor:
         """Eq. 9, (T, B), in float32 or float64."""
-        activations = torch.tanh(self.memory_key(h))
+        activations = torch.tanh(linear(h, self.memory_key.weight))
         with torch.autocast(h.device.type, enabled=False):
             return activations.to(self.score.dtype) @ self.score
 
@@ -202,12 +203,12 @@ class CombinedMemory(AttentiveMemory):
         values, before = self.outputs(h, state), state["filled"]
         after, window = self.carried(values, before, len(h)), self.window or _reach(before, len(h))
         if self.window:
-            keys = self.memory_key(values)
+            keys = linear(values, self.memory_key.weight)
         else:
-            key = self.memory_key(h)
+            key = linear(h, self.memory_key.weight)
             keys = after["keys"] = torch.cat([cleared(state["keys"], before).to(key.dtype), key])
         context, weights = additive_window_attention(
-            self.query(h), keys, values, self.score, before, window, self.zero_slot
+            linear(h, self.query.weight), keys, values, self.score, before, window, self.zero_slot
         )
         return context, weights, after
 

@@ -13,11 +13,10 @@ def part_size(hidden_size: int, parts: int, field: str) -> int:
     """
     if hidden_size % parts:
         below = hidden_size // parts * parts
+        use = f"{below} or {below + parts}" if below else parts
+        # a memory does not know which encoder it reads
         raise InputError(
-            f"{field}={parts} needs model.encoder.hidden_size divisible by {parts}, got {hidden_size}. "
-            f"Use {below} or {below + parts}."
-            if below
-            else f"{field}={parts} needs model.encoder.hidden_size divisible by {parts}, got {hidden_size}. "
-            f"Use {parts}."
+            f"{field}={parts} needs model.encoder.hidden_size divisible by {parts}, got {hidden_size} (awd_lstm: "
+            f"model.encoder.last_size). Use {use}."
         )
     return hidden_size // parts

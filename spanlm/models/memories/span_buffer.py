@@ -33,12 +33,13 @@ from spanlm.models.interfaces import Init, Memory, Readout
 from spanlm.models.memories.slots import cleared, with_steps
 from spanlm.models.ops.precision import wide
 from spanlm.models.ops.span_attention import FixedGrid, Grid, SlidingGrid, span_attention, spans
-from spanlm.models.span_mixture import Buffered, GateRule, NegativeReward
+from spanlm.models.span_mixture import Buffered, GateRule, NegativeReward, Rewarded
 from spanlm.models.state import Tensors
 
 SpanOffset = Literal["literal", "length"]
 GridKind = Literal["sliding", "fixed"]
 SpanScore = Literal["tanh", "literal"]
+RewardTeaches = Literal["all", "gate"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +52,8 @@ class SpanBufferConfig:
         buffer_size: B, how many steps back the buffer reaches; it holds B / L spans.
         span_length: L.
         span_offset: what a span is: literal (h_i − h_{i−L+1}, as printed) or length (h_i − h_{i−L}).
-        words: the outputs themselves in place of spans, all B of them (the paper's "w/o RNN-minus"); what a span is
-            then means nothing.
+        words: the outputs themselves in place of spans, all B of them (the paper's "w/o RNN-minus"); span_length then
+            means nothing.
         grid: sliding (the newest span ends at the step before) or fixed (spans end at multiples of L of the stream's
             steps, so that only every L-th is projected).
         attention_size: units of the attention; null: as wide as the encoder's output.
@@ -70,6 +71,10 @@ class SpanBufferConfig:
         reward_slope: β, how much more a negative reward counts.
         negative_reward: what a reward r < 0 adds to the loss: literal (−η r log λ, as printed, without a bound) or
             complement (−η |r| log(1 − λ)).
+        reward_teaches: all that λ depends on, the encoder included, as Eq. 11 has it; or gate: W_g alone, so that the
+            encoder learns from the likelihood only.
+        rewarded: which probabilities the reward compares where the softmax is adversarial: adversarial (those of the
+            loss, with margins) or clean (without, as in evaluation).
     """
 
     kind: Literal["span_buffer"] = "span_buffer"
@@ -90,6 +95,8 @@ class SpanBufferConfig:
     reward_base: float = 1.0
     reward_slope: float = 3.0
     negative_reward: NegativeReward = "literal"
+    rewarded: Rewarded = "adversarial"
+    reward_teaches: RewardTeaches = "all"
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
@@ -97,7 +104,9 @@ class SpanBufferConfig:
             value = getattr(self, name)
             require(value in choices, f"model.memory.{name}", value, " or ".join(choices))
         require(self.buffer_size >= 1, "model.memory.buffer_size", self.buffer_size, "at least 1")
-        if not self.words:
+        if self.words:
+            self._refuse_spans()
+        else:
             _require_spans(self.buffer_size, self.span_length, self.span_offset)
         size = self.attention_size
         require(size is None or size >= 1, "model.memory.attention_size", size, "at least 1, or null")
@@ -108,6 +117,24 @@ class SpanBufferConfig:
         require(0 <= self.reward < math.inf, "model.memory.reward", self.reward, "0 or positive, and finite")
         base, most = self.reward_base, self.reward_most
         require(0 <= base < most, "model.memory.reward_base", base, f"in [0, model.memory.reward_most={most})")
+        for name, plain in (("negative_reward", "literal"), ("reward_teaches", "all")):
+            require(
+                self.reward > 0 or getattr(self, name) == plain,
+                f"model.memory.{name}",
+                getattr(self, name),
+                f"{plain} with model.memory.reward=0: no reward is in the loss",
+            )
+
+    def _refuse_spans(self) -> None:
+        """Refuse what is said of spans where there are none; but a length, which other fields are read beside."""
+        for name, plain in (("span_offset", "literal"), ("grid", "sliding")):
+            value = getattr(self, name)
+            require(
+                value == plain,
+                f"model.memory.{name}",
+                value,
+                f"{plain} with model.memory.words=true: there are no spans",
+            )
 
     @property
     def parts(self) -> int:
@@ -138,6 +165,7 @@ class SpanBufferConfig:
             reward_base=self.reward_base,
             reward_slope=self.reward_slope,
             negative_reward=self.negative_reward,
+            rewarded=self.rewarded,
         )
 
     @property
@@ -156,6 +184,8 @@ _CHOICES = {
     "grid": get_args(GridKind),
     "score": get_args(SpanScore),
     "negative_reward": get_args(NegativeReward),
+    "rewarded": get_args(Rewarded),
+    "reward_teaches": get_args(RewardTeaches),
 }
 
 
@@ -194,7 +224,7 @@ class SpanBufferMemory(Memory):
     def __init__(self, config: SpanBufferConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.readout_size, self.config = hidden_size, config
-        self.fixed = config.grid == "fixed" and not config.words
+        self.fixed = config.grid == "fixed"
         self.count = config.buffer_size // config.stride
         self.carried = (FixedGrid if self.fixed else SlidingGrid).carried(config.stride, self.count, config.reach)
         size = hidden_size if config.attention_size is None else config.attention_size
@@ -222,7 +252,10 @@ class SpanBufferMemory(Memory):
         asking = h if mask is None else h * mask
         query = None if self.query is None else self.query(asking)
         read, weights, any_span = span_attention(query, self.span_key(values), values, self.score, there, grid)
-        buffer = Buffered(read if mask is None else read * mask, self._gate(asking), any_span, self.config.rule)
+        read = read if mask is None else read * mask
+        alone = self.training and self.config.reward_teaches == "gate"
+        policy = self._gate(asking.detach()) if alone else None
+        buffer = Buffered(read, self._gate(asking), any_span, self.config.rule, policy)
         after = {"states": states[-self.carried :], "filled": filled[-self.carried :]}
         if self.fixed:
             after["phase"] = (state["phase"] + len(h)) % self.config.stride

@@ -37,9 +37,9 @@ class _LinearLogProb(torch.autograd.Function):
         inputs, linear = x.to(dtype), LinearSoftmax(weight, bias, dtype)
         parts = list(chunks(len(x), len(weight), CHUNK_ELEMENTS))
         keep = learning and len(parts) == 1
-        room = linear.room(parts[0].stop)
-        log_p = torch.cat([linear.log_p(inputs[rows], targets[rows], margin[rows], room, keep=keep) for rows in parts])
-        ctx.save_for_backward(inputs, linear.matrix, linear.bias, targets, margin, log_p, room if keep else None)
+        found = [linear.log_p(inputs[rows], targets[rows], margin[rows], keep=keep) for rows in parts]
+        log_p = torch.cat([of_rows for of_rows, _ in found])
+        ctx.save_for_backward(inputs, linear.matrix, linear.bias, targets, margin, log_p, found[0][1])
         return log_p
 
     @staticmethod
@@ -50,15 +50,18 @@ class _LinearLogProb(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor | None, None, Tensor, None, None]:
         (grad,) = grads
         inputs, matrix, bias, targets, margin, log_p, kept = ctx.saved_tensors
-        linear, missed, found = LinearSoftmax(matrix, bias, matrix.dtype), -torch.expm1(log_p), []
-        parts = list(chunks(len(inputs), len(matrix), CHUNK_ELEMENTS))
-        total, room = LinearGradients(linear), linear.room(parts[0].stop) if kept is None else kept
-        for rows in parts:
-            if kept is None:
-                linear.log_p(inputs[rows], targets[rows], margin[rows], room, keep=True)
-            softmax = room[: rows.stop - rows.start]
-            found.append(total.add(inputs[rows], targets[rows], missed[rows], softmax, grad[rows]))
-        return torch.cat(found), total.weight, total.bias, None, -missed * grad, None, None
+        linear, missed = LinearSoftmax(matrix, bias, matrix.dtype), -torch.expm1(log_p)
+        total = LinearGradients(linear)
+
+        def of_rows(rows: slice) -> Tensor:
+            """Return ∂/∂x; a chunk's softmaxes are gone before the next one's are made."""
+            softmax = kept
+            if softmax is None:
+                _, softmax = linear.log_p(inputs[rows], targets[rows], margin[rows], keep=True)
+            return total.add(inputs[rows], targets[rows], missed[rows], softmax, grad[rows])
+
+        grad_x = torch.cat([of_rows(rows) for rows in chunks(len(inputs), len(matrix), CHUNK_ELEMENTS)])
+        return grad_x, total.weight, total.bias, None, -missed * grad, None, None
 
 
 _apply: Callable[..., Tensor] = _LinearLogProb.apply  # the library leaves it untyped

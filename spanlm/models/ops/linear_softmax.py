@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from spanlm.models.ops.linear import crossed, product
 from spanlm.models.ops.precision import wide_dtype
 
 _BLOCK_ELEMENTS = 2**19
@@ -40,25 +41,17 @@ class LinearSoftmax:
         self.matrix, self.wide = weight.to(dtype), wide_dtype(dtype)
         self.bias = None if bias is None else bias.to(self.wide)
 
-    def room(self, rows: int) -> Tensor:
-        """Return uninitialised memory for the logits of a chunk."""
-        return self.matrix.new_empty(rows, len(self.matrix))
-
-    def log_p(self, x: Tensor, targets: Tensor, margin: Tensor, room: Tensor, *, keep: bool) -> Tensor:
+    def log_p(self, x: Tensor, targets: Tensor, margin: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
         """Return log p(target) (N,) of rows x (N, D), the margin (N,) taken off the target's logit.
 
-        The logits are written to the first N rows of `room` (at least N, V); with `keep`, P takes their place.
+        With `keep`, P (N, V) comes with it, in the logits' place.
         """
-        logits = room[: len(x)]
-        if self.bias is None or logits.dtype != self.wide:
-            torch.mm(x, self.matrix.T, out=logits)
-        else:
-            torch.addmm(self.bias, x, self.matrix.T, out=logits)
+        logits = product(x, self.matrix, self.bias if self.matrix.dtype == self.wide else None)
         log_p = logits.new_empty(len(x), dtype=self.wide)
         limit = logits.numel() if logits.is_cuda else _BLOCK_ELEMENTS
         for rows in chunks(len(x), logits.shape[1], limit):
             log_p[rows] = self._normalise(logits[rows], targets[rows, None], margin[rows, None], keep)
-        return log_p
+        return log_p, logits if keep else None
 
     def _normalise(self, logits: Tensor, target: Tensor, margin: Tensor, keep: bool) -> Tensor:
         """One exponential an element: the largest p is 1 / Σ_v exp(z[v] − max z), which gives the log-sum-exp."""
@@ -85,11 +78,11 @@ class LinearGradients:
         at_target, share = missed * grad, grad.to(softmax.dtype)
         size, column = x.shape[1], share.unsqueeze(1)
         # Pᵀg for b is a column more, up to a width that products are quick with
-        both = softmax.T @ torch.cat([x * column, column.expand(-1, 8 - size % 8)], 1)
+        both = crossed(softmax, torch.cat([x * column, column.expand(-1, 8 - size % 8)], 1))
         self.weight -= both[:, :size]
         self.weight.index_add_(0, targets, at_target.unsqueeze(1) * x.to(self._wide))
         if self.bias is not None:
             self.bias -= both[:, size]
             self.bias.index_add_(0, targets, at_target)
-        grad_x = missed.unsqueeze(1) * self._matrix[targets].to(self._wide) - softmax @ self._matrix
+        grad_x = missed.unsqueeze(1) * self._matrix[targets].to(self._wide) - product(softmax, self._matrix.t())
         return grad_x.mul_(grad.unsqueeze(1))

@@ -42,18 +42,22 @@ class _MixtureLogProb(torch.autograd.Function):
         dtype: torch.dtype,
     ) -> Tensor:
         experts, linear = x.shape[1], LinearSoftmax(weight, bias, dtype)
-        parts = list(chunks(len(x), experts * len(weight), CHUNK_ELEMENTS))
-        total, room, found = LinearGradients(linear), linear.room(experts * parts[0].stop), []
-        for rows in parts:
+        parts = chunks(len(x), experts * len(weight), CHUNK_ELEMENTS)
+        total = LinearGradients(linear)
+
+        def of_rows(rows: slice) -> tuple[Tensor, ...]:
+            """Return log p, r, ∂/∂x and ∂/∂m; a chunk's softmaxes are gone before the next one's are made."""
             seen, words = x[rows].flatten(0, 1).to(dtype), targets[rows].repeat_interleave(experts)
-            each = linear.log_p(seen, words, margin[rows].flatten(), room, keep=True)
+            each, softmax = linear.log_p(seen, words, margin[rows].flatten(), keep=True)
+            assert softmax is not None
             joint = each.view(-1, experts) + log_prior[rows]
             log_p = joint.logsumexp(1)
             share = (joint - log_p.unsqueeze(1)).exp()
             missed = -torch.expm1(each)  # e = 1 - p
-            grad_x = total.add(seen, words, missed, room[: len(seen)], share.flatten())
-            found.append((log_p, share, grad_x.view(*share.shape, -1), -missed.view_as(share) * share))
-        log_p, share, grad_x, grad_margin = map(torch.cat, zip(*found, strict=True))
+            grad_x = total.add(seen, words, missed, softmax, share.flatten())
+            return log_p, share, grad_x.view(*share.shape, -1), -missed.view_as(share) * share
+
+        log_p, share, grad_x, grad_margin = map(torch.cat, zip(*map(of_rows, parts), strict=True))
         ctx.dtype = dtype
         ctx.save_for_backward(
             x, log_prior, weight, bias, targets, margin, share, grad_x, grad_margin, total.weight, total.bias

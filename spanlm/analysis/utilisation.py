@@ -1,0 +1,79 @@
+"""How often a span buffer was used after each epoch of a training (Li et al., 2020, Figure 4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spanlm.errors import InputError, require
+from spanlm.training.run_folder import METRICS
+
+EXPLAINED = (
+    "PoU: the share of the words of valid at which the gate prefers the buffer (λ ≥ ½); oracle: at which the buffer is "
+    "better"
+)
+
+
+@dataclass(frozen=True)
+class Utilisation:
+    """What a run's validations found; item i is of epoch i + 1.
+
+    Attributes:
+        name: of the run.
+        learned: PoU, the share of words with λ ≥ ½ (Eq. 15), of those that had anything to read in the buffer.
+        oracle: oracle PoU, the share of them with q > p.
+    """
+
+    name: str
+    learned: tuple[float, ...]
+    oracle: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what is no line."""
+        require(len(self.learned) > 0, f"epochs of {self.name}", 0, "at least 1")
+        found, epochs = len(self.oracle), len(self.learned)
+        require(found == epochs, f"oracle of {self.name}", found, f"{epochs}, one for each epoch")
+
+    def __len__(self) -> int:
+        return len(self.learned)
+
+
+def read_utilisation(folder: Path, name: str) -> Utilisation:
+    """Read what a run has told so far; it may be in training.
+
+    Args:
+        folder: of the run.
+        name: of the run.
+
+    Raises:
+        InputError: it is no run, it has finished no epoch, or it has no span buffer that ever held anything.
+    """
+    try:
+        lines = (folder / METRICS).read_text(encoding="utf-8").splitlines(keepends=True)
+    except OSError:
+        raise InputError(f"{folder}: has no {METRICS}; name the folder of a run") from None
+    # the last line of a run in training may be half written
+    epochs = [row for row in (json.loads(line) for line in lines if line.endswith("\n")) if row["event"] == "valid"]
+    if not epochs:
+        raise InputError(f"{folder}: has finished no epoch yet")
+    found: list[dict[str, Any]] = [row["parts"]["valid"] for row in epochs if "parts" in row]
+    if not found:
+        raise InputError(
+            f"{folder}: has no span buffer to tell of by epoch: train one with model.memory.kind=span_buffer"
+        )
+    learned, oracle = (tuple(row[which] for row in found) for which in ("utilisation", "oracle_utilisation"))
+    return Utilisation(name, learned, oracle)
+
+
+def spread_epochs(count: int, most: int) -> list[int]:
+    """Return at most `most` of the epochs 0 … `count` − 1, evenly, the first and the last among them."""
+    steps = min(count, most) - 1
+    return sorted({round(n * (count - 1) / steps) for n in range(steps + 1)}) if steps else [0]
+
+
+def longest(measured: Sequence[Utilisation]) -> int:
+    """Return how many epochs the longest run has."""
+    return max(map(len, measured))

@@ -1,0 +1,63 @@
+"""Use of a span buffer by epoch as files: a figure (.svg, .png) and data (.csv, .json)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from spanlm.analysis.files import checked_suffix, csv_bytes, write_whole
+from spanlm.analysis.png import render_png
+from spanlm.analysis.svg import render_svg
+from spanlm.analysis.utilisation import Utilisation
+from spanlm.analysis.utilisation_figure import check_drawable, utilisation_figure
+
+CSV_COLUMNS = ("run", "epoch", "utilisation", "oracle_utilisation")
+_FIGURES = (".svg", ".png")
+_TITLE = "Use of the span buffer by epoch"
+
+
+def check_utilisation_path(path: Path, runs: int) -> str:
+    """Return the suffix of a path that `save_utilisation` can write `runs` to, before any work is done.
+
+    Raises:
+        InputError: as `save_utilisation` does.
+    """
+    suffix = checked_suffix(path, tuple(_UTILISATION))
+    if suffix in _FIGURES:
+        check_drawable(runs)
+    return suffix
+
+
+def save_utilisation(measured: Sequence[Utilisation], path: Path) -> None:
+    """Write several runs as the suffix of `path` says; shares in data are of 1.
+
+    Raises:
+        InputError: the suffix is unknown, the folder is missing or closed, there are too many runs for a figure, or
+            matplotlib is missing.
+        RunError: writing fails.
+    """
+    render = _UTILISATION[check_utilisation_path(path, len(measured))]
+    write_whole(path, render(measured))
+
+
+def _csv(measured: Sequence[Utilisation]) -> bytes:
+    rows = (
+        (one.name, epoch, learned, oracle)
+        for one in measured
+        for epoch, (learned, oracle) in enumerate(zip(one.learned, one.oracle, strict=True), start=1)
+    )
+    return csv_bytes([CSV_COLUMNS, *rows])
+
+
+def _json(measured: Sequence[Utilisation]) -> bytes:
+    runs = [{"run": one.name, "utilisation": one.learned, "oracle_utilisation": one.oracle} for one in measured]
+    return (json.dumps({"format": 1, "split": "valid", "runs": runs}, indent=1) + "\n").encode()
+
+
+_UTILISATION: dict[str, Callable[[Sequence[Utilisation]], bytes]] = {
+    ".svg": lambda measured: render_svg(utilisation_figure(_TITLE, measured)).encode("utf-8"),
+    ".png": lambda measured: render_png(utilisation_figure(_TITLE, measured)),
+    ".csv": _csv,
+    ".json": _json,
+}

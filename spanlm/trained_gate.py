@@ -1,0 +1,86 @@
+"""A trained model whose gate has another temperature in evaluation than it was configured with (Li et al., 2020)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from spanlm.errors import InputError, require
+from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
+from spanlm.evaluation.lessons import Report, quiet
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
+from spanlm.trained import TrainedModel
+
+
+def require_gate_temperature(temperature: float, field: str) -> None:
+    """Refuse what is no temperature.
+
+    Raises:
+        InputError: it is 0, negative or not finite.
+    """
+    require(0 < temperature < math.inf, field, temperature, "above 0 and finite")
+
+
+def gated(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
+    """Return the configuration of a memory with a gate.
+
+    Args:
+        memory: of the model.
+        what: is asked for.
+
+    Raises:
+        InputError: it has none.
+    """
+    if not isinstance(memory, SpanBufferConfig):
+        raise InputError(
+            f"{what}: this model has no gate (model.memory.kind={memory.kind}). Train one with "
+            "model.memory.kind=span_buffer."
+        )
+    return memory
+
+
+class TemperedModel(TrainedModel):
+    """The same weights, and λ̂ ∝ exp(W_g h_t / T) with another T.
+
+    Its statistics for dynamic evaluation are those of the model as it was trained: they belong to the weights, are kept
+    in the run's folder, and do not change with what is asked of the gate.
+
+    Attributes:
+        own: the run's own evaluation temperature.
+        temperature: T.
+    """
+
+    def __init__(self, trained: TrainedModel, temperature: float, field: str = "gate_temperature") -> None:
+        """Copy a model.
+
+        Args:
+            trained: one model, no ensemble.
+            temperature: T.
+            field: what it is called in errors.
+
+        Raises:
+            InputError: the model has no gate, or T is not above 0 and finite.
+        """
+        require_gate_temperature(temperature, field)
+        memory = gated(trained.config.model.memory, field)
+        rooms = replace(trained.config.model, memory=replace(memory, evaluation_temperature=temperature))
+        model = LanguageModel(rooms, len(trained.vocabulary))
+        model.load_state_dict(trained.model.state_dict())
+        model.to(trained.model.device).eval()
+        super().__init__(model, trained.vocabulary, replace(trained.config, model=rooms), trained.folder)
+        self.own, self.temperature, self._trained = memory.evaluation_temperature, temperature, trained
+
+    def dynamic_statistics(
+        self,
+        *,
+        segments: int | None = None,
+        length: int = LENGTH,
+        data_dir: str | None = None,
+        download: bool = False,
+        report: Report = quiet,
+    ) -> DynamicStatistics:
+        """Return those of the model as it was trained; see `TrainedModel.dynamic_statistics`."""
+        return self._trained.dynamic_statistics(
+            segments=segments, length=length, data_dir=data_dir, download=download, report=report
+        )

@@ -1,0 +1,69 @@
+"""Beginning a run with the weights of another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError
+from spanlm.training.run_folder import CONFIG, VOCABULARY, read_weights
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a run began with.
+
+    Attributes:
+        folder: of the run whose best weights they were.
+        weights: their SHA-256.
+        fresh: names of the parameters that it lacks, which began as usual.
+    """
+
+    folder: Path
+    weights: str
+    fresh: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        new = f"; new: {', '.join(self.fresh)}" if self.fresh else ""
+        return f"the weights of {self.folder}{new}"
+
+
+def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmStart:
+    """Give a new model the best weights of a run; each of them must have its place in it.
+
+    Args:
+        model: just made; parameters that the run lacks stay as they are.
+        folder: of the run.
+        vocabulary: the model's.
+
+    Raises:
+        InputError: no such run, one of other words, or one with a weight that the model lacks or has in another shape.
+    """
+    field = f"training.start_from={folder}"
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"{field}: is not the folder of a run. Name one that `spanlm train --out` has made.")
+    if Vocabulary.load(folder / VOCABULARY).hash != vocabulary.hash:
+        raise InputError(
+            f"{field}: its vocabulary is not that of the training text. Train it on the same text, with the "
+            "same fields of data."
+        )
+    tensors, digest = read_weights(folder, vocabulary)
+    parameters = dict(model.named_parameters())
+    for name, tensor in sorted(tensors.items()):
+        there = parameters.get(name)
+        if there is None or there.shape != tensor.shape:
+            has = "lacks it" if there is None else f"has {tuple(there.shape)}"
+            raise InputError(
+                f"{field}: its weight {name} is {tuple(tensor.shape)}, and this model {has}. Give "
+                "model.embedding_size, model.encoder and model.head the values of that run's config.yaml, and leave "
+                "out nothing that it has."
+            )
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            parameters[name].copy_(tensor)
+    return WarmStart(folder, digest, tuple(sorted(parameters.keys() - tensors.keys())))

@@ -1,0 +1,136 @@
+"""`--gate-temperature`: the same weights with another temperature of the gate, under its name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spanlm
+from spanlm.errors import InputError
+from spanlm.evaluation.dynamic import DynamicConfig
+from spanlm.evaluation.dynamic_statistics import DYNAMIC
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import SpanBufferConfig
+from spanlm.trained import TrainedModel
+from spanlm.trained_gate import TemperedModel
+from tests.cli.conftest import Cli
+
+GIVEN = ("--dynamic", "--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
+CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
+
+
+@pytest.fixture
+def run(span_run: Path, tmp_path: Path) -> Path:
+    """A copy of the run, in whose folder can be written."""
+    return shutil.copytree(span_run, tmp_path / "run")
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def by_hand(model: TrainedModel, temperature: float) -> LanguageModel:
+    memory = model.config.model.memory
+    assert isinstance(memory, SpanBufferConfig) and memory.evaluation_temperature == 1.0
+    rooms = replace(model.config.model, memory=replace(memory, evaluation_temperature=temperature))
+    other = LanguageModel(rooms, len(model.vocabulary)).eval()
+    other.load_state_dict(model.model.state_dict())
+    return other
+
+
+def test_it_is_the_model_that_is_configured_so(cli: Cli, span_run: Path) -> None:
+    model = spanlm.load(span_run)
+    for temperature in (0.1, 7.0):
+        expected = evaluate(by_hand(model, temperature), model.corpus(), "test", kind="documents")
+        found = json.loads(cli("evaluate", span_run, "--gate-temperature", temperature, "--json").done)
+        assert found["nll"] == pytest.approx(expected.nll, rel=1e-12)
+        assert found["gate_temperature"] == temperature
+        assert found["nll"] != pytest.approx(model.evaluate().nll, rel=1e-6)
+    assert model.config.model.memory.evaluation_temperature == 1.0  # type: ignore[union-attr]
+
+
+def test_the_temperature_is_told_asked_for_or_not(cli: Cli, span_run: Path, tiny_run: Path) -> None:
+    plain = spanlm.load(span_run).evaluate()
+    assert f"gate's T 1 perplexity {plain.perplexity:.2f} " in flat(cli("evaluate", span_run).done)
+    assert "gate's T 0.25 in place of the run's 1 perplexity " in flat(
+        cli("evaluate", span_run, "--gate-temperature", 0.25).done
+    )
+    assert json.loads(cli("evaluate", span_run, "--json").done)["gate_temperature"] == 1.0
+    assert "gate" not in cli("evaluate", tiny_run).done
+    assert "gate_temperature" not in json.loads(cli("evaluate", tiny_run, "--json").done)
+
+
+def test_parts_alone_are_what_they_were(cli: Cli, span_run: Path) -> None:
+    """The temperature is of what mixes them."""
+    one, other = (
+        json.loads(cli("evaluate", span_run, "--parts", *more, "--json").done)
+        for more in ((), ("--gate-temperature", 0.01))
+    )
+    assert one["parts"] == pytest.approx(other["parts"], rel=1e-6)
+    assert one["nll"] != pytest.approx(other["nll"], rel=1e-6)
+
+
+def test_dynamic_evaluation_takes_the_statistics_of_the_model_as_it_was_trained(cli: Cli, run: Path) -> None:
+    model = spanlm.load(run)
+    found = json.loads(cli("evaluate", run, *GIVEN, "--gate-temperature", 0.2, "--json").done)
+    kept = (run / DYNAMIC).read_bytes()
+    (run / DYNAMIC).unlink()
+    statistics = model.dynamic_statistics()
+    assert (run / DYNAMIC).read_bytes() == kept
+    tempered = TemperedModel(model, 0.2)
+    expected = tempered.evaluate(dynamic=CONFIG, statistics=statistics)
+    assert found["nll"] == pytest.approx(expected.nll, rel=1e-12)
+    (run / DYNAMIC).unlink()
+    assert tempered.evaluate(dynamic=CONFIG).nll == expected.nll
+    assert (run / DYNAMIC).read_bytes() == kept
+    assert found["nll"] != pytest.approx(model.evaluate(dynamic=CONFIG).nll, rel=1e-6)
+    assert found["without_dynamic"]["nll"] == pytest.approx(tempered.evaluate().nll, rel=1e-9)
+
+
+def test_words_are_scored_with_it(cli: Cli, span_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat on the mat .\nthe dog ran on\n")
+    model = spanlm.load(span_run)
+    said = cli("score", span_run, "text.txt", "--gate-temperature", 0.1, "--format", "jsonl")
+    assert (said.status, said.err) == (0, "note: gate's T: 0.1 in place of the run's 1\n")
+    rows = [json.loads(line) for line in said.out.splitlines()]
+    expected = list(TemperedModel(model, 0.1).score((tmp_path / "text.txt").read_text()))
+    assert [row["surprisal"] for row in rows] == [word.surprisal for word in expected]
+    assert [word.surprisal for word in expected] != [
+        word.surprisal for word in model.score((tmp_path / "text.txt").read_text())
+    ]
+    assert cli("score", span_run, "text.txt").done
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "score"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
+def test_what_is_no_temperature_is_refused_before_anything_is_loaded(cli: Cli, verb: str, value: str) -> None:
+    cli(verb, "nowhere", f"--gate-temperature={value}").refused(
+        f"--gate-temperature={float(value)}: must be above 0 and finite"
+    )
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "score"])
+def test_a_model_without_a_gate_is_refused_before_it_reads(
+    cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.setattr(LanguageModel, "forward", lambda *_: pytest.fail("it was read"))
+    cli(verb, tiny_run, "--gate-temperature", 1).refused(
+        "--gate-temperature: this model has no gate (model.memory.kind=key_value)", "model.memory.kind=span_buffer"
+    )
+
+
+def test_several_runs_are_refused_before_anything_is_loaded(cli: Cli, span_run: Path, tiny_run: Path) -> None:
+    for verb in ("evaluate", "score"):
+        cli(verb, span_run, tiny_run, "--gate-temperature", 1).refused("--gate-temperature: is for one run")
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
+def test_the_library_refuses_the_same(span_run: Path, temperature: Any) -> None:
+    with pytest.raises(InputError, match=r"^gate_temperature=.*: must be above 0 and finite$"):
+        TemperedModel(spanlm.load(span_run), temperature)

@@ -1,0 +1,160 @@
+"""The float32 product of linear layers: against float64, row by row, and where it stands aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from spanlm.models.ops import linear as module
+from spanlm.models.ops.linear import crossed, linear, product
+from tests.models.small import bitwise
+
+LIBRARY_IS_SLOWER = module._library_is_slower
+SHAPES = [(70, 50, 33), (7, 1, 5), (1, 40, 40)]
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small products go the way of large ones, on any processor."""
+    monkeypatch.setattr(module, "LEAST_PRODUCTS", 1)
+    monkeypatch.setattr(module, "_library_is_slower", lambda: True)
+    if not module._faster(torch.zeros(1, 1), torch.zeros(1, 1)):
+        pytest.skip("this build of torch has no second kernel")
+
+
+def leaves(shape: tuple[int, int, int], biased: bool, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    draw = torch.Generator().manual_seed(3)
+    rows, size, out = shape
+    shapes = [(rows, 2, size), (out, size), *([(out,)] if biased else [])]
+    return [torch.randn(s, generator=draw).to(dtype).requires_grad_() for s in shapes]
+
+
+@pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_values_and_gradients_are_those_of_float64(shape: tuple[int, int, int], biased: bool) -> None:
+    narrow, wide = (leaves(shape, biased, dtype) for dtype in (torch.float32, torch.float64))
+    # rows that do not follow each other in memory are rows, too
+    (x, *own), (y, *others) = narrow, wide
+    actual, expected = linear(x.transpose(0, 1), *own), functional.linear(y.transpose(0, 1), *others)
+    weights = torch.randn(expected.shape, generator=torch.Generator().manual_seed(4))
+    # a gradient that is no row after row in memory, as products often hand back
+    spread = weights.transpose(0, 1).contiguous().transpose(0, 1)
+    found = torch.autograd.grad(actual, narrow, spread)
+    wanted = torch.autograd.grad(expected, wide, weights.double())
+    torch.testing.assert_close(
+        [x.double() for x in (actual, *found)], [expected, *wanted], rtol=1e-4, atol=1e-4 * shape[0] ** 0.5
+    )
+
+
+def test_only_gradients_that_are_asked_for_are_made() -> None:
+    x, weight, bias = leaves(SHAPES[0], True)
+    for asked in ([x], [weight], [bias]):
+        inputs = [t if any(t is a for a in asked) else t.detach() for t in (x, weight, bias)]
+        (grad,) = torch.autograd.grad(linear(*inputs).sum(), asked)
+        assert grad.shape == asked[0].shape
+
+
+def test_a_row_depends_on_itself_alone() -> None:
+    x, weight, bias = (t.detach() for t in leaves(SHAPES[0], True))
+    other = x.clone()
+    other[5:, :] = torch.nan
+    other[:, 1] = torch.inf
+    assert bitwise(linear(x, weight, bias)[:5, 0], linear(other, weight, bias)[:5, 0])
+
+
+ELSEWHERE = ["float64", "autocast", "few", "no kernel", "no library", "another processor"]
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_elsewhere_it_is_the_librarys(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_product", None)  # any call fails
+    x, weight, bias = leaves(SHAPES[0], True, torch.float64 if case == "float64" else torch.float32)
+    if case == "few":
+        monkeypatch.setattr(module, "LEAST_PRODUCTS", x.numel() * len(weight) + 1)
+    if case == "no kernel":
+        monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace())
+    if case == "no library":
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    if case == "another processor":
+        monkeypatch.setattr(module, "_library_is_slower", lambda: False)
+    with torch.autocast("cpu", torch.bfloat16, enabled=case == "autocast"):
+        assert bitwise(linear(x, weight, bias), functional.linear(x, weight, bias))
+        rows, out, w, b = (t.detach() for t in (x[:, 0], functional.linear(x, weight, bias)[:, 0], weight, bias))
+        assert bitwise(product(rows, w, b), torch.addmm(b, rows, w.T))
+        assert bitwise(crossed(out, rows), out.T @ rows)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_products_for_gradients_by_hand_are_those_of_float64(shape: tuple[int, int, int]) -> None:
+    x, weight, bias = (t.detach() for t in leaves(shape, True))
+    for rows in (x[:, 0], x[:, 1].contiguous()):
+        out = functional.linear(rows, weight)
+        pairs = [
+            (product(rows, weight, bias), torch.addmm(bias.double(), rows.double(), weight.double().T)),
+            (product(out, weight.T), out.double() @ weight.double()),
+            (crossed(out, rows), out.double().T @ rows.double()),
+        ]
+        for actual, expected in pairs:
+            torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-4 * shape[0] ** 0.5)
+
+
+def test_the_kernel_never_sees_gaps_between_the_rows_of_a_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be right, and a hundred times slower."""
+    seen: list[Tensor] = []
+    kernel = torch.ops.mkldnn._linear_pointwise
+
+    def watched(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
+        seen.append(weight)
+        result: Tensor = kernel(x, weight, *rest)
+        return result
+
+    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace(_linear_pointwise=watched))
+    x, weight, _ = (t.detach() for t in leaves(SHAPES[0], True))
+    some, gaps = x[..., :30].requires_grad_(), weight[:, :30].requires_grad_()
+    assert torch.autograd.grad(linear(some, gaps).sum(), [some, gaps])[1].shape == gaps.shape
+    assert len(seen) == 3
+    assert all(w.is_contiguous() or w.t().is_contiguous() for w in seen)
+
+
+def test_a_bias_with_gaps_is_that_bias() -> None:
+    x, weight, bias = (t.detach() for t in leaves(SHAPES[0], True))
+    gaps = torch.stack([bias, bias + 1], 1).flatten()[::2]
+    assert bitwise(linear(x, weight, gaps), linear(x, weight, bias))
+
+
+def test_what_does_not_fit_is_refused_in_the_librarys_words() -> None:
+    x, weight, bias = (t.detach() for t in leaves(SHAPES[0], True))
+    for wrong in ((x[..., 1:], weight, bias), (x, weight, bias[1:]), (x, weight, bias.double())):
+        with pytest.raises(RuntimeError) as expected:
+            functional.linear(*wrong)
+        with pytest.raises(RuntimeError) as found:
+            linear(*wrong)
+        assert str(found.value) == str(expected.value)
+
+
+def test_no_rows_give_no_rows() -> None:
+    _, weight, bias = leaves(SHAPES[0], True)
+    x = torch.zeros(0, 2, weight.shape[1], requires_grad=True)
+    y = linear(x, weight, bias)
+    assert y.shape == (0, 2, len(weight))
+    assert not any(g.any() for g in torch.autograd.grad(y.sum(), [x, weight, bias]))
+
+
+@pytest.mark.parametrize(("vendor", "slower"), [("AuthenticAMD", True), ("GenuineIntel", False), (None, False)])
+def test_the_processors_maker_decides(
+    vendor: str | None, slower: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processor = tmp_path / "cpuinfo"
+    if vendor is not None:
+        processor.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
+    monkeypatch.setattr(module, "_PROCESSOR", processor)
+    asked = LIBRARY_IS_SLOWER.__wrapped__
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
+    assert asked() is slower
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    assert not asked()

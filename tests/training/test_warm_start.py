@@ -1,0 +1,127 @@
+"""A run that begins with the weights of another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError
+from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
+from spanlm.training.provenance import starts
+from spanlm.training.run import train
+from spanlm.training.run_folder import CHECKPOINTS, CONFIG, read_weights
+from spanlm.training.setup import build_model
+from spanlm.training.trainer import Trainer
+from tests.training.small import WORDS, Heard, differing, make_config, make_corpus, outcome, with_model
+
+BUFFER = SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, dropout=0.0)
+
+
+def plain(**training: object) -> RunConfig:
+    return make_config(NoMemoryConfig(), dropout=0.0, kind="streams", shuffle=False, **training)
+
+
+def with_buffer(**training: object) -> RunConfig:
+    return with_model(plain(**training), memory=BUFFER)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return make_corpus(documents=False)
+
+
+@pytest.fixture(scope="module")
+def first(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("first") / "run"
+    train(plain(epochs=1), corpus, folder)
+    return folder
+
+
+def begun(config: RunConfig, corpus: Corpus, folder: Path) -> Trainer:
+    """A trainer before its first step."""
+    return Trainer(config, corpus, folder, Heard())
+
+
+def test_every_weight_is_that_of_the_other_run_and_new_ones_are_as_the_seed_draws_them(
+    corpus: Corpus, first: Path, tmp_path: Path
+) -> None:
+    config = with_buffer(start_from=str(first))
+    trainer = begun(config, corpus, tmp_path)
+    theirs, digest = read_weights(first, corpus.vocabulary)
+    drawn = dict(build_model(config, len(WORDS)).named_parameters())
+    for name, weight in trainer.model.named_parameters():
+        expected = theirs.get(name, drawn[name])
+        assert torch.equal(weight, expected), name
+    assert trainer.started is not None
+    assert trainer.started.weights == digest
+    assert trainer.started.fresh == tuple(sorted(name for name in drawn if name.startswith("memory.")))
+    assert trainer.started.fresh
+
+
+def test_the_start_is_told_and_kept(corpus: Corpus, first: Path, tmp_path: Path) -> None:
+    train(with_buffer(start_from=str(first), epochs=1), corpus, tmp_path / "run")
+    (start,) = starts(tmp_path / "run")
+    assert start["started_from_weights"] == read_weights(first, corpus.vocabulary)[1]
+    assert RunConfig.load(tmp_path / "run" / CONFIG).training.start_from == str(first)
+
+
+def test_a_run_that_goes_on_does_not_need_the_other_any_more(corpus: Corpus, tmp_path: Path, first: Path) -> None:
+    other = tmp_path / "other"
+    train(plain(epochs=1), corpus, other)
+    config = with_buffer(start_from=str(other))
+    train(config, corpus, tmp_path / "whole")
+    train(replace(config, training=replace(config.training, epochs=1)), corpus, tmp_path / "cut")
+    for path in sorted(other.rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    train(config, corpus, tmp_path / "cut", resume=True)
+    assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
+
+
+def test_one_killed_before_its_first_checkpoint_begins_with_the_other_again(
+    corpus: Corpus, first: Path, tmp_path: Path
+) -> None:
+    config = with_buffer(start_from=str(first))
+    folder = tmp_path / "run"
+    train(config, corpus, folder)
+    for checkpoint in (folder / CHECKPOINTS).iterdir():
+        checkpoint.rename(tmp_path / checkpoint.name)
+    trainer = begun(config, corpus, folder)
+    assert trainer.started is not None
+
+
+def test_what_cannot_be_begun_with_is_refused_before_anything_is_written(
+    corpus: Corpus, first: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    wider = with_model(plain(start_from=str(first)), embedding_size=7)
+    for config, text in (
+        (plain(start_from=str(tmp_path / "nowhere")), r"training\.start_from=.*nowhere: is not the folder of a run"),
+        (wider, r"its weight embedding\.weight is \(24, 5\), and this model has \(24, 7\)"),
+    ):
+        with pytest.raises(InputError, match=text):
+            train(config, corpus, run)
+        assert not (run / CONFIG).exists()
+
+
+def test_a_weight_without_a_place_is_not_dropped(corpus: Corpus, tmp_path: Path) -> None:
+    train(with_buffer(epochs=1), corpus, tmp_path / "buffered")
+    with pytest.raises(InputError, match=r"its weight memory\.\w+.* and this model lacks it"):
+        train(plain(start_from=str(tmp_path / "buffered")), corpus, tmp_path / "run")
+
+
+def test_other_words_are_refused(first: Path, tmp_path: Path) -> None:
+    others = make_corpus(words=(*WORDS[:-1], "other"), documents=False)
+    with pytest.raises(InputError, match="its vocabulary is not that of the training text"):
+        train(plain(start_from=str(first)), others, tmp_path / "run")
+
+
+def test_it_is_another_run_than_one_without(corpus: Corpus, first: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    train(plain(epochs=1), corpus, folder)
+    with pytest.raises(InputError, match=r"began with training\.start_from=None"):
+        train(plain(epochs=1, start_from=str(first)), corpus, folder, resume=True)
