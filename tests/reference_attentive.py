@@ -12,17 +12,22 @@ from tests.reference import Past, grid
 
 @dataclass
 class Attentive:
-    """Eq. 7, 9 and 10 of Salton et al. (2017). `w_q` None: single, a score of what is remembered alone."""
+    """Eq. 7, 9 and 10 of Salton et al. (2017).
 
-    w_s: Tensor  # (k, k)
+    `w_q` None: single, a score of what is remembered alone; `w_s` None: all scores are 0.
+    """
+
+    w_s: Tensor | None  # (k, k)
     w_q: Tensor | None  # (k, k)
-    v_s: Tensor  # (k,)
+    v_s: Tensor | None  # (k,)
     w_c: Tensor  # (k, 2 k)
     b_c: Tensor | None  # (k,)
 
 
 def score(remembered: Tensor, current: Tensor, p: Attentive) -> Tensor:
     """Eq. 9 without W_q, Eq. 10 with it."""
+    if p.w_s is None or p.v_s is None:
+        return remembered.new_zeros(())
     inner = p.w_s.mv(remembered)
     if p.w_q is not None:
         inner = inner + p.w_q.mv(current)

@@ -70,11 +70,17 @@ memories = st.one_of(
     st.builds(PointerSentinelConfig, window=counts, pointer_loss=st.booleans()),
     st.builds(
         AttentiveConfig,
-        score=st.sampled_from(["single", "combined"]),
+        score=st.sampled_from(["single", "combined", "mean"]),
         window=maybe(counts),
         merge=st.sampled_from(["tanh", "linear"]),
         merge_bias=st.booleans(),
         zero_slot=st.booleans(),
+    ),
+    st.builds(
+        AttentiveConfig,
+        score=st.just("none"),
+        merge=st.sampled_from(["tanh", "linear"]),
+        merge_bias=st.booleans(),
     ),
     st.builds(
         RecurrentMemoryConfig,
@@ -120,12 +126,12 @@ buffer_choices: dict[str, Any] = {
     "reward_most": st.floats(1.01, 1e6),
     "reward_base": st.floats(0, 1),
     "reward_slope": positive,
-    "rewarded": st.sampled_from(["adversarial", "clean"]),
 }
 rewards = {
     "reward": st.floats(1e-6, 1e6),
     "negative_reward": st.sampled_from(["literal", "complement"]),
     "reward_teaches": st.sampled_from(["all", "gate"]),
+    "rewarded": st.sampled_from(["adversarial", "clean"]),
 }
 # what has a meaning for spans alone, and for words alone
 spans_or_words = st.sampled_from(

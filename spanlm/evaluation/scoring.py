@@ -118,6 +118,11 @@ class Tally:
     first_nll: float = 0.0
     parts: PartTally | None = None
 
+    @property
+    def loss(self) -> float:
+        """Nats a token."""
+        return self.nll / self.tokens
+
     def plus(self, scored: Scored, unk_id: int) -> Tally:
         """Add a segment; sums are float64."""
         mask, targets = scored.segment.mask, scored.segment.targets
@@ -144,7 +149,7 @@ def tally(
     precision: Precision = "fp32",
     stop: Callable[[], bool] = lambda: False,
 ) -> Tally:
-    """Sum the NLL of every token of `segments`."""
+    """Sum the NLL of every token of `segments`; `stop` is asked before each of them."""
     total = Tally()
     for scored in scored_segments(model, segments, precision, stop):
         total = total.plus(scored, unk_id)

@@ -14,7 +14,7 @@ hardly trains: in the first 1,000 steps the loss stays 1.3 nats above that witho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig, Lines
@@ -35,6 +35,10 @@ _REMARK = (
     "50M, and its WikiText-2 was cut into sentences by another rule and ends each line with two <eos>"
 )
 _CONTROL = "no published number: the comparison that the paper leaves out"
+_STREAM = (
+    "no published number: of a bounded window over the running text the paper says only that it was worse; the window "
+    "is as long as a segment"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,22 +123,54 @@ def _attentive(size: Size, score: Score, valid: float, test: float) -> Preset:
     )
 
 
-def _control(size: Size) -> Preset:
+def _ours(size: Size, name: str, source: str, config: RunConfig, remark: str = _CONTROL) -> Preset:
     return Preset(
-        name=f"salton2017/lstm-{size.label}",
+        name=f"salton2017/{name}-{size.label}",
         paper=PAPER,
-        sources=("the recipe and size of the Attentive LM, without the attention",),
-        config=_config(size, NoMemoryConfig()),
+        sources=(source,),
+        config=config,
         reported=reported_on(size.measured),
-        remark=_CONTROL,
+        remark=remark,
     )
 
 
-PRESETS = [
-    _control(_PTB),
-    _attentive(_PTB, "single", 71.7, 70.1),
-    _attentive(_PTB, "combined", 72.6, 70.7),
-    _control(_WT2),
-    _attentive(_WT2, "single", 73.7, 69.7),
-    _attentive(_WT2, "combined", 74.3, 70.8),
-]
+def _controls(size: Size) -> list[Preset]:
+    """What an Attentive LM has to be compared with: the whole of it is the attention and the layer of Eq. 7."""
+    return [
+        _ours(
+            size,
+            "lstm",
+            "the recipe and size of the Attentive LM, without the attention",
+            _config(size, NoMemoryConfig()),
+        ),
+        *(
+            _ours(size, name, source, _config(size, AttentiveConfig(score=score, merge_bias=False)))
+            for name, score, source in _COMPARED
+        ),
+    ]
+
+
+_COMPARED: tuple[tuple[str, Score, str], ...] = (
+    ("merge", "none", "the Attentive LM with the layer of Eq. 7, of h_t alone"),
+    ("mean", "mean", "the Attentive LM with equal weights in place of scores"),
+)
+
+
+def _stream(size: Size) -> Preset:
+    """The single score over the running text."""
+    config = _config(size, AttentiveConfig(score="single", merge_bias=False, window=35))
+    batching = BatchingConfig(kind="streams", batch_size=32, length=35, eval_batch_size=32)
+    config = replace(config, training=replace(config.training, batching=batching))
+    return _ours(size, "single-stream", "§3: the window over the running text that was tried", config, _STREAM)
+
+
+def _presets(size: Size, single: tuple[float, float], combined: tuple[float, float]) -> list[Preset]:
+    return [
+        *_controls(size),
+        _attentive(size, "single", *single),
+        _attentive(size, "combined", *combined),
+        _stream(size),
+    ]
+
+
+PRESETS = [*_presets(_PTB, (71.7, 70.1), (72.6, 70.7)), *_presets(_WT2, (73.7, 69.7), (74.3, 70.8))]

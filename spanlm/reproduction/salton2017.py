@@ -71,6 +71,38 @@ def _ensembles(size: str, sizes: dict[int, _Numbers]) -> list[Row]:
 _GRAVE_PTB = _row("grave-lstm-ptb", "LSTM of Grave et al.", "grave2017/lstm-ptb", in_paper=False)
 _SINGLE_PTB = _row("single-ptb", "Attentive LM, single score", "salton2017/single-ptb", "lstm-ptb")
 _LSTM_PTB = _row("lstm-ptb", "Same recipe and size, no attention", "salton2017/lstm-ptb", in_paper=False)
+
+
+def _compared(label: str) -> tuple[Row, ...]:
+    """What the attention brings beside the layer that comes with it, and what its scores bring beside a mean."""
+    return (
+        _row(
+            f"merge-{label}",
+            "Same, with the layer of Eq. 7 alone",
+            f"salton2017/merge-{label}",
+            f"lstm-{label}",
+            in_paper=False,
+        ),
+        _row(
+            f"mean-{label}",
+            "Same, equal weights in place of scores",
+            f"salton2017/mean-{label}",
+            f"lstm-{label}",
+            in_paper=False,
+        ),
+    )
+
+
+def _stream(label: str, control: str) -> Row:
+    return _row(
+        f"single-stream-{label}",
+        "Attentive LM, single score, window of 35 over running text",
+        f"salton2017/single-stream-{label}",
+        control,
+        in_paper=False,
+    )
+
+
 _PENN_TREEBANK = (
     _row("medium", "Medium regularized LSTM", "zaremba2014/medium"),
     _row("large", "Large regularized LSTM", "zaremba2014/large", "medium"),
@@ -78,11 +110,13 @@ _PENN_TREEBANK = (
     _GRAVE_PTB,
     _cached(_GRAVE_PTB, 500, "Neural cache model (size = 500)", "grave-lstm-ptb", 72.1),
     _row("pointer-ptb", "Medium pointer sentinel-LSTM", "merity2017/pointer-ptb", "medium"),
+    _stream("ptb", "medium"),
     _row("combined-ptb", "Attentive LM, combined score", "salton2017/combined-ptb", "lstm-ptb"),
     _SINGLE_PTB,
     *_ensembles("medium", _MEDIUM),
     *_ensembles("large", _LARGE),
     _LSTM_PTB,
+    *_compared("ptb"),
     _cached(_LSTM_PTB, 500, "Same without attention, with a cache (size = 500)", "lstm-ptb"),
     _cached(_SINGLE_PTB, 500, "Attentive LM, single score, with a cache (size = 500)", "lstm-ptb-cache-500"),
 )
@@ -96,10 +130,12 @@ _WIKITEXT_2 = (
     _row("variational-wt2", "Variational LSTM", "merity2017/variational-wt2"),
     _cached(_GRAVE_WT2, 100, "Neural cache model (size = 100)", "grave-lstm-wt2", 81.6, WIKITEXT_2),
     _row("pointer-wt2", "Pointer LSTM (window = 100)", "merity2017/pointer-wt2", "variational-wt2"),
+    _stream("wt2", "variational-wt2"),
     _row("combined-wt2", "Attentive LM, combined score", "salton2017/combined-wt2", "lstm-wt2"),
     _SINGLE_WT2,
     _cached(_GRAVE_WT2, 2000, "Neural cache model (size = 2000)", "grave-lstm-wt2", 68.9, WIKITEXT_2),
     _LSTM_WT2,
+    *_compared("wt2"),
     _cached(_LSTM_WT2, 2000, "Same without attention, with a cache (size = 2000)", "lstm-wt2"),
     _cached(_SINGLE_WT2, 2000, "Attentive LM, single score, with a cache (size = 2000)", "lstm-wt2-cache-2000"),
 )

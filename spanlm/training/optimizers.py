@@ -40,7 +40,9 @@ _ENTRIES = {"adam": ("step", "exp_avg", "exp_avg_sq"), "adagrad": ("step", "sum"
 
 def expected_state(config: OptimizerConfig, model: nn.Module, position: Position) -> set[str]:
     """Return the names that `optimizer_state` has at this position."""
-    if not (position.averaged_steps if config.kind == "nt_asgd" else position.step):
+    # Adagrad makes its state at once, the others with their first step or average
+    begun = {"adagrad": True, "nt_asgd": bool(position.averaged_steps)}.get(config.kind, position.step > 0)
+    if not begun:
         return set()
     trainable = (name for name, parameter in model.named_parameters() if parameter.requires_grad)
     return {f"{name}/{entry}" for name in trainable for entry in _ENTRIES[config.kind]}

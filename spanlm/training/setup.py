@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig
+from spanlm.training.config import BatchingConfig
 
 
 def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
@@ -35,9 +37,22 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
     return cast(BatchingKind, kind)
 
 
+def resolved(batching: BatchingConfig, tokens: TokenFile) -> tuple[BatchingKind, BatchingConfig]:
+    """Return how to cut a text, and the configuration with this kind.
+
+    Raises:
+        InputError: as `batching_kind`, or what auto means here cannot have something that is asked for.
+    """
+    kind = batching_kind(batching.kind, tokens)
+    try:
+        return kind, replace(batching, kind=kind)
+    except InputError as error:
+        raise InputError(f"training.batching.kind={batching.kind}, which is {kind} for this text: {error}") from None
+
+
 def remembers_everything(memory: AnyMemoryConfig) -> bool:
     """Say whether what a memory holds grows until a reset."""
-    return isinstance(memory, AttentiveConfig) and memory.window is None
+    return isinstance(memory, AttentiveConfig) and memory.window is None and memory.score != "none"
 
 
 def refuse_unbounded(memory: AnyMemoryConfig, kind: BatchingKind, asked: str) -> None:

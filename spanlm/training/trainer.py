@@ -14,7 +14,7 @@ from spanlm.data.batching import Batcher, Segment, make_batcher
 from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.scoring import to_device
+from spanlm.evaluation.scoring import tally, to_device
 from spanlm.models.state import LMState
 from spanlm.training.checkpoints import (
     Checkpoint,
@@ -32,11 +32,10 @@ from spanlm.training.part_sums import FIELDS, part_means
 from spanlm.training.position import Position
 from spanlm.training.provenance import record_start
 from spanlm.training.run_folder import CHECKPOINTS, MODEL, copy_weights, load_weights, save_model
-from spanlm.training.setup import batching_kind, build_model, data_fingerprint, refuse_unbounded
+from spanlm.training.setup import build_model, data_fingerprint, refuse_unbounded, resolved
 from spanlm.training.signals import StopRequest, stop_request
 from spanlm.training.stages import averages_begin, refuse_unfit, run_over, stage_config, stage_over
 from spanlm.training.stepping import add_gradients, clip
-from spanlm.training.validation import validated
 from spanlm.training.warm_start import WarmStart, warm_start
 
 
@@ -88,6 +87,8 @@ class Trainer:
             record_start(self.folder, self.device, self.started)
         self.journal.open(self.position.metrics_size)
         try:
+            if self.started is not None:
+                self._checkpoint()  # before a better model takes the place of the one that was read
             with stop_request() as request:
                 while not self.finished:
                     if stage_over(self.position, self.config.training):
@@ -110,9 +111,9 @@ class Trainer:
         return run_over(self.position, self.config.training)
 
     def _batcher(self, config: RunConfig, split: str, batch_size: int, *, whole: bool) -> Batcher:
-        batching, tokens = config.training.batching, self.corpus.splits[split]
-        kind = batching_kind(batching.kind, self.corpus.splits["train"])
-        refuse_unbounded(config.model.memory, kind, batching.kind)
+        asked, tokens = config.training.batching, self.corpus.splits[split]
+        kind, batching = resolved(asked, self.corpus.splits["train"])
+        refuse_unbounded(config.model.memory, kind, asked.kind)
         return make_batcher(
             kind,
             tokens,
@@ -120,7 +121,7 @@ class Trainer:
             # more streams than whole documents would only read padding
             batch_size=min(batch_size, len(tokens.documents)) if kind == "documents" and whole else batch_size,
             length=batching.length,
-            shuffle=batching.shuffle,
+            shuffle=batching.shuffle and not whole,
             whole=whole,
             sentences=batching.sentences(training=not whole),
             streams=batching.streams(training=not whole),
@@ -177,7 +178,7 @@ class Trainer:
         position, training = self.position, self.config.training
         train = position.epoch_nll / position.epoch_tokens, part_means(position.parts)
         with self._averaged():
-            found = validated(
+            found = tally(
                 self.model,
                 self.valid.segments(),
                 self.corpus.vocabulary.unk_id,

@@ -12,6 +12,9 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.training.run_folder import CONFIG, VOCABULARY, read_weights
 
+NEW = ("memory.", "head.projection.")
+"""What a model may have that the other run lacks: a memory, and the buffer's own way into the softmax."""
+
 
 @dataclass(frozen=True)
 class WarmStart:
@@ -37,12 +40,13 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
     """Give a new model the best weights of a run; each of them must have its place in it.
 
     Args:
-        model: just made; parameters that the run lacks stay as they are.
+        model: just made; a memory that the run lacks stays as it is.
         folder: of the run.
         vocabulary: the model's.
 
     Raises:
-        InputError: no such run, one of other words, or one with a weight that the model lacks or has in another shape.
+        InputError: no such run, one of other words, one with a weight that the model lacks or has in another shape, or
+            one without a weight that only a memory could do without.
     """
     field = f"training.start_from={folder}"
     if not (folder / CONFIG).is_file():
@@ -63,7 +67,13 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
                 "model.embedding_size, model.encoder and model.head the values of that run's config.yaml, and leave "
                 "out nothing that it has."
             )
+    fresh = tuple(sorted(parameters.keys() - tensors.keys()))
+    if strange := [name for name in fresh if not name.startswith(NEW)]:
+        raise InputError(
+            f"{field}: it has no weight {strange[0]}, which would begin at random. Give model.encoder and model.head "
+            "the values of that run's config.yaml; only a memory may be new."
+        )
     with torch.no_grad():
         for name, tensor in tensors.items():
             parameters[name].copy_(tensor)
-    return WarmStart(folder, digest, tuple(sorted(parameters.keys() - tensors.keys())))
+    return WarmStart(folder, digest, fresh)

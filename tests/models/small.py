@@ -47,14 +47,15 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
     "ngram": [NGramConfig(order=2), NGramConfig(order=4)],
     "attentive": [
         AttentiveConfig(score=score, window=window, merge=merge, merge_bias=bias, zero_slot=zero_slot)
-        for score in ("single", "combined")
+        for score in ("single", "combined", "mean")
         for window, merge, bias, zero_slot in (
             (None, "tanh", True, False),
             (None, "linear", True, True),
             (3, "tanh", True, True),
             (5, "tanh", False, False),
         )
-    ],
+    ]
+    + [AttentiveConfig(score="none", merge=merge) for merge in ("tanh", "linear")],
     "recurrent_memory": [
         RecurrentMemoryConfig(window=1),
         RecurrentMemoryConfig(window=4),

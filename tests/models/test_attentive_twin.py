@@ -27,9 +27,9 @@ SHAPES = [(1, 1, None), (1, 3, None), (7, 2, None), (5, 3, None), (1, 1, 1), (1,
 
 def matrices(memory: AttentiveMemory) -> reference_attentive.Attentive:
     return reference_attentive.Attentive(
-        w_s=memory.memory_key.weight,
+        w_s=memory.memory_key.weight if hasattr(memory, "memory_key") else None,
         w_q=memory.query.weight if hasattr(memory, "query") else None,
-        v_s=memory.score,
+        v_s=memory.score if hasattr(memory, "score") else None,
         w_c=memory.merge.weight,
         b_c=memory.merge.bias,
     )
@@ -48,7 +48,7 @@ def state_of(memory: AttentiveMemory, past: reference.Past, length: int, empty: 
     state = {"filled": column(lambda _: yes, ~yes)}
     if memory.window is not None:
         return {**state, "values": column(lambda o: o)}
-    if p.w_q is not None:
+    if p.w_q is not None and p.w_s is not None:
         return {**state, "values": column(lambda o: o), "keys": column(p.w_s.mv)}
     state["scores"] = column(lambda o: reference_attentive.score(o, o, p), nothing[0])
     totals, means = [], []
@@ -73,13 +73,13 @@ def cleared(state: dict[str, Tensor]) -> list[Tensor]:
 
 @pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
 @pytest.mark.parametrize(("merge", "zero_slot"), [("tanh", False), ("linear", True)])
-@pytest.mark.parametrize("score", ["single", "combined"])
+@pytest.mark.parametrize("score", ["single", "combined", "mean"])
 @pytest.mark.parametrize(("steps", "batch", "window"), SHAPES, ids=str)
 def test_attentive(
     steps: int,
     batch: int,
     window: int | None,
-    score: Literal["single", "combined"],
+    score: Literal["single", "combined", "mean"],
     merge: Literal["tanh", "linear"],
     zero_slot: bool,
     carried: str,
@@ -109,10 +109,23 @@ def test_attentive(
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
+@pytest.mark.parametrize("merge", ["tanh", "linear"])
+def test_the_merge_alone(merge: Literal["tanh", "linear"]) -> None:
+    memory = build(AttentiveConfig(score="none", merge=merge), SIZE, VOCABULARY)
+    h = values(4, 2, SIZE, seed=7).requires_grad_()
+    readout, after = read(memory, h, memory.init_state(2))
+    merged = h @ memory.merge.weight.T + memory.merge.bias
+    expected = merged.tanh() if merge == "tanh" else merged
+    leaves = [h, *memory.parameters()]
+    assert (readout.weights, after) == (None, {})
+    assert_same([readout.features], [expected])
+    assert_same(gradients([readout.features], leaves), gradients([expected], leaves))
+
+
 @pytest.mark.parametrize("window", [None, 2], ids=["sentence", "window"])
-@pytest.mark.parametrize("score", ["single", "combined"])
+@pytest.mark.parametrize("score", ["single", "combined", "mean"])
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-def test_whole_language_model(tied: bool, score: Literal["single", "combined"], window: int | None) -> None:
+def test_whole_language_model(tied: bool, score: Literal["single", "combined", "mean"], window: int | None) -> None:
     """Two segments, the state between them carried and not detached: every gradient."""
     memory = AttentiveConfig(score=score, window=window)
     model = small.language_model(

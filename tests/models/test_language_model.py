@@ -74,6 +74,8 @@ def test_later_words_change_nothing_before_them(config: ModelConfig, last: int, 
         changed = last + 1 + (n == 1 and getattr(config.memory, "score", None) == "single")
         if n in (1, 2) and config.memory.kind == "span_buffer":
             continue
+        if n == 1 and getattr(config.memory, "score", None) == "mean":
+            continue  # equal weights know nothing of any word
         assert a.shape[-1] == 1 or changed == 8 or not torch.equal(a[changed], b[changed])
 
 

@@ -30,7 +30,9 @@ WITHOUT_SLOTS = {"log_total", "mean", "phase"}
 def only_shown(config: Any) -> set[str]:
     """Tensors of the state that the attention follows from, but not the answer: that has its running sums."""
     return (
-        {"scores", "filled"} if config.kind == "attentive" and config.score == "single" and unbounded(config) else set()
+        {"scores", "filled"}
+        if config.kind == "attentive" and config.score in ("single", "mean") and unbounded(config)
+        else set()
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from spanlm.models.ops import window_attention
 from spanlm.models.ops.window_attention import additive_window_attention, masked_softmax, window_filled
 from tests.models.small import assert_same, bitwise, values
 
@@ -177,6 +178,26 @@ def test_narrow_inputs_are_widened() -> None:
     assert bitwise(list(results), list(expected))
     gradients = torch.autograd.grad(results[0].sum(), narrow)
     assert bitwise(list(gradients), [g.bfloat16() for g in torch.autograd.grad(expected[0].sum(), wide)])
+
+
+def test_what_no_gradient_needs_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In evaluation, too, the weights are parameters; every slice goes over the one before."""
+    leaves, filled, kept = inputs(4, 2, 3, 3, 2), carried("some", 3, 2), list[bool]()
+    real = window_attention._sigmoid
+
+    def spied(query: Tensor, keys: Tensor, room: Tensor | None) -> Tensor:
+        kept.append(room is None)
+        return real(query, keys, room)
+
+    monkeypatch.setattr(window_attention, "_sigmoid", spied)
+    read, _ = additive_window_attention(*leaves, filled)
+    assert all(kept)
+    kept.clear()
+    with torch.no_grad():
+        again, _ = additive_window_attention(*leaves, filled)
+    assert kept
+    assert not any(kept)
+    assert torch.equal(read, again)
 
 
 def test_window_filled_slides() -> None:

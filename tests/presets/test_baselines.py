@@ -52,6 +52,7 @@ def attention(units: int, matrices: int) -> int:
 
 POINTER = 650 * 650 + 650 + 650  # W, b, s
 SINGLE, COMBINED = 1, 2
+SCORES = {"single": "single", "combined": "combined", "mean": "mean", "nothing": "none"}
 
 ROWS = {
     "zaremba2014/small": Row(PTB, 200, untied(PTB, 200), None, 120.7, 114.5, "small", "plain 0.1 0.0"),
@@ -75,6 +76,22 @@ ROWS = {
         WT2, 650, untied(WT2, 650) + POINTER, 21, 84.8, 80.8, "merity", "zoneout pointer 0.05"
     ),
     "salton2017/lstm-ptb": Row(PTB, 650, tied(PTB, 650), None, None, None, "salton", "tied sentences 0.05 0.5"),
+    "salton2017/merge-ptb": Row(
+        PTB, 650, tied(PTB, 650) + 650 * 650, None, None, None, "salton", "tied sentences nothing 0.05 0.5"
+    ),
+    "salton2017/mean-ptb": Row(
+        PTB, 650, tied(PTB, 650) + 2 * 650 * 650, None, None, None, "salton", "tied sentences mean 0.05 0.5"
+    ),
+    "salton2017/single-stream-ptb": Row(
+        PTB,
+        650,
+        tied(PTB, 650) + attention(650, SINGLE),
+        None,
+        None,
+        None,
+        "salton stream",
+        "tied sentences window single 0.05 0.5",
+    ),
     "salton2017/single-ptb": Row(
         PTB, 650, tied(PTB, 650) + attention(650, SINGLE), 14.5, 71.7, 70.1, "salton", "tied sentences single 0.05 0.5"
     ),
@@ -89,6 +106,22 @@ ROWS = {
         "tied sentences combined 0.05 0.5",
     ),
     "salton2017/lstm-wt2": Row(WT2, 1000, tied(WT2, 1000), None, None, None, "salton wt2", "tied sentences 0.05 0.65"),
+    "salton2017/merge-wt2": Row(
+        WT2, 1000, tied(WT2, 1000) + 1000**2, None, None, None, "salton wt2", "tied sentences nothing 0.05 0.65"
+    ),
+    "salton2017/mean-wt2": Row(
+        WT2, 1000, tied(WT2, 1000) + 2 * 1000**2, None, None, None, "salton wt2", "tied sentences mean 0.05 0.65"
+    ),
+    "salton2017/single-stream-wt2": Row(
+        WT2,
+        1000,
+        tied(WT2, 1000) + attention(1000, SINGLE),
+        None,
+        None,
+        None,
+        "salton wt2 stream",
+        "tied sentences window single 0.05 0.65",
+    ),
     "salton2017/single-wt2": Row(
         WT2,
         1000,
@@ -153,6 +186,7 @@ def step(factor: float, full_epochs: int) -> ScheduleConfig:
 SENTENCES = BatchingConfig(
     kind="sentences", batch_size=32, length=35, shuffle=True, bucket=True, long_sentences="cut", eval_batch_size=64
 )
+STREAM = BatchingConfig(kind="streams", batch_size=32, length=35, eval_batch_size=32)
 RECIPES = {
     # the published max_epoch 4, 6, 14, 10 (and Salton's 12, 14) count from 0: one more epoch has the full rate
     "small": recipe(sgd(5), step(2, 5), SHORT, 13),
@@ -179,6 +213,8 @@ RECIPES = {
     ),
     "salton": recipe(sgd(5), step(2, 13), SENTENCES, 100, 10),
     "salton wt2": recipe(sgd(5), step(1.15, 15), SENTENCES, 100, 10),
+    "salton stream": recipe(sgd(5), step(2, 13), STREAM, 100, 10),
+    "salton wt2 stream": recipe(sgd(5), step(1.15, 15), STREAM, 100, 10),
 }
 EVERY_ROW = pytest.mark.parametrize(("name", "row"), ROWS.items(), ids=ROWS)
 
@@ -254,13 +290,14 @@ def test_the_model(name: str, row: Row) -> None:
         "adversarial_gate": "cosine",
     }
     memory = tree.pop("memory")
-    kind = "attentive" if {"single", "combined"} & {*words} else "pointer_sentinel" if "pointer" in words else "none"
+    kind = "attentive" if {*SCORES} & {*words} else "pointer_sentinel" if "pointer" in words else "none"
     assert memory["kind"] == kind
     assert memory.get("pointer_loss", True)
     if kind == "attentive":
-        assert memory["score"] in words
+        assert memory["score"] == next(score for word, score in SCORES.items() if word in words)
         assert (memory["merge"], memory["merge_bias"], memory["zero_slot"]) == ("tanh", False, False)
-    assert memory.get("window") == {"none": None, "attentive": None, "pointer_sentinel": 100}[kind]
+    bounded = 35 if "window" in words else None
+    assert memory.get("window") == {"none": None, "attentive": bounded, "pointer_sentinel": 100}[kind]
     assert tree == {
         "embedding_size": row.units,
         "embedding_dropout": 0.3 if "gal" in words else 0.0,

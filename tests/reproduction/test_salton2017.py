@@ -95,7 +95,7 @@ def test_a_control_is_a_plain_lstm_of_the_same_table_counted_alike() -> None:
 @pytest.mark.parametrize("corpus", ["ptb", "wt2"])
 def test_the_control_of_the_attention_differs_from_it_in_nothing_else(corpus: str) -> None:
     control = SALTON.rows[f"lstm-{corpus}"].trained.config
-    for score in ("single", "combined"):
+    for score in ("single", "combined", "mean", "merge"):
         config = SALTON.rows[f"{score}-{corpus}"].trained.config
         assert (config.data, config.training) == (control.data, control.training)
         assert config.model.encoder == control.model.encoder

@@ -21,7 +21,6 @@ from spanlm.models.interfaces import Head
 from spanlm.training import trainer as trainer_module
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
-from spanlm.training.validation import Validated
 from tests.training.processes import Processes
 from tests.training.small import SGD, Heard, checkpoints, differing, make_config, outcome, rows, with_training
 from tests.training.test_signals import OPTIONS, until
@@ -95,8 +94,8 @@ def test_a_validation_that_is_not_finite_keeps_the_best_model(
     train(make_config(epochs=1), corpus, room / "run")
     best = (room / "run" / "model.safetensors").read_bytes()
     with monkeypatch.context() as patch, pytest.raises(RunError, match="epoch 2: the validation loss is nan"):
-        nothing = Validated(Tally(tokens=10, nll=float("nan")))
-        patch.setattr(trainer_module, "validated", lambda *a, **k: nothing)
+        nothing = Tally(tokens=10, nll=float("nan"))
+        patch.setattr(trainer_module, "tally", lambda *a, **k: nothing)
         train(make_config(), corpus, room / "run", resume=True)
     assert (room / "run" / "model.safetensors").read_bytes() == best
     train(make_config(), corpus, room / "run", resume=True)

@@ -132,6 +132,14 @@ def test_a_run_that_could_not_begin_leaves_no_run_behind(room: Path, corpus: Cor
     assert train(make_config(epochs=1), corpus, room / "run").epoch == 1
 
 
+def test_documents_in_a_new_order_need_documents(room: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"kind=auto, which is streams for this text: training\.batching\.shuffle=True"
+    ):
+        train(make_config(kind="auto"), make_corpus(documents=False), room / "run")
+    assert train(make_config(kind="auto", epochs=1), make_corpus(documents=True), room / "run").epoch == 1
+
+
 def test_a_folder_that_cannot_be_made_is_refused(room: Path, corpus: Corpus) -> None:
     (room / "file").touch()
     with pytest.raises(InputError, match=r"--out=.*/file/run: cannot be made") as error:

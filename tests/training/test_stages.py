@@ -14,13 +14,12 @@ from torch import Tensor
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation.scoring import Tally, tally
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig
 from spanlm.training.events import EpochEvent, Phase, StepEvent
 from spanlm.training.trainer import Trainer
-from spanlm.training.validation import Validated, validated
 from tests.training.small import NT_ASGD, RUNS, Heard, make_config, make_corpus, rows, with_model, with_training
 
 STAGES = "mixture of softmaxes, span buffer, two finetune stages"
@@ -38,7 +37,7 @@ def averaging(*, finetune: FinetuneConfig | None = None, **fields: Any) -> RunCo
 def script(monkeypatch: pytest.MonkeyPatch, losses: Sequence[float]) -> None:
     """Validation gives these losses, whatever the model."""
     left = iter(losses)
-    monkeypatch.setattr(trainer_module, "validated", lambda *a, **k: Validated(Tally(tokens=10, nll=10 * next(left))))
+    monkeypatch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=10 * next(left)))
 
 
 class Follows(Heard):
@@ -90,9 +89,9 @@ def test_averages_are_validated_and_saved_and_training_goes_on_from_its_own_weig
 ) -> None:
     watcher, seen, kept = Follows(), [], []
 
-    def better_and_better(*arguments: Any, **named: Any) -> Validated:
+    def better_and_better(*arguments: Any, **named: Any) -> Tally:
         seen.append(watcher.weights())
-        return Validated(Tally(tokens=10, nll=10.0 / len(seen)))
+        return Tally(tokens=10, nll=10.0 / len(seen))
 
     def keep(folder: Path, model: Any, vocabulary: Any) -> str:
         kept.append(len(seen))
@@ -100,7 +99,7 @@ def test_averages_are_validated_and_saved_and_training_goes_on_from_its_own_weig
         return save(folder, model, vocabulary)
 
     save = trainer_module.save_model
-    monkeypatch.setattr(trainer_module, "validated", better_and_better)
+    monkeypatch.setattr(trainer_module, "tally", better_and_better)
     monkeypatch.setattr(trainer_module, "save_model", keep)
     watcher.follow(averaging(epochs=3, lagged_rates=lagged), room)
     per_epoch = len(watcher.iterates) // 3
@@ -203,11 +202,11 @@ def test_stages_begin_with_the_best_weights_and_end_by_the_test_or_at_the_most(
 def test_a_stage_averages_anew_from_its_first_step(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watcher, seen = Follows(), []
 
-    def spied(*arguments: Any, **named: Any) -> Validated:
+    def spied(*arguments: Any, **named: Any) -> Tally:
         seen.append(watcher.weights())
-        return validated(*arguments, **named)
+        return tally(*arguments, **named)
 
-    monkeypatch.setattr(trainer_module, "validated", spied)
+    monkeypatch.setattr(trainer_module, "tally", spied)
     watcher.follow(averaging(epochs=2, finetune=FinetuneConfig(stages=1, epochs=2)), room)
     per_epoch = len(watcher.iterates) // 4
     for epoch in (3, 4):

@@ -23,7 +23,6 @@ from spanlm.training.run import finished, refuse_changes, train
 from spanlm.training.run_folder import save_model
 from spanlm.training.stages import refuse_unfit
 from spanlm.training.trainer import Trainer
-from spanlm.training.validation import Validated
 from tests.training.processes import Processes
 from tests.training.small import (
     NT_ASGD,
@@ -79,16 +78,16 @@ def test_interrupted_while_averages_are_validated(
 ) -> None:
     """The checkpoint has the weights that training goes on from, not the averages that the model had just then."""
     config, corpus = RUNS[STAGES](), make_corpus()
-    validated, calls = trainer_module.validated, []
+    real, calls = trainer_module.tally, []
 
-    def interrupted(*arguments: Any, **named: Any) -> Validated:
+    def interrupted(*arguments: Any, **named: Any) -> Tally:
         calls.append(1)
         if len(calls) == epoch:
             signal.raise_signal(signal.SIGINT)
-        return validated(*arguments, **named)
+        return real(*arguments, **named)
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted, match=rf"after step {epoch * STEPS};"):
-        patch.setattr(trainer_module, "validated", interrupted)
+        patch.setattr(trainer_module, "tally", interrupted)
         train(config, corpus, room)
     train(config, corpus, room, resume=True)
     assert not differing(outcome(room), outcome(done))
@@ -126,7 +125,7 @@ def test_a_validation_of_averages_that_is_not_finite_can_be_gone_on_from(
     train(config, corpus, room / "whole")
     train(with_training(config, epochs=2), corpus, room / "run")
     with monkeypatch.context() as patch, pytest.raises(RunError, match="epoch 3: the validation loss is nan"):
-        patch.setattr(trainer_module, "validated", lambda *a, **k: Validated(Tally(tokens=10, nll=float("nan"))))
+        patch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=float("nan")))
         train(config, corpus, room / "run", resume=True)
     train(config, corpus, room / "run", resume=True)
     assert not differing(outcome(room / "run"), outcome(room / "whole"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,13 +12,27 @@ import torch
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
+from spanlm.training.config import OptimizerConfig
 from spanlm.training.provenance import starts
 from spanlm.training.run import train
 from spanlm.training.run_folder import CHECKPOINTS, CONFIG, read_weights
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer
-from tests.training.small import WORDS, Heard, differing, make_config, make_corpus, outcome, with_model
+from tests.training.small import (
+    ADAGRAD,
+    NT_ASGD,
+    SGD,
+    WORDS,
+    Heard,
+    differing,
+    make_config,
+    make_corpus,
+    outcome,
+    with_model,
+)
 
 BUFFER = SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, dropout=0.0)
 
@@ -94,6 +109,30 @@ def test_one_killed_before_its_first_checkpoint_begins_with_the_other_again(
     assert trainer.started is not None
 
 
+@pytest.mark.parametrize(
+    "optimizer", [None, ADAGRAD, SGD, replace(NT_ASGD, switch_after=None)], ids=["adam", "adagrad", "sgd", "nt_asgd"]
+)
+def test_one_killed_at_its_first_step_goes_on_with_what_it_began_with(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: OptimizerConfig | None
+) -> None:
+    other = tmp_path / "other"
+    train(plain(epochs=1), corpus, other)
+    config = with_buffer(start_from=str(other), epochs=1, optimizer=optimizer)
+    digest = read_weights(other, corpus.vocabulary)[1]
+    train(config, corpus, tmp_path / "whole")
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
+        patch.setattr(Trainer, "step", killed)
+        train(config, corpus, tmp_path / "cut")
+    train(plain(epochs=3), corpus, other, resume=True)
+    train(config, corpus, tmp_path / "cut", resume=True)
+    assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
+    assert [start.get("started_from_weights") for start in starts(tmp_path / "cut")] == [digest, None]
+
+
+def killed(*_: object) -> None:
+    raise RuntimeError("killed")
+
+
 def test_what_cannot_be_begun_with_is_refused_before_anything_is_written(
     corpus: Corpus, first: Path, tmp_path: Path
 ) -> None:
@@ -112,6 +151,21 @@ def test_a_weight_without_a_place_is_not_dropped(corpus: Corpus, tmp_path: Path)
     train(with_buffer(epochs=1), corpus, tmp_path / "buffered")
     with pytest.raises(InputError, match=r"its weight memory\.\w+.* and this model lacks it"):
         train(plain(start_from=str(tmp_path / "buffered")), corpus, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"head": SoftmaxConfig(tied=False)}, r"head\.weight"),
+        ({"encoder": LSTMConfig(hidden_size=6, layers=2)}, r"encoder\.\S+_l1"),
+    ],
+)
+def test_only_a_memory_may_be_new(corpus: Corpus, tmp_path: Path, changed: dict[str, Any], name: str) -> None:
+    tied = with_model(plain(epochs=1), embedding_size=6, head=SoftmaxConfig(tied=True))
+    train(tied, corpus, tmp_path / "tied")
+    config = with_model(replace(tied, training=replace(tied.training, start_from=str(tmp_path / "tied"))), **changed)
+    with pytest.raises(InputError, match=rf"start_from=.*: it has no weight {name}, which would begin at random"):
+        train(config, corpus, tmp_path / "run")
 
 
 def test_other_words_are_refused(first: Path, tmp_path: Path) -> None:

@@ -7,6 +7,8 @@
     single:    score(h_i)      = v_s · tanh(W_s h_i)             (9)
     combined:  score(h_i, h_t) = v_s · tanh(W_s h_i + W_q h_t)   (10)
 
+Two more are not of the paper, but what its two have to be compared with: `mean` (all scores are equal, so that c_t is
+the mean of all earlier outputs) and `none` (the layer of Eq. 7 alone, which a model without a memory lacks, of h_t).
 h_t itself is remembered only after it predicted; while nothing is remembered c_t = 0. The score of `single` does not
 depend on t, so its softmax runs along with the sentence. What the state holds grows with the sentence and a reset
 empties it. The published code differs from the paper: it merges without the tanh, keeps a zero vector in the memory for
@@ -29,6 +31,7 @@ from spanlm.errors import require
 from spanlm.models.interfaces import Init, Memory, Readout
 from spanlm.models.memories.slots import cleared, with_steps
 from spanlm.models.ops.linear import linear
+from spanlm.models.ops.precision import wide_dtype
 from spanlm.models.ops.running_attention import EMPTY, running_attention
 from spanlm.models.ops.window_attention import (
     additive_window_attention,
@@ -38,7 +41,7 @@ from spanlm.models.ops.window_attention import (
 )
 from spanlm.models.state import Tensors
 
-Score = Literal["single", "combined"]
+Score = Literal["single", "combined", "mean", "none"]
 Merge = Literal["tanh", "linear"]
 AttentionWeights = Tensor | Callable[[], Tensor]
 
@@ -50,7 +53,8 @@ class AttentiveConfig:
     Attributes:
         kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
             Another kind has other fields.
-        score: single (of the remembered output alone, Eq. 9) or combined (of it and the current one, Eq. 10).
+        score: single (of the remembered output alone, Eq. 9) or combined (of it and the current one, Eq. 10); to
+            compare them with: mean (all alike) or none (nothing is remembered, and the layer of Eq. 7 sees h_t alone).
         window: how many outputs back at most; null: all since the last reset, which needs sentences
             (training.batching.kind). The paper found a bounded window over the running text worse.
         merge: tanh (Eq. 7), or linear as in the published code.
@@ -69,9 +73,14 @@ class AttentiveConfig:
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        require(self.score in get_args(Score), "model.memory.score", self.score, "single or combined")
+        scores = get_args(Score)
+        require(self.score in scores, "model.memory.score", self.score, f"one of {', '.join(scores)}")
         require(self.merge in get_args(Merge), "model.memory.merge", self.merge, "tanh or linear")
         require(self.window is None or self.window >= 1, "model.memory.window", self.window, "at least 1, or null")
+        if self.score == "none":
+            alone = "where model.memory.score is none and nothing is remembered"
+            require(self.window is None, "model.memory.window", self.window, f"null {alone}")
+            require(not self.zero_slot, "model.memory.zero_slot", self.zero_slot, f"false {alone}")
 
     @property
     def parts(self) -> int:
@@ -81,11 +90,16 @@ class AttentiveConfig:
     @property
     def description(self) -> str:
         """What it is, in a few words."""
+        if self.score == "none":
+            return "the merge of an attentive memory, nothing to attend to"
         reach = "the whole sentence" if self.window is None else f"window {self.window}"
-        return f"attentive memory, {self.score} score, {reach}"
+        how = "equal weights" if self.score == "mean" else f"{self.score} score"
+        return f"attentive memory, {how}, {reach}"
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
         """Make the memory."""
+        if self.score == "none":
+            return MergeAlone(self, hidden_size, init)
         if self.score == "combined":
             return CombinedMemory(self, hidden_size, init)
         return (
@@ -102,32 +116,39 @@ class AttentiveMemory(Memory):
         super().__init__()
         self.readout_size, self.window = hidden_size, config.window
         self.tanh, self.zero_slot = config.merge == "tanh", config.zero_slot
-        self.memory_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
+        self.scored = config.score in ("single", "combined")
+        if self.scored:
+            self.memory_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
         if config.score == "combined":
             self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_q
-        self.score = nn.Parameter(torch.empty(hidden_size))  # v_s
-        self.merge = nn.Linear(2 * hidden_size, hidden_size, bias=config.merge_bias)  # W_c, b_c
+        if self.scored:
+            self.score = nn.Parameter(torch.empty(hidden_size))  # v_s
+        read = hidden_size if config.score == "none" else 2 * hidden_size
+        self.merge = nn.Linear(read, hidden_size, bias=config.merge_bias)  # W_c, b_c
         init.start_all(self)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H)."""
         context, weights, state = self.look_back(h, state)
-        merged = linear(torch.cat([h, context.to(h.dtype)], -1), self.merge.weight, self.merge.bias)
+        read = h if context is None else torch.cat([h, context.to(h.dtype)], -1)
+        merged = linear(read, self.merge.weight, self.merge.bias)
         return Readout(torch.tanh(merged) if self.tanh else merged, weights), state
 
     @abstractmethod
-    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
-        """Return the contexts c (T, B, H), the attention and the state after the last step."""
+    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor | None, AttentionWeights | None, Tensors]:
+        """Return the contexts c (T, B, H), the attention and the state after the last step; None: there is neither."""
 
     def single_scores(self, h: Tensor) -> Tensor:
-        """Eq. 9, (T, B), in float32 or float64."""
+        """Eq. 9, (T, B), in float32 or float64; of `mean` zeros."""
+        if not self.scored:
+            return h.new_zeros(h.shape[:2], dtype=wide_dtype(h.dtype))
         activations = torch.tanh(linear(h, self.memory_key.weight))
         with torch.autocast(h.device.type, enabled=False):
             return activations.to(self.score.dtype) @ self.score
 
     def no_outputs(self, batch_size: int) -> Tensors:
         """State of slots in which nothing is."""
-        values = self.score.new_zeros(self.window or 0, batch_size, self.readout_size)
+        values = self.merge.weight.new_zeros(self.window or 0, batch_size, self.readout_size)
         return {"values": values, "filled": torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)}
 
     def outputs(self, h: Tensor, state: Tensors) -> Tensor:
@@ -140,8 +161,20 @@ class AttentiveMemory(Memory):
         return {"values": values[kept], "filled": with_steps(before, steps)[kept]}
 
 
+class MergeAlone(AttentiveMemory):
+    """`none`; no state."""
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Nothing is carried."""
+        return {}
+
+    def look_back(self, h: Tensor, state: Tensors) -> tuple[None, None, Tensors]:
+        """Look at nothing."""
+        return None, None, {}
+
+
 class SingleMemory(AttentiveMemory):
-    """`single` over everything since the reset.
+    """`single` or `mean` over everything since the reset.
 
     State: `log_total` (1, B) and `mean` (1, B, H) of what is remembered, which is all that the contexts need; for the
     attention, the `scores` (P, B) so far and which of them are `filled` (P, B).
@@ -149,11 +182,12 @@ class SingleMemory(AttentiveMemory):
 
     def init_state(self, batch_size: int) -> Tensors:
         """Nothing, or the zero slot: its score is v_s · tanh(0) = 0, and so is its value."""
-        log_total = self.score.new_full((1, batch_size), 0.0 if self.zero_slot else EMPTY)
-        scores = self.score.new_zeros(0, batch_size)
+        like = self.merge.weight
+        log_total = like.new_full((1, batch_size), 0.0 if self.zero_slot else EMPTY)
+        scores = like.new_zeros(0, batch_size)
         return {
             "log_total": log_total,
-            "mean": self.score.new_zeros(1, batch_size, self.readout_size),
+            "mean": like.new_zeros(1, batch_size, self.readout_size),
             "scores": scores,
             "filled": scores.bool(),
         }
@@ -168,7 +202,7 @@ class SingleMemory(AttentiveMemory):
 
 
 class SingleWindowMemory(AttentiveMemory):
-    """`single` over the last L outputs.
+    """`single` or `mean` over the last L outputs.
 
     State: the outputs `values` (L, B, H) and which are `filled` (L, B). They are scored anew in every segment, so that
     W_s and v_s learn from them, too.

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from spanlm.models.ops.precision import wide, without_autocast
+from spanlm.models.ops.precision import learns, wide, without_autocast
 
 KEPT_ELEMENTS = 2**25
 """Activations kept for the gradients, 128 MB of float32; of larger ones none is, and each is made again there."""
@@ -77,10 +77,10 @@ class _AdditiveScores(torch.autograd.Function):
 
     @staticmethod
     @without_autocast
-    def forward(ctx: Any, query: Tensor, keys: Tensor, weight: Tensor, window: int) -> Tensor:
+    def forward(ctx: Any, query: Tensor, keys: Tensor, weight: Tensor, window: int, learning: bool) -> Tensor:
         query, keys = 2 * query, 2 * keys
         slices = _slices(query, len(keys), window)
-        keep = any(ctx.needs_input_grad) and window * query.numel() <= KEPT_ELEMENTS
+        keep = learning and window * query.numel() <= KEPT_ELEMENTS
         activations: list[Tensor] = []
         room = None if keep else _scratch(slices, query)
         scores = query.new_zeros((window, *query.shape[:2]))
@@ -95,7 +95,7 @@ class _AdditiveScores(torch.autograd.Function):
 
     @staticmethod
     @without_autocast
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         query, keys, weight, *kept = ctx.saved_tensors
         grad_scores = grads[0].permute(2, 0, 1).contiguous()
         grad_query, grad_keys, grad_weight = map(torch.zeros_like, (query, keys, weight))
@@ -110,7 +110,8 @@ class _AdditiveScores(torch.autograd.Function):
             grad_keys[slots] += inner
         weight = 4 * weight
         # what has no slot is masked by all callers, so it adds nothing to the sum
-        return grad_query.mul_(weight), grad_keys.mul_(weight), grad_weight.mul_(2).sub_(grad_scores.sum()), None
+        grad_weight.mul_(2).sub_(grad_scores.sum())
+        return grad_query.mul_(weight), grad_keys.mul_(weight), grad_weight, None, None
 
 
 class _WindowSum(torch.autograd.Function):
@@ -178,7 +179,8 @@ def additive_scores(query: Tensor, keys: Tensor, weight: Tensor, window: int) ->
     Returns:
         (T, B, L), column j being lag L - j; what has no slot is 0 and must be masked.
     """
-    return _additive_scores(wide(query), wide(keys), wide(weight), window)
+    inputs = wide(query), wide(keys), wide(weight)
+    return _additive_scores(*inputs, window, learns(inputs))
 
 
 def window_sum(weights: Tensor, values: Tensor) -> Tensor:
