@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 FEW = 12
 
@@ -38,6 +43,24 @@ def require(ok: bool, field: str, value: object, limit: str) -> None:
     """Raise InputError `field=value: must be <limit>` unless `ok`."""
     if not ok:
         raise InputError(f"{field}={value}: must be {limit}")
+
+
+def require_defaults(owner: DataclassInstance, prefix: str, names: Iterable[str], why: str) -> None:
+    """Raise InputError `prefix.name=value: must be <default> <why>` for the first of `names` with another value.
+
+    For fields that mean nothing beside the values of others: set, they would be ignored without a word.
+    """
+    defaults = {field.name: field.default for field in fields(owner)}
+    for name in names:
+        value, default = getattr(owner, name), defaults[name]
+        require(value == default, f"{prefix}.{name}", value, f"{_as_written(default)} {why}")
+
+
+def _as_written(default: object) -> str:
+    """Return a default as YAML and the command line have it, a whole number without its `.0`."""
+    if default is None:
+        return "null"
+    return f"{default:g}" if isinstance(default, float) else str(default).lower()
 
 
 def nearest(name: str, options: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
 from spanlm.evaluation.scoring import perplexity
 from spanlm.models.config import ModelConfig
-from spanlm.training.config import TrainingConfig
+from spanlm.training.config import BatchingConfig, TrainingConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
 from spanlm.training.position import Position
 from spanlm.training.run import Prepared
@@ -83,9 +83,10 @@ class TrainingReport(Watcher):
                 ("data", f"{corpus.name}: {sizes} tokens; vocabulary {len(corpus.vocabulary):,}"),
                 (
                     "training",
-                    f"{optimizer.kind}, lr {optimizer.lr:g}; {batching.batch_size} streams × {batching.length} steps; "
+                    f"{optimizer.kind}, lr {optimizer.lr:g}; {_batches(batching)}; "
                     f"{training.precision} on {run.device}; seed {training.seed}{_stages(training)}",
                 ),
+                *([("left out", left_out)] if (left_out := _left_out(run)) else []),
                 *([("begins with", str(run.started))] if run.started else []),
                 ("folder", str(run.folder)),
             ]
@@ -147,6 +148,21 @@ class TrainingReport(Watcher):
             f"best epoch {position.best_epoch} of {position.epoch}: valid ppl {ppl(position.best_loss)}. "
             f"Test it once: spanlm evaluate {folder} --split test"
         )
+
+
+def _batches(batching: BatchingConfig) -> str:
+    if batching.kind != "sentences":
+        return f"{batching.batch_size} streams × {batching.length} steps"
+    return f"{batching.batch_size} sentences a step{', of similar length' if batching.bucket else ''}"
+
+
+def _left_out(run: Prepared) -> str:
+    """Say what of the training text is never predicted; nothing where all of it is."""
+    batching, tokens = run.config.training.batching, len(run.corpus.splits["train"])
+    lost = tokens - run.predicted
+    why = [f"what is beyond {batching.length} words of a sentence"] if batching.long_sentences == "cut" else []
+    why += [] if batching.predict_first else ["the first word of each"]
+    return f"{lost:,} of {tokens:,} training tokens ({lost / tokens:.1%}): {' and '.join(why)}" if lost else ""
 
 
 def _stages(training: TrainingConfig) -> str:

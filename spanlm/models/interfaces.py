@@ -18,7 +18,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -156,6 +155,10 @@ class TargetScores:
     parts: PartScores | None = None
 
 
+Parts = tuple[Tensor, Tensor]
+"""What the encoder's prediction says of something, and what the span buffer's says."""
+
+
 class Head(nn.Module, ABC):
     """Turns a Readout into a distribution over the next word, mixed with its pointer or buffer.
 
@@ -179,16 +182,17 @@ class Head(nn.Module, ABC):
         """Log q of every word, (T, B, V), of what the buffer predicts by itself."""
         return self.own_log_probs(Readout(buffer.features))
 
-    def part_log_prob(self, features: Tensor, buffer: Buffered, targets: Tensor, clean: bool) -> tuple[Tensor, Tensor]:
-        """Log p and, after it, log q of the targets as (2T, B); and, if `clean`, both again without margins.
+    def part_log_prob(self, features: Tensor, buffer: Buffered, targets: Tensor, clean: bool) -> tuple[Parts, Parts]:
+        """Log p and log q of the targets, (T, B) each; and, if `clean`, both without margins, else the same again.
 
         Both are asked for at once, one after the other as steps: masks that are locked in time are those of both.
         """
         both = Readout(torch.cat([features, buffer.features.to(features.dtype)]), buffer=buffer)
         if clean:
-            return self.own_log_prob_and_clean(both, targets.repeat(2, 1))
-        log_prob = self.own_log_prob(both, targets.repeat(2, 1))
-        return log_prob, log_prob
+            log_prob, compared = self.own_log_prob_and_clean(both, targets.repeat(2, 1))
+            return _halves(log_prob), _halves(compared)
+        parts = _halves(self.own_log_prob(both, targets.repeat(2, 1)))
+        return parts, parts
 
     def score(self, readout: Readout, targets: Tensor) -> TargetScores:
         """Say how probable targets (T, B) are, and what training adds; never holds more than a chunk of (T, B, V).
@@ -208,9 +212,9 @@ class Head(nn.Module, ABC):
         return TargetScores(log_prob, -mixed_log_prob(torch.zeros_like(pointer.log_gate), *pointed))
 
     def _score_parts(self, features: Tensor, buffer: Buffered, targets: Tensor) -> TargetScores:
-        log_prob, compared = self.part_log_prob(features, buffer, targets, buffer.rule.rewarded == "clean")
-        log_p, log_q = log_prob.chunk(2)
-        parts = part_scores(log_p, log_q, buffer, compared.chunk(2))
+        clean = buffer.rule.rewarded == "clean"
+        (log_p, log_q), compared = self.part_log_prob(features, buffer, targets, clean)
+        parts = part_scores(log_p, log_q, buffer, compared)
         mixed = log_mixture(log_p, log_q, buffer, self.training)
         return TargetScores(mixed, reward_loss(parts, buffer) if self.training else 0.0, parts)
 
@@ -232,43 +236,6 @@ class Head(nn.Module, ABC):
         return 0.0
 
 
-class EncoderConfig(Protocol):
-    """What an encoder's configuration can do."""
-
-    @property
-    def output_size(self) -> int:
-        """H."""
-
-    @property
-    def description(self) -> str:
-        """What it is, in a few words, for people."""
-
-    def build(self, input_size: int, init: Init) -> Encoder:
-        """Make the encoder; its weights start as `init` says."""
-
-    def resized(self, output_size: int) -> EncoderConfig:
-        """Make a copy with another output size."""
-
-
-class MemoryConfig(Protocol):
-    """What a memory's configuration can do."""
-
-    @property
-    def parts(self) -> int:
-        """Into how many equal parts this memory splits the encoder's output."""
-
-    @property
-    def description(self) -> str:
-        """What it is, in a few words, for people."""
-
-    def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> Memory:
-        """Make the memory that reads encoder outputs of `hidden_size`; its weights start as `init` says."""
-
-
-class HeadConfig(Protocol):
-    """What a head's configuration can do."""
-
-    tied: bool
-
-    def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> Head:
-        """Make the head; a tied one scores with `embedding.weight`."""
+def _halves(steps: Tensor) -> Parts:
+    first, second = steps.chunk(2)
+    return first, second

@@ -23,11 +23,12 @@ What else the paper leaves open, and how it is read here; options of `model.memo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spanlm.config import RunConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.presets import merity2018, press2019, wang2019, yang2018
+from spanlm.presets.ladder import TABLES
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, Reported, reported_on, reported_twice
 
 PAPER = "Li et al. 2020"
@@ -43,30 +44,9 @@ _REMARK = (
 _MEASURED = "Table 3: the same model, one part alone, the oracle policy, and w/o annealing in test"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Base:
-    """A model without a buffer.
+BASES = {"awd": merity2018.RUNG, "mos": yang2018.RUNG, "mos-ps": press2019.RUNG, "mos-ps-at": wang2019.RUNG}
+"""The models without a buffer."""
 
-    Attributes:
-        title: the paper's name of it.
-        configs: its own, by corpus.
-        parameters: how many it has, by corpus.
-    """
-
-    title: str
-    configs: dict[str, RunConfig]
-    parameters: dict[str, int]
-
-
-_AWD = {"ptb": 24_221_600, "wt2": 33_556_078}
-_MOS = {"ptb": 21_500_620, "wt2": 34_909_528}
-
-BASES = {
-    "awd": Base(title="AWD-LSTM", configs=merity2018.CONFIGS, parameters=_AWD),
-    "mos": Base(title="AWD-LSTM + MoS", configs=yang2018.CONFIGS, parameters=_MOS),
-    "mos-ps": Base(title="AWD-LSTM + MoS + PS", configs=press2019.CONFIGS, parameters=_MOS),
-    "mos-ps-at": Base(title="AWD-LSTM + MoS + PS + AT", configs=wang2019.CONFIGS, parameters=_MOS),
-}
 TOP = "mos-ps-at"
 """What the models of Table 3 have below the buffer."""
 
@@ -91,24 +71,29 @@ def added_parameters(width: int) -> int:
     return 2 * width**2 + width + 2 * width
 
 
+_AWD = {"ptb": 24_221_600, "wt2": 33_556_078}
+_MOS = {"ptb": 21_500_620, "wt2": 34_909_528}
+_PARAMETERS = {"awd": _AWD, "mos": _MOS, "mos-ps": _MOS, "mos-ps-at": _MOS}
+"""How many a base has, by corpus."""
+
+
 def _remark(base: str, label: str, reported: Reported) -> str:
     width = BASES[base].configs[label].model.encoder.output_size
     added, printed = added_parameters(width), reported.all_parameters
     return _REMARK.format(
         added=added / 1e6,
         width=width,
-        total=(BASES[base].parameters[label] + added) / 1e6,
+        total=(_PARAMETERS[base][label] + added) / 1e6,
         printed=f", {printed:g}M" if printed else "",
     )
 
 
 def _row(base: str, label: str, reported: Reported) -> Preset:
     config = buffered(BASES[base].configs[label], BUFFERS[label])
-    table = {"ptb": "Table 1", "wt2": "Table 2"}[label]
     return Preset(
         name=f"li2020/{base}-snb-{label}",
         paper=PAPER,
-        sources=(f"{table}, {BASES[base].title} + SNB", *((_MEASURED,) if base == TOP else ())),
+        sources=(f"{TABLES[label]}, {BASES[base].title} + SNB", *((_MEASURED,) if base == TOP else ())),
         config=config,
         reported=reported,
         remark=_remark(base, label, reported),

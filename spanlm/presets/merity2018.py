@@ -23,10 +23,9 @@ from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, Reported, reported_twice
+from spanlm.presets.ladder import Rung
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_twice
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, TrainingConfig
-
-PAPER = "Merity et al. 2018"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,22 +119,21 @@ def training_of(size: Size) -> TrainingConfig:
     )
 
 
+def configs_of(sizes: dict[str, Size], head: AnyHeadConfig) -> dict[str, RunConfig]:
+    """Return whole configurations, by corpus."""
+    return {
+        label: RunConfig(
+            data=DataConfig(corpus=size.measured.corpus), model=model_of(size, head), training=training_of(size)
+        )
+        for label, size in sizes.items()
+    }
+
+
 _CODE = (
     "the published perplexities are the paper's, finetuned; with these settings its code says {said}. Finetuning there "
     "draws segments of at most 80 steps, here as before"
 )
 _PRINTED = "; by our count 33.6M parameters, not the 33M that Li et al. print"
-
-
-CONFIGS = {
-    label: RunConfig(
-        data=DataConfig(corpus=size.measured.corpus),
-        model=model_of(size, SoftmaxConfig(tied=True)),
-        training=training_of(size),
-    )
-    for label, size in SIZES.items()
-}
-
 
 SEGMENTS = {"ptb": 1859.2, "wt2": 4177.3}
 """n, segments of 100 × 5 tokens in the training part, which settings of the first release are to be divided by."""
@@ -146,30 +144,19 @@ DYNAMIC = {
 }
 """Krause et al. (2018), for this model."""
 
-
-def _row(label: str, reported: Reported, table: str, remark: str) -> Preset:
-    return Preset(
-        name=f"merity2018/awd-{label}",
-        paper=PAPER,
-        sources=("AWD-LSTM, finetuned", f"Li et al. 2020, {table}, AWD-LSTM"),
-        config=CONFIGS[label],
-        reported=reported,
-        remark=remark,
-        dynamic=DYNAMIC[label],
-    )
-
+RUNG = Rung(
+    name="merity2018/awd",
+    paper="Merity et al. 2018",
+    title="AWD-LSTM",
+    configs=configs_of(SIZES, SoftmaxConfig(tied=True)),
+    dynamic=DYNAMIC,
+)
 
 PRESETS = [
-    _row(
-        "ptb",
-        reported_twice(PENN_TREEBANK, 24, (60.0, 57.3), (51.6, 51.1)),
-        "Table 1",
-        _CODE.format(said="58.8/56.5"),
-    ),
-    _row(
+    RUNG.row("ptb", reported_twice(PENN_TREEBANK, 24, (60.0, 57.3), (51.6, 51.1)), _CODE.format(said="58.8/56.5")),
+    RUNG.row(
         "wt2",
         reported_twice(WIKITEXT_2, 33, (68.6, 65.8), (46.4, 44.3)),
-        "Table 2",
         f"{_CODE.format(said='67.4/64.7')}{_PRINTED}",
     ),
 ]

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spanlm.presets import yang2018
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Preset, Reported, reported_twice
+from spanlm.presets.ladder import Rung
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_twice
 from spanlm.training.config import TrainingConfig
-
-PAPER = "Press 2019"
 
 _REMARK = (
     "the dynamic evaluation is that of Li et al. 2020; the public code is for another model and shuffles in the main "
@@ -29,24 +28,18 @@ def shuffled(training: TrainingConfig, *, finetune: bool) -> TrainingConfig:
     )
 
 
-CONFIGS = {
-    label: replace(base, training=shuffled(base.training, finetune=False)) for label, base in yang2018.CONFIGS.items()
-}
-
-
-def _row(label: str, reported: Reported, table: str) -> Preset:
-    return Preset(
-        name=f"press2019/mos-ps-{label}",
-        paper=PAPER,
-        sources=("AWD-LSTM + MoS + PS, finetuned", f"Li et al. 2020, {table}, AWD-LSTM + MoS + PS"),
-        config=CONFIGS[label],
-        reported=reported,
-        dynamic=yang2018.DYNAMIC[label],
-        remark=_REMARK,
-    )
-
+RUNG = Rung(
+    name="press2019/mos-ps",
+    paper="Press 2019",
+    title="AWD-LSTM + MoS + PS",
+    configs={
+        label: replace(base, training=shuffled(base.training, finetune=False))
+        for label, base in yang2018.RUNG.configs.items()
+    },
+    dynamic=yang2018.DYNAMIC,
+)
 
 PRESETS = [
-    _row("ptb", reported_twice(PENN_TREEBANK, 22, (55.89, 53.92), (47.93, 47.49)), "Table 1"),
-    _row("wt2", reported_twice(WIKITEXT_2, 35, (62.38, 59.98), (40.75, 39.03)), "Table 2"),
+    RUNG.row("ptb", reported_twice(PENN_TREEBANK, 22, (55.89, 53.92), (47.93, 47.49)), _REMARK),
+    RUNG.row("wt2", reported_twice(WIKITEXT_2, 35, (62.38, 59.98), (40.75, 39.03)), _REMARK),
 ]

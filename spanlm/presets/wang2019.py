@@ -17,10 +17,10 @@ from dataclasses import replace
 
 from spanlm.config import RunConfig
 from spanlm.presets import yang2018
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Preset, Reported, reported_twice
+from spanlm.presets.ladder import Rung
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_twice
 from spanlm.presets.press2019 import shuffled
 
-PAPER = "Wang et al. 2019"
 HEAD = replace(yang2018.HEAD, adversarial=0.005)
 NOISE = 0.15
 
@@ -45,22 +45,15 @@ def _adversarial(base: RunConfig) -> RunConfig:
     )
 
 
-CONFIGS = {label: _adversarial(base) for label, base in yang2018.CONFIGS.items()}
-
-
-def _row(label: str, reported: Reported, table: str, more: str) -> Preset:
-    return Preset(
-        name=f"wang2019/mos-ps-at-{label}",
-        paper=PAPER,
-        sources=("AWD-LSTM + MoS + PS + AT, finetuned", f"Li et al. 2020, {table}, AWD-LSTM + MoS + PS + AT"),
-        config=CONFIGS[label],
-        reported=reported,
-        dynamic=yang2018.DYNAMIC[label],
-        remark=_REMARK.format(more=more),
-    )
-
+RUNG = Rung(
+    name="wang2019/mos-ps-at",
+    paper="Wang et al. 2019",
+    title="AWD-LSTM + MoS + PS + AT",
+    configs={label: _adversarial(base) for label, base in yang2018.RUNG.configs.items()},
+    dynamic=yang2018.DYNAMIC,
+)
 
 PRESETS = [
-    _row("ptb", reported_twice(PENN_TREEBANK, 22, (54.1, 52.2), (46.63, 46.01)), "Table 1", ""),
-    _row("wt2", reported_twice(WIKITEXT_2, 35, (61.1, 58.95), (39.58, 38.07)), "Table 2", _OTHERS),
+    RUNG.row("ptb", reported_twice(PENN_TREEBANK, 22, (54.1, 52.2), (46.63, 46.01)), _REMARK.format(more="")),
+    RUNG.row("wt2", reported_twice(WIKITEXT_2, 35, (61.1, 58.95), (39.58, 38.07)), _REMARK.format(more=_OTHERS)),
 ]

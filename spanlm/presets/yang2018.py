@@ -8,14 +8,12 @@ that of Merity et al. (2018), but for sizes, rates and batches: WikiText-2's 15 
 
 from __future__ import annotations
 
-from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
 from spanlm.evaluation.dynamic import DynamicConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
-from spanlm.presets.merity2018 import SEGMENTS, Size, model_of, training_of
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Preset, Reported, reported_twice
+from spanlm.presets.ladder import Rung
+from spanlm.presets.merity2018 import SEGMENTS, Size, configs_of
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_twice
 
-PAPER = "Yang et al. 2018"
 HEAD = MixtureOfSoftmaxesConfig(experts=15, latent_dropout=0.29, tied=True)
 
 SIZES = {
@@ -47,12 +45,6 @@ SIZES = {
         epochs=1000,
     ),
 }
-CONFIGS = {
-    label: RunConfig(
-        data=DataConfig(corpus=size.measured.corpus), model=model_of(size, HEAD), training=training_of(size)
-    )
-    for label, size in SIZES.items()
-}
 
 DYNAMIC = {
     label: DynamicConfig.from_sum_convention(
@@ -64,20 +56,15 @@ DYNAMIC = {
 
 _REMARK = "the public code takes log(p + 1e-8), of what then sums to more than 1; here the mixture is a distribution"
 
-
-def _row(label: str, reported: Reported, table: str) -> Preset:
-    return Preset(
-        name=f"yang2018/mos-{label}",
-        paper=PAPER,
-        sources=("AWD-LSTM + MoS, finetuned", f"Li et al. 2020, {table}, AWD-LSTM + MoS"),
-        config=CONFIGS[label],
-        reported=reported,
-        remark=_REMARK,
-        dynamic=DYNAMIC[label],
-    )
-
+RUNG = Rung(
+    name="yang2018/mos",
+    paper="Yang et al. 2018",
+    title="AWD-LSTM + MoS",
+    configs=configs_of(SIZES, HEAD),
+    dynamic=DYNAMIC,
+)
 
 PRESETS = [
-    _row("ptb", reported_twice(PENN_TREEBANK, 22, (56.54, 54.44), (48.33, 47.69)), "Table 1"),
-    _row("wt2", reported_twice(WIKITEXT_2, 35, (63.88, 61.45), (42.41, 40.68)), "Table 2"),
+    RUNG.row("ptb", reported_twice(PENN_TREEBANK, 22, (56.54, 54.44), (48.33, 47.69)), _REMARK),
+    RUNG.row("wt2", reported_twice(WIKITEXT_2, 35, (63.88, 61.45), (42.41, 40.68)), _REMARK),
 ]

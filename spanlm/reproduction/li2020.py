@@ -15,7 +15,6 @@ from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_
 from spanlm.reproduction.ladder_scale import SCALES
 from spanlm.reproduction.tables import Dynamic, Paper, Row, Table
 
-_PAPERS = {"awd": "merity2018", "mos": "yang2018", "mos-ps": "press2019", "mos-ps-at": "wang2019"}
 _BELOW = {"mos": "awd", "mos-ps": "mos", "mos-ps-at": "mos-ps"}
 
 
@@ -68,7 +67,7 @@ def _rungs(label: str) -> Iterator[Row]:
     for name, base in BASES.items():
         plain, below = f"{name}-{label}", _BELOW.get(name)
         control = f"{below}-{label}" if below else ""
-        yield from _twice(Row(name=plain, title=base.title, preset=f"{_PAPERS[name]}/{plain}", control=control))
+        yield from _twice(Row(name=plain, title=base.title, preset=f"{base.name}-{label}", control=control))
         buffered = f"{name}-snb-{label}"
         yield from _twice(Row(name=buffered, title=f"{base.title} + SNB", preset=f"li2020/{buffered}", control=plain))
 

@@ -21,7 +21,8 @@ _PAPER = ("paper: valid", "paper: test", "paper: parameters")
 _PREDICTED = ("per predicted word: valid", "per predicted word: test")
 _LAST = ("best epoch", "train ppl", "minutes")
 _NOTES = (
-    "Over the plain LSTM: test perplexity less that of the row named, which is counted alike. "
+    "Over the plain LSTM: test perplexity less that of the row named, which is counted alike, or the mean of an "
+    "ensemble's own members. "
     "† is not in the paper's table."
 )
 
@@ -98,10 +99,19 @@ def _line(row: Row, summary: RowSummary, found: dict[str, RowSummary], by_senten
 
 
 def _over(row: Row, summary: RowSummary, found: dict[str, RowSummary]) -> str:
-    """`−3.2 (medium)`: what a row adds to the plain LSTM."""
-    if row.control not in found:
+    """`−3.2 (medium)`: what a row adds to the plain LSTM; an ensemble, to the mean of its own members."""
+    if isinstance(row.how, Averaged):
+        beside, name = _members(summary, "test").mean, "its members"
+    elif row.control in found:
+        beside, name = found[row.control].perplexity("test").mean, row.control
+    else:
         return NONE
-    return f"{signed(summary.perplexity('test').mean - found[row.control].perplexity('test').mean)} ({row.control})"
+    return f"{signed(summary.perplexity('test').mean - beside)} ({name})"
+
+
+def _members(summary: RowSummary, split: str) -> Spread:
+    (record,) = summary.records
+    return Spread.of(record["details"][split]["members"])
 
 
 def _unpredicted(summary: RowSummary, name: str) -> tuple[str, ...]:
@@ -141,7 +151,7 @@ def _ensembles(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
         row = find_row(paper, summary.row)
         if isinstance(row.how, Averaged):
             (record,) = summary.records
-            members = (Spread.of(record["details"][split]["members"]).show() for split in ("valid", "test"))
+            members = (_members(summary, split).show() for split in ("valid", "test"))
             bound = record["details"]["test"]["oracle_bound"]
             both = (summary.perplexity(split).show() for split in ("valid", "test"))
             lines.append((titled(row), *members, *both, number(bound)))

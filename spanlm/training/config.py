@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from spanlm.data.sentence_rules import LongSentences, SentenceRules
 from spanlm.data.stream_rules import SHORTEST, StreamRules
-from spanlm.errors import require
+from spanlm.errors import require, require_defaults
 from spanlm.training.optimizer_config import FinetuneConfig, OptimizerConfig, ScheduleConfig
 
 __all__ = ["BatchingConfig", "FinetuneConfig", "OptimizerConfig", "ScheduleConfig", "TrainingConfig"]
@@ -75,16 +75,9 @@ class BatchingConfig:
             self.bucket,
             "false unless training.batching.kind is sentences and training.batching.shuffle is true",
         )
-        for name, value, plain in (
-            ("long_sentences", self.long_sentences, "keep"),
-            ("predict_first", self.predict_first, True),
-        ):
-            require(
-                self.kind == "sentences" or value == plain,
-                f"training.batching.{name}",
-                value,
-                f"{str(plain).lower()} unless training.batching.kind is sentences",
-            )
+        for kind, names in _OF_ONE_KIND.items():
+            if self.kind != kind:
+                require_defaults(self, "training.batching", names, f"unless training.batching.kind is {kind}")
         self._check_streams()
         size = self.group_size
         require(
@@ -95,20 +88,17 @@ class BatchingConfig:
         )
 
     def _check_streams(self) -> None:
-        """Refuse what cannot be drawn, and to draw where there are no streams."""
-        spread, over, streams = self.length_spread, self.longest_over, self.kind == "streams"
+        """Refuse what cannot be drawn, and to draw an order where there is one."""
+        spread, over = self.length_spread, self.longest_over
         one_order = "false with training.batching.kind=streams, which have one order; use partial_shuffle"
-        drawn, elsewhere = spread > 0 or self.short_share > 0, "unless training.batching.kind is streams"
+        drawn = spread > 0 or self.short_share > 0
         for name, fits, limit in (
-            ("shuffle", not (streams and self.shuffle), one_order),
-            ("length_spread", streams or spread == 0, f"0 {elsewhere}"),
+            ("shuffle", not (self.kind == "streams" and self.shuffle), one_order),
             ("length_spread", 0 <= spread <= self.length, "in [0, training.batching.length]"),
-            ("short_share", streams or self.short_share == 0, f"0 {elsewhere}"),
             ("short_share", 0 <= self.short_share <= 1, "in [0, 1]"),
             ("length", not drawn or self.length >= SHORTEST, f"at least {SHORTEST} where lengths are drawn"),
             ("longest_over", over is None or spread > 0, "null unless training.batching.length_spread is positive"),
             ("longest_over", over is None or over >= 0, "at least 0, or null"),
-            ("partial_shuffle", streams or not self.partial_shuffle, f"false {elsewhere}"),
         ):
             require(fits, f"training.batching.{name}", getattr(self, name), limit)
 
@@ -133,6 +123,13 @@ class BatchingConfig:
             opened=self.predict_first,
             order="bucketed" if self.bucket else "drawn",
         )
+
+
+_OF_ONE_KIND = {
+    "sentences": ("long_sentences", "predict_first"),
+    "streams": ("length_spread", "short_share", "partial_shuffle"),
+}
+"""What means nothing for batches of another kind."""
 
 
 @dataclass(frozen=True, kw_only=True)

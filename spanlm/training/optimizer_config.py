@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, require, require_defaults
 
 USUAL_PAST = 5
 """n of the non-monotone test (Merity et al., 2018)."""
@@ -54,17 +54,9 @@ class OptimizerConfig:
             self.switch_after,
             "at least 1, or null",
         )
-        for name, value, plain in (
-            ("nonmonotone", self.nonmonotone, USUAL_PAST),
-            ("switch_after", self.switch_after, None),
-            ("lagged_rates", self.lagged_rates, False),
-        ):
-            require(
-                self.kind == "nt_asgd" or value == plain,
-                f"training.optimizer.{name}",
-                value,
-                f"{'null' if plain is None else str(plain).lower()} unless training.optimizer.kind is nt_asgd",
-            )
+        if self.kind != "nt_asgd":
+            of_averages = "nonmonotone", "switch_after", "lagged_rates"
+            require_defaults(self, "training.optimizer", of_averages, "unless training.optimizer.kind is nt_asgd")
         require(
             self.switch_after is None or self.nonmonotone == USUAL_PAST,
             "training.optimizer.nonmonotone",
@@ -96,14 +88,10 @@ class ScheduleConfig:
         require(1 <= self.factor < math.inf, "training.schedule.factor", self.factor, "at least 1")
         require(self.full_epochs >= 1, "training.schedule.full_epochs", self.full_epochs, "at least 1")
         require(self.warmup >= 0, "training.schedule.warmup", self.warmup, "0 or more optimiser steps")
-        for name, plain, kinds in (("factor", 2.0, ("step", "plateau")), ("full_epochs", 5, ("step",))):
-            value = getattr(self, name)
-            require(
-                value == plain or self.kind in kinds,
-                f"training.schedule.{name}",
-                value,
-                f"{plain:g} unless training.schedule.kind is {' or '.join(kinds)}",
-            )
+        for name, kinds in (("factor", ("step", "plateau")), ("full_epochs", ("step",))):
+            if self.kind not in kinds:
+                unless = f"unless training.schedule.kind is {' or '.join(kinds)}"
+                require_defaults(self, "training.schedule", [name], unless)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,13 +29,24 @@ While a run has no finetune stages, or is to have none, all of `finetune` may ch
 
 @dataclass(frozen=True)
 class Prepared:
-    """A run about to start: what it trains on, how large it is, and what it begins with if that is another run."""
+    """A run about to start.
+
+    Attributes:
+        config: the whole run's.
+        corpus: what it trains on.
+        folder: where.
+        parameters: how large the model is.
+        device: where it is trained.
+        predicted: how many training tokens an epoch predicts.
+        started: what it begins with if that is another run.
+    """
 
     config: RunConfig
     corpus: Corpus
     folder: Path
     parameters: ParameterCount
     device: str
+    predicted: int
     started: WarmStart | None = None
 
 
@@ -67,7 +78,8 @@ def train(
         trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
         _claim(config, corpus, folder)
         size, device = count_parameters(trainer.model), str(trainer.device)
-        watcher.start(Prepared(config, corpus, folder, size, device, trainer.started))
+        predicted = trainer.batcher.targets
+        watcher.start(Prepared(config, corpus, folder, size, device, predicted, trainer.started))
         return trainer.run()
 
 

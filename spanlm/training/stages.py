@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from spanlm.config import RunConfig
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, require, require_defaults
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.training.config import TrainingConfig
@@ -64,20 +64,10 @@ def refuse_unfit(config: RunConfig) -> None:
 def _refuse_margins(config: RunConfig) -> None:
     """Refuse, in a run without an adversarial softmax, what only changes something about its margins."""
     head, memory = config.model.head, config.model.memory
-    said: list[tuple[str, str, str]] = [
-        ("head.adversarial_direction", head.adversarial_direction, "own"),
-        ("head.adversarial_gate", head.adversarial_gate, "cosine"),
-    ]
+    why = "without an adversarial softmax. Use model.head.adversarial or training.finetune.adversarial above 0"
+    require_defaults(head, "model.head", ["adversarial_direction", "adversarial_gate"], why)
     if isinstance(memory, SpanBufferConfig):
-        said.append(("memory.rewarded", memory.rewarded, "adversarial"))
-    for name, value, plain in said:
-        require(
-            value == plain,
-            f"model.{name}",
-            value,
-            f"{plain} without an adversarial softmax. Use model.head.adversarial or training.finetune.adversarial "
-            "above 0",
-        )
+        require_defaults(memory, "model.memory", ["rewarded"], why)
 
 
 def _changed(part: Part, **values: object) -> Part:

@@ -7,12 +7,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from spanlm.cli.report import TrainingReport
 from spanlm.training.events import EpochEvent, Phase, StepEvent
 from spanlm.training.run import train
-from tests.training.small import RUNS, make_corpus, with_training
+from tests.training.small import RUNS, make_config, make_corpus, with_batching, with_training
 from tests.training.test_stages import STAGES
 
 PARTS = {
@@ -48,6 +49,35 @@ def test_the_line_of_an_epoch_says_what_was_validated(
 ) -> None:
     (line,) = said(capsys, EpochEvent(7, 4.0, 4.1, improved, 1000.0, 65.0, phase))
     assert line.startswith("epoch   7  train ppl") and re.search(rf"\d {end}$", line), line
+
+
+def test_what_of_the_text_is_never_predicted_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = make_corpus()
+    tokens, eos = corpus.splits["train"].ids, corpus.vocabulary.eos_id
+    ends = np.union1d(np.flatnonzero(tokens == eos) + 1, [len(tokens)])
+    lengths = np.diff(ends, prepend=0)
+    lost = int((lengths - 3).clip(0).sum())
+    assert lost
+    firsts, of_all = len(lengths), f"of {len(tokens)} training tokens"
+    whole = make_config(kind="sentences", epochs=1)
+    for changes, steps, left_out in (
+        ({}, "3 sentences a step;", ""),
+        (
+            {"long_sentences": "cut", "length": 3, "bucket": True},
+            "3 sentences a step, of similar length;",
+            f"{lost} {of_all} ({lost / len(tokens):.1%}): what is beyond 3 words of a sentence",
+        ),
+        (
+            {"predict_first": False},
+            "3 sentences a step;",
+            f"{firsts} {of_all} ({firsts / len(tokens):.1%}): the first word of each",
+        ),
+    ):
+        with TrainingReport() as report:
+            train(with_batching(whole, **changes), corpus, tmp_path / str(len(changes)), report)
+        said = " ".join(capsys.readouterr().out.split())
+        assert steps in said
+        assert left_out in said and ("left out" in said) == bool(left_out)
 
 
 def test_a_span_buffer_has_a_line_for_each_split(capsys: pytest.CaptureFixture[str]) -> None:

@@ -252,6 +252,14 @@ def test_parameters(changes: dict[str, Any], size: int) -> None:
             "model.memory.negative_reward=complement: must be literal with model.memory.reward=0: no reward is in",
         ),
         (
+            lambda: SpanBufferConfig(reward=0.0, reward_teaches="gate"),
+            "model.memory.reward_teaches=gate: must be all with model.memory.reward=0: no reward is in the loss",
+        ),
+        (
+            lambda: SpanBufferConfig(reward=0.0, rewarded="clean"),
+            "model.memory.rewarded=clean: must be adversarial with model.memory.reward=0: no reward is in the loss",
+        ),
+        (
             lambda: SpanBufferConfig(words=True, grid="fixed"),
             "model.memory.grid=fixed: must be sliding with model.memory.words=true: there are no spans",
         ),

@@ -80,7 +80,7 @@ def test_each_row_says_what_it_adds_to_the_plain_lstm_counted_alike() -> None:
     assert added == {
         "Medium regularized LSTM": "–",
         "Large regularized LSTM": "−3.5 (medium)",
-        "2 medium regularized LSTMs": "−2.5 (medium)",
+        "2 medium regularized LSTMs": "−12.5 (its members)",
         "Medium pointer sentinel-LSTM": "+0.0 (medium)",
         "Attentive LM, single score": "+1.0 (lstm-ptb)",
         "Same recipe and size, no attention †": "–",

@@ -22,7 +22,6 @@ OPENERS = listed(
 )
 
 _END = re.compile(r"(?:[.!?…]+[\"')\]]*\s+(?=[^\sa-z])|(?<=[a-z]{2}\.)(?=[A-Z][a-z]{2}))")
-_MARKS = "\"'([{"
 _NEXT = re.compile(r"[\"'(\[{]*([^\W\d_]+)(?![\w.-])")
 _ACRONYM = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}|[^\W\d_]")
 # no abbreviation is longer

@@ -24,7 +24,7 @@ from spanlm.data.wikipedia.pieces import Article
 from spanlm.data.wikipedia.progress import Progress, Report
 from spanlm.data.wikipedia.splitting import TRAIN
 from spanlm.data.wikipedia.summary import SplitSummary, VocabularySummary
-from spanlm.data.wikipedia.workplace import Workplace
+from spanlm.data.wikipedia.workplace import SUMMARY, Workplace
 from spanlm.files import write_synced
 
 ARTICLES = "articles.tsv"
@@ -124,7 +124,7 @@ class _SplitWriter:
 
 def write_summary(folder: Path, content: dict[str, object]) -> None:
     """Write `corpus.json`."""
-    write_synced(folder / "corpus.json", (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
+    write_synced(folder / SUMMARY, (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode())
 
 
 def summarise_vocabulary(counts: Counter[str], known: Collection[str]) -> VocabularySummary:

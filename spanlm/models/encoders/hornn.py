@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from spanlm.errors import require
 from spanlm.models.interfaces import Encoder, Init
+from spanlm.models.ops.precision import product_dtype, wide_dtype
 from spanlm.models.state import Tensors
 
 FORGETTING_FACTOR = 0.6
@@ -81,7 +82,7 @@ class HORNNConfig:
 
 
 def _sum(products: Tensor, gates: Tensor | None) -> Tensor:
-    return products.sum(0, dtype=_wide(products))
+    return products.sum(0, dtype=wide_dtype(products.dtype))
 
 
 def _max(products: Tensor, gates: Tensor | None) -> Tensor:
@@ -92,10 +93,6 @@ def _gated_sum(products: Tensor, gates: Tensor | None) -> Tensor:
     assert gates is not None
     recurrent, gate = products.chunk(2, -1)
     return (torch.sigmoid(gates + gate) * recurrent).sum(0)
-
-
-def _wide(x: Tensor) -> torch.dtype:
-    return torch.promote_types(x.dtype, torch.float32)
 
 
 _POOLINGS = {"fofe": _sum, "gated": _gated_sum, "max": _max}
@@ -126,10 +123,9 @@ class HORNNEncoder(Encoder):
 
         Under autocast the products run in the autocast type; the outputs and the nonlinearities stay float32.
         """
-        device, pool = x.device.type, _POOLINGS[self.pooling]
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.recurrent.dtype
+        dtype, pool = product_dtype(self.recurrent), _POOLINGS[self.pooling]
         inputs = self.input(x)
-        inputs = inputs.to(_wide(inputs)).unbind()
+        inputs = inputs.to(wide_dtype(inputs.dtype)).unbind()
         gates, matrices = self._gates(x), self._matrices().to(dtype)
         h = list(state["h"].unbind())
         read = [output.to(dtype) for output in h]
@@ -145,7 +141,7 @@ class HORNNEncoder(Encoder):
         if self.pooling != "gated":
             return [None] * len(x)
         gates: Tensor = self.gate(x).unflatten(-1, (self.order, -1))
-        return gates.to(_wide(gates)).movedim(2, 1).unbind()
+        return gates.to(wide_dtype(gates.dtype)).movedim(2, 1).unbind()
 
     def _matrices(self) -> Tensor:
         """The recurrent matrices, each times the power of the forgetting factor that its lag has."""

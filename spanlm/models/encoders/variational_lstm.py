@@ -30,6 +30,7 @@ from spanlm.models.encoders.lstm import LSTMConfig, initialise_lstm
 from spanlm.models.encoders.stack import zeros_of
 from spanlm.models.interfaces import Encoder, Init
 from spanlm.models.ops.lstm_recurrence import GATES, lstm_recurrence
+from spanlm.models.ops.precision import wide_dtype
 from spanlm.models.state import Tensors
 
 
@@ -130,7 +131,7 @@ class VariationalLSTMEncoder(Encoder):
 
     def _noisy(self, layer: FusedLSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Read x with the masks of one segment; all inputs are projected at once."""
-        config, wide = self.config, torch.promote_types(x.dtype, torch.float32)
+        config, wide = self.config, wide_dtype(x.dtype)
         weight_ih, weight_hh, bias = (
             layer.get_parameter(f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih")
         )

@@ -13,6 +13,7 @@ small. Norms are √(Σ + 1e-8).
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from spanlm.errors import require
+from spanlm.models.interfaces import Head, Readout
 from spanlm.models.ops.linear_log_prob import linear_log_prob
 from spanlm.models.ops.precision import wide
 
@@ -86,6 +88,29 @@ def with_clean(ask: Callable[[Adversary], Tensor], adversary: Adversary) -> tupl
         return log_p, log_p.detach()
     with torch.no_grad():
         return log_p, ask(NOBODY)
+
+
+class AdversarialHead(Head):
+    """A head whose target words may be moved in training, and are where they are in evaluation."""
+
+    adversary: Adversary
+
+    @abstractmethod
+    def asking(self, readout: Readout, targets: Tensor) -> Callable[[Adversary], Tensor]:
+        """Return what gives log p(target), (T, B), for any adversary; all that is drawn is drawn before."""
+
+    def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
+        """Log p(target), (T, B); in training with the margin of `adversary`."""
+        return self.asking(readout, targets)(self.present_adversary)
+
+    def own_log_prob_and_clean(self, readout: Readout, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Log p(target), and the same without the margin, under the same dropout."""
+        return with_clean(self.asking(readout, targets), self.present_adversary)
+
+    @property
+    def present_adversary(self) -> Adversary:
+        """Who moves words now."""
+        return self.adversary if self.training else NOBODY
 
 
 def adversarial_log_prob(

@@ -14,6 +14,7 @@ W_l, b_l and W_p, and P, start as the public code leaves them, uniform in Â±1/âˆ
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
@@ -25,15 +26,15 @@ from torch.nn.functional import linear
 from spanlm.errors import InputError, require
 from spanlm.models.dropout import locked_dropout
 from spanlm.models.heads.adversarial import (
-    NOBODY,
     AdversarialGate,
+    AdversarialHead,
     Adversary,
     Direction,
     adversarial_log_prob,
     adversarial_margin,
     with_clean,
 )
-from spanlm.models.interfaces import Head, Init, Readout
+from spanlm.models.interfaces import Init, Parts, Readout
 from spanlm.models.ops.mixture_log_prob import mixture_log_prob
 from spanlm.models.ops.precision import wide
 from spanlm.models.span_mixture import Buffered
@@ -99,7 +100,7 @@ class MixtureOfSoftmaxesConfig:
         return MixtureOfSoftmaxesHead(self, readout_size, embedding, init)
 
 
-class MixtureOfSoftmaxesHead(Head):
+class MixtureOfSoftmaxesHead(AdversarialHead):
     """features (T, B, D) -> log-probabilities; W is (V, E)."""
 
     bias: nn.Parameter | None
@@ -128,36 +129,28 @@ class MixtureOfSoftmaxesHead(Head):
         if config.bias:
             self.bias = nn.Parameter(init.start(torch.empty(vocabulary_size), bias=True))
 
-    def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
-        """Log p(target), (T, B); in training with the margin of `adversarial`."""
-        return self._asked(self._seen(readout.features), readout, targets, self._adversary)
+    def asking(self, readout: Readout, targets: Tensor) -> Callable[[Adversary], Tensor]:
+        """Return what gives log p(target), (T, B), of experts that see the same each time."""
+        return partial(self._asked, self._seen(readout.features), readout, targets)
 
-    def own_log_prob_and_clean(self, readout: Readout, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Log p(target), and the same without the margin, of experts that see the same."""
-        return with_clean(partial(self._asked, self._seen(readout.features), readout, targets), self._adversary)
-
-    def part_log_prob(self, features: Tensor, buffer: Buffered, targets: Tensor, clean: bool) -> tuple[Tensor, Tensor]:
+    def part_log_prob(self, features: Tensor, buffer: Buffered, targets: Tensor, clean: bool) -> tuple[Parts, Parts]:
         """Log p and log q of the targets, see `Head`; with a projection log q is that of one softmax."""
         if self.projection is None:
             return super().part_log_prob(features, buffer, targets, clean)
         encoder, x = Readout(features, buffer=buffer), self.projection(buffer.features).flatten(0, 1)
         ask = partial(adversarial_log_prob, x, self.weight, self.bias, targets.flatten())
         if clean:
-            pairs = self.own_log_prob_and_clean(encoder, targets), with_clean(ask, self._adversary)
-            log_prob, compared = (torch.cat([p, q.view_as(p)]) for p, q in zip(*pairs, strict=True))
-            return log_prob, compared
-        log_prob = torch.cat([self.own_log_prob(encoder, targets), ask(self._adversary).view_as(targets)])
-        return log_prob, log_prob
+            log_p, clean_p = self.own_log_prob_and_clean(encoder, targets)
+            log_q, clean_q = with_clean(ask, self.present_adversary)
+            return (log_p, log_q.view_as(log_p)), (clean_p, clean_q.view_as(log_p))
+        parts = self.own_log_prob(encoder, targets), ask(self.present_adversary).view_as(targets)
+        return parts, parts
 
     def buffer_log_probs(self, buffer: Buffered) -> Tensor:
         """Log q of every word, (T, B, V)."""
         if self.projection is None:
             return super().buffer_log_probs(buffer)
         return wide(linear(self.projection(buffer.features), self.weight, self.bias)).log_softmax(-1)
-
-    @property
-    def _adversary(self) -> Adversary:
-        return self.adversary if self.training else NOBODY
 
     def _asked(self, seen: Tensor, readout: Readout, targets: Tensor, adversary: Adversary) -> Tensor:
         """Log p(target), (T, B), where the experts see g."""

@@ -9,6 +9,7 @@ minimises Σ NLL / B + ½‖P‖² / (6.5 B), a sum over time averaged over B st
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -19,14 +20,13 @@ from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
 from spanlm.models.heads.adversarial import (
-    NOBODY,
     AdversarialGate,
+    AdversarialHead,
     Adversary,
     Direction,
     adversarial_log_prob,
-    with_clean,
 )
-from spanlm.models.interfaces import Head, Init, Readout
+from spanlm.models.interfaces import Init, Readout
 from spanlm.models.ops.precision import wide
 
 
@@ -84,7 +84,7 @@ class SoftmaxConfig:
         return SoftmaxHead(self, readout_size, embedding, init)
 
 
-class SoftmaxHead(Head):
+class SoftmaxHead(AdversarialHead):
     """features (T, B, D) -> log-probabilities; W* is (V, D); every weight starts uniform."""
 
     bias: nn.Parameter | None
@@ -111,20 +111,12 @@ class SoftmaxHead(Head):
         self.projection_penalty = config.projection_penalty
         self.adversary = config.adversary
 
-    def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
-        """Log p(target), (T, B); in training with the margin of `adversarial`."""
-        return self._asked(readout, targets, self._adversary)
+    def asking(self, readout: Readout, targets: Tensor) -> Callable[[Adversary], Tensor]:
+        """Return what gives log p(target), (T, B), of one projection."""
+        return partial(self._asked, self._projected(readout), targets)
 
-    def own_log_prob_and_clean(self, readout: Readout, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Log p(target), and the same without the margin."""
-        return with_clean(partial(self._asked, readout, targets), self._adversary)
-
-    @property
-    def _adversary(self) -> Adversary:
-        return self.adversary if self.training else NOBODY
-
-    def _asked(self, readout: Readout, targets: Tensor, adversary: Adversary) -> Tensor:
-        x = self._projected(readout).flatten(0, 1)
+    def _asked(self, seen: Tensor, targets: Tensor, adversary: Adversary) -> Tensor:
+        x = seen.flatten(0, 1)
         return adversarial_log_prob(x, self.weight, self.bias, targets.flatten(), adversary).view_as(targets)
 
     def own_log_probs(self, readout: Readout) -> Tensor:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, require, require_defaults
 from spanlm.models.dropout import dropout_mask
 from spanlm.models.interfaces import Init, Memory, Readout
 from spanlm.models.memories.slots import cleared, with_steps
@@ -105,7 +105,9 @@ class SpanBufferConfig:
             require(value in choices, f"model.memory.{name}", value, " or ".join(choices))
         require(self.buffer_size >= 1, "model.memory.buffer_size", self.buffer_size, "at least 1")
         if self.words:
-            self._refuse_spans()
+            # but for the length, which other fields are read beside
+            nowhere = "with model.memory.words=true: there are no spans"
+            require_defaults(self, "model.memory", ["span_offset", "grid"], nowhere)
         else:
             _require_spans(self.buffer_size, self.span_length, self.span_offset)
         size = self.attention_size
@@ -117,24 +119,9 @@ class SpanBufferConfig:
         require(0 <= self.reward < math.inf, "model.memory.reward", self.reward, "0 or positive, and finite")
         base, most = self.reward_base, self.reward_most
         require(0 <= base < most, "model.memory.reward_base", base, f"in [0, model.memory.reward_most={most})")
-        for name, plain in (("negative_reward", "literal"), ("reward_teaches", "all")):
-            require(
-                self.reward > 0 or getattr(self, name) == plain,
-                f"model.memory.{name}",
-                getattr(self, name),
-                f"{plain} with model.memory.reward=0: no reward is in the loss",
-            )
-
-    def _refuse_spans(self) -> None:
-        """Refuse what is said of spans where there are none; but a length, which other fields are read beside."""
-        for name, plain in (("span_offset", "literal"), ("grid", "sliding")):
-            value = getattr(self, name)
-            require(
-                value == plain,
-                f"model.memory.{name}",
-                value,
-                f"{plain} with model.memory.words=true: there are no spans",
-            )
+        if not self.reward:
+            unpaid = "with model.memory.reward=0: no reward is in the loss"
+            require_defaults(self, "model.memory", ["negative_reward", "reward_teaches", "rewarded"], unpaid)
 
     @property
     def parts(self) -> int:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from spanlm.models.ops.lstm_recurrence import GATES
-from spanlm.models.ops.precision import without_autocast
+from spanlm.models.ops.precision import product_dtype, without_autocast
 
 LOOP_FROM = {1: 480, 2: 800}
 """Threads, and from how many units on the loop trains a layer faster than the library's kernel."""
@@ -135,9 +135,7 @@ def lstm_layer(
     Returns:
         h_1 … h_T (T, B, H) and c_T (B, H).
     """
-    device = x.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight_hh.dtype
-    return _apply(x, h, c.to(weight_hh.dtype), weight_ih, bias, weight_hh, dtype)
+    return _apply(x, h, c.to(weight_hh.dtype), weight_ih, bias, weight_hh, product_dtype(weight_hh))
 
 
 def square_units(input_size: int, hidden_size: int) -> float:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spanlm.models.ops.precision import without_autocast
+from spanlm.models.ops.precision import learns, product_dtype, without_autocast
 
 GATES = 4
 """Input, forget, candidate, output: the library's order."""
@@ -45,6 +45,7 @@ class _Recurrence(torch.autograd.Function):
         kept_h: Tensor | None,
         kept_c: Tensor | None,
         dtype: torch.dtype,
+        learning: bool,
     ) -> tuple[Tensor, Tensor]:
         matrices = weight.view(GATES, *h.shape[1:], -1).to(dtype)
         hs, cs, activations, squashed = [h], [c], [], []
@@ -52,11 +53,13 @@ class _Recurrence(torch.autograd.Function):
             gates = torch.bmm(_read(hs[-1], mask, dtype), matrices.transpose(1, 2)).to(h.dtype) + given
             i, f, g, o = gates[0].sigmoid_(), gates[1].sigmoid_(), gates[2].tanh_(), gates[3].sigmoid_()
             cell = f * cs[-1] + i * g
-            activations.append(gates)
-            squashed.append(cell.tanh())
+            output = cell.tanh()
+            if learning:
+                activations.append(gates)
+                squashed.append(output)
             cs.append(_mixed(cs[-1], cell, None if kept_c is None else kept_c[t]))
-            hs.append(_mixed(hs[-1], o * squashed[-1], None if kept_h is None else kept_h[t]))
-        if any(ctx.needs_input_grad):
+            hs.append(_mixed(hs[-1], o * output, None if kept_h is None else kept_h[t]))
+        if learning:
             before = torch.stack(hs[:-1]), torch.stack(cs[:-1])
             ctx.save_for_backward(*before, matrices, mask, kept_h, kept_c, *activations, *squashed)
         return torch.stack(hs[1:]), cs[-1]
@@ -87,7 +90,7 @@ class _Recurrence(torch.autograd.Function):
             grad_c = new_c * f + old_c
         factors = at_gates.to(matrices.dtype).flatten(1, 2).transpose(1, 2)
         grad_weight = torch.bmm(factors, _read(before_h, mask, matrices.dtype).flatten(1, 2)).flatten(0, 1)
-        return at_gates, grad_h, grad_c, grad_weight.to(grad_h.dtype), None, None, None, None
+        return at_gates, grad_h, grad_c, grad_weight.to(grad_h.dtype), None, None, None, None, None
 
 
 def _split(grad: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor | float]:
@@ -126,7 +129,6 @@ def lstm_recurrence(
     Returns:
         h_1 … h_T (T, B, H) and c_T (B, H).
     """
-    device = h.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    with torch.autocast(device, enabled=False):
-        return _apply(inputs, h, c, weight, mask, kept_h, kept_c, dtype)
+    dtype = product_dtype(weight)
+    with torch.autocast(h.device.type, enabled=False):
+        return _apply(inputs, h, c, weight, mask, kept_h, kept_c, dtype, learns((inputs, h, c, weight)))
