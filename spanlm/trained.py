@@ -11,6 +11,7 @@ from spanlm.context import State, cloze_contexts, reads_line_by_line, refuse_oth
 from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
+from spanlm.data.text import Text
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.device import pick_device
 from spanlm.errors import InputError
@@ -25,7 +26,6 @@ from spanlm.evaluation.lessons import Report, quiet
 from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.words import StateMode, WordScore, score_words
-from spanlm.files import run_name
 from spanlm.models.language_model import LanguageModel
 from spanlm.trained_dynamic import find_statistics
 from spanlm.trained_run import TrainedRun
@@ -74,7 +74,7 @@ class TrainedModel(TrainedRun):
             "kind": self.batching(loaded, part, state),
             "batch_size": batch_size,
             "precision": precision,
-            "predict_first": self.config.training.batching.predict_first,
+            "predict_first": self.opened,
         }
         if dynamic is None:
             return evaluate(self.model, loaded, part, cache=cache, **how)
@@ -135,7 +135,7 @@ class TrainedModel(TrainedRun):
 
     def score(
         self,
-        text: str | Iterable[str],
+        text: str | Text | Iterable[str],
         *,
         state: StateMode = "line",
         base: float = 2.0,
@@ -148,20 +148,21 @@ class TrainedModel(TrainedRun):
         read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN.
 
         Args:
-            text: one string, cut at its line ends, or lines.
+            text: one string, cut at its line ends; lines; or a file of any size, read as rows are asked for.
             state: what a word's context is.
             base: of the logarithm; 2 gives bits.
             oov: flag words outside the vocabulary, or refuse them.
             eos: give the line ends rows, too.
 
         Raises:
-            InputError: an option outside its range, with oov="error" a word outside the vocabulary, or a `state` that
-                the model cannot use: a memory of everything carried over all lines, lines that are not opened.
+            InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
+                be read, or a `state` that the model cannot use: a memory of everything carried over all lines, lines
+                that are not opened.
         """
         pieces = self.pieces(text.removesuffix("\n").split("\n") if isinstance(text, str) else text)
         refuse_other_context(self.config, state)
-        opened = self.config.training.batching.predict_first
-        return score_words(self.model, self.vocabulary, pieces, state=state, base=base, oov=oov, eos=eos, opened=opened)
+        start = (self.model, self.vocabulary, pieces)
+        return score_words(*start, state=state, base=base, oov=oov, eos=eos, opened=self.opened)
 
     def cloze(
         self,
@@ -195,7 +196,7 @@ class TrainedModel(TrainedRun):
             read,
             contexts=contexts,
             batch_size=batch_size,
-            opened=self.config.training.batching.predict_first,
+            opened=self.opened,
         )
 
     def attend(self, text: str, *, expected: int = 5) -> AttentionRecord:
@@ -213,9 +214,8 @@ class TrainedModel(TrainedRun):
         from spanlm.analysis.attend import attend_words
 
         words = text_to_attend(self.config, self.pieces(text.split("\n")))
-        title = f"{run_name(self.folder)}, {self.config.model.memory.description}"
-        opened = self.config.training.batching.predict_first
-        return attend_words(self.model, self.vocabulary, words, expected=expected, title=title, opened=opened)
+        start = (self.model, self.vocabulary, words)
+        return attend_words(*start, expected=expected, title=self.title(), opened=self.opened)
 
     def generate(
         self,
@@ -247,19 +247,26 @@ class TrainedModel(TrainedRun):
         Raises:
             InputError: an option outside its range, or no first word for a model that can give none.
         """
-        start = (self.model, self.vocabulary, self.prompt(prompt))
-        words = generate(
-            *start,
-            length=length,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-            unk=unk,
-            line_by_line=reads_line_by_line(self.config),
-            opened=self.config.training.batching.predict_first,
-        )
+        words = self.words(prompt, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unk=unk)
         return list(words)
+
+    def words(
+        self,
+        prompt: str = "",
+        *,
+        length: int = 50,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        seed: int = 1,
+        unk: bool = False,
+    ) -> Iterator[str]:
+        """Give the words of `generate` one by one, each as soon as it is drawn; arguments as there."""
+        start = (self.model, self.vocabulary, self.prompt(prompt))
+        how: dict[str, Any] = {"line_by_line": reads_line_by_line(self.config), "opened": self.opened}
+        return generate(
+            *start, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unk=unk, **how
+        )
 
 
 def load(run: str | Path, device: str = "auto") -> TrainedModel:

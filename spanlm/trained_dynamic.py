@@ -66,7 +66,7 @@ def find_statistics(
         run.model,
         corpus,
         kind=run.batching(corpus, PART),
-        predict_first=run.config.training.batching.predict_first,
+        predict_first=run.opened,
         length=length,
         segments=segments,
         report=report,

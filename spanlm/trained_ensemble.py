@@ -72,7 +72,7 @@ class TrainedEnsemble(TrainedModel):
             kind=kind,
             batch_size=batch_size,
             precision=precision,
-            predict_first=self.config.training.batching.predict_first,
+            predict_first=self.opened,
         )
 
     def tune_weights(

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.lessons import Report, quiet
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
+from spanlm.models.span_mixture import require_temperature
 from spanlm.trained import TrainedModel
-
-
-def require_gate_temperature(temperature: float, field: str) -> None:
-    """Refuse what is no temperature.
-
-    Raises:
-        InputError: it is 0, negative or not finite.
-    """
-    require(0 < temperature < math.inf, field, temperature, "above 0 and finite")
 
 
 def gated(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
@@ -60,9 +51,9 @@ class TemperedModel(TrainedModel):
             field: what it is called in errors.
 
         Raises:
-            InputError: the model has no gate, or T is not above 0 and finite.
+            InputError: the model has no gate, or T is below 1e-6 or not finite.
         """
-        require_gate_temperature(temperature, field)
+        require_temperature(temperature, field)
         memory = gated(trained.config.model.memory, field)
         rooms = replace(trained.config.model, memory=replace(memory, evaluation_temperature=temperature))
         model = LanguageModel(rooms, len(trained.vocabulary))

@@ -17,6 +17,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.evaluation.words import Piece
+from spanlm.files import run_name
 from spanlm.models.next_word_model import NextWordModel
 
 
@@ -33,6 +34,15 @@ class TrainedRun:
     def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
         """Keep the four together."""
         self.model, self.vocabulary, self.config, self.folder = model, vocabulary, config, folder
+
+    @property
+    def opened(self) -> bool:
+        """Whether <eos> opens each line of its training, so that the line's first word was predicted."""
+        return self.config.training.batching.predict_first
+
+    def title(self, source: str = "") -> str:
+        """Name the run, its memory and where a text comes from."""
+        return f"{run_name(self.folder)}, {self.config.model.memory.description}{source}"
 
     def tokenize(self, text: str) -> list[str]:
         """Split text into words as the training text was."""

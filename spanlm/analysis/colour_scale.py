@@ -27,6 +27,11 @@ def scale_top(largest: float) -> float:
     if not 0 < largest < 1:
         return 1.0
     power = 10.0 ** math.floor(math.log10(largest))
-    # a hair narrower: 0.1 as a float32 is more than 0.1
-    step = next(step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if largest <= step * power * (1 + 1e-6))
+    step = next(step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if not is_above(largest, step * power))
     return step * power
+
+
+def is_above(largest: float, top: float) -> bool:
+    """Say whether a weight is larger than the one that is darkest."""
+    # a hair wider: 0.1 as a float32 is more than 0.1
+    return largest > top * (1 + 1e-6)

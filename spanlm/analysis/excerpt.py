@@ -18,10 +18,12 @@ class Excerpt:
     Attributes:
         words: as the model reads them: `<unk>` for what the vocabulary does not have, `<eos>` at line ends.
         source: where they stand, in words.
+        first: number of the first of them, from 1, in the document or split.
     """
 
     words: list[str]
     source: str
+    first: int
 
 
 def excerpt(
@@ -50,7 +52,7 @@ def excerpt(
     at = _line_start(tokens.ids[first : first + (start or 1) - 1], corpus.vocabulary.eos_id)
     ids = tokens.ids[first + at : min(first + at + length, end)].tolist()
     place = f"{name}, tokens {at + 1:,} to {at + len(ids):,} of {end - first:,}"
-    return Excerpt([corpus.vocabulary.word(i) for i in ids], place)
+    return Excerpt([corpus.vocabulary.word(i) for i in ids], place, at + 1)
 
 
 def _document(starts: NDArray[np.int64], tokens: int, document: int, name: str) -> tuple[int, int]:

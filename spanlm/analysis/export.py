@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -12,18 +11,22 @@ from pathlib import Path
 import numpy as np
 
 from spanlm.analysis.by_lag import LagProfile, format_lag_table
+from spanlm.analysis.figure_files import FIGURES, drawn
 from spanlm.analysis.files import checked_suffix, csv_bytes, write_whole
 from spanlm.analysis.heatmap import heatmap
-from spanlm.analysis.lag_comparison import MeasuredLags, comparison_csv, comparison_json, comparison_markdown
+from spanlm.analysis.lag_comparison import (
+    MeasuredLags,
+    comparison_csv,
+    comparison_json,
+    comparison_markdown,
+    csv_with_gaps,
+)
 from spanlm.analysis.lag_comparison_figure import check_drawable, lag_comparison_figure
 from spanlm.analysis.lag_figure import lag_figure
 from spanlm.analysis.page import render_page
-from spanlm.analysis.png import render_png
 from spanlm.analysis.published_lags import PUBLISHED_SOURCE, published_by_lag
 from spanlm.analysis.record import AttentionRecord
-from spanlm.analysis.svg import render_svg
 
-FIGURES = (".svg", ".png")
 CSV_COLUMNS = (
     "position",
     "word",
@@ -163,10 +166,7 @@ def _lag_csv(profile: LagProfile, model: str | None) -> bytes:
         (row.lag, row.measured, *(("", "") if row.published is None else (row.published, int(row.inferred))))
         for row in format_lag_table(profile, model)
     ]
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([("lag", "measured_percent", "published_percent", "published_inferred"), *rows])
-    return text.getvalue().encode()
+    return csv_with_gaps([("lag", "measured_percent", "published_percent", "published_inferred"), *rows])
 
 
 def _lag_json(profile: LagProfile, model: str | None) -> bytes:
@@ -184,23 +184,23 @@ def _lag_json(profile: LagProfile, model: str | None) -> bytes:
 
 _ATTENTION: dict[str, Callable[[AttentionRecord], bytes]] = {
     ".html": lambda record: render_page(record).encode("utf-8"),
-    ".svg": lambda record: render_svg(heatmap(record)).encode("utf-8"),
-    ".png": lambda record: render_png(heatmap(record)),
+    **drawn(heatmap),
     ".csv": _attention_csv,
     ".npz": _attention_npz,
 }
 
 _LAG_PROFILE: dict[str, Callable[[LagProfile, str | None], bytes]] = {
-    ".svg": lambda profile, model: render_svg(lag_figure(profile, model)).encode("utf-8"),
-    ".png": lambda profile, model: render_png(lag_figure(profile, model)),
+    **drawn(lag_figure),
     ".csv": _lag_csv,
     ".json": _lag_json,
 }
 
 _LAG_COMPARISON: dict[str, Callable[[Sequence[MeasuredLags]], bytes]] = {
-    ".svg": lambda measured: render_svg(lag_comparison_figure(measured)).encode("utf-8"),
-    ".png": lambda measured: render_png(lag_comparison_figure(measured)),
+    **drawn(lag_comparison_figure),
     ".csv": comparison_csv,
     ".json": comparison_json,
     ".md": comparison_markdown,
 }
+
+ATTENTION_SUFFIXES = tuple(_ATTENTION)
+"""What `save_attention` can write."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from spanlm.errors import InputError, RunError, nearest
+from spanlm.errors import InputError, RunError
 from spanlm.files import replacing
+
+
+def listed(suffixes: Sequence[str]) -> str:
+    """Say several suffixes: `.html, .svg or .csv`."""
+    *others, last = suffixes
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
@@ -19,7 +25,7 @@ def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
     """
     suffix = path.suffix.lower()
     if suffix not in legal:
-        raise InputError(f"{path}: cannot write {suffix or 'a file without a suffix'}.{nearest(suffix, legal)}")
+        raise InputError(f"{path}: cannot write {suffix or 'a file without a suffix'}; end it in {listed(legal)}")
     if not path.parent.is_dir():
         raise InputError(f"{path}: the folder {path.parent} does not exist; create it first")
     if path.is_dir():

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from spanlm.analysis.colour_scale import colour_key
+from spanlm.analysis.colour_scale import colour_key, is_above, scale_top
 from spanlm.analysis.drawing import Drawing, Rect, Text, clip, text_width, wrap
 from spanlm.analysis.lags import axis_title, signed
-from spanlm.analysis.palette import INK, MUTED, PAPER, blue
+from spanlm.analysis.palette import MUTED, blue, ink_on
 from spanlm.analysis.record import AttentionRecord
 from spanlm.errors import InputError
 
@@ -20,7 +17,6 @@ _MARGIN, _ROW, _CELL, _GAP = 28, 20, 48, 12
 _TITLE_SIZE, _WORD_SIZE, _CELL_SIZE, _NOTE_SIZE = 15, 11.5, 8.5, 10.0
 _LABEL_LIMIT, _LEAST_WIDTH = 130, 480
 _NAMED = 0.12  # cells at least this dark carry the word that was looked at
-_SCALE_TOPS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 
 
 @dataclass(frozen=True)
@@ -47,12 +43,13 @@ def heatmap(record: AttentionRecord) -> Drawing:
     """
     if len(record) > ROW_LIMIT:
         raise InputError(f"a figure of {len(record)} words: must be at most {ROW_LIMIT}; write .html, .csv or .npz")
-    layout, top = _layout(record), _scale_top(record)
+    settled = record.settled
+    layout, top = _layout(record), scale_top(float((settled if settled.size else record.weights).max()))
     drawing = Drawing(layout.width, layout.height, record.title, _description(record))
     _heading(drawing, record, layout)
     for position in range(len(record)):
         _row(drawing, record, position, layout, top)
-    colour_key(drawing, layout.cells_x, layout.height - 46, top, _largest(record.weights) > top)
+    colour_key(drawing, layout.cells_x, layout.height - 46, top, is_above(float(record.weights.max()), top))
     return drawing
 
 
@@ -111,19 +108,8 @@ def _row(drawing: Drawing, record: AttentionRecord, position: int, layout: _Layo
 def _cell(drawing: Drawing, look: tuple[float, str, str], corner: tuple[float, float], top: float) -> None:
     """Paint the weight given to a word, named where it is large, at a lag."""
     (weight, source, lag), (x, y) = look, corner
-    drawing.add(Rect(x, y, _CELL - 1, _ROW - 1, blue(weight / top), tip=f"{source}, {lag}: {100 * weight:.1f} %"))
+    fill = blue(weight / top)
+    drawing.add(Rect(x, y, _CELL - 1, _ROW - 1, fill, tip=f"{source}, {lag}: {100 * weight:.1f} %"))
     if weight >= _NAMED:
-        ink = PAPER if weight / top > 0.68 else INK
         name = clip(source, _CELL_SIZE, _CELL - 4)
-        drawing.add(Text(x + (_CELL - 1) / 2, y + 0.66 * _ROW, name, _CELL_SIZE, ink, "middle"))
-
-
-def _scale_top(record: AttentionRecord) -> float:
-    settled = record.settled
-    largest = _largest(settled if settled.size else record.weights)
-    return next((top for top in _SCALE_TOPS if largest <= top), _SCALE_TOPS[-1])
-
-
-def _largest(weights: NDArray[np.float32]) -> float:
-    # rounded: 0.1 as a float32 is more than 0.1
-    return round(float(weights.max()), 4)
+        drawing.add(Text(x + (_CELL - 1) / 2, y + 0.66 * _ROW, name, _CELL_SIZE, ink_on(fill), "middle"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,17 +110,26 @@ def comparison_markdown(measured: Sequence[MeasuredLags]) -> bytes:
 
 def comparison_csv(measured: Sequence[MeasuredLags]) -> bytes:
     """Return one row for each model and lag, the paper's number beside the measured one."""
+    return csv_with_gaps([CSV_COLUMNS, *(row for one in measured for row in _csv_rows(one))])
+
+
+def _csv_rows(one: MeasuredLags) -> Iterator[tuple[object, ...]]:
+    row = one.published
+    published = {} if row is None else dict(zip(row.lags, row.percent, strict=True))
+    for lag, percent in zip(one.profile.lags, one.profile.percent, strict=True):
+        beside: tuple[object, ...] = ("", "", "", "")
+        if row is not None and lag in published:
+            beside = (one.model, published[lag], int(row.scaled), int(lag in row.inferred_lags))
+        yield (one.name, one.text, one.profile.window, lag, percent, *beside)
+
+
+def csv_with_gaps(rows: Iterable[Sequence[object]]) -> bytes:
+    """Return rows as CSV in which nothing stands where nothing was published.
+
+    `csv_bytes` would quote that as a word, and a reader take a column of numbers for words.
+    """
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for one in measured:
-        row = one.published
-        published = {} if row is None else dict(zip(row.lags, row.percent, strict=True))
-        for lag, percent in zip(one.profile.lags, one.profile.percent, strict=True):
-            beside: tuple[object, ...] = ("", "", "", "")
-            if row is not None and lag in published:
-                beside = (one.model, published[lag], int(row.scaled), int(lag in row.inferred_lags))
-            writer.writerow((one.name, one.text, one.profile.window, lag, percent, *beside))
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue().encode("utf-8", "replace")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from spanlm.analysis.axes import (
     MARK,
@@ -18,11 +19,14 @@ from spanlm.analysis.axes import (
     ticks,
 )
 from spanlm.analysis.drawing import Drawing, Mark, Text
+from spanlm.analysis.figure_files import check_series
 from spanlm.analysis.lag_comparison import MeasuredLags, notes
 from spanlm.analysis.lags import in_words
 from spanlm.analysis.palette import STYLES, Style, lighter
 from spanlm.analysis.published_lags import HOLLOW, PublishedRow
-from spanlm.errors import InputError
+
+check_drawable = partial(check_series, "models", ".csv, .json or .md")
+"""Refuse more models than can be told apart."""
 
 _TITLE = "Mean attention by lag"
 _WIDTH, _LEFT, _RIGHT, _LEGEND_TOP, _PLOT = 820, 60, 28, 52, 330
@@ -52,16 +56,6 @@ def lag_comparison_figure(measured: Sequence[MeasuredLags]) -> Drawing:
     _lines(drawing, axes, styled, published)
     end_with_caption(drawing, _description(measured, rows), _LEFT, axes.bottom + 64, width)
     return drawing
-
-
-def check_drawable(models: int) -> None:
-    """Refuse more models than can be told apart.
-
-    Raises:
-        InputError: There are.
-    """
-    if models > len(STYLES):
-        raise InputError(f"a figure of {models} models: must be at most {len(STYLES)}; write .csv, .json or .md")
 
 
 def _published(styled: Sequence[tuple[MeasuredLags, Style]]) -> list[tuple[str, PublishedRow, Style]]:

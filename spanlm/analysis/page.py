@@ -5,11 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from spanlm.analysis.by_lag import LagAccumulator
+from spanlm.analysis.reader_page import darkest, reader_page
 from spanlm.analysis.record import AttentionRecord
-from spanlm.analysis.self_contained import self_contained
 from spanlm.data.vocabulary import EOS
 
-_SHADE_QUANTILE = 0.99  # the darkest blue: a few single peaks must not make all the rest pale
+_TEXTS = {
+    "introduction": (
+        "Point at a word: the words before it turn blue where the model looked while it was guessing, deeper for more "
+        "weight (the small numbers are percent). The panel shows what it expected, what really came, and how surprised "
+        "it was, in bits: each bit halves the probability."
+    ),
+    "tint": "Tint by surprisal",
+    "most_tint": "16 bits",
+    "footnote": "",
+}
+_UNITS = 1000  # of a weight
 _SHOWN = 8  # guesses shown for a position
 
 
@@ -20,13 +30,12 @@ def render_page(record: AttentionRecord) -> str:
     counted as in `AttentionRecord` and in the CSV file.
     """
     just_read = "just read, known without looking back" if record.nearest_lag else "just read (0 in the panel)"
-    return self_contained(
-        "page.html",
+    return reader_page(
         _payload(record),
-        styles=("page.css",),
-        scripts=("reader.js", "page.js"),
+        panel="words_panel.html",
+        script="page.js",
         title=record.title,
-        texts={"just_read": just_read},
+        texts={**_TEXTS, "just_read": just_read},
     )
 
 
@@ -38,11 +47,11 @@ def _payload(record: AttentionRecord) -> dict[str, object]:
         "window": record.window,
         "nearest": record.nearest_lag,
         "tokens": [record.words[0], *record.targets],
-        "weights": np.rint(1000 * record.weights.astype(np.float64)).astype(int).tolist(),
+        "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
         "bits": np.round(record.bits, 2).tolist(),
         "expected": [[[word, float(f"{chance:.3g}")] for word, chance in row[:_SHOWN]] for row in record.expected],
         "mean": _mean_percent(record),
-        "darkest": _darkest(record),
+        "darkest": darkest(record.settled[record.settled > 0], _UNITS),
     }
 
 
@@ -54,9 +63,3 @@ def _mean_percent(record: AttentionRecord) -> list[float] | None:
     if accumulator.positions <= 1:
         return None
     return [round(percent, 2) for percent in accumulator.profile().percent]
-
-
-def _darkest(record: AttentionRecord) -> float:
-    """Return the weight shown in the darkest blue, one for the whole text so that shades can be compared."""
-    seen = record.settled[record.settled > 0]
-    return max(round(float(np.quantile(seen, _SHADE_QUANTILE)), 3), 0.001) if seen.size else 1.0

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spanlm.analysis.axes import tick_step
 from spanlm.analysis.drawing import Drawing, Line, Mark, Text, text_width
 from spanlm.analysis.palette import FAINT, INK, MUTED, STYLES, Style
 
@@ -97,12 +98,6 @@ def _scale(panel: RowsPanel) -> tuple[float, float, float]:
     values = [value for value in panel.published if value is not None]
     values += [edge for mark in panel.measured if mark is not None for edge in (mark.low, mark.high)]
     low, high = min(values), max(values)
-    step = _nice(max(high - low, 1e-6 * max(abs(high), 1.0)) / _TICKS)
+    step = tick_step(max(high - low, 1e-6 * max(abs(high), 1.0)), _TICKS)
     low, high = math.floor(low / step) * step, math.ceil(high / step) * step
     return low, high if high > low else low + step, step
-
-
-def _nice(step: float) -> float:
-    """Return the least of 1, 2, 5, 10 … times a power of ten that is at least `step`."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= step * (1 - 1e-9))

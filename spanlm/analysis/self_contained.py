@@ -20,16 +20,18 @@ def self_contained(
     template: str,
     record: object,
     *,
+    fragments: Mapping[str, str],
     styles: Sequence[str],
     scripts: Sequence[str],
     title: str,
-    texts: Mapping[str, str] | None = None,
+    texts: Mapping[str, str],
 ) -> str:
     """Fill a template of this package: its `{{title}}`, `{{policy}}`, `{{style}}`, `{{record}}` and `{{script}}`.
 
     Args:
         template: the file's name.
         record: what the script reads, as plain values.
+        fragments: files for other places of the template, by the place; what they hold is not filled.
         styles: files of the style sheet, in order.
         scripts: files of the script, in order.
         title: any text.
@@ -37,7 +39,8 @@ def self_contained(
     """
     style, script = ("".join(map(_resource, names)) for names in (styles, scripts))
     parts = {
-        **(texts or {}),
+        **texts,
+        **{place: _resource(name) for place, name in fragments.items()},
         "policy": _policy(style, script),
         "title": html.escape(title.encode("utf-8", "replace").decode("utf-8")),
         "style": style,

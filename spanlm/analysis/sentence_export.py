@@ -22,7 +22,10 @@ CSV_COLUMNS = (
     *("sentence", "run", "position", "target", "surprisal_nats"),
     *("lag", "source_position", "source_word", "source_unknown", "weight"),
 )
-FLATNESS_COLUMNS = ("run", *FlatnessRow._fields)
+FLATNESS_COLUMNS = ("run", "text", *FlatnessRow._fields)
+
+Measured = dict[str, tuple[str, Flatness]]
+"""For each model, by name, the text it read and how flat its attention was."""
 
 
 def check_sentence_path(path: Path) -> str:
@@ -59,8 +62,8 @@ def check_flatness_path(path: Path) -> str:
     return checked_suffix(path, tuple(_FLATNESS))
 
 
-def save_flatness(text: str, measured: dict[str, Flatness], path: str | os.PathLike[str]) -> None:
-    """Write the flatness of models, by name, on a text, as `.csv` (a row for each model and group) or `.json`.
+def save_flatness(measured: Measured, path: str | os.PathLike[str]) -> None:
+    """Write the flatness of models, each with its text, as `.csv` (a row for each model and group) or `.json`.
 
     Raises:
         InputError: If the suffix is unknown, or the folder is missing or closed.
@@ -68,7 +71,7 @@ def save_flatness(text: str, measured: dict[str, Flatness], path: str | os.PathL
     """
     path = Path(path)
     render = _FLATNESS[check_flatness_path(path)]
-    write_whole(path, render(text, measured))
+    write_whole(path, render(measured))
 
 
 def _sentences_csv(sentences: Sentences) -> bytes:
@@ -137,14 +140,18 @@ def _flatness(flatness: Flatness | None) -> dict[str, Any] | None:
     }
 
 
-def _flatness_csv(text: str, measured: dict[str, Flatness]) -> bytes:
-    rows = ((name, *row) for name, flatness in measured.items() for row in (*flatness.groups, flatness.overall))
+def _flatness_csv(measured: Measured) -> bytes:
+    rows = (
+        (name, text, *row)
+        for name, (text, flatness) in measured.items()
+        for row in (*flatness.groups, flatness.overall)
+    )
     return csv_bytes([FLATNESS_COLUMNS, *rows])
 
 
-def _flatness_json(text: str, measured: dict[str, Flatness]) -> bytes:
-    runs = [{"run": name, **(_flatness(flatness) or {})} for name, flatness in measured.items()]
-    return _json({"format": 1, "text": text, "runs": runs})
+def _flatness_json(measured: Measured) -> bytes:
+    runs = [{"run": name, "text": text, **(_flatness(flatness) or {})} for name, (text, flatness) in measured.items()]
+    return _json({"format": 1, "runs": runs})
 
 
 def _json(content: dict[str, Any]) -> bytes:
@@ -158,7 +165,12 @@ _SENTENCES: dict[str, Callable[[Sentences], bytes]] = {
     ".json": _sentences_json,
 }
 
-_FLATNESS: dict[str, Callable[[str, dict[str, Flatness]], bytes]] = {
+_FLATNESS: dict[str, Callable[[Measured], bytes]] = {
     ".csv": _flatness_csv,
     ".json": _flatness_json,
 }
+
+SENTENCE_SUFFIXES = tuple(_SENTENCES)
+"""What `save_sentence_maps` can write."""
+FLATNESS_SUFFIXES = tuple(_FLATNESS)
+"""What `save_flatness` can write."""

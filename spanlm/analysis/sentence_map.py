@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.analysis.attend import attend_words
+from spanlm.analysis.colour_scale import is_above, scale_top
 from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
 from spanlm.analysis.record import AttentionRecord
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -22,7 +23,6 @@ from spanlm.models.next_word_model import NextWordModel
 MOST_WORDS = 120
 """Of a sentence: more do not fit on a page."""
 _USUAL = 0.95
-_SCALE_TOPS = (0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +117,11 @@ def common_scale(maps: Sequence[SentenceMap]) -> tuple[float, bool]:
     At most one weight in twenty is larger, of the rows with at least half as many words as the longest: where few share
     all the weight, each has much, and scaled to them or to single peaks all the rest would be pale.
     """
-    settled = [one.matrix[2 * one.slots >= max(one.slots.max(), 1)] for one in maps]
-    weights = np.concatenate([rows[~np.isnan(rows)] for rows in settled])
-    usual = float(np.quantile(weights, _USUAL)) if weights.size else 1.0
-    # rounded: 0.1 as a float32 is more than 0.1
-    top = next((top for top in _SCALE_TOPS if round(usual, 4) <= top), _SCALE_TOPS[-1])
-    return top, any(bool((one.matrix > top + 5e-5).any()) for one in maps)
+    settled = _weights([one.matrix[2 * one.slots >= max(one.slots.max(), 1)] for one in maps])
+    top = scale_top(float(np.quantile(settled, _USUAL)) if settled.size else 1.0)
+    return top, is_above(float(_weights([one.matrix for one in maps]).max(initial=0)), top)
+
+
+def _weights(matrices: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Return those of the words that could be looked at."""
+    return np.concatenate([matrix[~np.isnan(matrix)] for matrix in matrices])

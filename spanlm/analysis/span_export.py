@@ -6,12 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from spanlm.analysis.figure_files import drawn
 from spanlm.analysis.files import checked_suffix, csv_bytes, write_whole
-from spanlm.analysis.png import render_png
 from spanlm.analysis.span_figure import span_figure
 from spanlm.analysis.span_page import render_span_page
 from spanlm.analysis.spans import SpanRecord
-from spanlm.analysis.svg import render_svg
 
 CSV_COLUMNS = ("position", "word", "target", "gate", "span_from", "span_to", "span_words", "weight")
 
@@ -52,8 +51,7 @@ def _csv(record: SpanRecord) -> bytes:
 
 _SPANS: dict[str, Callable[[SpanRecord], bytes]] = {
     ".html": lambda record: render_span_page(record).encode("utf-8"),
-    ".svg": lambda record: render_svg(span_figure(record)).encode("utf-8"),
-    ".png": lambda record: render_png(span_figure(record)),
+    **drawn(span_figure),
     ".csv": _csv,
     ".json": lambda record: (json.dumps(record.to_json(), indent=1) + "\n").encode(),
 }

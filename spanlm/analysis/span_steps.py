@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.colour_scale import KEY_WIDTH, colour_key, scale_top
+from spanlm.analysis.colour_scale import KEY_WIDTH, colour_key, is_above, scale_top
 from spanlm.analysis.drawing import Drawing, Rect, Text, clip
 from spanlm.analysis.palette import CAME_INK, FAINT, INK, MUTED, blue
 from spanlm.analysis.reading import Expected
@@ -63,7 +63,7 @@ def _scale(weights: NDArray[np.float64]) -> tuple[float, bool]:
     """Return the weight that is darkest, and whether there are larger ones: of a few rows with a single peak."""
     largest = np.nanmax(weights[~np.isnan(weights).all(axis=1)], axis=1)
     top = scale_top(float(np.quantile(largest, _USUAL)))
-    return top, bool(largest.max() > top * (1 + 1e-6))
+    return top, is_above(float(largest.max()), top)
 
 
 def _by_column(record: SpanRecord, steps: range, most: int) -> tuple[NDArray[np.float64], int]:

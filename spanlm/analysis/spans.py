@@ -46,11 +46,13 @@ class SpanRecord:
         span: L, how many words a span stands for.
         filled: (N,) bool, where there was a span to look at.
         gate: (N,) λ, without temperature: how much the buffer is preferred; means nothing where it is not filled.
+        used: (N,) λ̂, the buffer's share of the mixture: the same with the temperature of evaluation.
         encoder: at each position, what the encoder alone expected.
         buffer: the same of the buffer alone; empty where there was no span.
         mixture: the same of the model.
         chance: (N, 3) what each of `PARTS` gave the word that came; NaN of the buffer where it is not filled.
         title: what produced the record.
+        first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
     """
 
     words: list[str]
@@ -59,11 +61,13 @@ class SpanRecord:
     span: int
     filled: NDArray[np.bool_]
     gate: NDArray[np.float64]
+    used: NDArray[np.float64]
     encoder: list[Expected]
     buffer: list[Expected]
     mixture: list[Expected]
     chance: NDArray[np.float64]
     title: str
+    first_token: int = 0
 
     def __len__(self) -> int:
         return len(self.words)
@@ -71,8 +75,8 @@ class SpanRecord:
     def looks(self, position: int) -> list[Look]:
         """Return the spans looked at from a position, the largest weight first."""
         row = self.weights[position]
-        ends = [position - (len(row) - column) for column in np.flatnonzero(row).tolist()]
-        found = [Look(end - self.span + 1, end, float(row[len(row) - (position - end)])) for end in ends]
+        ends = ((position - len(row) + column, row[column]) for column in np.flatnonzero(row).tolist())
+        found = [Look(end - self.span + 1, end, float(weight)) for end, weight in ends]
         return sorted(found, key=lambda look: (-look.weight, -look.last))
 
     def words_of(self, look: Look) -> str:
@@ -108,6 +112,7 @@ def attend_spans(
     expected: int = 4,
     title: str = "",
     opened: bool = True,
+    first_token: int = 1,
 ) -> SpanRecord:
     """Read words, line ends among them, opened by <eos> and an empty state.
 
@@ -118,6 +123,7 @@ def attend_spans(
         expected: how many of the most probable next words to keep of each part.
         title: for captions.
         opened: <eos> opens the words; if not, the first is read and not predicted.
+        first_token: number of the first of the words in the text they are from.
 
     Raises:
         InputError: too few words, `expected` below 1, a model without a span buffer, or more weights than
@@ -139,11 +145,13 @@ def attend_spans(
         span=parts[0].span,
         filled=filled,
         gate=torch.cat([part.gate for part in parts]).numpy(),
+        used=torch.cat([part.used for part in parts]).numpy(),
         encoder=encoder,
         buffer=[row if there else [] for row, there in zip(buffer, filled, strict=True)],
         mixture=mixture,
         chance=chance,
         title=title,
+        first_token=first_token - opened,  # <eos> stands before it
     )
 
 
@@ -153,6 +161,7 @@ class _Part(NamedTuple):
     weights: Tensor
     filled: Tensor
     gate: Tensor
+    used: Tensor
     top: list[torch.return_types.topk]
     chance: Tensor
     span: int
@@ -168,4 +177,5 @@ def _part(model: NextWordModel, readout: Readout, targets: Tensor, *, expected: 
     top = [x[:, 0].double().cpu().topk(min(expected, x.shape[-1])) for x in every]
     chance = torch.cat([x[:, 0].gather(1, targets).double().exp().cpu() for x in every], 1)
     gate = buffer.gate[:, 0].double().softmax(-1)[:, 0].cpu()
-    return _Part(attention[:, 0].float().cpu(), buffer.filled[:, 0].cpu(), gate, top, chance, readout.span)
+    used = buffer.log_shares(training=False)[:, 0, 0].double().exp().cpu()
+    return _Part(attention[:, 0].float().cpu(), buffer.filled[:, 0].cpu(), gate, used, top, chance, readout.span)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,32 @@ class Utilisation:
         return len(self.learned)
 
 
+def epoch_rows(folder: Path) -> list[dict[str, Any]]:
+    """Read what a run has told of its epochs so far; it may be in training.
+
+    Raises:
+        InputError: it is no run.
+    """
+    try:
+        lines = (folder / METRICS).read_text(encoding="utf-8").splitlines(keepends=True)
+    except OSError:
+        raise InputError(f"{folder}: has no {METRICS}; name the folder of a run") from None
+    # the last line of a run in training may be half written
+    rows = (json.loads(line) for line in lines if line.endswith("\n"))
+    return [row for row in rows if row["event"] == "valid"]
+
+
+def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation | None:
+    """Return what the epochs of a run tell of its span buffer; None where it has none that ever held anything."""
+    found = [row["parts"]["valid"] for row in rows if "parts" in row]
+    if not found:
+        return None
+    learned, oracle = (tuple(parts[which] for parts in found) for which in ("utilisation", "oracle_utilisation"))
+    return Utilisation(name, learned, oracle)
+
+
 def read_utilisation(folder: Path, name: str) -> Utilisation:
-    """Read what a run has told so far; it may be in training.
+    """Read what a run has told of its span buffer so far; it may be in training.
 
     Args:
         folder: of the run.
@@ -51,21 +75,15 @@ def read_utilisation(folder: Path, name: str) -> Utilisation:
     Raises:
         InputError: it is no run, it has finished no epoch, or it has no span buffer that ever held anything.
     """
-    try:
-        lines = (folder / METRICS).read_text(encoding="utf-8").splitlines(keepends=True)
-    except OSError:
-        raise InputError(f"{folder}: has no {METRICS}; name the folder of a run") from None
-    # the last line of a run in training may be half written
-    epochs = [row for row in (json.loads(line) for line in lines if line.endswith("\n")) if row["event"] == "valid"]
-    if not epochs:
+    rows = epoch_rows(folder)
+    if not rows:
         raise InputError(f"{folder}: has finished no epoch yet")
-    found: list[dict[str, Any]] = [row["parts"]["valid"] for row in epochs if "parts" in row]
-    if not found:
+    found = utilisation_of(rows, name)
+    if found is None:
         raise InputError(
             f"{folder}: has no span buffer to tell of by epoch: train one with model.memory.kind=span_buffer"
         )
-    learned, oracle = (tuple(row[which] for row in found) for which in ("utilisation", "oracle_utilisation"))
-    return Utilisation(name, learned, oracle)
+    return found
 
 
 def spread_epochs(count: int, most: int) -> list[int]:

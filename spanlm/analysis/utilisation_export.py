@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
+from spanlm.analysis.figure_files import FIGURES, drawn
 from spanlm.analysis.files import checked_suffix, csv_bytes, write_whole
-from spanlm.analysis.png import render_png
-from spanlm.analysis.svg import render_svg
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.analysis.utilisation_figure import check_drawable, utilisation_figure
 
 CSV_COLUMNS = ("run", "epoch", "utilisation", "oracle_utilisation")
-_FIGURES = (".svg", ".png")
 _TITLE = "Use of the span buffer by epoch"
 
 
@@ -24,7 +23,7 @@ def check_utilisation_path(path: Path, runs: int) -> str:
         InputError: as `save_utilisation` does.
     """
     suffix = checked_suffix(path, tuple(_UTILISATION))
-    if suffix in _FIGURES:
+    if suffix in FIGURES:
         check_drawable(runs)
     return suffix
 
@@ -56,8 +55,7 @@ def _json(measured: Sequence[Utilisation]) -> bytes:
 
 
 _UTILISATION: dict[str, Callable[[Sequence[Utilisation]], bytes]] = {
-    ".svg": lambda measured: render_svg(utilisation_figure(_TITLE, measured)).encode("utf-8"),
-    ".png": lambda measured: render_png(utilisation_figure(_TITLE, measured)),
+    **drawn(partial(utilisation_figure, _TITLE)),
     ".csv": _csv,
     ".json": _json,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from spanlm.analysis.axes import (
     DASH,
@@ -19,9 +20,12 @@ from spanlm.analysis.axes import (
     ticks,
 )
 from spanlm.analysis.drawing import Drawing, Line, Mark, Text, clip, text_width
+from spanlm.analysis.figure_files import check_series
 from spanlm.analysis.palette import INK, MUTED, STYLES, Style
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, longest, spread_epochs
-from spanlm.errors import InputError
+
+check_drawable = partial(check_series, "runs", ".csv or .json")
+"""Refuse more runs than can be told apart."""
 
 PUBLISHED = {"oracle": 7.0, "learned": 10.0}
 """Where the paper's example ends, in percent; its text has these two numbers."""
@@ -34,16 +38,6 @@ _PAPER = (
     "Dashed: where the paper's example ends; it begins near 50 % and falls to almost nothing before it rises "
     "(Li et al. 2020, Figure 4, as its text says)."
 )
-
-
-def check_drawable(runs: int) -> None:
-    """Refuse more runs than can be told apart.
-
-    Raises:
-        InputError: There are.
-    """
-    if runs > len(STYLES):
-        raise InputError(f"a figure of {runs} runs: must be at most {len(STYLES)}; write .csv or .json")
 
 
 def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str = "") -> Drawing:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from spanlm.analysis.reading import Expected
 from spanlm.analysis.span_export import check_spans_path, save_spans
-from spanlm.analysis.spans import SpanRecord, attend_spans
-from spanlm.cli.terminal import out, table
+from spanlm.analysis.spans import PARTS, Look, SpanRecord, attend_spans
+from spanlm.cli.attend_options import CHECKS
+from spanlm.cli.gate import gate_note
+from spanlm.cli.terminal import note, out, table
 from spanlm.errors import InputError
-from spanlm.files import run_name
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.trained import TrainedModel
 
@@ -31,31 +33,36 @@ def check_spans(models: Sequence[TrainedModel], options: argparse.Namespace) -> 
     Raises:
         InputError: by lag, flatness or a sentence; or a file that cannot be written.
     """
-    asked = {"--by-lag": options.by_lag, "--flatness": options.flatness, "--sentence": options.sentence is not None}
-    for name, there in asked.items():
-        for model in models:
-            memory = model.config.model.memory
-            if there and isinstance(memory, SpanBufferConfig) and memory.stride > 1:
-                raise InputError(
-                    f"{name}: shows the weights of words, and {model.folder} looks at spans of {memory.stride}; "
-                    "--text, --file, --document and --from show those"
-                )
-    if not any(asked.values()) and has_spans(models[0]) and options.out is not None:
-        check_spans_path(options.out)
+    if options.what not in CHECKS:
+        if has_spans(models[0]) and options.out is not None:
+            check_spans_path(options.out)
+        return
+    for model in models:
+        memory = model.config.model.memory
+        if isinstance(memory, SpanBufferConfig) and memory.stride > 1:
+            raise InputError(
+                f"{options.what}: shows the weights of words, and {model.folder} looks at spans of {memory.stride}; "
+                "--text, --file, --document and --from show those"
+            )
 
 
-def show_spans(model: TrainedModel, targets: list[str], source: str, options: argparse.Namespace) -> None:
+def show_spans(
+    model: TrainedModel, targets: list[str], source: str, first_token: int, options: argparse.Namespace
+) -> None:
     """Read words; write what was looked at from each, or print what was from the last."""
-    title = f"{run_name(model.folder)}, {model.config.model.memory.description}{source}"
-    opened = model.config.training.batching.predict_first
-    record = attend_spans(model.model, model.vocabulary, targets, title=title, opened=opened)
+    how: dict[str, Any] = {"title": model.title(source), "opened": model.opened, "first_token": first_token}
+    record = attend_spans(model.model, model.vocabulary, targets, **how)
+    memory = model.config.model.memory
+    assert isinstance(memory, SpanBufferConfig)  # see `has_spans`
     if options.out is None:
-        _print(record)
+        _print(record, memory.evaluation_temperature)
     else:
         save_spans(record, options.out)
+    for line in gate_note(model):
+        note(line)
 
 
-def _print(record: SpanRecord) -> None:
+def _print(record: SpanRecord, temperature: float) -> None:
     """Print the last position: after what, where it looked, and what came to mind."""
     last = len(record.words) - 1
     out(record.title)
@@ -65,25 +72,33 @@ def _print(record: SpanRecord) -> None:
         ("came", record.targets[last]),
     ]
     if record.filled[last]:
-        rows.append(("gate", f"λ {record.gate[last]:.3f}: the {_preferred(record, last)} is preferred"))
-        rows.append(("buffer alone", _listed(record.buffer[last])))
-    rows += [("encoder alone", _listed(record.encoder[last])), ("both", _listed(record.mixture[last]))]
-    table(rows)
+        shares = f"λ {record.gate[last]:.3f}, used as {record.used[last]:.3f} (T {temperature:g})"
+        rows.append(("gate", f"{shares}: the {_preferred(record, last)} is preferred"))
+        rows.append(("buffer alone", _listed(record, "buffer")))
+    table([*rows, ("encoder alone", _listed(record, "encoder")), ("both", _listed(record, "mixture"))])
     looks = record.looks(last)
     if not looks:
         out("it looked at nothing: no span has passed yet")
         return
     out()
-    out(
-        f"it looked at {len(looks)} spans" + (f"; the {SHOWN} with the largest weights:" if len(looks) > SHOWN else ":")
-    )
+    what = f"{len(looks)} {'word' if record.span == 1 else 'span'}{'s' if len(looks) > 1 else ''}"
+    out(f"it looked at {what}{f'; the {SHOWN} with the largest weights' if len(looks) > SHOWN else ''}:")
     for look in looks[:SHOWN]:
-        out(f"  {look.weight:6.1%}  {look.first:>6}–{look.last:<6}  {record.words_of(look)}")
+        out(f"  {look.weight:6.1%}  {_place(record, look)}  {record.words_of(look)}")
 
 
 def _preferred(record: SpanRecord, position: int) -> str:
     return "buffer" if record.gate[position] >= 0.5 else "encoder"
 
 
-def _listed(expected: Expected) -> str:
-    return ", ".join(f"{word} {chance:.3f}" for word, chance in expected)
+def _place(record: SpanRecord, look: Look) -> str:
+    """Number its words as the text does."""
+    first, last = look.first + record.first_token, look.last + record.first_token
+    return f"{last:>6}" if record.span == 1 else f"{first:>6}–{last:<6}"
+
+
+def _listed(record: SpanRecord, part: str) -> str:
+    """Say what a part expected at the last position, and what it gave the word that came."""
+    expected: Expected = getattr(record, part)[-1]
+    came = f'"{record.targets[-1]}" {record.chance[-1, PARTS.index(part)]:.3f}'
+    return f"{', '.join(f'{word} {chance:.3f}' for word, chance in expected)}; {came}"

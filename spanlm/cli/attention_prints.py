@@ -75,13 +75,13 @@ def print_sentence_flatness(sentences: Sequence[Sequence[SentenceMap]]) -> None:
         out(f"  {name:<{label}}" + "".join(f"  {cell:>{max(len(model), 7)}}" for model, cell in cells))
 
 
-def print_flatness(text: str, measured: dict[str, Flatness]) -> None:
+def print_flatness(measured: dict[str, tuple[str, Flatness]]) -> None:
     """Print a table for each model: how flat its rows are, by how many words there were to choose from."""
-    out(f"flatness of attention, {text} ({_EXPLAINED})")
-    for name, flatness in measured.items():
+    out(f"flatness of attention ({_EXPLAINED})")
+    for name, (text, flatness) in measured.items():
         nearest = signed(flatness.nearest_lag)
         elsewhere = flatness.overall.on_no_word >= LEAST_SHOWN / 100
-        out(name)
+        out(f"{name}, {text}")
         head = f"  {'words':>6} {'rows':>10} {'flatness':>9} {'largest':>8} {'at ' + nearest:>8} {'equal':>8}"
         out(head + " on no word" * elsewhere)
         for row in (*flatness.groups, flatness.overall):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 
 from rich.table import Table
 
 from spanlm.benchmark.measure import Compared, Measured, Report, benchmark
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_device, verb_parser
-from spanlm.cli.terminal import console, out
+from spanlm.cli.terminal import console, note, out
 
 _DESCRIPTION = """
 Speed on this machine. What is compared takes turns on the same random tokens: training steps with those of a textbook
@@ -31,7 +30,7 @@ def run(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error(f"--rounds={options.rounds}: must be at least 1")
-    report = benchmark(options.device, options.rounds, lambda text: print(f"measuring: {text}", file=sys.stderr))
+    report = benchmark(options.device, options.rounds, lambda text: note(f"measuring: {text}"))
     if options.json:
         out(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
     else:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.tuning import TUNED_ON, tuning_part
+from spanlm.cli.tuning import TUNED_ON, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, require_text
@@ -93,14 +93,6 @@ def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> list[tuple[str
         return []
     rows = [("without cache", f"{result.without_cache.perplexity:.2f}")]
     if tuning is not None:
-        best, same = tuning.best, tuning.text == f"{result.corpus} {result.split}"
-        rows += [
-            (
-                "tuned on",
-                f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}: "
-                f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs; "
-                f"{tuning.perplexity:.2f} there, {tuning.plain:.2f} without",
-            ),
-            *(("", note) for note in tuning.notes),
-        ]
+        best = tuning.best
+        rows += tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
     return rows

@@ -172,7 +172,7 @@ def _show(model: TrainedModel, files: list[_File]) -> None:
         out(line)
     if reads_line_by_line(model.config):
         out("trained on lines that know nothing of each other: the sentences before a query are not read")
-    if not model.config.training.batching.predict_first:
+    if not model.opened:
         out("trained to read the first word of a line, not to predict it: that of a query has no part in its scores")
     for context, averages in _macro(files).items():
         out()

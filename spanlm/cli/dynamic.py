@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.tuning import TUNED_ON, tuning_part
+from spanlm.cli.tuning import TUNED_ON, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, SpanlmError, require
 from spanlm.evaluation.dynamic import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid
+from spanlm.evaluation.grid_edge import edge_note
 from spanlm.evaluation.lessons import Report
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.trained import TrainedModel
@@ -49,27 +53,28 @@ def add_dynamic(parser: VerbParser) -> None:
     parser.add_argument(
         "--dynamic",
         action="store_true",
-        help="let the weights follow the text, which is read as one stream (Krause et al., 2018)",
+        help="let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
+        "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models",
     )
     parser.add_argument(
         "--dynamic-rate",
         type=float,
         nargs="+",
         metavar="η",
-        help=f"how fast they learn (default {_USUAL.rate:g}, published); several: a grid to tune",
+        help=f"how fast they learn (default {_USUAL.rate:g}); several: a grid to tune",
     )
     parser.add_argument(
         "--dynamic-decay",
         type=float,
         nargs="+",
         metavar="λ",
-        help=f"how fast they come back (default {_USUAL.decay:g}, published); several: a grid to tune",
+        help=f"how fast they come back (default {_USUAL.decay:g}); several: a grid to tune",
     )
     parser.add_argument(
         "--dynamic-epsilon",
         type=float,
         metavar="ε",
-        help=f"how much weights with small gradients are held (default {_USUAL.epsilon:g}, published)",
+        help=f"how much weights with small gradients are held (default {_USUAL.epsilon:g})",
     )
     parser.add_argument(
         "--dynamic-convention",
@@ -109,7 +114,8 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
             raise InputError(f"{name}: {len(values)} values are a grid; choose one, or add --tune-dynamic")
     first = options.dynamic_statistics
     require(first is None or first >= 1, "--dynamic-statistics", first, "at least 1 segment")
-    _check_values(options)
+    with named_as_options():
+        _check_values(options)
 
 
 def _refuse_options(options: argparse.Namespace) -> None:
@@ -117,6 +123,23 @@ def _refuse_options(options: argparse.Namespace) -> None:
     for name in (*names, "tune_dynamic"):
         if getattr(options, name) not in (None, False):
             raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
+
+
+@contextmanager
+def named_as_options(converted: bool = False) -> Iterator[None]:
+    """Call η, λ and ε in errors what the options are called.
+
+    Args:
+        converted: the values are no longer in the convention in which they were given.
+    """
+    try:
+        yield
+    except SpanlmError as error:
+        said = re.sub(r"\bdynamic\.(?=(?:rate|decay|epsilon)\b)", "--dynamic-", str(error))
+        if said != str(error):
+            which = " (These numbers are in the mean convention, the options in the other.)" if converted else ""
+            error.args = (said + which, *error.args[1:])
+        raise
 
 
 def _check_values(options: argparse.Namespace) -> None:
@@ -201,19 +224,28 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
         rows.append(
             ("convention", f"sum: η {given['rate']:.3g}, λ {given['decay']:.3g}, ε {given['epsilon']:.3g} as given")
         )
-    return rows if choice.tuning is None else [*rows, *_tuning_rows(result, choice.tuning)]
+    if choice.tuning is None:
+        return rows
+    told = replace(choice.tuning, notes=_notes(choice, choice.tuning))
+    return [*rows, *tuned_rows(result, told, _chosen(told))]
 
 
-def _tuning_rows(result: Evaluation, tuning: DynamicTuning) -> list[tuple[str, str]]:
-    same = tuning.text == f"{result.corpus} {result.split}"
+def _notes(choice: DynamicChoice, tuning: DynamicTuning) -> list[str]:
+    """Say of a best value on the edge of the grid which ones to try next, as they are given as options."""
+    notes = list(tuning.notes)
+    for name, most in (("rate", math.inf), ("decay", 1.0)):
+        best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
+        noted = edge_note(f"dynamic.{name}", best, tried)
+        if noted in notes:
+            given = choice.first_release[name] / best if choice.sum_convention else 1.0
+            beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
+            values = " ".join(f"{value * given:.3g}" for value in beyond if value <= most)
+            said = edge_note(f"--dynamic-{name}", best * given, [value * given for value in tried])
+            notes[notes.index(noted)] = f"{said} Try --dynamic-{name} {values}" if " " in values else said
+    return notes
+
+
+def _chosen(tuning: DynamicTuning) -> str:
     read = [point for point in tuning.grid if point.perplexity is not None]
     how = "" if len(read) == len(tuning.grid) else f", {len(read)} of them on all of it"
-    return [
-        (
-            "tuned on",
-            f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}: "
-            f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {len(tuning.grid)} pairs{how}; "
-            f"{tuning.perplexity:.2f} there, {tuning.plain:.2f} without",
-        ),
-        *(("", note) for note in tuning.notes),
-    ]
+    return f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {len(tuning.grid)} pairs{how}"

@@ -8,9 +8,10 @@ from typing import Any
 from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError
 from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.span_mixture import require_temperature
 from spanlm.trained import TrainedModel
 from spanlm.trained_ensemble import TrainedEnsemble
-from spanlm.trained_gate import TemperedModel, require_gate_temperature
+from spanlm.trained_gate import TemperedModel
 
 GATE = "--gate-temperature"
 
@@ -30,13 +31,13 @@ def check_gate(options: argparse.Namespace, runs: int) -> None:
     """Refuse what has no gate, or is no temperature, before anything is loaded.
 
     Raises:
-        InputError: several runs; 0, negative, or not finite.
+        InputError: several runs; below 1e-6, or not finite.
     """
     if options.gate_temperature is None:
         return
     if runs > 1:
         raise InputError(f"{GATE}: is for one run; each of the {runs} has a gate of its own")
-    require_gate_temperature(options.gate_temperature, GATE)
+    require_temperature(options.gate_temperature, GATE)
 
 
 def tempered(model: TrainedModel, options: argparse.Namespace) -> TrainedModel:

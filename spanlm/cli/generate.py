@@ -6,9 +6,9 @@ import sys
 
 from spanlm.cli.arguments import add_device, verb_parser
 from spanlm.cli.ensemble import add_runs, load_runs
-from spanlm.context import reads_line_by_line
+from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
+from spanlm.cli.terminal import note
 from spanlm.data.vocabulary import EOS
-from spanlm.evaluation.generation import generate
 
 _DESCRIPTION = """
 Continue a prompt, word by word. A line end (<eos>) is printed as one. The prompt is cut into words as the training text
@@ -39,20 +39,19 @@ def run(arguments: list[str]) -> None:
     )
     parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same words (default 1)")
     parser.add_argument("--unk", action="store_true", help="let <unk> be drawn, too")
+    add_gate(parser)
     options = parser.parse_intermixed_args(arguments)
-    model = load_runs([options.run, *options.more], options)
-    words = generate(
-        model.model,
-        model.vocabulary,
-        model.prompt(options.prompt),
+    runs = [options.run, *options.more]
+    check_gate(options, len(runs))
+    model = tempered(load_runs(runs, options), options)
+    words = model.words(
+        options.prompt,
         length=options.length,
         temperature=options.temperature,
         top_k=options.top_k,
         top_p=options.top_p,
         seed=options.seed,
         unk=options.unk,
-        line_by_line=reads_line_by_line(model.config),
-        opened=model.config.training.batching.predict_first,
     )
     sys.stdout.write(options.prompt)
     at_line_start = not options.prompt or options.prompt.endswith("\n")
@@ -61,3 +60,6 @@ def run(arguments: list[str]) -> None:
         sys.stdout.flush()
         at_line_start = word == EOS
     sys.stdout.write("" if at_line_start else "\n")
+    sys.stdout.flush()  # the words come before what is said of them
+    for line in gate_note(model):
+        note(line)

@@ -61,7 +61,7 @@ def parts_rows(result: Evaluation, options: argparse.Namespace) -> list[tuple[st
         return rows
     return [
         *rows,
-        ("PoU", f"{parts.utilisation:.2%} of {parts.remembering:,} tokens: the gate prefers the buffer (λ ≥ ½)"),
+        ("PoU", f"{parts.utilisation:.2%} of {parts.remembering:,} tokens: the gate prefers the buffer (a share ≥ ½)"),
         ("oracle PoU", f"{parts.oracle_utilisation:.2%}: the buffer gives the token more"),
-        ("gate", f"mean λ {parts.gate:.3f}, mean reward {parts.reward:.3f}"),
+        ("gate", f"buffer's share {parts.gate:.3f} before the temperature (mean); mean reward {parts.reward:.3f}"),
     ]

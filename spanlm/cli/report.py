@@ -171,11 +171,12 @@ def _stages(training: TrainingConfig) -> str:
 
 
 def _parts(parts: Mapping[str, float]) -> str:
-    """Say what encoder and span buffer did, over the words that had anything to read there."""
+    """Say what each part is worth alone, and how the buffer was used where there was anything to read."""
     encoder, buffer = ppl(parts["encoder_nll"]), ppl(parts["buffer_nll"])
     return (
-        f"encoder alone {encoder}, buffer alone {buffer}, buffer's share {parts['gate']:.3f}, used for "
-        f"{parts['utilisation']:.1%} (better for {parts['oracle_utilisation']:.1%}), reward {parts['reward']:+.3f}"
+        f"encoder alone {encoder}, buffer alone {buffer}, PoU {parts['utilisation']:.1%}, "
+        f"oracle PoU {parts['oracle_utilisation']:.1%}, buffer's share {parts['gate']:.3f}, "
+        f"reward {parts['reward']:+.3f}"
     )
 
 

@@ -15,7 +15,8 @@ from spanlm.cli.arguments import add_device, verb_parser
 from spanlm.cli.main import VerbParser
 from spanlm.cli.progress import progress
 from spanlm.cli.report import TrainingReport
-from spanlm.cli.terminal import console, out
+from spanlm.cli.terminal import console, note, out
+from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction.estimate import dynamic_seconds, estimate
 from spanlm.reproduction.grid import Grid
@@ -46,6 +47,9 @@ fails does not stop the others. The test part is read once for every run, and ag
 trained model in another way: with a cache, with dynamic evaluation, or several as one; such rows train what they need
 and share it. Their settings are chosen on valid.
 """
+
+_Expected = tuple[tuple[str, str, str], float]
+"""Epochs, tokens a second and time as a dry run shows them, and the seconds."""
 
 
 def run(arguments: list[str]) -> None:
@@ -138,8 +142,8 @@ def _introduce(plan: Plan) -> None:
         f"{plan.paper.title}, {plan.tables[0].kind} {names}: {' and '.join(work)} on {plan.corpus.name} at scale "
         f"{plan.scale.name} ({plan.scale.purpose})"
     )
-    for note in plan.corpus.notes:
-        out(note)
+    for line in plan.corpus.notes:
+        out(line)
     done = sum(task.record.exists() for task in plan.tasks)
     if done:
         out(f"{done} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
@@ -152,45 +156,51 @@ def _dry_run(plan: Plan) -> None:
     for name in ("seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "at most"):
         shown.add_column(name, justify="right")
     total = 0.0
+    known: dict[str, _Expected] = {}
     for task in plan.tasks:
-        total += _show_measurement(shown, plan, task) if isinstance(task, Measurement) else _show_job(shown, plan, task)
+        if finished(task, plan.text_of(task)) is not None:
+            cells, seconds = ("", "", "finished"), 0.0
+        else:
+            if task.row not in known:  # its seeds differ in nothing that takes time
+                known[task.row] = _expected(plan, task)
+            cells, seconds = known[task.row]
+        shown.add_row(*_sizes(task), *cells)
+        total += seconds
     console().print(shown)
     out(f"in all at most {_duration(total)} on this machine as it is now; runs that stop improving end before")
     for row, reason in plan.left_out.items():
         out(f"left out: {row}: {reason}")
 
 
-def _show_measurement(shown: RichTable, plan: Plan, task: Measurement) -> float:
-    """Add what is only evaluated to the table of the plan; return the seconds that dynamic evaluation would take."""
-    seconds, said = 0.0, "finished"
-    if finished(task, plan.text_of(task)) is None:
-        said = "evaluated only"
-        if task.search is not None:
-            seconds = dynamic_seconds(task.config, plan.text_of(task), task.search)
-            said = f"evaluated only {_duration(seconds)}"
-    shown.add_row(task.row, task.seeds.partition(" ")[2], *[""] * 5, said)
-    return seconds
+def _sizes(task: Task) -> tuple[str, str, str, str, str]:
+    """Return row, seed, and of a training its units and parameters."""
+    if isinstance(task, Measurement):
+        return task.row, task.seeds.partition(" ")[2], "", "", ""
+    units, count = task.config.model.encoder.output_size, task.parameters
+    return task.row, str(task.seed), f"{units:,}", f"{count.model:,}", f"{count.total:,}"
 
 
-def _show_job(shown: RichTable, plan: Plan, job: Job) -> float:
-    """Add a training to the table of the plan; return the seconds it would take."""
-    sizes = (
-        job.row,
-        str(job.seed),
-        f"{job.config.model.encoder.output_size:,}",
-        f"{job.parameters.model:,}",
-        f"{job.parameters.total:,}",
-    )
-    if finished(job, plan.text_of(job)) is not None:
-        shown.add_row(*sizes, "", "", "finished")
-        return 0.0
+def _expected(plan: Plan, task: Task) -> _Expected:
+    """Measure what a task would take."""
+    text = plan.text_of(task)
     try:
-        expected = estimate(job, plan.text_of(job))
+        return _training(task, text) if isinstance(task, Job) else _measurement(task, text)
     except (InputError, RunError, RuntimeError) as error:
-        shown.add_row(*sizes, "", "", f"fails: {error}")
-        return 0.0
-    shown.add_row(*sizes, str(expected.epochs), f"{expected.tokens_per_second:,.0f}", _duration(expected.seconds))
-    return expected.seconds
+        return ("", "", f"fails: {error}"), 0.0
+
+
+def _training(job: Job, text: Corpus) -> _Expected:
+    note(f"measuring: {job.row}")
+    found = estimate(job, text)
+    return (str(found.epochs), f"{found.tokens_per_second:,.0f}", _duration(found.seconds)), found.seconds
+
+
+def _measurement(task: Measurement, text: Corpus) -> _Expected:
+    if task.search is None:
+        return ("", "", "evaluated only"), 0.0
+    note(f"measuring: {task.row}")
+    seconds = dynamic_seconds(task.config, text, task.search)
+    return ("", "", f"evaluated only {_duration(seconds)}"), seconds
 
 
 def _run(plan: Plan) -> None:
@@ -250,8 +260,8 @@ def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
     for grid in grids(table, rows, plan.request.paper):
         out(f"\n{grid.caption}" if grid.caption else "")
         console().print(_rich(grid))
-    for note in order_notes(table, rows, plan.request.paper):
-        out(f"\n{note}")
+    for line in order_notes(table, rows, plan.request.paper):
+        out(f"\n{line}")
 
 
 def _rich(grid: Grid) -> RichTable:

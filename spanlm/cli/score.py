@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, fields
 from itertools import chain
@@ -14,10 +13,9 @@ from typing import TextIO
 from spanlm.cli.arguments import add_device, output, verb_parser
 from spanlm.cli.ensemble import add_runs, load_runs, runs_and_files
 from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
-from spanlm.cli.terminal import finite
-from spanlm.context import refuse_other_context
+from spanlm.cli.terminal import finite, note
 from spanlm.data.text import Text
-from spanlm.evaluation.words import WordScore, score_words
+from spanlm.evaluation.words import WordScore
 
 _DESCRIPTION = """
 One row for every word: its surprisal −log p(word | context), the entropy of the distribution it was drawn from, its
@@ -74,25 +72,13 @@ def run(arguments: list[str]) -> None:
         parser.error(f"unrecognized arguments: {' '.join(files[1:])}")
     check_gate(options, len(runs))
     model = tempered(load_runs(runs, options), options)
-    refuse_other_context(model.config, options.state)
-    opened = model.config.training.batching.predict_first
     path = Path("/dev/stdin") if files in ([], ["-"]) else Path(files[0])
-    scores = score_words(
-        model.model,
-        model.vocabulary,
-        model.pieces(Text(path)),
-        state=options.state,
-        base=BASES[options.base],
-        oov=options.oov,
-        eos=options.eos,
-        opened=opened,
-    )
+    scores = model.score(Text(path), state=options.state, base=BASES[options.base], oov=options.oov, eos=options.eos)
     first = next(scores, None)  # before anything is written: a file that cannot be read leaves nothing behind
     with output(options.out) as file:
         _WRITERS[options.format](chain([] if first is None else [first], scores), file)
-    notes = [*([] if opened else [_UNSCORED]), *gate_note(model)]
-    for note in notes:
-        print(note, file=sys.stderr)
+    for line in [*([] if model.opened else [_UNSCORED]), *gate_note(model)]:
+        note(line)
 
 
 def _write_tsv(scores: Iterator[WordScore], file: TextIO) -> None:

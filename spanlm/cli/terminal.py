@@ -21,6 +21,11 @@ def out(text: str = "") -> None:
     print(text, flush=True)
 
 
+def note(text: str) -> None:
+    """Print a line beside the output, to standard error: progress, or what a reader of the output should know."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def out_json(value: Any) -> None:
     """Print a value as one line of JSON; a number that is not finite, which JSON has no word for, becomes null."""
     out(json.dumps(finite(value), allow_nan=False))

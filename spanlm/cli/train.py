@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from spanlm.errors import InputError, Interrupted, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import find_preset
-from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
 from spanlm.training.run_folder import CONFIG
+from spanlm.training.stages import refuse_unfit
 
 DEFAULT_PRESET = "demo"
 
@@ -66,6 +66,7 @@ def run(arguments: list[str]) -> None:
     if request.print_config:
         out(config.to_yaml())
         return
+    refuse_unfit(config)  # before a large text is read
     corpus = load_corpus(config.data)
     if request.match is not None:
         config = _matched(config, request.match, len(corpus.vocabulary))
@@ -206,10 +207,9 @@ def _base_config(request: Request) -> RunConfig:
 def _configure(base: RunConfig, options: list[str], helping: bool) -> RunConfig:
     """Apply `--group.field value` options."""
     changed: Tree = {"model": {part: {"kind": k} for part, k in _kinds_in(options).items()}}
-    tree = _overlaid(base.to_tree(), changed)
     if _value_of("--training.finetune.stages", options) == "0":
-        # what a preset says of its stages goes with them, as what it says of a part goes with its kind
-        tree = _overlaid(tree, {"training": {"finetune": asdict(FinetuneConfig())}})
+        changed["training"] = {"finetune": {"stages": 0}}
+    tree = _overlaid(base.to_tree(), changed)
     parser = config_parser(kinds_of(tree))
     parser.set_defaults(_flat(tree))
     if helping:
@@ -238,15 +238,20 @@ def _value_of(field: str, options: list[str]) -> str | None:
 
 
 def _overlaid(base: Tree, change: Tree) -> Tree:
-    """Put `change` over `base`; a part of another kind takes nothing over from the old one."""
+    """Put `change` over `base`; a part of another kind, or without stages, takes nothing over from the old one."""
     merged = dict(base)
     for name, value in change.items():
         old = base.get(name)
-        if isinstance(value, dict) and isinstance(old, dict) and value.get("kind", old.get("kind")) == old.get("kind"):
+        if isinstance(value, dict) and isinstance(old, dict) and not _begins_anew(value, old):
             merged[name] = _overlaid(old, value)
         else:
             merged[name] = value
     return merged
+
+
+def _begins_anew(change: Tree, old: Tree) -> bool:
+    """Say whether what was said of a group goes: of a part with its kind, of finetuning with its stages."""
+    return change.get("kind", old.get("kind")) != old.get("kind") or change.get("stages") == 0
 
 
 def _flat(tree: Tree, prefix: str = "") -> dict[str, Any]:

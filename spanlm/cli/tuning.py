@@ -1,4 +1,4 @@
-"""The part of a corpus on which something is tuned before another part is measured."""
+"""The part of a corpus on which something is tuned before another part is measured, and what is told of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import argparse
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
+from spanlm.evaluation.cache_tuning import CacheTuning
+from spanlm.evaluation.dynamic_tuning import DynamicTuning
+from spanlm.evaluation.perplexity import Evaluation
 from spanlm.trained import TrainedModel
 
 TUNED_ON: Split = "valid"
@@ -31,3 +34,11 @@ def tuning_part(model: TrainedModel, options: argparse.Namespace, option: str, o
             f"{otherwise}."
         )
     return valid
+
+
+def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: str) -> list[tuple[str, str]]:
+    """Say on what something was tuned, what was `chosen`, what it did there, and what to know of that."""
+    same = tuning.text == f"{result.corpus} {result.split}"
+    there = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
+    numbers = f"{tuning.perplexity:.2f} there, {tuning.plain:.2f} without"
+    return [("tuned on", f"{there}: {chosen}; {numbers}"), *(("", note) for note in tuning.notes)]

@@ -32,7 +32,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import require
 from spanlm.evaluation.scoring import Scored
 from spanlm.models.interfaces import Readout
-from spanlm.models.ops.neural_cache import Lookup, cache_distribution, cache_log_prob
+from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,10 +151,3 @@ def _over_lines(scored: Iterable[Scored], config: CacheConfig) -> Iterator[Score
         log_p = item.log_p.clone()
         log_p.transpose(0, 1)[item.segment.mask.T] = stream.log_p.squeeze(1)
         yield replace(item, log_p=log_p, parts=None)
-
-
-def cached_log_probs(log_probs: Tensor, lookup: Lookup, config: CacheConfig) -> Tensor:
-    """Log of the mixture for every word, (T, B, V); `log_probs` are the head's, the window is the lookup's."""
-    p_cache = cache_distribution(lookup, config.theta, log_probs.shape[-1])
-    empty = p_cache.sum(-1, keepdim=True) == 0
-    return mixed(log_probs, p_cache.log(), empty, config.lambda_).to(log_probs.dtype)

@@ -40,8 +40,8 @@ from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.lesson_sums import LessonSums
 from spanlm.evaluation.lessons import Lesson, Report, learning_weights, lessons, quiet
-from spanlm.evaluation.perplexity import Evaluation, evaluate, evaluations
-from spanlm.evaluation.scoring import Precision, Tally
+from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, evaluations
+from spanlm.evaluation.scoring import Precision, Tally, perplexity
 from spanlm.models.next_word_model import NextWordModel
 
 BLOCK = 2**17
@@ -207,11 +207,11 @@ def evaluate_dynamic(
 
     Raises:
         InputError: no such split, several streams, or statistics of segments of another length.
-        RunError: the weights went astray: a probability is no number any more.
+        RunError: the weights went astray: the perplexity is not finite.
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
     require(batch_size in (None, 1), "batch_size", batch_size, f"1: {size}")
-    require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
+    require_length(config, statistics)
     how: dict[str, Any] = {"kind": kind, "predict_first": predict_first}
     static = evaluate(model, corpus, split, precision=precision, **how)
 
@@ -221,24 +221,26 @@ def evaluate_dynamic(
 
         unk_id = corpus.vocabulary.unk_id
         total = adapted_tally(model, batcher, statistics, config, unk_id, precision=precision, report=through)
-        if not math.isfinite(total.nll):
+        if not math.isfinite(perplexity(total.loss)):
             raise _astray(config, total)
         return [total]
 
     (adapted,) = evaluations(sums, corpus, split, batch_size=1, in_order=True, length=config.length, **how)
-    return _with_dynamic(static, adapted, config)
+    return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
+
+
+def require_length(config: DynamicConfig, statistics: DynamicStatistics) -> None:
+    """Refuse statistics of segments of another length: their gradients are of other means.
+
+    Raises:
+        InputError: they are.
+    """
+    require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
 
 
 def _astray(config: DynamicConfig, total: Tally) -> RunError:
     return RunError(
-        f"dynamic.rate={config.rate:g}: the weights went astray: after {total.tokens:,} tokens the summed NLL is "
-        f"{total.nll}. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now {config.epsilon:g})."
+        f"dynamic.rate={config.rate:g}: the weights went astray: after {total.tokens:,} tokens the mean NLL is "
+        f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
+        f"{config.epsilon:g})."
     )
-
-
-def _with_dynamic(static: Evaluation, adapted: Evaluation, config: DynamicConfig) -> Evaluation:
-    said, count = config.description, adapted.salton2017
-    if count is not None:
-        said += ", on over the lines"
-        count = replace(count, protocol=f"{count.protocol}; {said}")
-    return replace(adapted, protocol=f"{adapted.protocol}; {said}", salton2017=count, without_dynamic=static)

@@ -17,7 +17,7 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import RunError, require
-from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally
+from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, require_length
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.grid_edge import edge_note
 from spanlm.evaluation.lessons import Report, quiet
@@ -131,11 +131,14 @@ def tune_dynamic(
         report: told of progress.
 
     Raises:
-        InputError: no such split, no first tokens, or a number of finalists below 0.
+        InputError: no such split, no first tokens, a number of finalists below 0, or a point of another length than
+            the statistics.
         RunError: at every point the weights went astray.
     """
     require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
     require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
+    for config in grid:
+        require_length(config, statistics)
     plain = evaluate(model, corpus, split, kind=kind, precision=precision)
 
     def read(config: DynamicConfig, most: int | None, what: str) -> Tally:
@@ -192,4 +195,4 @@ def _notes(chosen: DynamicConfig, grid: Sequence[DynamicConfig], helps: bool) ->
 
 def _perplexity(total: Tally) -> float:
     """Infinite where the weights went astray."""
-    return perplexity(total.nll / total.tokens)
+    return perplexity(total.loss)

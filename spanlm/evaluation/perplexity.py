@@ -157,7 +157,10 @@ def evaluate(
         predict_first=predict_first,
         in_order=cache is not None,
     )
-    return results[0] if cache is None else _with_cache(results[0], results[1], cache)
+    if cache is None:
+        return results[0]
+    plain, cached = results
+    return replace(counted_with(cached, cache.description, " over the lines before"), without_cache=plain)
 
 
 def evaluations(
@@ -222,12 +225,19 @@ def _totals(
     return [plain, cached]
 
 
-def _with_cache(plain: Evaluation, cached: Evaluation, cache: CacheConfig) -> Evaluation:
-    mixed, count = cache.description, cached.salton2017
+def counted_with(result: Evaluation, said: str, over_lines: str) -> Evaluation:
+    """Say in a result's protocol, and in that of Salton et al., what was done beside reading.
+
+    Args:
+        result: that is counted so.
+        said: what was done.
+        over_lines: what to add where each sentence begins anew: the state does, and this goes on.
+    """
+    count = result.salton2017
     if count is not None:
-        mixed += " over the lines before"
-        count = replace(count, protocol=f"{count.protocol}; {mixed}")
-    return replace(cached, protocol=f"{cached.protocol}; {mixed}", salton2017=count, without_cache=plain)
+        said += over_lines
+        count = replace(count, protocol=f"{count.protocol}; {said}")
+    return replace(result, protocol=f"{result.protocol}; {said}", salton2017=count)
 
 
 def protocol(kind: BatchingKind, batch_size: int, documents: int) -> str:
@@ -244,16 +254,15 @@ def protocol(kind: BatchingKind, batch_size: int, documents: int) -> str:
 def _summary(total: Tally, corpus: Corpus, split: str, protocol: str, seconds: float) -> Evaluation:
     """Say what the sums over a split mean, counted as `protocol` says in `seconds` of work."""
     known = total.tokens - total.unk_tokens
-    per_token = total.nll / total.tokens
     return Evaluation(
         corpus=corpus.name,
         split=split,
         protocol=protocol,
         tokens=total.tokens,
         nll=total.nll,
-        nll_per_token=per_token,
-        bits_per_token=per_token / math.log(2),
-        perplexity=perplexity(per_token),
+        nll_per_token=total.loss,
+        bits_per_token=total.loss / math.log(2),
+        perplexity=perplexity(total.loss),
         oov_tokens=corpus.oov[split],
         unk_tokens=total.unk_tokens,
         oov_share=corpus.oov[split] / total.tokens,

@@ -29,6 +29,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from spanlm.errors import require
 from spanlm.models.ops.precision import wide
 
 NegativeReward = Literal["literal", "complement"]
@@ -36,6 +37,19 @@ Rewarded = Literal["adversarial", "clean"]
 
 LEAST_LOG_SHARE = -20.0
 """Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
+
+LEAST_TEMPERATURE = 1e-6
+"""Of a gate. What is divided by it is float32, where smaller numbers overflow, and at last are 0 themselves."""
+
+
+def require_temperature(temperature: float, field: str) -> None:
+    """Refuse what is no temperature of a gate.
+
+    Raises:
+        InputError: it is below `LEAST_TEMPERATURE` or not finite.
+    """
+    limit = f"from {LEAST_TEMPERATURE:g} on and finite; 0 would be a gate that only chooses: 0.01 is nearly that"
+    require(LEAST_TEMPERATURE <= temperature < math.inf, field, temperature, limit)
 
 
 @dataclass(frozen=True)
@@ -84,6 +98,12 @@ class Buffered:
     rule: GateRule
     policy: Tensor | None = None
 
+    def log_shares(self, training: bool) -> Tensor:
+        """Return log λ̂ and log(1 − λ̂), (T, B, 2), with the temperature of training or evaluation (Eq. 14)."""
+        rule = self.rule
+        temperature = rule.training_temperature if training else rule.evaluation_temperature
+        return (wide(self.gate) / temperature).log_softmax(-1)
+
     @property
     def rewarded(self) -> Tensor:
         """The logits of the λ in the reward's term, (T, B, 2)."""
@@ -131,11 +151,8 @@ def log_mixture(encoder: Tensor, buffer: Tensor, buffered: Buffered, training: b
     Returns:
         Of the shape of `encoder`; log p where nothing is remembered.
     """
-    rule = buffered.rule
-    temperature = rule.training_temperature if training else rule.evaluation_temperature
-    shares = (wide(buffered.gate) / temperature).log_softmax(-1)
     shape = (*buffered.filled.shape, *[1] * (encoder.dim() - 2))
-    share, rest = (x.reshape(shape) for x in shares.unbind(-1))
+    share, rest = (x.reshape(shape) for x in buffered.log_shares(training).unbind(-1))
     return torch.where(buffered.filled.view(shape), torch.logaddexp(share + buffer, rest + encoder), encoder)
 
 

@@ -25,16 +25,14 @@ Results = tuple[dict[Split, Evaluation], dict[str, Any]]
 def adapted(model: TrainedModel, corpus: Corpus, how: Dynamic, search: DynamicSearch, report: Report) -> Results:
     """Measure a model with dynamic evaluation, and without.
 
-    The statistics are those of the model as it was trained, whatever temperature its gate is then given.
-
     Raises:
         InputError: the text of the training is not there, and no statistics that were gathered on it.
         RunError: the weights went astray.
     """
-    where = model.config.data.dir
-    statistics = model.dynamic_statistics(segments=search.statistics, data_dir=where, report=report)
     if how.gate_temperature is not None:
         model = TemperedModel(model, how.gate_temperature)
+    where = model.config.data.dir
+    statistics = model.dynamic_statistics(segments=search.statistics, data_dir=where, report=report)
     tuning = _tuned(model, corpus, statistics, search, report)
     results = {
         split: model.evaluate(corpus, split, dynamic=tuning.best, statistics=statistics, report=report)

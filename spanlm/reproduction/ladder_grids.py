@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from spanlm.analysis.utilisation import spread_epochs
 from spanlm.reproduction.grid import NONE, Grid, number, signed
 from spanlm.reproduction.li2020 import PARTS, is_whole, published_part
 from spanlm.reproduction.papers import find_row
@@ -187,8 +188,7 @@ def _by_epoch(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     if not runs:
         return []
     epochs = max(map(len, runs.values()))
-    steps = min(epochs, _EPOCHS) - 1
-    shown = sorted({round(n * (epochs - 1) / steps) for n in range(steps + 1)}) if steps else [0]
+    shown = spread_epochs(epochs, _EPOCHS)
     lines = tuple(
         (find_row(paper, row).title, *(f"{100 * run[epoch]:.1f}" if epoch < len(run) else NONE for epoch in shown))
         for row, run in runs.items()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.analysis.files import write_whole
+from spanlm.analysis.utilisation import epoch_rows, utilisation_of
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
@@ -19,7 +20,6 @@ from spanlm.reproduction.tasks import Job
 from spanlm.trained import TrainedModel
 from spanlm.training.provenance import starts
 from spanlm.training.run import first_difference
-from spanlm.training.run_folder import METRICS
 
 _SHOWN = (
     "corpus",
@@ -107,7 +107,7 @@ def _text_of(corpus: Corpus) -> dict[str, Any]:
 
 def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Evaluate a trained model on valid and, this once, on test; return all there is to say of the run."""
-    epochs = [row for row in _metrics(model.folder) if row["event"] == "valid"]
+    epochs = epoch_rows(model.folder)
     best = min(epochs, key=lambda row: row["loss"])
     assert isinstance(model.model, LanguageModel), "a row is one model"
     return {
@@ -137,9 +137,10 @@ def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]
 
 def _utilisation(epochs: list[dict[str, Any]]) -> dict[str, Any]:
     """PoU and oracle PoU on valid after each epoch (Li et al., 2020, Figure 4); nothing without a span buffer."""
-    found = [row["parts"]["valid"] for row in epochs if "parts" in row]
-    names = ("utilisation", "oracle_utilisation")
-    return {f"{name}_by_epoch": [parts[name] for parts in found] for name in names} if found else {}
+    found = utilisation_of(epochs, "the run")
+    if found is None:
+        return {}
+    return {"utilisation_by_epoch": list(found.learned), "oracle_utilisation_by_epoch": list(found.oracle)}
 
 
 def recorded_config(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
@@ -156,10 +157,6 @@ def save_record(path: Path, record: dict[str, Any]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _metrics(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / METRICS).read_text(encoding="utf-8").splitlines()]
 
 
 def _seconds(epochs: list[dict[str, Any]], tokens: int) -> float:

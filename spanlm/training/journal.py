@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from spanlm.evaluation.scoring import Tally, perplexity
 from spanlm.training.clock import Clock
 from spanlm.training.config import TrainingConfig
 from spanlm.training.events import EpochEvent, Phase, StepEvent, Watcher
-from spanlm.training.part_sums import part_means
+from spanlm.training.part_sums import tally_means
 from spanlm.training.position import Position
 from spanlm.training.run_folder import METRICS, MetricsLog
 
@@ -76,7 +75,7 @@ class Journal:
         self, position: Position, found: Tally, improved: bool, train_loss: float, train_parts: Mapping[str, float]
     ) -> EpochEvent:
         """Write the row of an epoch that was just closed; return what its watcher is to hear once it is saved."""
-        valid_parts = {} if found.parts is None else part_means(asdict(found.parts))
+        valid_parts = tally_means(found)
         fields: dict[str, Any] = {"epoch": position.epoch, "train_loss": train_loss, "rate": position.rate}
         if valid_parts:
             fields["parts"] = {"train": train_parts, "valid": valid_parts}

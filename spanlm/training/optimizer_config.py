@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from spanlm.errors import InputError, require, require_defaults
+from spanlm.errors import InputError, as_written, require, require_defaults
 
 USUAL_PAST = 5
 """n of the non-monotone test (Merity et al., 2018)."""
@@ -139,7 +139,7 @@ class FinetuneConfig:
             (f"training.finetune.{field.name}", getattr(self, field.name), field.default) for field in fields(self)
         )
         idle = [
-            f"{name}={value} (default {'null' if default is None else default})"
+            f"{name}={as_written(value)} (default {as_written(default)})"
             for name, value, default in named
             if value != default
         ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError, RunError, as_written
 from spanlm.files import make_folder, remove_unfinished, replace_file
 from spanlm.models.counting import ParameterCount, count_parameters
 from spanlm.training.checkpoints import load_last_checkpoint
@@ -139,8 +139,8 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
         field, was, now = difference
         may = ", ".join(f"training.{name}" for name in EXTENDABLE)
         raise InputError(
-            f"{folder}: the run began with {field}={was}, not {now}; resuming would not be the same run. "
-            f"Leave {field} as it was (only {may} may change), or choose another --out."
+            f"{folder}: the run began with {field}={as_written(was)}, not {as_written(now)}; resuming would not be the "
+            f"same run. Leave {field} as it was (only {may} may change), or choose another --out."
         )
     if old != new and old.training.finetune.stages:
         _refuse_another_past(old, new, folder)
@@ -160,8 +160,8 @@ def _refuse_another_past(old: RunConfig, new: RunConfig, folder: Path) -> None:
     ):
         if was != wanted and not fits:
             raise InputError(
-                f"{folder}: training.{field} was {was}, not {wanted}, and the run is in finetune stage {stage} "
-                f"already. Leave training.{field} as it was, or choose another --out."
+                f"{folder}: training.{field} was {as_written(was)}, not {as_written(wanted)}, and the run is in "
+                f"finetune stage {stage} already. Leave training.{field} as it was, or choose another --out."
             )
 
 

@@ -26,7 +26,7 @@ class Passed:
         state: after the last step, cut from the graph.
         nll: summed over predicted tokens, float64, nats.
         tokens: predicted ones.
-        parts: sums of `part_sums.FIELDS`, (8,); (0,) without a span buffer.
+        parts: sums of `part_sums.FIELDS`, (10,); (0,) without a span buffer.
     """
 
     state: LMState

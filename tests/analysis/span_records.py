@@ -32,6 +32,7 @@ def make_spans(
         span=span,
         filled=filled,
         gate=draw.uniform(0, 1, count),
+        used=np.full(count, 0.5),
         encoder=encoder,
         buffer=[row if there else [] for row, there in zip(buffered, filled, strict=True)],
         mixture=mixture,

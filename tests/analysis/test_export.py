@@ -42,7 +42,11 @@ def test_the_same_record_gives_the_same_bytes(tmp_path: Path, record: AttentionR
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("a.htm", "Did you mean '.html'"), ("a", "without a suffix"), ("a.xlsx", r"cannot write \.xlsx")],
+    [
+        ("a.htm", r"cannot write \.htm; end it in \.html, \.svg, \.png, \.csv or \.npz$"),
+        ("a", "without a suffix"),
+        ("a.xlsx", r"cannot write \.xlsx"),
+    ],
 )
 def test_an_unknown_suffix_names_the_known(tmp_path: Path, record: AttentionRecord, name: str, message: str) -> None:
     with pytest.raises(InputError, match=message):

@@ -3,6 +3,8 @@ from __future__ import annotations
 import io
 import re
 import sys
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -13,6 +15,7 @@ from spanlm.analysis import PUBLISHED, AttentionRecord, LagProfile, mean_by_lag
 from spanlm.analysis.drawing import Drawing, Line, Mark, Rect, Text, clip, text_width, wrap
 from spanlm.analysis.heatmap import ROW_LIMIT, heatmap
 from spanlm.analysis.lag_figure import lag_figure
+from spanlm.analysis.palette import blue, ink_on
 from spanlm.analysis.png import render_png
 from spanlm.analysis.svg import render_svg, xml_text
 from spanlm.errors import InputError
@@ -58,6 +61,24 @@ def test_the_scale_is_not_set_by_the_opening_words() -> None:
     words = [f"w{i}" for i in range(31)]
     record = AttentionRecord(words[:-1], words[1:], weights, np.ones(30), [[]] * 30, "flat")
     assert "≥ 10 %" in texts(heatmap(record))
+
+
+def test_small_weights_have_a_scale_of_their_own(record: AttentionRecord) -> None:
+    drawing = heatmap(replace(record, weights=record.weights * np.float32(0.012 / record.settled.max())))
+    assert {"0 %", "0.75 %", "≥ 1.5 %"} <= set(texts(drawing))
+    assert blue(0.8) in [cell.fill for cell in _cells(drawing)]
+
+
+def test_what_stands_in_a_cell_can_be_read() -> None:
+    weights = np.diag(np.linspace(0.13, 1, 30)).astype(np.float32)[:, ::-1]
+    words = [f"w{i}" for i in range(31)]
+    drawing = heatmap(AttentionRecord(words[:-1], words[1:], weights, np.ones(30), [[]] * 30, "t", 0))
+    named = [
+        (cell.fill, text.fill)
+        for cell, text in pairwise(drawing.shapes)
+        if isinstance(cell, Rect) and cell.tip and isinstance(text, Text) and text.anchor == "middle"
+    ]
+    assert len(named) == 30 and all(ink == ink_on(fill) for fill, ink in named)
 
 
 @pytest.mark.parametrize(("count", "window"), [(1, 1), (10, 1), (24, 15), (60, 5)])

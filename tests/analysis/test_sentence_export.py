@@ -79,14 +79,17 @@ def test_flatness_as_data(tmp_path: Path) -> None:
     accumulator.update([[0.0, 0.5, 0.5], [0.2, 0.2, 0.6]], [2, 3])
     flatness = accumulator.result()
     for suffix in (".csv", ".json"):
-        save_flatness("ptb valid", {"one": flatness, "other": flatness}, tmp_path / f"a{suffix}")
+        measured = {"one": ("ptb valid", flatness), "other": ("wikitext-2 valid", flatness)}
+        save_flatness(measured, tmp_path / f"a{suffix}")
     rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
-    assert [(row["run"], row["slots"]) for row in rows] == [
-        (run, slots) for run in ("one", "other") for slots in ("2-5", "all")
+    assert [(row["run"], row["text"], row["slots"]) for row in rows] == [
+        (*run, slots) for run in (("one", "ptb valid"), ("other", "wikitext-2 valid")) for slots in ("2-5", "all")
     ]
     assert float(rows[1]["flatness"]) == flatness.overall.flatness
     content = json.loads((tmp_path / "a.json").read_text())
-    assert content["text"] == "ptb valid" and content["runs"][0]["left_out"] == 0
+    assert [(run["run"], run["text"], run["left_out"]) for run in content["runs"]] == [
+        (name, text, 0) for name, (text, _) in measured.items()
+    ]
     assert content["runs"][1]["by_slots"] == [group._asdict() for group in flatness.groups]
 
 
@@ -94,4 +97,4 @@ def test_other_suffixes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cannot write \.html"):
         save_sentence_maps(SENTENCES, tmp_path / "a.html")
     with pytest.raises(InputError, match=r"cannot write \.svg"):
-        save_flatness("text", {}, tmp_path / "a.svg")
+        save_flatness({}, tmp_path / "a.svg")

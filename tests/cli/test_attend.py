@@ -91,8 +91,8 @@ def test_a_huge_file_of_blank_lines_is_refused(
 @pytest.mark.parametrize(
     ("out", "parts"),
     [
-        ("a.xyz", ["a.xyz: cannot write .xyz", "Did you mean '.npz'?"]),
-        ("a", ["a: cannot write a file without a suffix", ".html, .svg, .png, .csv, .npz"]),
+        ("a.xyz", ["a.xyz: cannot write .xyz; end it in .html, .svg, .png, .csv or .npz\n"]),
+        ("a", ["a: cannot write a file without a suffix; end it in .html, .svg, .png, .csv or .npz\n"]),
         ("nowhere/a.html", ["nowhere/a.html", "folder nowhere does not exist"]),
         ("folder.html", ["folder.html: is a folder"]),
         ("a.json", ["a.json: cannot write .json"]),
@@ -101,6 +101,25 @@ def test_a_huge_file_of_blank_lines_is_refused(
 def test_where_nothing_can_be_written(cli: Cli, tiny_run: Path, tmp_path: Path, out: str, parts: list[str]) -> None:
     (tmp_path / "folder.html").mkdir()
     cli("attend", tiny_run, "--text", "the cat", "--out", out).refused(*parts)
+
+
+def test_what_is_written_without_a_place_is_refused(cli: Cli, tiny_run: Path) -> None:
+    suffixes = ".html, .svg, .png, .csv or .npz"
+    cli("attend", tiny_run, "--text", "the cat").refused(f"--out is missing: name a file that ends in {suffixes}")
+
+
+def test_the_help_names_every_suffix_that_a_refusal_does(cli: Cli, tiny_run: Path, span_run: Path) -> None:
+    said = cli("attend", "--help").done.rpartition("--out FILE")[2].partition("what to read")[0]
+    for name, arguments in {
+        "": [tiny_run, "--text", "the cat"],
+        "by lag ": [tiny_run, "--by-lag"],
+        "of sentences ": [tiny_run, "--sentence", "the cat"],
+        "of flatness ": [tiny_run, "--flatness"],
+        "of spans ": [span_run, "--text", "the cat"],
+        "by epoch ": [span_run, "--by-epoch"],
+    }.items():
+        refusal = cli("attend", *arguments, "--out", "a.xyz").err
+        assert name + refusal.rpartition("; end it in ")[2].rstrip("\n") in " ".join(said.split()).split("; ")
 
 
 @pytest.mark.parametrize("what", [["--text", "the cat", "--out", "a.xyz"], ["--by-lag", "--out", "a.html"]], ids=str)

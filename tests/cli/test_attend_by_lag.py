@@ -11,6 +11,7 @@ import pytest
 
 import spanlm
 from spanlm.analysis import LagProfile
+from spanlm.cli.attend_options import CHECKS
 from spanlm.config import RunConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NoMemoryConfig, RecurrentMemoryConfig
@@ -150,7 +151,7 @@ def test_of_several_runs_the_one_without_attention_is_named_before_any_work(
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--text", "a", "--out", "a.svg"], ["2 runs: --text takes one", "--by-lag"]),
+        (["--text", "a", "--out", "a.svg"], ["2 runs: --text takes one", *CHECKS]),
         (["--document", "1", "--out", "a.svg"], ["2 runs: --document takes one"]),
         (["--by-lag", "--out", "a.npz"], ["cannot write .npz"]),
     ],

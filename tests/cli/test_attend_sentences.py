@@ -139,7 +139,11 @@ def test_several_runs_and_sentences_are_one_file(cli: Cli, tiny_run: Path, atten
 def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
     out = cli("attend", tiny_run, attentive_run, "--flatness", "--split", "valid", "--out", "a.json").done
     content = json.loads(Path("a.json").read_text())
-    assert content["text"] == "tiny valid" and out.startswith("flatness of attention, tiny valid (")
+    assert {run["text"] for run in content["runs"]} == {"tiny valid"} and out.startswith("flatness of attention (")
+    assert [line for line in out.splitlines() if ", tiny valid" in line] == [
+        "tiny, tiny valid",
+        "attentive, tiny valid",
+    ]
     tokens = len(spanlm.load(tiny_run).corpus().splits["valid"])
     for run in content["runs"]:
         assert run["overall"]["rows"] + run["left_out"] == tokens
@@ -149,7 +153,25 @@ def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> N
         assert 0 < group["flatness"] <= 1 and group["nearest"] <= group["largest"]
     assert [run["run"] for run in content["runs"]] == ["tiny", "attentive"]
     rows = cli("attend", attentive_run, "--flatness", "--split", "valid", "--out", "a.csv").done
-    assert rows.endswith("wrote a.csv\n") and Path("a.csv").read_text().startswith('"run","slots","rows","flatness"')
+    assert rows.endswith("wrote a.csv\n") and Path("a.csv").read_text().startswith(
+        '"run","text","slots","rows","flatness"'
+    )
+
+
+def test_flatness_of_runs_with_texts_of_their_own_names_each(cli: Cli, tiny_run: Path, sentence_run: Path) -> None:
+    runs = {"tiny": (tiny_run, "tiny valid"), "sentences": (sentence_run, "paragraphs valid")}
+    texts = {name: text for name, (_, text) in runs.items()}
+    arguments = (*(run for run, _ in runs.values()), "--flatness", "--split", "valid")
+    lines = cli("attend", *arguments, "--out", "a.json").done.splitlines()
+    assert [line for line in lines if line.endswith(" valid")] == [f"{name}, {text}" for name, text in texts.items()]
+    content = json.loads(Path("a.json").read_text())
+    assert {run["run"]: run["text"] for run in content["runs"]} == texts
+    cli("attend", *arguments, "--out", "a.csv").done  # noqa: B018 (checks)
+    rows = list(csv.DictReader(Path("a.csv").read_text().splitlines()))
+    assert {(row["run"], row["text"]) for row in rows} == set(texts.items())
+    assert {row["run"]: row["rows"] for row in rows if row["slots"] == "all"} == {
+        run["run"]: str(run["overall"]["rows"]) for run in content["runs"]
+    }
 
 
 def test_by_lag_of_a_memory_of_the_whole_sentence(

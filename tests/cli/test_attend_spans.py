@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import spanlm
-from spanlm.analysis.spans import attend_spans
+from spanlm.analysis.spans import PARTS, attend_spans
+from spanlm.cli.attend_spans import _print
 from spanlm.models.language_model import LanguageModel
+from spanlm.trained_gate import TemperedModel
+from tests.analysis.span_records import make_spans
 from tests.cli.conftest import Cli
 
 TEXT = "the cat sat\non the mat . the dog ran"
@@ -29,14 +34,59 @@ def test_the_last_word_is_told(cli: Cli, span_run: Path) -> None:
         ("both", record.mixture[last]),
     ):
         assert len(row) == 4
-        assert f"{name} {', '.join(f'{word} {chance:.3f}' for word, chance in row)}" in flat
-    preferred = "buffer" if record.gate[last] >= 0.5 else "encoder"
-    assert f"gate λ {record.gate[last]:.3f}: the {preferred} is preferred" in flat
+        came = record.chance[last, PARTS.index("mixture" if name == "both" else name.split()[0])]
+        assert f"{name} {', '.join(f'{word} {chance:.3f}' for word, chance in row)}; \"<eos>\" {came:.3f}" in flat
+    preferred, share = "buffer" if record.gate[last] >= 0.5 else "encoder", f"{record.gate[last]:.3f}"
+    assert f"gate λ {share}, used as {share} (T 1): the {preferred} is preferred" in flat
     looks = record.looks(last)
     assert f"it looked at {len(looks)} spans:" in said and len(looks) == 3
     for look in looks:
         assert f"{look.weight:.1%} {look.first}–{look.last} {record.words_of(look)}" in flat
     assert {record.words_of(look) for look in looks} == {"the dog", "mat .", "on the"}
+
+
+def test_words_are_numbered_as_the_text_they_are_from(cli: Cli, span_run: Path) -> None:
+    """The title's count, not the position in what was read of it; <eos> opens the stretch and is the token before."""
+    where = ("--split", "valid", "--from", 40, "--words", 12)
+    said, model = cli("attend", span_run, *where).done, spanlm.load(span_run)
+    (start, end) = map(int, re.findall(r"tokens (\d+) to (\d+) of", said)[0])
+    assert end == start + 11 and 30 < start <= 40
+    tokens = model.corpus().splits["valid"].ids
+    rows = re.findall(r"% +(\d+)–(\d+) +(.*)", said)
+    assert len(rows) == 3 and int(rows[0][1]) < end
+    for first, last, words in rows:
+        assert [model.vocabulary.word(i) for i in tokens[int(first) - 1 : int(last)]] == words.split()
+
+
+def test_outputs_in_place_of_spans_are_words(capsys: pytest.CaptureFixture[str]) -> None:
+    _print(replace(make_spans(["<eos>", "the", "cat", "sat", "on"], span=1), first_token=7), 0.1)
+    said = capsys.readouterr().out
+    assert "it looked at 3 words:" in said
+    assert {tuple(row) for row in re.findall(r"% +(\d+)  (\S+)", said)} == {("7", "<eos>"), ("8", "the"), ("9", "cat")}
+    _print(make_spans(["<eos>", "the", "cat"], span=1), 0.1)
+    assert "it looked at 1 word:" in capsys.readouterr().out
+
+
+def test_the_gate_can_have_another_temperature(cli: Cli, span_run: Path) -> None:
+    said = cli("attend", span_run, "--text", TEXT, "--gate-temperature", 0.2)
+    assert (said.status, said.err) == (0, "note: gate's T: 0.2 in place of the run's 1\n")
+    trained = spanlm.load(span_run)
+    model = TemperedModel(trained, 0.2)
+    record, before = (attend_spans(one.model, one.vocabulary, TARGETS) for one in (model, trained))
+    gate = record.gate[-1]
+    assert gate == pytest.approx(before.gate[-1]) and before.used == pytest.approx(before.gate, rel=1e-6)
+    assert record.used[-1] == pytest.approx(1 / (1 + (1 / gate - 1) ** 5), rel=1e-5)
+    assert record.mixture[-1] != before.mixture[-1]
+    flat = " ".join(said.out.split())
+    assert f"gate λ {gate:.3f}, used as {record.used[-1]:.3f} (T 0.2): the" in flat
+    assert ", ".join(f"{word} {chance:.3f}" for word, chance in record.mixture[-1]) in flat
+
+
+@pytest.mark.parametrize("what", [("--by-lag",), ("--flatness",), ("--sentence", "the cat"), ("--by-epoch",)], ids=str)
+def test_no_gate_is_in_what_is_told_of_words(cli: Cli, what: tuple[str, ...]) -> None:
+    cli("attend", "nowhere", *what, "--gate-temperature", 1).refused(
+        f"--gate-temperature: changes nothing that {what[0]} shows"
+    )
 
 
 def test_the_shortest_text_has_nothing_to_look_at(cli: Cli, span_run: Path) -> None:

@@ -53,7 +53,7 @@ COMMAND_LINES = [
     ("train demo --model.memory.kind=attentive --model.memory.score=dot", "model.memory.score", "dot"),
     (
         "train demo --training.batching.kind=sentences --training.batching.bucket=true",
-        "training.batching.bucket=True: must be false unless",
+        "training.batching.bucket=true: must be false unless",
         "training.batching.shuffle is true",
     ),
     (
@@ -67,7 +67,7 @@ COMMAND_LINES = [
     ),
     (
         "train demo --training.batching.predict_first=false",
-        "training.batching.predict_first=False: must be true unless",
+        "training.batching.predict_first=false: must be true unless",
     ),
     ("train demo --data.max_size=2", "data.max_size=2: must be at least 3"),
     ("train demo --data.documents=paragraph", "data.documents", "paragraph"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -186,12 +187,12 @@ def test_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
         (("--dynamic-convention", "sum"), ("--dynamic-convention: is for dynamic evaluation",)),
         (("--dynamic-statistics", "9"), ("--dynamic-statistics: is for dynamic evaluation",)),
         (("--tune-dynamic",), ("--tune-dynamic: is for dynamic evaluation; add --dynamic",)),
-        (("--dynamic", "--dynamic-rate", "-1"), ("dynamic.rate=-1.0: must be finite and at least 0",)),
-        (("--dynamic", "--dynamic-decay", "1.5"), ("dynamic.decay=1.5: must be in [0, 1]",)),
-        (("--dynamic", "--dynamic-epsilon", "0"), ("dynamic.epsilon=0.0: must be positive",)),
+        (("--dynamic", "--dynamic-rate", "-1"), ("spanlm: --dynamic-rate=-1.0: must be finite and at least 0",)),
+        (("--dynamic", "--dynamic-decay", "1.5"), ("spanlm: --dynamic-decay=1.5: must be in [0, 1]",)),
+        (("--dynamic", "--dynamic-epsilon", "0"), ("spanlm: --dynamic-epsilon=0.0: must be positive",)),
         (("--dynamic", "--dynamic-statistics", "0"), ("--dynamic-statistics=0: must be at least 1 segment",)),
         (("--dynamic", "--dynamic-rate", "1", "2"), ("--dynamic-rate: 2 values are a grid", "--tune-dynamic")),
-        (("--dynamic", "--tune-dynamic", "--dynamic-rate", "1", "nan"), ("dynamic.rate=nan",)),
+        (("--dynamic", "--tune-dynamic", "--dynamic-rate", "1", "nan"), ("spanlm: --dynamic-rate=nan",)),
         (("--dynamic", "--batch-size", "4"), ("--batch-size=4: must be 1 with --dynamic",)),
         (
             ("--dynamic", "--cache", "5", "--cache-theta", "1", "--cache-lambda", "0.1"),
@@ -200,11 +201,11 @@ def test_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
         (("--dynamic", "--dynamic-convention", "sum"), ("--dynamic-convention=sum", "give all three")),
         (
             ("--dynamic", "--dynamic-convention", "sum", *GIVEN[:2], "--dynamic-decay", "-1", *GIVEN[4:]),
-            ("dynamic.decay=-1.0: must be finite and at least 0",),
+            ("spanlm: --dynamic-decay=-1.0: must be finite and at least 0",),
         ),
         (
             ("--dynamic", "--dynamic-convention", "sum", "--dynamic-rate", "-1", *GIVEN[2:]),
-            ("dynamic.rate=-1.0: must be finite and at least 0",),
+            ("spanlm: --dynamic-rate=-1.0: must be finite and at least 0",),
         ),
         (("--dynamic", "--dynamic-convention", "old"), ("--dynamic-convention", "old")),
         (("--dynamic-lambda", "0.1"), ("unknown option --dynamic-lambda",)),
@@ -230,8 +231,38 @@ def test_nothing_is_gathered_for_what_cannot_be_evaluated(
     )
 
 
-def test_weights_that_go_astray_end_in_one_line(cli: Cli, run: Path) -> None:
-    cli("evaluate", run, "--dynamic", "--dynamic-rate", "1e38").refused("went astray", "Take a lower rate", status=1)
+@pytest.mark.parametrize("rate", ["1e38", "100"])
+def test_weights_that_go_astray_end_in_one_line(cli: Cli, run: Path, rate: str) -> None:
+    """With the lower one all sums are finite, and the perplexity is not."""
+    cli("evaluate", run, "--dynamic", "--dynamic-rate", rate).refused(
+        f"--dynamic-rate={float(rate):g}: the weights went astray", "Take a lower rate", status=1
+    )
+
+
+def test_values_that_were_converted_are_said_to_be(cli: Cli, run: Path) -> None:
+    how = ("--dynamic-convention", "sum", "--dynamic-rate", "0.01", "--dynamic-decay", "99", "--dynamic-epsilon", "1")
+    cli("evaluate", run, "--dynamic", *how).refused(
+        "--dynamic-decay=", "must be in [0, 1] (These numbers are in the mean convention"
+    )
+
+
+@pytest.mark.parametrize("convention", ["mean", "sum"])
+def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path, short: str, convention: str) -> None:
+    """As they were given, in the same convention."""
+    given = ("--dynamic-rate", "1e-7", "1e-9", "--dynamic-decay", "0.5", "0.01", "--dynamic-epsilon", "0.02")
+    how = ("--corpus", short, "--dynamic", "--tune-dynamic", "--dynamic-convention", convention, *given)
+    tuning = said(cli, run, *how)["tuning"]
+    rates, decays = ([point[name] for point in tuning["grid"]] for name in ("rate", "decay"))
+    flat = " ".join(cli("evaluate", run, *how).done.split())
+    assert "dynamic." not in flat.replace("dynamic.safetensors", "")
+    for name, tried, large, small in (("rate", rates, "1e-07", "1e-09"), ("decay", decays, "0.5", "0.01")):
+        upwards = tuning["best"][name] == max(tried)
+        best = large if upwards else small
+        said_so = f"--dynamic-{name}={best} is the {'largest' if upwards else 'smallest'} that was tried"
+        values = [float(best) * factor for factor in ((1, 2, 4) if upwards else (1, 0.5, 0.25))]
+        most = 1.0 if convention == "mean" and name == "decay" else math.inf
+        more = " ".join(f"{value:.3g}" for value in values if value <= most)
+        assert f"{said_so}: the best may lie beyond. Try --dynamic-{name} {more}" in flat
 
 
 def test_plain_lines_tell_of_the_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

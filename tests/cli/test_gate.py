@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,14 @@ def test_the_temperature_is_told_asked_for_or_not(cli: Cli, span_run: Path, tiny
     assert "gate_temperature" not in json.loads(cli("evaluate", tiny_run, "--json").done)
 
 
+def test_at_the_lowest_temperature_the_gate_only_chooses(cli: Cli, span_run: Path) -> None:
+    """No number overflows; the better it chooses, the nearer it is to the bound."""
+    found = json.loads(cli("evaluate", span_run, "--gate-temperature", "1e-6", "--parts", "--json").done)
+    assert found["parts"]["oracle"] < found["perplexity"] < math.inf
+    near = json.loads(cli("evaluate", span_run, "--gate-temperature", "0.0001", "--json").done)
+    assert found["nll"] == pytest.approx(near["nll"], rel=1e-2)
+
+
 def test_parts_alone_are_what_they_were(cli: Cli, span_run: Path) -> None:
     """The temperature is of what mixes them."""
     one, other = (
@@ -107,30 +116,42 @@ def test_words_are_scored_with_it(cli: Cli, span_run: Path, tmp_path: Path) -> N
     assert cli("score", span_run, "text.txt").done
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "score"])
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
+def test_words_are_drawn_with_it(cli: Cli, span_run: Path) -> None:
+    model = spanlm.load(span_run)
+    said = cli("generate", span_run, "--prompt", "the cat", "--length", 40, "--gate-temperature", 0.01)
+    assert (said.status, said.err) == (0, "note: gate's T: 0.01 in place of the run's 1\n")
+    words, before = (one.generate("the cat", length=40) for one in (TemperedModel(model, 0.01), model))
+    assert said.out.split() == ["the", "cat", *(word for word in words if word != "<eos>")]
+    assert words != before
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "score", "generate", "attend"])
+@pytest.mark.parametrize("value", ["0", "-1", "1e-45", "9e-7", "nan", "inf"])
 def test_what_is_no_temperature_is_refused_before_anything_is_loaded(cli: Cli, verb: str, value: str) -> None:
-    cli(verb, "nowhere", f"--gate-temperature={value}").refused(
-        f"--gate-temperature={float(value)}: must be above 0 and finite"
+    what = ["--text", "the"] if verb == "attend" else []
+    cli(verb, "nowhere", *what, f"--gate-temperature={value}").refused(
+        f"--gate-temperature={float(value)}: must be from 1e-06 on and finite; 0 would be a gate that only chooses: "
+        "0.01 is nearly that"
     )
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "score"])
+@pytest.mark.parametrize("verb", ["evaluate", "score", "generate", "attend"])
 def test_a_model_without_a_gate_is_refused_before_it_reads(
     cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     monkeypatch.setattr(LanguageModel, "forward", lambda *_: pytest.fail("it was read"))
-    cli(verb, tiny_run, "--gate-temperature", 1).refused(
+    what = ["--text", "the"] if verb == "attend" else []
+    cli(verb, tiny_run, *what, "--gate-temperature", 1).refused(
         "--gate-temperature: this model has no gate (model.memory.kind=key_value)", "model.memory.kind=span_buffer"
     )
 
 
 def test_several_runs_are_refused_before_anything_is_loaded(cli: Cli, span_run: Path, tiny_run: Path) -> None:
-    for verb in ("evaluate", "score"):
+    for verb in ("evaluate", "score", "generate"):
         cli(verb, span_run, tiny_run, "--gate-temperature", 1).refused("--gate-temperature: is for one run")
 
 
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("temperature", [0.0, -1.0, 1e-45, 9e-7, float("nan"), float("inf")])
 def test_the_library_refuses_the_same(span_run: Path, temperature: Any) -> None:
-    with pytest.raises(InputError, match=r"^gate_temperature=.*: must be above 0 and finite$"):
+    with pytest.raises(InputError, match=r"^gate_temperature=.*: must be from 1e-06 on and finite; "):
         TemperedModel(spanlm.load(span_run), temperature)

@@ -43,7 +43,7 @@ def test_the_table_has_each_part_and_the_bound(cli: Cli, span_run: Path) -> None
     assert "chosen after the fact; no model's perplexity" in said
     assert f" PoU {parts.utilisation:.2%} of {parts.remembering:,} tokens" in said
     assert f"oracle PoU {parts.oracle_utilisation:.2%}: the buffer gives the token more" in said
-    assert f"mean λ {parts.gate:.3f}, mean reward {parts.reward:.3f}" in said
+    assert f"gate buffer's share {parts.gate:.3f} before the temperature (mean); mean reward {parts.reward:.3f}" in said
     assert parts.oracle < min(parts.encoder, parts.buffer, result.perplexity)
 
 
@@ -56,7 +56,7 @@ def test_lines_that_fit_in_no_span_have_no_shares(cli: Cli, span_run: Path, tmp_
     (tmp_path / "short.txt").write_text("the\ncat\n")
     said = flat(cli("evaluate", span_run, "--corpus", "short.txt", "--state", "line", "--parts").done)
     assert "; at 4 tokens nothing is remembered" in said
-    assert "PoU" not in said and "mean λ" not in said
+    assert "PoU" not in said and "buffer's share" not in said
 
 
 @pytest.mark.parametrize("state", ["auto", "carry", "line"])

@@ -83,9 +83,11 @@ def test_what_of_the_text_is_never_predicted_is_said(tmp_path: Path, capsys: pyt
 def test_a_span_buffer_has_a_line_for_each_split(capsys: pytest.CaptureFixture[str]) -> None:
     event = EpochEvent(7, 4.0, 4.1, True, 1000.0, 65.0, train_parts=PARTS, valid_parts={**PARTS, "gate": 0.6})
     _, *lines = said(capsys, event)
-    alone = "encoder alone 60.00, buffer alone 400.00, buffer's share"
-    use = "used for 12.3% (better for 7.0%), reward -0.250"
-    assert [line.strip() for line in lines] == [f"train {alone} 0.400, {use}", f"valid {alone} 0.600, {use}"]
+    alone = "encoder alone 60.00, buffer alone 400.00, PoU 12.3%, oracle PoU 7.0%, buffer's share"
+    assert [line.strip() for line in lines] == [
+        f"train {alone} 0.400, reward -0.250",
+        f"valid {alone} 0.600, reward -0.250",
+    ]
 
 
 def test_progress_names_the_stage_and_counts_its_epochs(

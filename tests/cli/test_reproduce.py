@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from spanlm.errors import Interrupted
+from spanlm.errors import Interrupted, RunError
 from spanlm.reproduction import run as run_module
 from spanlm.reproduction.daniluk2017 import DANILUK2017
+from spanlm.reproduction.estimate import Estimate
+from spanlm.reproduction.tasks import Job
 from tests.cli.conftest import Cli
 
 SMOKE = ("reproduce", "daniluk2017", "--scale", "smoke", "--device", "cpu")
@@ -88,20 +90,54 @@ def test_a_stop_says_how_to_go_on(cli: Cli, tiny_corpus: Path, monkeypatch: pyte
 
 
 def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(cli: Cli, tiny_corpus: Path) -> None:
-    out = cli(*SMOKE, "--table", "2c", "--corpus", tiny_corpus, "--dry-run").done
+    result = cli(*SMOKE, "--table", "2c", "--corpus", tiny_corpus, "--dry-run")
+    out = result.out
     rows = next(table.rows for table in DANILUK2017 if table.name == "2c")
     for row in rows:
         assert re.search(
             rf"^{re.escape(row)} +1 +[\d,]+ +[\d,]+ +[\d,]+ +1 +[\d,]+ +\d:\d\d:\d\d$", out, re.MULTILINE
         ), row
+    assert result.status == 0 and result.err.splitlines() == [f"measuring: {row}" for row in rows]
     assert "in all at most 0:" in out
     assert not Path("runs").exists() and not Path("results").exists()
+
+
+def test_a_dry_run_measures_a_row_once_for_all_its_seeds(
+    cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[int] = []
+
+    def estimate(job: Job, corpus: object) -> Estimate:
+        measured.append(job.seed)
+        return Estimate(tokens_per_second=1234, epochs=5, seconds=60)
+
+    monkeypatch.setattr("spanlm.cli.reproduce.estimate", estimate)
+    command = (*SMOKE, "--table", "2b", "--corpus", tiny_corpus, "--rows", "2-gram", "--seeds", "3", "1", "2")
+    out = cli(*command, "--dry-run").out
+    assert measured == [3]
+    assert re.findall(r"^2-gram +(\d) .* 5 +1,234 +0:01:00$", out, re.MULTILINE) == ["3", "1", "2"]
+    assert "in all at most 0:03:00" in out
+
+
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), RunError("not finite")], ids=["memory", "astray"])
+def test_a_dry_run_goes_on_after_what_cannot_be_measured(
+    cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*arguments: object) -> float:
+        raise error
+
+    monkeypatch.setattr("spanlm.cli.reproduce.dynamic_seconds", fail)
+    command = (*LI, "--table", "1", "--corpus", tiny_corpus, "--rows", "awd-snb-ptb-dynamic", "awd-ptb", "--dry-run")
+    result = cli(*command)
+    assert result.status == 0, result
+    assert re.search(rf"^awd-snb-ptb-dynamic +1 +fails: {error}$", result.out, re.MULTILINE)
+    assert re.search(r"^awd-ptb .* \d:\d\d:\d\d$", result.out, re.MULTILINE)
 
 
 def test_a_dry_run_knows_what_is_finished(cli: Cli, tiny_corpus: Path) -> None:
     command = (*SMOKE, "--table", "2b", "--corpus", tiny_corpus, "--rows", "2-gram", "3-gram")
     cli(*command[:-1])
-    out = cli(*command, "--dry-run").done
+    out = cli(*command, "--dry-run").out
     assert re.search(r"^2-gram .* finished$", out, re.MULTILINE)
     assert not re.search(r"^3-gram .* finished$", out, re.MULTILINE)
 
@@ -125,7 +161,7 @@ def test_rows_that_need_trained_models_are_run_shown_and_written(cli: Cli, tiny_
 
 
 def test_a_dry_run_tells_what_is_only_evaluated_and_what_is_left_out(cli: Cli, tiny_corpus: Path) -> None:
-    out = cli(*SALTON, "--table", "2", "--corpus", tiny_corpus, "--rows", "grave-lstm-wt2-cache-100", "--dry-run").done
+    out = cli(*SALTON, "--table", "2", "--corpus", tiny_corpus, "--rows", "grave-lstm-wt2-cache-100", "--dry-run").out
     assert re.search(r"^grave-lstm-wt2 +1 +26 ", out, re.MULTILINE)
     assert re.search(r"^grave-lstm-wt2-cache-100 +1 +evaluated only$", out, re.MULTILINE)
     assert not Path("runs").exists() and not Path("results").exists()
@@ -157,7 +193,7 @@ def test_rows_that_adapt_are_run_shown_and_written(cli: Cli, tiny_corpus: Path) 
 
 def test_a_dry_run_tells_how_long_dynamic_evaluation_takes(cli: Cli, tiny_corpus: Path) -> None:
     command = (*LI, "--table", "3", "--corpus", tiny_corpus, "--rows", "unannealed-test-ptb-dynamic", "--dry-run")
-    out = cli(*command).done
+    out = cli(*command).out
     assert re.search(r"^mos-ps-at-snb-ptb +1 +16 +[\d,]+ +[\d,]+ +3 +[\d,]+ +\d:\d\d:\d\d$", out, re.MULTILINE)
     assert re.search(r"^unannealed-test-ptb-dynamic +1 +evaluated only \d:\d\d:\d\d$", out, re.MULTILINE)
     assert not Path("runs").exists() and not Path("results").exists()

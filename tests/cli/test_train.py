@@ -132,6 +132,21 @@ def test_a_preset_without_its_stages_is_without_what_it_says_of_them(zero: list[
     cli("train", name, *zero, "--training.finetune.epochs", "7").refused("training.finetune.epochs=7")
 
 
+@pytest.mark.usefixtures("dry")
+def test_a_file_without_the_stages_of_a_preset_is_as_the_option(cli: Cli, tmp_path: Path) -> None:
+    name, file = "wang2019/mos-ps-at-ptb", tmp_path / "f.yaml"
+    file.write_text("training: {finetune: {stages: 0}}\n")
+    without = cli("train", name, "--training.finetune.stages=0", "--print_config").done
+    assert cli("train", name, "--config", "f.yaml", "--print_config").done == without
+    file.write_text("training: {finetune: {stages: 0, epochs: 7}}\n")
+    cli("train", name, "--config", "f.yaml", "--print_config").refused("training.finetune.epochs=7")
+    file.write_text("training: {finetune: {epochs: 7}}\n")
+    finetune = PRESETS[name].config.training.finetune
+    assert finetune.stages > 0
+    kept = printed(cli, name, "--config", "f.yaml").training.finetune
+    assert kept == replace(finetune, epochs=7)
+
+
 def test_print_config_trains_nothing(cli: Cli, dry: list[Any], tmp_path: Path) -> None:
     assert yaml.safe_load(cli("train", "--print_config").done) == PRESETS["demo"].config.to_tree()
     assert dry == []

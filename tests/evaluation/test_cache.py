@@ -20,7 +20,7 @@ from spanlm.data.batching import Segment
 from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError
 from spanlm.evaluation import perplexity as module
-from spanlm.evaluation.cache import CacheConfig, cached_log_probs, lookups, with_cache
+from spanlm.evaluation.cache import CacheConfig, lookups, with_cache
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.scoring import Scored, scored_segments
 from spanlm.models.ensemble import Combination, Ensemble
@@ -28,6 +28,7 @@ from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.next_word_model import NextWordModel
 from tests.evaluation import reference
+from tests.reference_cache import cache_distribution, cached_log_probs
 
 STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}
 TARGETS = sum(len(line) + 1 for line in reference.TEXT)
@@ -243,20 +244,24 @@ def test_probabilities_sum_to_one(window: int) -> None:
     parts = scored(model, segments((draw(9, 2), [True] * 2), (draw(7, 2, seed=1), [False, True])))
     mixed = list(with_cache(parts, cache))
     for (item, lookup), expected in zip(lookups(parts, window), mixed, strict=True):
-        log_p = cached_log_probs(model.head.log_probs(item.readout), lookup, cache)
+        slots = (lookup.query, lookup.keys, lookup.words, lookup.filled)
+        p_cache, empty = cache_distribution(*slots, lookup.window, cache.theta, SIZE)
+        log_p = cached_log_probs(model.head.log_probs(item.readout), p_cache, empty, cache.lambda_)
         np.testing.assert_allclose(log_p.exp().sum(-1).detach(), 1, rtol=1e-12)
         at_targets = log_p.gather(-1, item.segment.targets.unsqueeze(-1)).squeeze(-1)
         np.testing.assert_allclose(at_targets.detach(), expected.log_p, rtol=1e-12)
 
 
 def test_every_word_has_the_probability_of_the_equation() -> None:
-    model, words = reference.small_model(), draw(15, 1)
-    (item,) = scored(model, segments((words, [True])))
-    ((_, lookup),) = lookups([item], USUAL.window)
-    found = cached_log_probs(model.head.log_probs(item.readout), lookup, USUAL)[:, 0].exp().detach()
+    """As the last word of a stream that shares its past with those of the other words."""
+    model, words, found = reference.small_model(), draw(15, 1), []
+    for t in range(1, len(words)):
+        streams = torch.cat([words[:t].expand(t, SIZE), torch.arange(SIZE).unsqueeze(0)])
+        (item,) = with_cache(scored(model, segments((streams, [True] * SIZE))), USUAL)
+        found.append(item.log_p[-1].exp())
     inputs, targets = words[:-1, 0].tolist(), words[1:, 0].tolist()
     expected = reference.cached_distributions(model, inputs, targets, USUAL.window, USUAL.theta, USUAL.lambda_)
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(torch.stack(found), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("theta", [0.0, 1e-40, 1.0, 1e30, 1e300])

@@ -190,6 +190,14 @@ def test_numbers_out_of_range_are_refused(name: str, value: int, limit: str) -> 
         tuned(**{name: value})
 
 
+def test_a_grid_of_another_length_than_the_statistics_is_refused_before_anything_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "evaluate", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(InputError, match=r"dynamic\.length=10: must be that of small train"):
+        tuned([*some_grid(), *some_grid(length=10)])
+
+
 def test_a_missing_part_is_named() -> None:
     model = reference.small_model()
     with pytest.raises(InputError, match=r"--split=valid: small has test"):

@@ -17,6 +17,7 @@ import torch
 import spanlm
 from spanlm.data.cbt import Defect
 from spanlm.data.config import DataConfig
+from spanlm.data.text import Text
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.evaluation.perplexity import evaluation_batcher
@@ -181,6 +182,19 @@ def test_score_takes_lines_too(model: TrainedModel, text: str, tiny_corpus: Path
         assert list(model.score(lines, state="carry")) == list(model.score(text, state="carry"))
 
 
+def test_score_takes_a_file_as_it_streams(model: TrainedModel, text: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    file = Text(tmp_path / "text.txt")
+    for state in STATES:
+        assert list(model.score(file, state=state, eos=True)) == list(model.score(text, state=state, eos=True))
+    with (tmp_path / "bad.txt").open("wb") as bad:
+        bad.write(b"the cat sat .\n" * 100_000 + b"\xff\n")
+    rows = model.score(Text(tmp_path / "bad.txt"))
+    assert next(rows).word == "the", "what is far behind has not been read"
+    with pytest.raises(InputError, match=r"bad\.txt: not UTF-8"):
+        list(rows)
+
+
 def test_a_final_line_end_is_no_line(model: TrainedModel) -> None:
     assert [row.word for row in model.score("the cat\n", eos=True)] == ["the", "cat", "<eos>"]
 
@@ -280,6 +294,24 @@ def test_generate(model: TrainedModel) -> None:
     assert all(word in model.vocabulary for word in words)
     assert model.generate("the cat", length=12, temperature=0, top_k=3, top_p=0.5, unk=True, seed=1)
     assert not model.model.training
+
+
+def test_words_come_one_by_one(model: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = model.generate("the cat", length=9, seed=4)
+    steps: list[int] = []
+    forward = type(model.model).forward
+    monkeypatch.setattr(type(model.model), "forward", lambda *given: steps.append(1) or forward(*given))
+    stream = model.words("the cat", length=9, seed=4)
+    for number, word in enumerate(words, start=1):
+        assert (next(stream), len(steps)) == (word, number)
+    assert next(stream, None) is None
+    with pytest.raises(InputError, match="--length=0"):
+        model.words(length=0)
+
+
+def test_a_run_says_what_it_is(model: TrainedModel, unopened_run: Path) -> None:
+    assert model.title(": a text") == f"{model.folder.name}, key-value-predict memory, window 3: a text"
+    assert model.opened and not spanlm.load(unopened_run).opened
 
 
 def test_a_corpus_is_encoded_with_the_models_vocabulary(model: TrainedModel, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ REACH = {
     "none": lambda c: 0,
     "key_value": lambda c: c.window,
     "ngram": lambda c: c.order - 1,
-    "attentive": lambda config: config.window or UNBOUNDED,
+    "attentive": lambda c: 0 if c.score == "none" else c.window or UNBOUNDED,
     "recurrent_memory": lambda c: c.window - 1,
     "pointer_sentinel": lambda c: c.window - 1,
     "span_buffer": lambda c: max(max(ends) for ends in span_ends(c, 10 * c.buffer_size)),

@@ -98,6 +98,8 @@ def test_every_tensor_of_the_state_is_read(config: Any) -> None:
         one, two = read(memory, h, state)[0], read(memory, h, other)[0]
         if name in only_shown(config):
             assert bitwise(answer(two), answer(one))
+            if (name, config.score) == ("scores", "mean"):
+                continue  # they are zeros
             one, two = Readout(one.attention[..., :-1]), Readout(two.attention[..., :-1])  # the last: of this segment
         assert (~torch.isclose(answer(two)[1], answer(one)[1], rtol=0, atol=1e-9)).all(), name
 

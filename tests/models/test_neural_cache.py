@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from spanlm.models.ops import neural_cache as module
-from spanlm.models.ops.neural_cache import Lookup, cache_distribution, cache_log_prob
+from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 from tests.models.small import bitwise, values
+from tests.reference_cache import cache_distribution
 
 V = 4
 THETAS = (0.0, 0.5, 2.0)
@@ -23,21 +23,6 @@ def lookup(carried: int, steps: int, batch: int, window: int, holes: bool = True
     words = torch.randint(V, (carried + steps, batch), generator=draw)
     filled = torch.rand(carried + steps, batch, generator=draw) < (0.6 if holes else 2)
     return Lookup(keys[carried:], keys.masked_fill(~filled.unsqueeze(-1), torch.nan), words, filled, window)
-
-
-def equation(of: Lookup, theta: float) -> tuple[Tensor, Tensor]:
-    """p_cache (T, B, V), and where the cache is empty, one number at a time."""
-    steps, batch, _ = of.query.shape
-    carried = len(of.keys) - steps
-    p, empty = torch.zeros(steps, batch, V, dtype=torch.float64), torch.ones(steps, batch, dtype=torch.bool)
-    for t in range(steps):
-        for b in range(batch):
-            slots = [i for i in range(max(0, carried + t - of.window), carried + t) if of.filled[i, b]]
-            alike = [float((theta * (of.query[t, b] @ of.keys[i, b])).exp()) for i in slots]
-            for i, weight in zip(slots, alike, strict=True):
-                p[t, b, of.words[i, b]] += weight / sum(alike)
-                empty[t, b] = False
-    return p, empty
 
 
 @settings(max_examples=40, deadline=None)
@@ -54,11 +39,9 @@ def test_it_is_the_equation_whatever_the_blocks(carried: int, steps: int, batch:
         patch.setattr(module, "LEAST_BLOCK", block)
         patch.setattr(module, "BLOCK_ELEMENTS", 1)
         log_p, empty = cache_log_prob(of, THETAS)
-        distributions = [cache_distribution(of, theta, V) for theta in THETAS]
     targets = of.words[carried:].unsqueeze(-1)
-    for found, distribution, theta in zip(log_p, distributions, THETAS, strict=True):
-        p, nothing = equation(of, theta)
-        torch.testing.assert_close(distribution, p, rtol=1e-12, atol=1e-15)
+    for found, theta in zip(log_p, THETAS, strict=True):
+        p, nothing = cache_distribution(of.query, of.keys, of.words, of.filled, of.window, theta, V)
         torch.testing.assert_close(found.exp(), p.gather(-1, targets).squeeze(-1), rtol=1e-12, atol=1e-15)
         assert torch.equal(empty, nothing)
 
@@ -83,10 +66,8 @@ def test_sums_are_at_least_float32(dtype: torch.dtype) -> None:
     for autocast in (False, True):
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
             found, _ = cache_log_prob(rough, THETAS)
-            distribution = cache_distribution(rough, 0.5, V)
-        assert found.dtype == distribution.dtype == torch.float32
+        assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(distribution.double(), cache_distribution(exact, 0.5, V), rtol=1e-5, atol=1e-6)
 
 
 def test_what_comes_later_changes_nothing_bit_by_bit() -> None:

@@ -229,8 +229,17 @@ def test_parameters(changes: dict[str, Any], size: int) -> None:
                 lambda name=name, value=value: SpanBufferConfig(**{name: value}),
                 f"model.memory.{name}={value}: must be above 0 and finite",
             )
-            for name in ("training_temperature", "evaluation_temperature", "reward_power", "reward_slope")
+            for name in ("reward_power", "reward_slope")
             for value in (0.0, -1.0, float("inf"), float("nan"))
+        ),
+        *(
+            (
+                lambda name=name, value=value: SpanBufferConfig(**{name: value}),
+                f"model.memory.{name}={value}: must be from 1e-06 on and finite; 0 would be a gate that only chooses: "
+                "0.01 is nearly that",
+            )
+            for name in ("training_temperature", "evaluation_temperature")
+            for value in (0.0, -1.0, 1e-45, 9e-7, float("inf"), float("nan"))
         ),
         (lambda: SpanBufferConfig(reward_most=0.0), "model.memory.reward_most=0.0: must be above 0 and finite"),
         (lambda: SpanBufferConfig(reward=-0.1), "model.memory.reward=-0.1: must be 0 or positive, and finite"),

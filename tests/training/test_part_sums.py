@@ -14,6 +14,7 @@ from torch import Tensor
 from spanlm.evaluation.part_tally import PartTally
 from spanlm.models.interfaces import Head, TargetScores
 from spanlm.models.span_mixture import PartScores
+from spanlm.trained import load
 from spanlm.training.optimizer_config import FinetuneConfig
 from spanlm.training.part_sums import FIELDS, part_means, training_sums
 from spanlm.training.run import train
@@ -21,13 +22,14 @@ from tests.training.small import RUNS, Heard, make_config, make_corpus, rows, wi
 from tests.training.test_stages import STAGES
 
 
-def by_hand(places: list[dict[str, float]]) -> dict[str, float]:
-    """Means over places, each with log p, log q, log λ, r and what the loss adds."""
-    n = len(places)
+def by_hand(places: list[dict[str, float]], others: list[dict[str, float]]) -> dict[str, float]:
+    """Means over places, each with log p, log q, log λ, r and what the loss adds; there is no q in the others."""
+    n, everywhere = len(places), len(places) + len(others)
+    elsewhere = sum(-place["p"] for place in others)
     return {
         "steps": n,
-        "encoder_nll": sum(-place["p"] for place in places) / n,
-        "buffer_nll": sum(-place["q"] for place in places) / n,
+        "encoder_nll": (sum(-place["p"] for place in places) + elsewhere) / everywhere,
+        "buffer_nll": (sum(-place["q"] for place in places) + elsewhere) / everywhere,
         "reward": sum(place["r"] for place in places) / n,
         "reward_loss": sum(place["extra"] for place in places) / n,
         "gate": sum(math.exp(place["share"]) for place in places) / n,
@@ -48,12 +50,18 @@ def places(parts: PartScores, mask: Tensor, extra: Tensor | float) -> list[dict[
     return found
 
 
+def elsewhere(parts: PartScores, mask: Tensor) -> list[dict[str, float]]:
+    """The places that have nothing to read, one by one."""
+    return places(replace(parts, filled=~parts.filled), mask, 0.0)
+
+
 def drawn(steps: int = 5, streams: int = 3, poison: bool = False) -> tuple[PartScores, Tensor, Tensor]:
     draw = torch.Generator().manual_seed(2)
     p, q, share, r, extra = (-torch.rand(steps, streams, generator=draw, dtype=torch.float64) * 2 for _ in range(5))
     filled, mask = (torch.rand(steps, streams, generator=draw) < 0.7 for _ in range(2))
     if poison:
-        p, q, share, r, extra = (x.where(filled & mask, float("nan")) for x in (p, q, share, r, extra))
+        q, share, r, extra = (x.where(filled & mask, float("nan")) for x in (q, share, r, extra))
+        p = p.where(mask, float("nan"))
     return PartScores(p, q, share, r, filled), mask, extra
 
 
@@ -61,7 +69,7 @@ def drawn(steps: int = 5, streams: int = 3, poison: bool = False) -> tuple[PartS
 def test_sums_are_over_predicted_words_with_something_to_read(poison: bool) -> None:
     parts, mask, extra = drawn(poison=poison)
     found = part_means(dict(zip(FIELDS, training_sums(parts, mask, extra).tolist(), strict=True)))
-    assert found == pytest.approx(by_hand(places(parts, mask, extra)), rel=1e-12)
+    assert found == pytest.approx(by_hand(places(parts, mask, extra), elsewhere(parts, mask)), rel=1e-12)
     assert 0 < found["utilisation"] < 1 and 0 < found["oracle_utilisation"] < 1
     assert 0 < found["steps"] < mask.sum()
 
@@ -69,17 +77,18 @@ def test_sums_are_over_predicted_words_with_something_to_read(poison: bool) -> N
 def test_an_evaluation_sums_the_same() -> None:
     """And, besides, what a perplexity of each part needs: the bound, and the words with nothing to read."""
     parts, mask, extra = drawn()
-    here, there = places(parts, mask, extra), places(replace(parts, filled=~parts.filled), mask, extra)
+    here, there = places(parts, mask, extra), elsewhere(parts, mask)
     found = PartTally().plus(parts, mask)
     expected = dict(zip(FIELDS, training_sums(parts, mask, extra).tolist(), strict=True))
     assert asdict(found) == pytest.approx(
         {
-            **{name: value for name, value in expected.items() if name != "reward_loss"},
+            **{name: value for name, value in expected.items() if name not in ("reward_loss", "other_steps")},
             "oracle_nll": sum(-max(place["p"], place["q"]) for place in here),
             "other_nll": sum(-place["p"] for place in there),
         }
     )
     assert there and found.plus(parts, mask).steps == 2 * found.steps
+    assert expected["other_steps"] == len(there)
 
 
 def test_half_is_used() -> None:
@@ -95,6 +104,14 @@ def test_where_nothing_was_read_there_is_nothing_to_say() -> None:
     nothing = training_sums(PartScores(parts.encoder, parts.buffer, parts.log_share, parts.reward, ~mask), mask, extra)
     assert part_means(dict(zip(FIELDS, nothing.tolist(), strict=True))) == {}
     assert part_means({}) == {}
+
+
+def test_sums_of_an_earlier_version_are_of_the_words_with_something_to_read() -> None:
+    """A checkpoint within an epoch has them."""
+    parts, mask, extra = drawn()
+    sums = dict(zip(FIELDS, training_sums(parts, mask, extra).tolist(), strict=True))
+    del sums["other_nll"], sums["other_steps"]
+    assert part_means(sums) == pytest.approx(by_hand(places(parts, mask, extra), []))
 
 
 def test_they_take_no_gradient_and_are_wide() -> None:
@@ -130,16 +147,34 @@ def test_rows_and_events_tell_the_means_of_an_epoch(
     (row,) = [row for row in rows(room) if row["event"] == "valid"]
     (event,) = watcher.epochs
     expected: dict[bool, list[dict[str, float]]] = {True: [], False: []}
+    others: dict[bool, list[dict[str, float]]] = {True: [], False: []}
     for training, scores in asked:
         parts = scores.parts
         assert parts is not None
         # 300 and 100 words in 3 and 2 streams: no padding
-        expected[training] += places(parts, torch.ones_like(parts.filled), scores.extra_loss)
-    assert row["parts"]["train"] == pytest.approx(by_hand(expected[True]), rel=1e-5)
-    valid = {name: value for name, value in by_hand(expected[False]).items() if name != "reward_loss"}
+        everywhere = torch.ones_like(parts.filled)
+        expected[training] += places(parts, everywhere, scores.extra_loss)
+        others[training] += elsewhere(parts, everywhere)
+    assert others[True] and others[False]
+    assert row["parts"]["train"] == pytest.approx(by_hand(expected[True], others[True]), rel=1e-5)
+    by_loop = by_hand(expected[False], others[False])
+    valid = {name: value for name, value in by_loop.items() if name != "reward_loss"}
     assert row["parts"]["valid"] == pytest.approx(valid, rel=1e-5)
     assert (event.train_parts, event.valid_parts) == (row["parts"]["train"], row["parts"]["valid"])
     assert 200 < row["parts"]["train"]["steps"] < 300 and row["parts"]["train"]["reward_loss"] != 0
+
+
+def test_valid_is_told_as_an_evaluation_tells_it(room: Path) -> None:
+    """`evaluate --parts` of the model that was saved."""
+    config, corpus = RUNS[STAGES](), make_corpus()
+    optimizer = replace(config.training.optimizer, switch_after=None)
+    config = with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
+    train(config, corpus, room)
+    (row,) = [row for row in rows(room) if row["event"] == "valid"]
+    found = load(room).evaluate(corpus, "valid", batch_size=config.training.batching.eval_batch_size)
+    assert found.parts is not None and found.perplexity == pytest.approx(row["perplexity"], rel=1e-6)
+    for name in ("encoder_nll", "buffer_nll", "gate", "utilisation", "oracle_utilisation", "reward"):
+        assert row["parts"]["valid"][name] == pytest.approx(getattr(found.parts, name), rel=1e-6)
 
 
 def test_every_epoch_begins_its_sums_anew(room: Path) -> None:

@@ -43,7 +43,7 @@ CHANGES: dict[str, Changed] = {
     "training.precision=fp32, not bf16": training(precision="bf16"),
     "training.optimizer.lr=0.02, not 0.03": training(optimizer=OptimizerConfig(lr=0.03)),
     "training.optimizer.kind=adam, not sgd": training(optimizer=OptimizerConfig(kind="sgd", lr=0.02)),
-    "training.optimizer.clip=5.0, not None": training(optimizer=OptimizerConfig(lr=0.02, clip=None)),
+    "training.optimizer.clip=5.0, not null": training(optimizer=OptimizerConfig(lr=0.02, clip=None)),
     "training.schedule.kind=constant, not plateau": training(schedule=ScheduleConfig(kind="plateau")),
     "training.batching.length=6, not 7": lambda config: with_training(
         config, batching=replace(config.training.batching, length=7)
@@ -134,7 +134,7 @@ def test_a_run_that_could_not_begin_leaves_no_run_behind(room: Path, corpus: Cor
 
 def test_documents_in_a_new_order_need_documents(room: Path) -> None:
     with pytest.raises(
-        InputError, match=r"kind=auto, which is streams for this text: training\.batching\.shuffle=True"
+        InputError, match=r"kind=auto, which is streams for this text: training\.batching\.shuffle=true"
     ):
         train(make_config(kind="auto"), make_corpus(documents=False), room / "run")
     assert train(make_config(kind="auto", epochs=1), make_corpus(documents=True), room / "run").epoch == 1

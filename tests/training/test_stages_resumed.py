@@ -286,7 +286,7 @@ def test_what_is_said_of_margins_needs_some_in_a_stage_or_another(
 
 def test_documents_have_no_partial_shuffle(room: Path, corpus: Corpus) -> None:
     config = make_config(optimizer=NT_ASGD, finetune=FinetuneConfig(stages=1, partial_shuffle=True))
-    with pytest.raises(InputError, match=r"^training\.finetune: training\.batching\.partial_shuffle=True: must be"):
+    with pytest.raises(InputError, match=r"^training\.finetune: training\.batching\.partial_shuffle=true: must be"):
         train(config, corpus, room)
 
 

@@ -177,5 +177,5 @@ def test_other_words_are_refused(first: Path, tmp_path: Path) -> None:
 def test_it_is_another_run_than_one_without(corpus: Corpus, first: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     train(plain(epochs=1), corpus, folder)
-    with pytest.raises(InputError, match=r"began with training\.start_from=None"):
+    with pytest.raises(InputError, match=r"began with training\.start_from=null"):
         train(plain(epochs=1, start_from=str(first)), corpus, folder, resume=True)

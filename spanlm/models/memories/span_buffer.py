@@ -33,7 +33,7 @@ from spanlm.models.interfaces import Init, Memory, Readout
 from spanlm.models.memories.slots import cleared, with_steps
 from spanlm.models.ops.precision import wide
 from spanlm.models.ops.span_attention import FixedGrid, Grid, SlidingGrid, span_attention, spans
-from spanlm.models.span_mixture import Buffered, GateRule, NegativeReward, Rewarded
+from spanlm.models.span_mixture import Buffered, GateRule, NegativeReward, Rewarded, require_temperature
 from spanlm.models.state import Tensors
 
 SpanOffset = Literal["literal", "length"]
@@ -113,7 +113,9 @@ class SpanBufferConfig:
         size = self.attention_size
         require(size is None or size >= 1, "model.memory.attention_size", size, "at least 1, or null")
         require(0 <= self.dropout < 1, "model.memory.dropout", self.dropout, "in [0, 1)")
-        for name in ("training_temperature", "evaluation_temperature", "reward_power", "reward_most", "reward_slope"):
+        for name in ("training_temperature", "evaluation_temperature"):
+            require_temperature(getattr(self, name), f"model.memory.{name}")
+        for name in ("reward_power", "reward_most", "reward_slope"):
             value = getattr(self, name)
             require(0 < value < math.inf, f"model.memory.{name}", value, "above 0 and finite")
         require(0 <= self.reward < math.inf, "model.memory.reward", self.reward, "0 or positive, and finite")

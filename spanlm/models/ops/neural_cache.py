@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spanlm.models.ops.precision import wide
+from spanlm.models.ops.precision import wide, wide_dtype
 
 BLOCK_ELEMENTS = 2**21
 """Scores held at a time (8 MB of float32), so the passes over them run in cache and any window fits in memory."""
@@ -62,8 +62,7 @@ def cache_log_prob(lookup: Lookup, thetas: Sequence[float]) -> tuple[Tensor, Ten
         (K, T, B), -inf where the word is not in the cache; and where the cache is empty, (T, B) bool.
     """
     targets = lookup.words[-len(lookup.query) :]
-    dtype = torch.promote_types(lookup.query.dtype, torch.float32)
-    log_p = lookup.query.new_empty((len(thetas), *targets.shape), dtype=dtype)
+    log_p = lookup.query.new_empty((len(thetas), *targets.shape), dtype=wide_dtype(lookup.query.dtype))
     empty = torch.empty_like(targets, dtype=torch.bool)
     for steps, slots, scores in _scores(lookup):
         other = lookup.words[slots].T.unsqueeze(1) != targets[steps].T.unsqueeze(2)
@@ -74,18 +73,6 @@ def cache_log_prob(lookup: Lookup, thetas: Sequence[float]) -> tuple[Tensor, Ten
             log_p[number, steps] = (hits / total.clamp(min=1)).log().T
         empty[steps] = (total == 0).T
     return log_p, empty
-
-
-def cache_distribution(lookup: Lookup, theta: float, vocabulary_size: int) -> Tensor:
-    """p_cache of every word, (T, B, V); zero where the cache is empty. The θ and the types are those above."""
-    steps, batch, _ = lookup.query.shape
-    dtype = torch.promote_types(lookup.query.dtype, torch.float32)
-    p = lookup.query.new_zeros((batch, steps, vocabulary_size), dtype=dtype)
-    for rows, slots, scores in _scores(lookup):
-        weights = _exp(scores, theta)
-        weights /= weights.sum(-1, keepdim=True).clamp(min=1)
-        p[:, rows].scatter_add_(2, lookup.words[slots].T.unsqueeze(1).expand_as(weights), weights)
-    return p.transpose(0, 1)
 
 
 def _scores(lookup: Lookup) -> Iterator[tuple[slice, slice, Tensor]]:

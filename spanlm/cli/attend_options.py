@@ -1,0 +1,176 @@
+"""What `spanlm attend` can be asked for: its options, and which of them go together."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from spanlm.analysis.export import ATTENTION_SUFFIXES, check_attention_path, check_lag_comparison_path
+from spanlm.analysis.files import listed
+from spanlm.analysis.sentence_export import (
+    FLATNESS_SUFFIXES,
+    SENTENCE_SUFFIXES,
+    check_flatness_path,
+    check_sentence_path,
+)
+from spanlm.analysis.utilisation_export import check_utilisation_path
+from spanlm.cli.arguments import add_corpus, add_device, verb_parser
+from spanlm.cli.attended_text import MOST_WORDS, WORDS
+from spanlm.cli.gate import GATE, add_gate, check_gate
+from spanlm.cli.main import VerbParser
+from spanlm.errors import InputError
+
+_DESCRIPTION = """
+Where the model looked.
+
+  spanlm attend runs/demo --text "the name is bound to the object ." --out look.html
+  spanlm attend runs/demo --file chapter.txt --out look.csv
+  spanlm attend runs/demo --document 3 --split valid --words 60 --out article.svg
+  spanlm attend runs/demo --by-lag --split valid --out lags.svg
+  spanlm attend runs/kv runs/kvp runs/rm --by-lag --split valid --out lags.svg
+  spanlm attend runs/single runs/combined --sentence "the law which he wrote was long ." --out triangles.svg
+  spanlm attend runs/single runs/combined --flatness --split valid
+  spanlm attend runs/spans --from 5000 --words 600 --out spans.svg
+  spanlm attend runs/spans --by-epoch --out use.svg
+
+Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
+hover a word), a figure (.svg, .png) or data (.csv, .npz). It is read alone: nothing is known of what stands before.
+
+With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
+table. Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the
+nearest 15 words are told apart, what is older is one number.
+
+With --sentence, a triangle of weights: a row for each predicted word, a column for each word before it. Each sentence
+is read alone, and every run that is named has a panel beside the others; printed where there is no --out (.svg, .png,
+.csv, .json). With --flatness, how equal the weights are over a whole split: a table, and (--out) .csv or .json.
+
+A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
+weights when its last word was guessed, and what the buffer, the encoder and both expected there; a figure (.svg, .png)
+shows the same, the whole buffer and the steps before it. The page (.html) and the data (.csv, .json) have it of every
+word. With --by-epoch, how often its gate preferred the buffer on valid after each epoch of training, and how often the
+buffer was better: a table, and (--out) a figure or data. A run that is still in training can be looked at, too.
+
+Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
+it does: Penn Treebank is lower case, with N for numbers and 's and n't apart. A model that was trained on lines or
+sentences that know nothing of each other takes one at a time.
+"""
+
+CHECKS: dict[str, Callable[[Path, int], object]] = {
+    "--by-lag": check_lag_comparison_path,
+    "--flatness": lambda path, runs: check_flatness_path(path),
+    "--by-epoch": check_utilisation_path,
+    "--sentence": lambda path, runs: check_sentence_path(path),
+}
+"""What several runs can stand side by side with, and the check of a file that as many are to be written to."""
+
+
+def parsed_options(arguments: list[str]) -> argparse.Namespace:
+    """Parse the options; `what` names the one that says what to read.
+
+    Raises:
+        InputError: options that are none, or that do not go together, or a file that cannot be written; what a text can
+            be written to depends on the model, and is checked by `require_out`.
+    """
+    options = _parser().parse_args(arguments)
+    options.what = _what(options)
+    _check_words(options)
+    _check_corpus(options)
+    if options.what not in CHECKS and len(options.runs) > 1:
+        *others, last = CHECKS
+        raise InputError(
+            f"{len(options.runs)} runs: {options.what} takes one; several stand side by side with {', '.join(others)} "
+            f"and {last}"
+        )
+    if options.what in CHECKS and options.gate_temperature is not None:
+        raise InputError(f"{GATE}: changes nothing that {options.what} shows; it is for a text, --document or --from")
+    check_gate(options, len(options.runs))
+    if options.what in CHECKS and options.out is not None:
+        CHECKS[options.what](options.out, len(options.runs))
+    return options
+
+
+def require_out(options: argparse.Namespace) -> None:
+    """Refuse to write the attention of a text nowhere, or where it cannot be."""
+    if options.out is None:
+        raise InputError(f"--out is missing: name a file that ends in {listed(ATTENTION_SUFFIXES)}")
+    check_attention_path(options.out)
+
+
+def _parser() -> VerbParser:
+    parser = verb_parser("attend", _DESCRIPTION)
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        type=Path,
+        nargs="+",
+        help=f"the folder of a trained run; several with {', '.join(CHECKS)}",
+    )
+    add_device(parser)
+    what = parser.add_argument_group("what to read, one of")
+    what.add_argument("--text", help="this text")
+    what.add_argument("--file", type=Path, help="this file")
+    what.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
+    what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
+    what.add_argument(
+        "--from",
+        dest="start",
+        type=int,
+        metavar="TOKEN",
+        help="a split, from the line that holds this token; the first is 1; with --document, a token of that",
+    )
+    what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
+    what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
+    what.add_argument("--by-epoch", action="store_true", help="what a run told of its span buffer while it was trained")
+    parser.add_argument(
+        "--words", type=int, metavar="N", help=f"how much of --document or --from, line ends counted (default: {WORDS})"
+    )
+    add_gate(parser)
+    add_corpus(parser)
+    parser.set_defaults(split=None)  # whether it was given matters to --by-epoch
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help=f"{listed(ATTENTION_SUFFIXES)}; by lag .svg, .png, .csv, .json or .md; of sentences "
+        f"{listed(SENTENCE_SUFFIXES)}; of flatness {listed(FLATNESS_SUFFIXES)}; of spans .html, .svg, .png, .csv or "
+        ".json; by epoch .svg, .png, .csv or .json",
+    )
+    return parser
+
+
+def _what(options: argparse.Namespace) -> str:
+    """Return what is asked for, of --document with --from the former."""
+    named = {
+        "--text": options.text is not None,
+        "--file": options.file is not None,
+        "--sentence": options.sentence is not None,
+        "--by-lag": options.by_lag,
+        "--flatness": options.flatness,
+        "--document": options.document is not None,
+        "--from": options.start is not None,
+        "--by-epoch": options.by_epoch,
+    }
+    given = [name for name, there in named.items() if there]
+    if not given:
+        raise InputError(f"one of {' '.join(named)} is required (see `spanlm attend --help`)")
+    if len(given) > 1 and given != ["--document", "--from"]:
+        raise InputError(f"{' and '.join(given)} do not go together: take one (or --document with --from)")
+    return given[0]
+
+
+def _check_words(options: argparse.Namespace) -> None:
+    """Refuse a length of what has none."""
+    if options.words is None:
+        return
+    if options.what not in ("--document", "--from"):
+        raise InputError(f"--words={options.words}: is for --document and --from, not for {options.what}")
+    if not 1 <= options.words <= MOST_WORDS:
+        raise InputError(f"--words={options.words}: must be from 1 to {MOST_WORDS:,}")
+
+
+def _check_corpus(options: argparse.Namespace) -> None:
+    """Refuse a corpus where none is read."""
+    for name, value in (("corpus", options.corpus), ("split", options.split)):
+        if options.what == "--by-epoch" and value is not None:
+            raise InputError(f"--{name}={value}: --by-epoch reads no text, but what the run told of its own valid")
