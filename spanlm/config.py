@@ -17,7 +17,7 @@ import yaml
 from jsonargparse import SUPPRESS, ArgumentParser
 
 from spanlm.data.config import DataConfig
-from spanlm.errors import InputError, nearest
+from spanlm.errors import InputError, as_written, nearest
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import HEADS
@@ -113,14 +113,14 @@ def kinds_of(tree: Tree) -> dict[str, str]:
     for part, registry in PARTS.items():
         kind = _as_group(model.get(part, {}), f"model.{part}").get("kind", getattr(default, part).kind)
         if not isinstance(kind, str) or kind not in registry:
-            raise InputError(f"model.{part}.kind={kind}: unknown.{nearest(str(kind), registry)}")
+            raise InputError(f"model.{part}.kind={as_written(kind)}: unknown.{nearest(str(kind), registry)}")
         kinds[part] = kind
     return kinds
 
 
 def _as_group(value: object, name: str) -> Tree:
     if not isinstance(value, dict):
-        text = " ".join(str(value).split())
+        text = " ".join(as_written(value).split())
         shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
         raise InputError(f"{name}={shown}: must be a group of fields")
     return value

@@ -42,7 +42,7 @@ class InputError(SpanlmError, ValueError):
 def require(ok: bool, field: str, value: object, limit: str) -> None:
     """Raise InputError `field=value: must be <limit>` unless `ok`."""
     if not ok:
-        raise InputError(f"{field}={value}: must be {limit}")
+        raise InputError(f"{field}={as_written(value)}: must be {limit}")
 
 
 def require_defaults(owner: DataclassInstance, prefix: str, names: Iterable[str], why: str) -> None:
@@ -53,14 +53,15 @@ def require_defaults(owner: DataclassInstance, prefix: str, names: Iterable[str]
     defaults = {field.name: field.default for field in fields(owner)}
     for name in names:
         value, default = getattr(owner, name), defaults[name]
-        require(value == default, f"{prefix}.{name}", value, f"{_as_written(default)} {why}")
+        shown = f"{default:g}" if isinstance(default, float) else as_written(default)
+        require(value == default, f"{prefix}.{name}", value, f"{shown} {why}")
 
 
-def _as_written(default: object) -> str:
-    """Return a default as YAML and the command line have it, a whole number without its `.0`."""
-    if default is None:
+def as_written(value: object) -> str:
+    """Return a value with the words that YAML and the command line have for it: true, false, null."""
+    if value is None:
         return "null"
-    return f"{default:g}" if isinstance(default, float) else str(default).lower()
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def nearest(name: str, options: Iterable[str]) -> str:

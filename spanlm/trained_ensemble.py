@@ -112,7 +112,7 @@ def load_ensemble(
     paths = [Path(run).resolve() for run in runs]
     twice = [run for run, path in zip(runs, paths, strict=True) if paths.count(path) > 1]
     if twice:
-        raise InputError(f"{twice[0]}: is named twice; name each run once, and weigh it by weights")
+        raise InputError(f"{twice[0]}: is named twice; name each run once, and weigh it by weights (--weights)")
     return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
 
 

@@ -393,7 +393,7 @@ def test_a_kind_brings_its_own_fields() -> None:
         ({"model": {"hidden_size": 3}}, ["unknown field model.hidden_size"]),
         ({"model": {"encoder": {"hiden_size": 3}}}, ["model.encoder.hiden_size", "Did you mean 'hidden_size'?"]),
         ({"model": {"memory": {"kind": "keyvalue"}}}, ["model.memory.kind=keyvalue", "Did you mean 'key_value'?"]),
-        ({"model": {"memory": {"kind": None}}}, ["model.memory.kind=None"]),
+        ({"model": {"memory": {"kind": None}}}, ["model.memory.kind=null"]),
         ({"model": {"memory": {"kind": "rm"}}}, ["model.memory.kind=rm"]),
         ({"model": {"encoder": {"kind": "gru"}}}, ["model.encoder.kind=gru", "rnn"]),
         ({"model": {"encoder": {"kind": "hornn", "pooling": "mean"}}}, ["model.encoder.pooling=mean", "fofe"]),
@@ -407,7 +407,7 @@ def test_a_kind_brings_its_own_fields() -> None:
         ),
         ({"model": {"head": {"kind": "mos"}}}, ["model.head.kind=mos", "softmax"]),
         ({"training": 5}, ["training=5: must be a group of fields"]),
-        ({"training": None}, ["training=None: must be a group of fields"]),
+        ({"training": None}, ["training=null: must be a group of fields"]),
         ({"training": {"optimizer": "adam"}}, ["training.optimizer=adam: must be a group of fields"]),
         ({"training": {"epochs": "many"}}, ["training.epochs", "many"]),
         ({"training": {"epochs": 2.5}}, ["training.epochs", "2.5"]),
@@ -436,11 +436,11 @@ def test_a_kind_brings_its_own_fields() -> None:
         ({"training": {"batching": {"length": 0}}}, ["training.batching.length=0: must be at least 1"]),
         (
             {"training": {"batching": {"bucket": True}}},
-            ["training.batching.bucket=True: must be false unless", "kind is sentences", "shuffle is true"],
+            ["training.batching.bucket=true: must be false unless", "kind is sentences", "shuffle is true"],
         ),
         (
             {"training": {"batching": {"kind": "sentences", "bucket": True}}},
-            ["training.batching.bucket=True: must be false unless", "training.batching.shuffle is true"],
+            ["training.batching.bucket=true: must be false unless", "training.batching.shuffle is true"],
         ),
         (
             {"training": {"batching": {"long_sentences": "cut"}}},
@@ -448,7 +448,7 @@ def test_a_kind_brings_its_own_fields() -> None:
         ),
         (
             {"training": {"batching": {"kind": "streams", "predict_first": False}}},
-            ["training.batching.predict_first=False: must be true unless training.batching.kind is sentences"],
+            ["training.batching.predict_first=false: must be true unless training.batching.kind is sentences"],
         ),
         (
             {"training": {"batching": {"kind": "sentences", "long_sentences": "trim"}}},
@@ -457,13 +457,13 @@ def test_a_kind_brings_its_own_fields() -> None:
         *(
             (
                 {"training": {"batching": {"kind": kind, name: value}}},
-                [f"training.batching.{name}={value}: must be {plain} unless training.batching.kind is streams"],
+                [f"training.batching.{name}={shown}: must be {plain} unless training.batching.kind is streams"],
             )
             for kind in ("auto", "documents", "sentences")
-            for name, value, plain in (
-                ("length_spread", 5.0, "0"),
-                ("short_share", 0.05, "0"),
-                ("partial_shuffle", True, "false"),
+            for name, value, shown, plain in (
+                ("length_spread", 5.0, "5.0", "0"),
+                ("short_share", 0.05, "0.05", "0"),
+                ("partial_shuffle", True, "true", "false"),
             )
         ),
         (
@@ -492,7 +492,7 @@ def test_a_kind_brings_its_own_fields() -> None:
         ),
         (
             {"training": {"batching": {"kind": "streams", "shuffle": True}}},
-            ["training.batching.shuffle=True: must be false with training.batching.kind=streams", "partial_shuffle"],
+            ["training.batching.shuffle=true: must be false with training.batching.kind=streams", "partial_shuffle"],
         ),
         (
             {"training": {"batching": {"batch_size": 15, "group_size": 4}}},
@@ -505,12 +505,12 @@ def test_a_kind_brings_its_own_fields() -> None:
         *(
             (
                 {"training": {"optimizer": {"kind": "sgd", name: value}}},
-                [f"training.optimizer.{name}={value}: must be {plain} unless training.optimizer.kind is nt_asgd"],
+                [f"training.optimizer.{name}={shown}: must be {plain} unless training.optimizer.kind is nt_asgd"],
             )
-            for name, value, plain in (
-                ("nonmonotone", 3, "5"),
-                ("switch_after", 200, "null"),
-                ("lagged_rates", True, "false"),
+            for name, value, shown, plain in (
+                ("nonmonotone", 3, "3", "5"),
+                ("switch_after", 200, "200", "null"),
+                ("lagged_rates", True, "true", "false"),
             )
         ),
         *(
@@ -549,17 +549,17 @@ def test_a_kind_brings_its_own_fields() -> None:
                 {"training": {"optimizer": {"kind": "nt_asgd"}, "finetune": {name: value}}},
                 [
                     "training.finetune.stages=0: nothing is finetuned, so that this does nothing: "
-                    f"training.finetune.{name}={value} (default {default}). Use training.finetune.stages=1 or more",
+                    f"training.finetune.{name}={shown} (default {default}). Use training.finetune.stages=1 or more",
                 ],
             )
-            for name, value, default in (
-                ("lr", 2.0, "null"),
-                ("epochs", 20, "1000"),
-                ("nonmonotone", 3, "5"),
-                ("adversarial", 0.0, "null"),
-                ("input_noise", 0.1, "null"),
-                ("last_latent_dropout", 0.5, "null"),
-                ("partial_shuffle", False, "null"),
+            for name, value, shown, default in (
+                ("lr", 2.0, "2.0", "null"),
+                ("epochs", 20, "20", "1000"),
+                ("nonmonotone", 3, "3", "5"),
+                ("adversarial", 0.0, "0.0", "null"),
+                ("input_noise", 0.1, "0.1", "null"),
+                ("last_latent_dropout", 0.5, "0.5", "null"),
+                ("partial_shuffle", False, "false", "null"),
             )
         ),
         (

@@ -23,16 +23,16 @@ WORDS = 60
 """Of a stretch of a corpus, unless --words says another number."""
 
 
-def targets_of(model: TrainedModel, options: argparse.Namespace) -> tuple[list[str], str]:
-    """Return the words to read, line ends among them, and where they stand."""
+def targets_of(model: TrainedModel, options: argparse.Namespace) -> tuple[list[str], str, int]:
+    """Return the words to read, line ends among them, where they stand, and the number of the first of them there."""
     if options.text is None and options.file is None:
         corpus, split = corpus_of(model, options)
         length = options.words or WORDS
         found = excerpt(corpus, split, document=options.document, start=options.start, length=length)
         refuse_several_lines(model.config, found.words)
-        return found.words, f": {found.source}"
+        return found.words, f": {found.source}", found.first
     pieces = _read(model, options.file) if options.text is None else model.pieces(options.text.split("\n"))
-    return text_to_attend(model.config, pieces), ""
+    return text_to_attend(model.config, pieces), "", 1
 
 
 def _read(model: TrainedModel, file: Path) -> Iterator[Piece]:

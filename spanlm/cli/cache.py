@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from spanlm.cli.main import VerbParser
+from spanlm.cli.option_names import in_options, refusing_options
 from spanlm.cli.tuning import TUNED_ON, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
@@ -13,6 +14,8 @@ from spanlm.evaluation.cache import CacheConfig, require_text
 from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, require_grid
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.trained import TrainedModel
+
+_OPTIONS = {"cache.window": "--cache=", "cache.theta": "--cache-theta=", "cache.lambda": "--cache-lambda="}
 
 
 def add_cache(parser: VerbParser) -> None:
@@ -53,7 +56,8 @@ def check_cache(options: argparse.Namespace) -> None:
             raise InputError(f"--cache={options.cache}: needs {name}, or --tune-cache, which finds what fits best")
         if len(values) > 1:
             raise InputError(f"{name}: {len(values)} values are a grid; choose one, or add --tune-cache")
-    require_grid((options.cache,), *_grid(options))
+    with refusing_options(_OPTIONS):
+        require_grid((options.cache,), *_grid(options))
 
 
 def choose_cache(
@@ -66,14 +70,20 @@ def choose_cache(
     """
     if options.cache is None:
         return None, None
-    require_text(options.cache, *model.part(corpus, options.split))  # before minutes are spent on tuning
+    _require_text(options.cache, *model.part(corpus, options.split))  # before minutes are spent on tuning
     thetas, lambdas = _grid(options)
     if not options.tune_cache:
         return CacheConfig(window=options.cache, theta=thetas[0], lambda_=lambdas[0]), None
     valid = tuning_part(model, options, "--tune-cache", "--cache-theta and --cache-lambda")
+    _require_text(options.cache, *model.part(valid, TUNED_ON))
     how = {"thetas": thetas, "lambdas": lambdas, "state": options.state, "precision": options.precision}
     tuning = model.tune_cache((options.cache,), valid, TUNED_ON, **how)
     return tuning.best, tuning
+
+
+def _require_text(window: int, corpus: Corpus, split: str) -> None:
+    with refusing_options(_OPTIONS, "; take a smaller --cache"):
+        require_text(window, corpus, split)
 
 
 def _grid(options: argparse.Namespace) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -87,12 +97,25 @@ def cache_fields(cache: CacheConfig | None, tuning: CacheTuning | None) -> dict[
     return found if tuning is None else {**found, "tuning": tuning.to_json()}
 
 
+def cache_notes(cache: CacheConfig | None) -> list[str]:
+    """Say what a cache cannot do."""
+    if cache is None or cache.lambda_ < 1:
+        return []
+    return ["λ 1 leaves a word that is not in the cache no probability"]
+
+
 def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> list[tuple[str, str]]:
     """Say what the cache changed, and how it was tuned."""
     if result.without_cache is None:
         return []
-    rows = [("without cache", f"{result.without_cache.perplexity:.2f}")]
+    rows = [("without cache", _both_counts(result.without_cache))]
     if tuning is not None:
         best = tuning.best
-        rows += tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
+        told = tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
+        rows += [(name, in_options(text, _OPTIONS)) for name, text in told]
     return rows
+
+
+def _both_counts(result: Evaluation) -> str:
+    count = "" if result.salton2017 is None else f", Salton's count {result.salton2017.perplexity:.2f}"
+    return f"{result.perplexity:.2f}{count}"

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from spanlm.cli.arguments import run_names
 from spanlm.cli.main import VerbParser
+from spanlm.cli.option_names import refusing_options
 from spanlm.cli.report import describe
 from spanlm.cli.terminal import console, out, out_json, table
 from spanlm.cli.tuning import TUNED_ON, tuning_part
@@ -19,6 +20,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.models.counting import count_parameters
+from spanlm.models.ensemble import normalised
 from spanlm.trained import TrainedModel, load
 from spanlm.trained_ensemble import TrainedEnsemble, load_ensemble
 from spanlm.training.run_folder import CONFIG
@@ -66,6 +68,8 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> TrainedModel
         InputError: see `load` and `load_ensemble`; or options for several runs where there is one.
     """
     if len(runs) > 1:
+        with refusing_options({"weights": "--weights "}):
+            normalised(options.weights, len(runs))
         return load_ensemble(
             runs, combination=options.combine or "linear", weights=options.weights, device=options.device
         )
@@ -136,13 +140,19 @@ def check_tuning(options: argparse.Namespace, runs: int) -> None:
 def _as_json(
     model: TrainedEnsemble, corpus: Corpus, result: EnsembleEvaluation, tuned: TunedWeights | None
 ) -> dict[str, Any]:
-    values = {**run_field(model), "notes": corpus.notes, **result.to_json()}
-    values["members"] = [
-        {"run": str(run.folder), **member.to_json()} for run, member in zip(model.runs, result.members, strict=True)
-    ]
+    values = {**run_field(model), "notes": corpus.notes, **result.to_json(), **members_fields(model, result)}
     if tuned is not None:
         values["tuned"] = {"on": TUNED_ON, "steps": tuned.steps, "gap": tuned.gap}
     return values
+
+
+def members_fields(model: TrainedEnsemble, result: EnsembleEvaluation) -> dict[str, Any]:
+    """Return what JSON says of each run alone, and of the bound of any choice among them."""
+    members = zip(model.runs, result.to_json()["members"], strict=True)
+    return {
+        "members": [{"run": str(run.folder), **member} for run, member in members],
+        "oracle_bound": result.to_json()["oracle_bound"],
+    }
 
 
 def _show(model: TrainedEnsemble, corpus: Corpus, result: EnsembleEvaluation, tuned: TunedWeights | None) -> None:
@@ -165,15 +175,23 @@ def _show(model: TrainedEnsemble, corpus: Corpus, result: EnsembleEvaluation, tu
         rows.insert(1, ("weights", f"{shown}, tuned on {TUNED_ON} ({close}){same}"))
     table(rows)
     out()
+    show_members(model, result)
+
+
+def show_members(model: TrainedEnsemble, result: EnsembleEvaluation) -> None:
+    """Print each run's perplexity, that of all as one, and the oracle bound, in a table."""
     console().print(_perplexities(model, result))
-    if whole.salton2017 is not None:
-        out("Salton's count: the first word of each line is not predicted, but counted; no other paper's is comparable")
+    if result.ensemble.salton2017 is not None:
+        out(
+            "Salton's count: the first word of each line is not predicted, but counted; per predicted: not counted "
+            "either; no other paper's is comparable"
+        )
 
 
 def _perplexities(model: TrainedEnsemble, result: EnsembleEvaluation) -> Table:
     found = Table(box=None, pad_edge=False, header_style="bold")
     found.add_column("model")
-    salton = ["Salton's count"] * (result.ensemble.salton2017 is not None)
+    salton = [] if result.ensemble.salton2017 is None else ["Salton's count", "per predicted"]
     for column in ("weight", "perplexity", *salton, "without <unk>", "nats/token"):
         found.add_column(column, justify="right")
     names = run_names([run.folder for run in model.runs])
@@ -187,5 +205,6 @@ def _perplexities(model: TrainedEnsemble, result: EnsembleEvaluation) -> Table:
 
 def _cells(result: Evaluation) -> list[str]:
     without = "–" if result.perplexity_without_unk is None else f"{result.perplexity_without_unk:.2f}"
-    salton = [] if result.salton2017 is None else [f"{result.salton2017.perplexity:.2f}"]
+    count = result.salton2017
+    salton = [] if count is None else [f"{count.perplexity:.2f}", f"{count.perplexity_per_predicted:.2f}"]
     return [f"{result.perplexity:.2f}", *salton, without, f"{result.nll_per_token:.4f}"]

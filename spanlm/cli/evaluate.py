@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_corpus, add_device, verb_parser
-from spanlm.cli.cache import add_cache, cache_fields, cache_rows, check_cache, choose_cache
+from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
 from spanlm.cli.dynamic import (
-    DynamicChoice,
     add_dynamic,
     check_dynamic,
     choose_dynamic,
     dynamic_fields,
     dynamic_rows,
+    named_as_options,
 )
-from spanlm.cli.ensemble import add_runs, check_tuning, described, evaluate_several, load_runs, run_field
+from spanlm.cli.ensemble import (
+    add_runs,
+    check_tuning,
+    described,
+    evaluate_several,
+    load_runs,
+    members_fields,
+    run_field,
+    show_members,
+)
 from spanlm.cli.gate import add_gate, check_gate, gate_fields, gate_rows, tempered
 from spanlm.cli.parts import add_parts, check_has_parts, check_parts, parts_rows
 from spanlm.cli.progress import progress
 from spanlm.cli.terminal import out, out_json, table
-from spanlm.evaluation.cache_tuning import CacheTuning
+from spanlm.errors import require
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.models.counting import count_parameters
 from spanlm.trained import TrainedModel
@@ -43,7 +53,7 @@ is what the best of them at each token would give and no model's perplexity.
 
 A cache looks at the last words of the text for situations like now, and gives what followed them a share of the
 probability (Grave et al., 2017). It is empty wherever --state begins anew, but goes on over lines. The
-perplexity without it is shown, too.
+perplexity without it is shown, too; of several runs, which have one cache together, each run's is without it.
 
 Dynamic evaluation lets the weights go on learning from the text, each word after it was predicted, and puts them back
 at the end (Krause et al., 2018). It needs to know how large each weight's gradients were on the training text; that is
@@ -57,9 +67,7 @@ with another temperature of the gate than the run's (the paper's "w/o annealing 
 """
 
 
-def run(arguments: list[str]) -> None:
-    """Evaluate."""
-    keep_freed_memory()
+def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("evaluate", _DESCRIPTION)
     add_runs(parser)
     add_device(parser)
@@ -86,11 +94,18 @@ def run(arguments: list[str]) -> None:
     add_parts(parser)
     add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_intermixed_args(arguments)
+    return parser.parse_intermixed_args(arguments)
+
+
+def run(arguments: list[str]) -> None:
+    """Evaluate."""
+    keep_freed_memory()
+    options = _parsed(arguments)
     check_cache(options)
     runs = [options.run, *options.more]
     check_tuning(options, len(runs))
     check_dynamic(options, len(runs))
+    require(options.batch_size is None or options.batch_size >= 1, "--batch-size", options.batch_size, "at least 1")
     check_parts(options, len(runs))
     check_gate(options, len(runs))
     model = tempered(load_runs(runs, options), options)
@@ -101,25 +116,36 @@ def run(arguments: list[str]) -> None:
         return
     cache, tuning = choose_cache(model, corpus, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
-    with progress(shown=not options.json) as report:
+    in_sums = options.dynamic_convention == "sum"
+    with progress(shown=not options.json) as report, named_as_options(converted=in_sums):
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
         result = model.evaluate(corpus, options.split, cache=cache, **how)
+    # the cache is one of all runs together; what each is alone takes a pass without it
+    several = (
+        (model, model.evaluate_members(corpus, options.split, **how)) if isinstance(model, TrainedEnsemble) else ()
+    )
+    notes = [*corpus.notes, *cache_notes(cache)]
     if options.json:
-        what = {**run_field(model), **gate_fields(model), "notes": corpus.notes}
-        out_json({**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)})
-    else:
-        _show(model, result, corpus.notes, tuning, adapted, parts_rows(result, options))
+        what = {**run_field(model), **gate_fields(model), "notes": notes}
+        found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
+        if several:
+            found["without_cache"] |= members_fields(*several)
+        out_json(found)
+        return
+    changed = [*cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts_rows(result, options)]
+    _show(model, result, notes, changed)
+    if several:
+        out("\nwithout the cache: each run alone, all as one, and the oracle bound")
+        show_members(*several)
 
 
 def _show(
     model: TrainedModel,
     result: Evaluation,
     notes: list[str],
-    tuning: CacheTuning | None,
-    adapted: DynamicChoice | None,
-    parts: list[tuple[str, str]],
+    changed: list[tuple[str, str]],
 ) -> None:
     for note in notes:
         out(note)
@@ -134,9 +160,7 @@ def _show(
             ("protocol", result.protocol),
             *gate_rows(model),
             ("perplexity", f"{result.perplexity:.2f}"),
-            *cache_rows(result, tuning),
-            *dynamic_rows(result, adapted),
-            *parts,
+            *changed,
             *_unscored(result),
             (
                 "NLL",

@@ -182,5 +182,4 @@ def _parts(parts: Mapping[str, float]) -> str:
 
 def describe(model: ModelConfig) -> str:
     """Name the rooms of a model in words."""
-    head = f"{'tied ' if model.head.tied else ''}{model.head.kind}"
-    return f"{model.encoder.description}, {model.memory.description}, {head}"
+    return ", ".join(room.description for room in (model.encoder, model.memory, model.head))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spanlm.data.config import DEMO, SPLITS, DataConfig, Split, Tokenizer
+from spanlm.data.config import DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
 from spanlm.data.sentence_lines import into_sentences
 from spanlm.data.sources import Source, find_source
@@ -35,6 +35,7 @@ class Corpus:
         oov: Tokens of each split that are `<unk>` because the vocabulary does not have the word; an `<unk>`
             written in the text is not among them.
         tokenizer: How the text was cut into words; new text must be cut by the same rule.
+        lines: Where lines end, as in `DataConfig`; a count by sentences is of other tokens than one by lines.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Corpus:
     notes: list[str]
     oov: dict[str, int]
     tokenizer: Tokenizer
+    lines: Lines = "as-written"
 
 
 WHOLE = "text"
@@ -86,6 +88,7 @@ def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits
         notes=[*source.notes, *notes],
         oov=oov,
         tokenizer=config.tokenizer,
+        lines=config.lines,
     )
 
 
@@ -107,6 +110,7 @@ def load_text(config: DataConfig, vocabulary: Vocabulary) -> Corpus:
         notes=notes,
         oov={WHOLE: oov},
         tokenizer=config.tokenizer,
+        lines=config.lines,
     )
 
 

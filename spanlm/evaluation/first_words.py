@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from spanlm.data.config import Lines
 from spanlm.evaluation.scoring import Tally, perplexity
 
 
@@ -32,14 +33,22 @@ class FirstWordsUnscored:
     perplexity_per_predicted: float
 
 
-def first_words_unscored(total: Tally) -> FirstWordsUnscored:
+def first_words_unscored(total: Tally, lines: Lines = "as-written") -> FirstWordsUnscored:
     """Count as the code of Salton et al. (2017) does, out of the sums over sentences opened by <eos>."""
-    return _unscored(total.nll - total.first_nll, total.tokens - total.first_tokens, total.tokens, "opened by <eos>")
+    predicted = total.tokens - total.first_tokens
+    return _unscored(total.nll - total.first_nll, predicted, total.tokens, f"opened by <eos>{lines_counted(lines)}")
 
 
-def unopened_sentences(total: Tally, counted: int) -> FirstWordsUnscored:
+def unopened_sentences(total: Tally, counted: int, lines: Lines = "as-written") -> FirstWordsUnscored:
     """The same out of the sums over sentences that were not opened; `counted` tokens are in the split."""
-    return _unscored(total.nll, total.tokens, counted, "not opened")
+    return _unscored(total.nll, total.tokens, counted, f"not opened{lines_counted(lines)}")
+
+
+def lines_counted(lines: Lines) -> str:
+    """Say what ends a protocol where the lines are not those of the text, which then has other tokens; else nothing."""
+    if lines == "as-written":
+        return ""
+    return "; lines cut into sentences, an <eos> after each, blank lines left out: not comparable with a count by lines"
 
 
 def _unscored(nll: float, predicted: int, counted: int, opened: str) -> FirstWordsUnscored:

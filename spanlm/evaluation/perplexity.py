@@ -10,12 +10,17 @@ from itertools import tee
 from typing import Any
 
 from spanlm.data.batching import Batcher, make_batcher
-from spanlm.data.config import BatchingKind
+from spanlm.data.config import BatchingKind, Lines
 from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceOrder, SentenceRules
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
-from spanlm.evaluation.first_words import FirstWordsUnscored, first_words_unscored, unopened_sentences
+from spanlm.evaluation.first_words import (
+    FirstWordsUnscored,
+    first_words_unscored,
+    lines_counted,
+    unopened_sentences,
+)
 from spanlm.evaluation.parts import Parts, parts_of
 from spanlm.evaluation.scoring import Precision, Tally, perplexity, scored_segments, tally
 from spanlm.models.next_word_model import NextWordModel
@@ -191,15 +196,15 @@ def evaluations(
     began = time.perf_counter()
     totals = sums(batcher)
     seconds = time.perf_counter() - began
-    said = protocol(kind, batch_size or 1, len(corpus.splits[split].documents))
+    said = protocol(kind, batch_size or 1, len(corpus.splits[split].documents), corpus.lines)
     results = [_summary(total, corpus, split, said, seconds) for total in totals]
     if kind != "sentences":
         return results
-    counts = [first_words_unscored(total) for total in totals]
+    counts = [first_words_unscored(total, corpus.lines) for total in totals]
     if not predict_first:
         rules = SentenceRules(opened=False, order=order)
         again = sums(evaluation_batcher(corpus, split, kind, batch_size, rules, length))
-        counts = [unopened_sentences(total, totals[0].tokens) for total in again]
+        counts = [unopened_sentences(total, totals[0].tokens, corpus.lines) for total in again]
     return [replace(result, salton2017=count) for result, count in zip(results, counts, strict=True)]
 
 
@@ -240,15 +245,15 @@ def counted_with(result: Evaluation, said: str, over_lines: str) -> Evaluation:
     return replace(result, protocol=f"{result.protocol}; {said}", salton2017=count)
 
 
-def protocol(kind: BatchingKind, batch_size: int, documents: int) -> str:
+def protocol(kind: BatchingKind, batch_size: int, documents: int, lines: Lines) -> str:
     """Say in words how a perplexity was counted."""
-    every = "every token predicted once, <eos> counted"
+    every, cut = "every token predicted once, <eos> counted", lines_counted(lines)
     if kind == "streams":
         streams = "one stream" if batch_size == 1 else f"{batch_size} streams, each starting with an empty state"
-        return f"{every}; {streams}, opened by <eos>, state carried throughout"
+        return f"{every}; {streams}, opened by <eos>, state carried throughout{cut}"
     if kind == "documents":
-        return f"{every}; state reset at each of {documents:,} documents, each opened by <eos>"
-    return f"{every}; state reset at each line, each opened by <eos>"
+        return f"{every}; state reset at each of {documents:,} documents, each opened by <eos>{cut}"
+    return f"{every}; state reset at each line, each opened by <eos>{cut}"
 
 
 def _summary(total: Tally, corpus: Corpus, split: str, protocol: str, seconds: float) -> Evaluation:

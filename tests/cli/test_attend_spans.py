@@ -35,7 +35,7 @@ def test_the_last_word_is_told(cli: Cli, span_run: Path) -> None:
     ):
         assert len(row) == 4
         came = record.chance[last, PARTS.index("mixture" if name == "both" else name.split()[0])]
-        assert f"{name} {', '.join(f'{word} {chance:.3f}' for word, chance in row)}; \"<eos>\" {came:.3f}" in flat
+        assert f'{name} {", ".join(f"{word} {chance:.3f}" for word, chance in row)}; "<eos>" {came:.3f}' in flat
     preferred, share = "buffer" if record.gate[last] >= 0.5 else "encoder", f"{record.gate[last]:.3f}"
     assert f"gate λ {share}, used as {share} (T 1): the {preferred} is preferred" in flat
     looks = record.looks(last)

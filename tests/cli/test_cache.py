@@ -77,7 +77,8 @@ def test_tuning_is_told(cli: Cli, tiny_run: Path) -> None:
         f"tuned on tiny valid: θ 0.1, λ {best.lambda_:g} of 2 pairs; {tuning.perplexity:.2f} there, "
         f"{tuning.plain:.2f} without" in flat
     )
-    assert tuning.notes and all(note in flat for note in tuning.notes)
+    assert tuning.notes == ["cache.lambda=0.02 is the largest that was tried: the best may lie beyond."]
+    assert "--cache-lambda=0.02 is the largest that was tried: the best may lie beyond." in flat
     assert "optimistic" not in flat
     assert "optimistic" in cli("evaluate", tiny_run, "--cache", "20", "--tune-cache", "--split", "valid").done
 
@@ -89,14 +90,16 @@ def test_a_window_too_long_for_the_evaluated_text_is_refused_before_tuning(
     (tmp_path / "c" / "test.txt").write_text("the cat\n")
     (tmp_path / "c" / "valid.txt").write_text("the cat\n" * 50)
     monkeypatch.setattr(TrainedModel, "tune_cache", lambda *a, **k: pytest.fail("minutes were spent"))
-    cli("evaluate", tiny_run, "--corpus", "c", "--cache", "20", "--tune-cache").refused("cache.window=20", "at most 3")
+    cli("evaluate", tiny_run, "--corpus", "c", "--cache", "20", "--tune-cache").refused("--cache=20", "at most 3")
 
 
 def test_a_window_too_long_for_the_text_to_tune_on_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "test.txt").write_text("the cat\n" * 50)
     (tmp_path / "c" / "valid.txt").write_text("the cat\n")
-    cli("evaluate", tiny_run, "--corpus", "c", "--cache", "20", "--tune-cache").refused("at most 3: c valid")
+    cli("evaluate", tiny_run, "--corpus", "c", "--cache", "20", "--tune-cache").refused(
+        "--cache=20: must be at most 3: c valid has no more tokens; take a smaller --cache"
+    )
 
 
 def test_another_corpus_is_tuned_on_its_own_valid_part(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
@@ -120,8 +123,33 @@ def test_several_runs_have_one_cache(cli: Cli, tiny_run: Path, tmp_path: Path) -
     cli("evaluate", tiny_run, other, *GIVEN, "--tune-weights").refused("--tune-weights and --cache do not go together")
 
 
+def test_several_runs_are_also_shown_alone_and_without_the_cache(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    right = load_ensemble([tiny_run, lstm_run]).evaluate_members()
+    found = json.loads(cli("evaluate", tiny_run, lstm_run, *GIVEN, "--json").done)["without_cache"]
+    assert [member["run"] for member in found["members"]] == [str(tiny_run), str(lstm_run)]
+    assert [member["nll"] for member in found["members"]] == [pytest.approx(member.nll) for member in right.members]
+    assert found["oracle_bound"] == right.to_json()["oracle_bound"]
+    lines = cli("evaluate", tiny_run, lstm_run, *GIVEN).done.splitlines()
+    start = lines.index("without the cache: each run alone, all as one, and the oracle bound")
+    for line, value in zip(lines[start + 2 :], (*right.members, right.ensemble), strict=False):
+        assert f" {value.perplexity:.2f} " in line
+    assert lines[-1].startswith("oracle bound") and f" {right.oracle_bound.bound:.2f} " in lines[-1]
+
+
+def test_saltons_count_is_shown_with_and_without(cli: Cli, tiny_run: Path) -> None:
+    flat = " ".join(cli("evaluate", tiny_run, *GIVEN, "--state", "line").done.split())
+    model = spanlm.load(tiny_run)
+    plain, cached = model.evaluate(state="line"), model.evaluate(state="line", cache=CACHE)
+    assert plain.salton2017 is not None and cached.salton2017 is not None
+    assert f"without cache {plain.perplexity:.2f}, Salton's count {plain.salton2017.perplexity:.2f} " in flat
+    assert f"Salton's count {cached.salton2017.perplexity:.2f} = exp(NLL of " in flat
+
+
 def test_a_perplexity_without_end_is_null_in_json(cli: Cli, tiny_run: Path) -> None:
     """A cache that is all of the mixture gives most words nothing at all."""
     given = ("--cache", "3", "--cache-theta", "0.5", "--cache-lambda", "1")
     text = cli("evaluate", tiny_run, *given, "--json").done
     assert "Infinity" not in text and json.loads(text)["perplexity"] is None
+    why = "λ 1 leaves a word that is not in the cache no probability"
+    assert why in json.loads(text)["notes"] and why in cli("evaluate", tiny_run, *given).done
+    assert why not in cli("evaluate", tiny_run, *given[:-1], "0.9").done

@@ -126,7 +126,7 @@ def test_tuning_is_told(cli: Cli, run: Path, short: str) -> None:
         f"tuned on short valid: η {tuning.best.rate:.3g}, λ 0.01 of 2 pairs; {tuning.perplexity:.2f} there, "
         f"{tuning.plain:.2f} without" in flat
     )
-    assert tuning.notes and all(note in flat for note in tuning.notes)
+    assert tuning.notes and all(note.replace("dynamic.", "--dynamic-") in flat for note in tuning.notes)
     assert "optimistic" not in flat
     assert "optimistic" in cli("evaluate", run, "--dynamic", *grid, "--split", "valid").done
 

@@ -103,9 +103,11 @@ def test_the_table_has_each_run_the_ensemble_and_the_bound_with_its_name(cli: Cl
 def test_the_table_has_saltons_count_where_each_line_begins_anew(cli: Cli, both: list[Path]) -> None:
     out = cli("evaluate", *both, "--state", "line").done
     header, *found = rows(out)
-    assert header[3] == "Salton's count"
+    assert header[3:5] == ["Salton's count", "per predicted"]
     alone = [spanlm.load(run).evaluate(state="line").salton2017 for run in both]
-    assert [row[3] for row in found[:2]] == [f"{count.perplexity:.2f}" for count in alone if count]
+    assert [row[3:5] for row in found[:2]] == [
+        [f"{count.perplexity:.2f}", f"{count.perplexity_per_predicted:.2f}"] for count in alone if count
+    ]
     assert "the first word of each line is not predicted, but counted" in out
 
 
@@ -143,16 +145,16 @@ def test_a_text_file_has_nothing_to_tune_on(cli: Cli, both: list[Path], tmp_path
         ("evaluate RUN --tune-weights", ["--tune-weights: is for several runs"]),
         ("score RUN text.txt --combine geometric", ["--combine: is for several runs"]),
         ("generate RUN --weights 1", ["--weights: is for several runs"]),
-        ("evaluate RUN LSTM --weights 1", ["weights=1: must be as many as models, 2"]),
-        ("evaluate RUN LSTM --weights -1 2", ["weights=-1 2: must be finite and at least 0"]),
-        ("evaluate RUN LSTM --weights nan 2", ["weights=nan 2: must be finite"]),
-        ("score RUN LSTM text.txt --weights 0 0", ["weights=0 0: must be above 0 in sum"]),
+        ("evaluate RUN LSTM --weights 1", ["spanlm: --weights 1: must be as many as models, 2"]),
+        ("evaluate RUN LSTM --weights -1 2", ["spanlm: --weights -1 2: must be finite and at least 0"]),
+        ("evaluate RUN LSTM --weights nan 2", ["spanlm: --weights nan 2: must be finite"]),
+        ("score RUN LSTM text.txt --weights 0 0", ["spanlm: --weights 0 0: must be above 0 in sum"]),
         ("evaluate RUN LSTM --weights some", ["--weights", "'some'"]),
         ("evaluate RUN LSTM --combine mean", ["--combine", "'mean'", "'linear', 'geometric'"]),
         ("evaluate RUN LSTM --tune-weights --weights 1 1", ["--tune-weights and --weights do not go together"]),
         ("evaluate RUN LSTM --tune-weights --combine geometric", ["only the weights of --combine linear are tuned"]),
         ("evaluate RUN LSTM --tune-weights --cache 9", ["--tune-weights and --cache do not go together"]),
-        ("evaluate RUN RUN", ["is named twice"]),
+        ("evaluate RUN RUN", ["is named twice", "--weights"]),
         ("evaluate RUN nowhere", ["nowhere: is not the folder of a run"]),
         ("generate RUN nowhere", ["nowhere: is not the folder of a run"]),
         ("score RUN text.txt more.txt", ["unrecognized arguments: more.txt"]),

@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanlm.cli.report import TrainingReport
+from spanlm.cli.report import TrainingReport, describe
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.memories import NoMemoryConfig
 from spanlm.training.events import EpochEvent, Phase, StepEvent
 from spanlm.training.run import train
 from tests.training.small import RUNS, make_config, make_corpus, with_batching, with_training
@@ -88,6 +92,20 @@ def test_a_span_buffer_has_a_line_for_each_split(capsys: pytest.CaptureFixture[s
         f"train {alone} 0.400, reward -0.250",
         f"valid {alone} 0.600, reward -0.250",
     ]
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (SoftmaxConfig(), "softmax"),
+        (SoftmaxConfig(tied=True), "softmax, tied"),
+        (MixtureOfSoftmaxesConfig(), "mixture of 15 softmaxes, tied"),
+        (MixtureOfSoftmaxesConfig(tied=False, experts=1), "mixture of 1 softmax"),
+    ],
+)
+def test_a_head_is_named_in_words(head: AnyHeadConfig, said: str) -> None:
+    model = ModelConfig(embedding_size=6, encoder=LSTMConfig(hidden_size=6), memory=NoMemoryConfig(), head=head)
+    assert describe(model) == f"{model.encoder.description}, {model.memory.description}, {said}"
 
 
 def test_progress_names_the_stage_and_counts_its_epochs(

@@ -288,7 +288,7 @@ Make = Callable[[TokenFile], Batcher]
         (lambda t: DocumentBatcher(t, EOS_ID, batch_size=-1, length=1), "batch_size=-1: must be at least 1"),
         (lambda t: DocumentBatcher(t, EOS_ID, batch_size=1, length=0), "length=0: must be at least 1"),
         (lambda t: SentenceBatcher(t, EOS_ID, batch_size=0), "batch_size=0: must be at least 1"),
-        (lambda t: make_batcher("streams", t, EOS_ID, batch_size=1, length=1, shuffle=True), "shuffle=True"),
+        (lambda t: make_batcher("streams", t, EOS_ID, batch_size=1, length=1, shuffle=True), "shuffle=true"),
         (lambda t: make_batcher("stream", t, EOS_ID, batch_size=1, length=1), "Did you mean 'streams'"),  # type: ignore[arg-type]
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanlm.data.config import DataConfig
-from spanlm.data.corpora import load_corpus
+from spanlm.data.corpora import load_corpus, load_text
 from spanlm.data.sentence_lines import SentenceEnds, into_sentences
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -115,9 +115,11 @@ def test_load_corpus_says_what_was_done(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.txt").write_text("He went . Then he said .\n\nHe went home .\n")
     corpus = load_corpus(DataConfig(corpus=str(tmp_path), lines="sentences"))
-    assert len(corpus.splits["train"]) == 14
+    assert len(corpus.splits["train"]) == 14 and corpus.lines == "sentences"
     assert corpus.notes[-1].startswith("lines cut into sentences, blank ones left out: train 14 → 14 tokens, valid 14")
-    assert len(load_corpus(DataConfig(corpus=str(tmp_path))).splits["train"]) == 14
+    assert load_text(DataConfig(corpus=str(tmp_path / "test.txt"), lines="sentences"), VOCABULARY).lines == "sentences"
+    plain = load_corpus(DataConfig(corpus=str(tmp_path)))
+    assert len(plain.splits["train"]) == 14 and plain.lines == "as-written"
 
 
 @pytest.mark.corpus

@@ -127,7 +127,7 @@ def test_unopened_sentences_begin_with_their_first_word(lines: list[int], limit:
 
 
 def test_a_text_without_words_has_nothing_to_predict_unopened() -> None:
-    with pytest.raises(InputError, match=r"^training\.batching\.predict_first=False: must be true for a text without"):
+    with pytest.raises(InputError, match=r"^training\.batching\.predict_first=false: must be true for a text without"):
         sentences([0, 0], opened=False)
     assert len(sentences([0, 0])) == 2
 

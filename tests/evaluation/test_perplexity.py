@@ -4,6 +4,7 @@ import copy
 import math
 import os
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.data.config import BatchingKind, DataConfig
+from spanlm.data.config import BatchingKind, DataConfig, Lines
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.evaluation import perplexity as module
@@ -107,6 +108,23 @@ def test_the_protocol_is_said(kind: BatchingKind, batch_size: int, words: str) -
     corpus = reference.corpus(reference.TEXT)
     result = evaluate(reference.small_model(), corpus, kind=kind, batch_size=batch_size)
     assert result.protocol == f"every token predicted once, <eos> counted; {words}"
+
+
+@pytest.mark.parametrize("kind", STATES)
+@pytest.mark.parametrize("predict_first", [True, False])
+def test_a_count_by_sentences_says_that_it_is_one(tmp_path: Path, kind: BatchingKind, predict_first: bool) -> None:
+    """The same text then has other tokens: its two perplexities must not look as if they could be compared."""
+    (tmp_path / "test.txt").write_text("the cat sat . He ran .\n\nthe dog sat . the mat .\n\n")
+    ways: tuple[Lines, ...] = ("as-written", "sentences")
+    texts = [load_corpus(DataConfig(corpus=str(tmp_path), lines=way), reference.VOCABULARY, ["test"]) for way in ways]
+    model = reference.small_model()
+    by_line, by_sentence = (evaluate(model, text, kind=kind, predict_first=predict_first) for text in texts)
+    assert by_line.tokens != by_sentence.tokens
+    said = "; lines cut into sentences, an <eos> after each, blank lines left out: not comparable with a count by lines"
+    assert by_sentence.protocol == by_line.protocol + said
+    if kind == "sentences":
+        assert by_line.salton2017 is not None and by_sentence.salton2017 is not None
+        assert by_sentence.salton2017.protocol == by_line.salton2017.protocol + said
 
 
 def test_a_missing_split_is_named() -> None:

@@ -209,7 +209,8 @@ def test_parameters(changes: dict[str, Any], size: int) -> None:
     [
         (
             lambda: SpanBufferConfig(buffer_size=4, span_length=8),
-            "model.memory.buffer_size=4: must be at least model.memory.span_length=8, to hold a span",
+            "model.memory.buffer_size=4: must be at least model.memory.span_length=8, to hold a span. Use 8 or more, "
+            "or a smaller span_length",
         ),
         (
             lambda: SpanBufferConfig(buffer_size=20, span_length=8),

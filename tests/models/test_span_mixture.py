@@ -13,7 +13,15 @@ from torch import Tensor, nn
 
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig, SoftmaxHead
 from spanlm.models.interfaces import Init, Readout
-from spanlm.models.span_mixture import Buffered, GateRule, log_mixture, part_scores, reward_loss, rewards
+from spanlm.models.span_mixture import (
+    LEAST_TEMPERATURE,
+    Buffered,
+    GateRule,
+    log_mixture,
+    part_scores,
+    reward_loss,
+    rewards,
+)
 from tests.models.small import VOCABULARY, assert_same, bitwise, values, words
 
 RULE = GateRule(
@@ -204,9 +212,9 @@ def test_no_weight_of_the_reward_no_term() -> None:
     assert not scores.extra_loss.any()
 
 
-@pytest.mark.parametrize("temperature", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("temperature", [LEAST_TEMPERATURE, 0.01, 1.0, 100.0])
 def test_narrow_gates_give_float32_and_hard_ones_no_nan(temperature: float) -> None:
-    rule = replace(RULE, evaluation_temperature=temperature)
+    rule = replace(RULE, training_temperature=temperature, evaluation_temperature=temperature)
     gate = (1e3 * values(STEPS, BATCH, 2, seed=2)).bfloat16().requires_grad_()
     parts = Buffered(values(STEPS, BATCH, SIZE).float(), gate, some_filled(), rule)
     readout = Readout(values(STEPS, BATCH, SIZE, seed=9).float(), buffer=parts)

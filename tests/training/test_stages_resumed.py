@@ -189,7 +189,7 @@ def test_stages_that_have_begun_are_not_taken_back(done: Path) -> None:
     ("fields", "finetune", "said"),
     [
         ({"epochs": 3}, {}, "training.epochs was 2, not 3, and the run is in finetune stage 2 already"),
-        ({"patience": 1}, {}, "training.patience was None, not 1, and"),
+        ({"patience": 1}, {}, "training.patience was null, not 1, and"),
         ({}, {"epochs": 2}, "training.finetune.epochs was 1, not 2, and"),
         ({}, {"stages": 1}, "training.finetune.stages was 2, not 1, and"),
         # stage 2 was trained as the last one

@@ -91,6 +91,12 @@ class MixtureOfSoftmaxesConfig:
         return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
 
     @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        several = f"mixture of {self.experts} softmax{'es' if self.experts > 1 else ''}"
+        return f"{several}, tied" if self.tied else several
+
+    @property
     def binds_width(self) -> bool:
         """Whether the readout must be as wide as the embedding."""
         return False

@@ -75,6 +75,11 @@ class SoftmaxConfig:
         return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
 
     @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        return "softmax, tied" if self.tied else "softmax"
+
+    @property
     def binds_width(self) -> bool:
         """Whether the readout must be as wide as the embedding."""
         return self.tied

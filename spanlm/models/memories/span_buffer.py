@@ -192,7 +192,7 @@ def _require_spans(buffer_size: int, length: int, offset: SpanOffset) -> None:
         buffer_size >= length,
         "model.memory.buffer_size",
         buffer_size,
-        f"at least model.memory.span_length={length}, to hold a span",
+        f"at least model.memory.span_length={length}, to hold a span. Use {length} or more, or a smaller span_length",
     )
     below = buffer_size // length * length
     if buffer_size != below:
