@@ -581,7 +581,7 @@ def test_a_kind_brings_its_own_fields() -> None:
         (
             {"model": {"memory": {"kind": "span_buffer", "training_temperature": 0.0}}},
             [
-                "model.memory.training_temperature=0.0: must be from 1e-06 on and finite; 0 would be a gate that only chooses: 0.01 is nearly that"
+                "model.memory.training_temperature=0.0: must be from 1e-06 on and finite; 0 would be a gate that"
             ],
         ),
         (
