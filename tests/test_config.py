@@ -580,9 +580,7 @@ def test_a_kind_brings_its_own_fields() -> None:
         ),
         (
             {"model": {"memory": {"kind": "span_buffer", "training_temperature": 0.0}}},
-            [
-                "model.memory.training_temperature=0.0: must be from 1e-06 on and finite; 0 would be a gate that"
-            ],
+            ["model.memory.training_temperature=0.0: must be from 1e-06 on and finite; 0 would be a gate that"],
         ),
         (
             {"model": {"memory": {"kind": "span_buffer"}, "output_dropout": 0.4}},
