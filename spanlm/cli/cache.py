@@ -7,7 +7,7 @@ from typing import Any
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.option_names import in_options, refusing_options
-from spanlm.cli.tuning import TUNED_ON, tuned_rows, tuning_part
+from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, require_text
@@ -15,7 +15,7 @@ from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, require
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.trained import TrainedModel
 
-_OPTIONS = {"cache.window": "--cache=", "cache.theta": "--cache-theta=", "cache.lambda": "--cache-lambda="}
+_OPTIONS = {"cache.window=": "--cache=", "cache.theta=": "--cache-theta=", "cache.lambda=": "--cache-lambda="}
 
 
 def add_cache(parser: VerbParser) -> None:
@@ -108,14 +108,9 @@ def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> list[tuple[str
     """Say what the cache changed, and how it was tuned."""
     if result.without_cache is None:
         return []
-    rows = [("without cache", _both_counts(result.without_cache))]
+    rows = [("without cache", both_counts(result.without_cache))]
     if tuning is not None:
         best = tuning.best
         told = tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
         rows += [(name, in_options(text, _OPTIONS)) for name, text in told]
     return rows
-
-
-def _both_counts(result: Evaluation) -> str:
-    count = "" if result.salton2017 is None else f", Salton's count {result.salton2017.perplexity:.2f}"
-    return f"{result.perplexity:.2f}{count}"

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.tuning import TUNED_ON, tuned_rows, tuning_part
+from spanlm.cli.option_names import refusing_options
+from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, SpanlmError, require
+from spanlm.errors import InputError, require
 from spanlm.evaluation.dynamic import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid
@@ -23,6 +22,7 @@ from spanlm.evaluation.perplexity import Evaluation
 from spanlm.trained import TrainedModel
 
 _USUAL = DynamicConfig()
+_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon")}
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
             raise InputError(f"{name}: {len(values)} values are a grid; choose one, or add --tune-dynamic")
     first = options.dynamic_statistics
     require(first is None or first >= 1, "--dynamic-statistics", first, "at least 1 segment")
-    with named_as_options():
+    with refusing_options(_OPTIONS):
         _check_values(options)
 
 
@@ -125,21 +125,11 @@ def _refuse_options(options: argparse.Namespace) -> None:
             raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
 
 
-@contextmanager
-def named_as_options(converted: bool = False) -> Iterator[None]:
-    """Call η, λ and ε in errors what the options are called.
-
-    Args:
-        converted: the values are no longer in the convention in which they were given.
-    """
-    try:
-        yield
-    except SpanlmError as error:
-        said = re.sub(r"\bdynamic\.(?=(?:rate|decay|epsilon)\b)", "--dynamic-", str(error))
-        if said != str(error):
-            which = " (These numbers are in the mean convention, the options in the other.)" if converted else ""
-            error.args = (said + which, *error.args[1:])
-        raise
+def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None]:
+    """Call η, λ and ε in errors what the options are called."""
+    converted = options.dynamic_convention == "sum"
+    which = " (These numbers are in the mean convention, the options in the other.)" if converted else ""
+    return refusing_options(_OPTIONS, which)
 
 
 def _check_values(options: argparse.Namespace) -> None:
@@ -216,7 +206,7 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
     if choice is None or result.without_dynamic is None:
         return []
     rows = [
-        ("without dynamic", f"{result.without_dynamic.perplexity:.2f}"),
+        ("without dynamic", both_counts(result.without_dynamic)),
         ("statistics", f"{choice.statistics.description}; {choice.statistics.origin}"),
     ]
     if choice.sum_convention:

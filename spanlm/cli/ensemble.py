@@ -68,7 +68,7 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> TrainedModel
         InputError: see `load` and `load_ensemble`; or options for several runs where there is one.
     """
     if len(runs) > 1:
-        with refusing_options({"weights": "--weights "}):
+        with refusing_options({"weights=": "--weights "}):
             normalised(options.weights, len(runs))
         return load_ensemble(
             runs, combination=options.combine or "linear", weights=options.weights, device=options.device

@@ -14,7 +14,7 @@ from spanlm.cli.dynamic import (
     choose_dynamic,
     dynamic_fields,
     dynamic_rows,
-    named_as_options,
+    refusing_dynamic,
 )
 from spanlm.cli.ensemble import (
     add_runs,
@@ -116,8 +116,7 @@ def run(arguments: list[str]) -> None:
         return
     cache, tuning = choose_cache(model, corpus, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
-    in_sums = options.dynamic_convention == "sum"
-    with progress(shown=not options.json) as report, named_as_options(converted=in_sums):
+    with progress(shown=not options.json) as report, refusing_dynamic(options):
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from spanlm.errors import InputError
+from spanlm.errors import SpanlmError
 
 
 def in_options(message: str, options: Mapping[str, str]) -> str:
-    """Return a message that begins `field=value` with the option for the field; any other as it is.
+    """Return a message with options in place of fields.
 
     Args:
         message: of the library.
-        options: each field as an option is written before its value: `--cache=`, `--weights `.
+        options: what to say for a field, written as it stands there: `cache.window=` is `--cache=`.
     """
-    field, _, rest = message.partition("=")
-    return f"{options[field]}{rest}" if field in options else message
+    fields = "|".join(map(re.escape, options))
+    return re.sub(rf"(?<![\w.])(?:{fields})", lambda found: options[found[0]], message)
 
 
 @contextmanager
-def refusing_options(options: Mapping[str, str], way_out: str = "") -> Iterator[None]:
-    """Let what the library refuses within be told in options, as `in_options` does, with a way out at the end."""
+def refusing_options(options: Mapping[str, str], more: str = "") -> Iterator[None]:
+    """Let what the library refuses within be told in options, as `in_options` does, with `more` at the end."""
     try:
         yield
-    except InputError as error:
-        raise InputError(f"{in_options(str(error), options)}{way_out}") from None
+    except SpanlmError as error:
+        said = in_options(str(error), options)
+        if said != str(error):
+            error.args = (f"{said}{more}", *error.args[1:])
+        raise

@@ -42,3 +42,9 @@ def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: 
     there = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
     numbers = f"{tuning.perplexity:.2f} there, {tuning.plain:.2f} without"
     return [("tuned on", f"{there}: {chosen}; {numbers}"), *(("", note) for note in tuning.notes)]
+
+
+def both_counts(result: Evaluation) -> str:
+    """Return a perplexity, and beside it that of the count of Salton et al. where there is one."""
+    count = "" if result.salton2017 is None else f", Salton's count {result.salton2017.perplexity:.2f}"
+    return f"{result.perplexity:.2f}{count}"
