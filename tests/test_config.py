@@ -25,6 +25,7 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
+from spanlm.models.span_mixture import LEAST_TEMPERATURE
 from spanlm.presets import PRESETS
 from spanlm.training.config import (
     BatchingConfig,
@@ -115,13 +116,14 @@ encoders = st.one_of(
     st.builds(HORNNConfig, hidden_size=counts, order=counts, pooling=st.sampled_from(["gated", "max"])),
 )
 span_lengths = st.integers(2, 40)
+temperatures = st.floats(LEAST_TEMPERATURE, 1e6)
 buffer_choices: dict[str, Any] = {
     "attention_size": maybe(counts),
     "score": st.sampled_from(["tanh", "literal"]),
     "own_segment_gradients": st.booleans(),
     "dropout": shares,
-    "training_temperature": positive,
-    "evaluation_temperature": positive,
+    "training_temperature": temperatures,
+    "evaluation_temperature": temperatures,
     "reward_power": positive,
     "reward_most": st.floats(1.01, 1e6),
     "reward_base": st.floats(0, 1),
