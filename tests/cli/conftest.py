@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,3 +57,9 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that writes where it stands writes into the test's own folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SPANLM_DATA", raising=False)
+
+
+@pytest.fixture
+def own_span_run(span_run: Path, tmp_path: Path) -> Path:
+    """A copy of the run with a span buffer, in whose folder can be written."""
+    return shutil.copytree(span_run, tmp_path / "run")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.evaluation.dynamic import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
@@ -21,19 +19,7 @@ from spanlm.models.memories import SpanBufferConfig
 from spanlm.trained import TrainedModel
 from spanlm.trained_gate import TemperedModel
 from tests.cli.conftest import Cli
-
-GIVEN = ("--dynamic", "--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
-CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
-
-
-@pytest.fixture
-def run(span_run: Path, tmp_path: Path) -> Path:
-    """A copy of the run, in whose folder can be written."""
-    return shutil.copytree(span_run, tmp_path / "run")
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
+from tests.cli.span_runs import CONFIG, GIVEN, flat
 
 
 def by_hand(model: TrainedModel, temperature: float) -> LanguageModel:
@@ -85,19 +71,19 @@ def test_parts_alone_are_what_they_were(cli: Cli, span_run: Path) -> None:
     assert one["nll"] != pytest.approx(other["nll"], rel=1e-6)
 
 
-def test_dynamic_evaluation_takes_the_statistics_of_the_model_as_it_was_trained(cli: Cli, run: Path) -> None:
-    model = spanlm.load(run)
-    found = json.loads(cli("evaluate", run, *GIVEN, "--gate-temperature", 0.2, "--json").done)
-    kept = (run / DYNAMIC).read_bytes()
-    (run / DYNAMIC).unlink()
+def test_dynamic_evaluation_takes_the_statistics_of_the_model_as_it_was_trained(cli: Cli, own_span_run: Path) -> None:
+    model = spanlm.load(own_span_run)
+    found = json.loads(cli("evaluate", own_span_run, *GIVEN, "--gate-temperature", 0.2, "--json").done)
+    kept = (own_span_run / DYNAMIC).read_bytes()
+    (own_span_run / DYNAMIC).unlink()
     statistics = model.dynamic_statistics()
-    assert (run / DYNAMIC).read_bytes() == kept
+    assert (own_span_run / DYNAMIC).read_bytes() == kept
     tempered = TemperedModel(model, 0.2)
     expected = tempered.evaluate(dynamic=CONFIG, statistics=statistics)
     assert found["nll"] == pytest.approx(expected.nll, rel=1e-12)
-    (run / DYNAMIC).unlink()
+    (own_span_run / DYNAMIC).unlink()
     assert tempered.evaluate(dynamic=CONFIG).nll == expected.nll
-    assert (run / DYNAMIC).read_bytes() == kept
+    assert (own_span_run / DYNAMIC).read_bytes() == kept
     assert found["nll"] != pytest.approx(model.evaluate(dynamic=CONFIG).nll, rel=1e-6)
     assert found["without_dynamic"]["nll"] == pytest.approx(tempered.evaluate().nll, rel=1e-9)
 

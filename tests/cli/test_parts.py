@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,9 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.evaluation.dynamic import DynamicConfig
 from spanlm.models.language_model import LanguageModel
 from tests.cli.conftest import Cli
-
-GIVEN = ("--dynamic", "--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
-CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
-
-
-@pytest.fixture
-def run(span_run: Path, tmp_path: Path) -> Path:
-    """A copy of the run, in whose folder can be written."""
-    return shutil.copytree(span_run, tmp_path / "run")
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
+from tests.cli.span_runs import CONFIG, GIVEN, flat
 
 
 def test_the_table_has_each_part_and_the_bound(cli: Cli, span_run: Path) -> None:
@@ -60,16 +46,16 @@ def test_lines_that_fit_in_no_span_have_no_shares(cli: Cli, span_run: Path, tmp_
 
 
 @pytest.mark.parametrize("state", ["auto", "carry", "line"])
-def test_json_has_them_adapting_and_as_trained(cli: Cli, run: Path, state: Any) -> None:
-    found = json.loads(cli("evaluate", run, "--parts", *GIVEN, "--state", state, "--json").done)
-    result = spanlm.load(run).evaluate(state=state, dynamic=CONFIG)
+def test_json_has_them_adapting_and_as_trained(cli: Cli, own_span_run: Path, state: Any) -> None:
+    found = json.loads(cli("evaluate", own_span_run, "--parts", *GIVEN, "--state", state, "--json").done)
+    result = spanlm.load(own_span_run).evaluate(state=state, dynamic=CONFIG)
     assert result.parts is not None and result.without_dynamic is not None
     plain = result.without_dynamic.parts
     assert plain is not None
     assert found["parts"] == pytest.approx(asdict(result.parts))
     assert found["without_dynamic"]["parts"] == pytest.approx(asdict(plain))
     assert result.parts.encoder != pytest.approx(plain.encoder, rel=1e-3)
-    said = flat(cli("evaluate", run, "--parts", *GIVEN, "--state", state).done)
+    said = flat(cli("evaluate", own_span_run, "--parts", *GIVEN, "--state", state).done)
     assert f"encoder alone {result.parts.encoder:.2f} " in said
 
 
