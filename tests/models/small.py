@@ -47,7 +47,7 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
     "ngram": [NGramConfig(order=2), NGramConfig(order=4)],
     "attentive": [
         AttentiveConfig(score=score, window=window, merge=merge, merge_bias=bias, zero_slot=zero_slot)
-        for score in ("single", "combined", "mean")
+        for score in ("single", "combined")
         for window, merge, bias, zero_slot in (
             (None, "tanh", True, False),
             (None, "linear", True, True),
@@ -55,7 +55,9 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
             (5, "tanh", False, False),
         )
     ]
-    + [AttentiveConfig(score="none", merge=merge) for merge in ("tanh", "linear")],
+    # these have all paths but their scores in common with the single one
+    + [AttentiveConfig(score="mean"), AttentiveConfig(score="mean", window=3, zero_slot=True)]
+    + [AttentiveConfig(score="none")],
     "recurrent_memory": [
         RecurrentMemoryConfig(window=1),
         RecurrentMemoryConfig(window=4),
