@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+# before torch is loaded: tests that run side by side (pytest -n) share the cores, and so do the commands they start
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
+    threads = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
 import spanlm
 from spanlm.config import RunConfig

@@ -6,6 +6,7 @@ A stream's past is everything it has read since its start: what is too far back 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -78,12 +79,16 @@ class Gate:
     b: float
     beta: float
     complement: bool = False
+    tempered: bool = False  # the λ of the reward is that of the likelihood
+    constant: bool = True  # r is a number
     epsilon: float = 0.0  # 1e-10 in the paper, against p = 0; tests compare to more digits than it leaves
 
 
-def reward(p: float, q: float, g: Gate) -> float:
-    """Eq. 12-13; p and q are numbers: nothing is differentiated."""
-    z = min((q / (p + g.epsilon)) ** g.kappa, g.a) - g.b
+def reward(p: Any, q: Any, g: Gate) -> Any:
+    """Eq. 12-13; where p and q are numbers nothing is differentiated."""
+    z = (q / (p + g.epsilon)) ** g.kappa - g.b
+    if z > g.a - g.b:
+        z = z * 0 + g.a - g.b
     return z if z >= 0 else g.beta * z
 
 
@@ -107,9 +112,10 @@ def losses(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, targets: Tensor
             word = int(targets[t, b])
             loss = -mixture[t, b, word].log()
             if filled[t, b]:
-                one, other = (x.exp() for x in logits[t, b])
+                one, other = ((x / (g.temperature if g.tempered else 1.0)).exp() for x in logits[t, b])
                 share = one / (one + other)
-                r = reward(p[t, b, word].item(), q[t, b, word].item(), g)
+                compared = p[t, b, word], q[t, b, word]
+                r = reward(*((x.item() for x in compared) if g.constant else compared), g)
                 if r < 0 and g.complement:
                     loss = loss + g.eta * abs(r) * -(1 - share).log()
                 elif r < 0:

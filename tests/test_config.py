@@ -121,7 +121,6 @@ buffer_choices: dict[str, Any] = {
     "attention_size": maybe(counts),
     "score": st.sampled_from(["tanh", "literal"]),
     "own_segment_gradients": st.booleans(),
-    "dropout": shares,
     "training_temperature": temperatures,
     "evaluation_temperature": temperatures,
     "reward_power": positive,
@@ -132,9 +131,15 @@ buffer_choices: dict[str, Any] = {
 rewards = {
     "reward": st.floats(1e-6, 1e6),
     "negative_reward": st.sampled_from(["literal", "complement"]),
-    "reward_teaches": st.sampled_from(["all", "gate"]),
-    "rewarded": st.sampled_from(["adversarial", "clean"]),
+    "reward_gate": st.sampled_from(["plain", "tempered"]),
 }
+# a reward that is no constant teaches all and compares what the loss has
+taught = st.sampled_from(
+    [
+        {"reward_constant": False},
+        *({"reward_teaches": who, "rewarded": what} for who in ("all", "gate") for what in ("adversarial", "clean")),
+    ]
+)
 # what has a meaning for spans alone, and for words alone
 spans_or_words = st.sampled_from(
     [
@@ -144,8 +149,13 @@ spans_or_words = st.sampled_from(
 )
 span_buffers = span_lengths.flatmap(
     lambda length: st.builds(
-        lambda kind, reward, **fields: SpanBufferConfig(**kind, **reward, **fields),
+        lambda kind, dropped, reward, who, **fields: SpanBufferConfig(
+            **kind, **dropped, **reward, **(who if reward["reward"] else {}), **fields
+        ),
         kind=spans_or_words,
+        dropped=st.fixed_dictionaries({"dropout": shares})
+        | st.fixed_dictionaries({"dropout": st.floats(1e-3, 0.999), "kept": st.just("dropped")}),
+        who=taught,
         buffer_size=st.integers(1, 50).map(lambda spans: spans * length),
         span_length=st.just(length),
         reward=st.fixed_dictionaries(rewards) | st.just({"reward": 0.0}),
@@ -306,7 +316,7 @@ def test_the_strategies_leave_no_field_out() -> None:
         RecurrentMemoryConfig: 4,
         PointerSentinelConfig: 3,
         AttentiveConfig: 6,
-        SpanBufferConfig: 20,
+        SpanBufferConfig: 23,
         SoftmaxConfig: 8,
         MixtureOfSoftmaxesConfig: 10,
         OptimizerConfig: 7,

@@ -8,9 +8,11 @@ p is what the head says of the encoder's output, q what it says of what the span
     r  = f(min((q / p)^κ, a) − b),  f(z) = z if z >= 0 else β z (12, 13)
 
 T is one temperature in training and another in evaluation; the paper uses 100 and 0.1. In training λ̂ is near ½ and the
-likelihood teaches both parts and hardly the gate; the gate learns from the reward, whose λ knows no temperature. The
-reward is a number to the gradient, as in REINFORCE: p and q do not learn from it. Where nothing is remembered p̃ = p
-and there is no reward. All is worked out in logarithms, so the paper's ε (1e-10, against p = 0) has no part in it.
+likelihood teaches both parts and hardly the gate; the gate learns from the reward, whose λ knows no temperature
+(`reward_gate` tempered: it is λ̂, and W_g learns 1/T as fast). The reward is a number to the gradient, as in REINFORCE:
+p and q do not learn from it. (If `reward_constant` is false they do, wherever (q / p)^κ < a: since log λ < 0 the loss
+falls with r, so that p grows and q shrinks.) Where nothing is remembered p̃ = p and there is no reward. All is worked
+out in logarithms, so the paper's ε (1e-10, against p = 0) has no part in it.
 
 Under adversarial training there are two readings of the p and q in r. Eq. 12 names those of Eq. 2 and 8, which know no
 margins, and the gate that the reward teaches is used where there are none; a margin grows with the length of what the
@@ -34,6 +36,7 @@ from spanlm.models.ops.precision import wide
 
 NegativeReward = Literal["literal", "complement"]
 Rewarded = Literal["adversarial", "clean"]
+RewardGate = Literal["plain", "tempered"]
 
 LEAST_LOG_SHARE = -20.0
 """Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
@@ -66,6 +69,8 @@ class GateRule:
         reward_slope: β, of f below 0.
         negative_reward: literal, or complement: where r < 0 the loss grows by −η |r| log(1 − λ), which is bounded.
         rewarded: which p and q the reward compares in adversarial training: those of the loss, or clean ones.
+        reward_gate: plain, or tempered: the λ of the reward's term is the λ̂ of training.
+        reward_constant: r is a number to the gradient; else p and q learn from it.
     """
 
     training_temperature: float
@@ -77,6 +82,8 @@ class GateRule:
     reward_slope: float
     negative_reward: NegativeReward = "literal"
     rewarded: Rewarded = "adversarial"
+    reward_gate: RewardGate = "plain"
+    reward_constant: bool = True
 
 
 @dataclass(frozen=True)
@@ -104,10 +111,10 @@ class Buffered:
         temperature = rule.training_temperature if training else rule.evaluation_temperature
         return (wide(self.gate) / temperature).log_softmax(-1)
 
-    @property
-    def rewarded(self) -> Tensor:
-        """The logits of the λ in the reward's term, (T, B, 2)."""
-        return wide(self.gate if self.policy is None else self.policy)
+    def rewarded_log_shares(self) -> Tensor:
+        """Return log λ and log(1 − λ) as the reward's term has them, (T, B, 2)."""
+        temperature = self.rule.training_temperature if self.rule.reward_gate == "tempered" else 1.0
+        return (wide(self.gate if self.policy is None else self.policy) / temperature).log_softmax(-1)
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Buffered:
         """Apply `function` to every tensor."""
@@ -124,7 +131,7 @@ class PartScores:
         encoder: log p(target).
         buffer: log q(target).
         log_share: log λ, without temperature.
-        reward: r, detached; 0 where nothing is remembered.
+        reward: r, detached unless `reward_constant` is false; 0 where nothing is remembered.
         filled: bool, where there is anything to read.
     """
 
@@ -167,9 +174,11 @@ def part_scores(
         buffered: the gate.
         compared: log p and log q as the reward is to compare them; None: as they are.
     """
-    log_share = buffered.rewarded.log_softmax(-1)[..., 0]
+    log_share = wide(buffered.gate).log_softmax(-1)[..., 0]
     log_p, log_q = compared or (encoder, buffer)
-    reward = rewards(log_p.detach(), log_q.detach(), buffered.rule).where(buffered.filled, 0)
+    if buffered.rule.reward_constant:
+        log_p, log_q = log_p.detach(), log_q.detach()
+    reward = rewards(log_p, log_q, buffered.rule).where(buffered.filled, 0)
     return PartScores(encoder, buffer, log_share, reward, buffered.filled)
 
 
@@ -188,9 +197,7 @@ def reward_loss(parts: PartScores, buffered: Buffered) -> Tensor:
     `negative_reward="complement"` the term is −η |r| log(1 − λ).
     """
     rule = buffered.rule
-    if rule.negative_reward == "complement":
-        discouraged = -buffered.rewarded.log_softmax(-1)[..., 1]
-    else:
-        discouraged = parts.log_share.clamp(min=LEAST_LOG_SHARE)
+    log_share, log_rest = buffered.rewarded_log_shares().unbind(-1)
+    discouraged = -log_rest if rule.negative_reward == "complement" else log_share.clamp(min=LEAST_LOG_SHARE)
     # a positive reward keeps its gradient however small λ is: a closed gate can open again
-    return -rule.reward * parts.reward * torch.where(parts.reward < 0, discouraged, parts.log_share)
+    return -rule.reward * parts.reward * torch.where(parts.reward < 0, discouraged, log_share)

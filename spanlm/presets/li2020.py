@@ -11,12 +11,12 @@ What else the paper leaves open, and how it is read here; options of `model.memo
   `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h (`model.head.buffer`).
 * A span is h_i − h_{i−L+1}, as printed (`span_offset`). The ends of Eq. 4 and 6 do not agree: the newest span ends at
   t − 1, each other one L before the next, and all move along with t (`grid`). h_t has read x_t and is in no span yet.
-* The buffer holds what the encoder gave before dropout, across segments without gradients (`own_segment_gradients`:
-  within one with them). Query, gate and ξ have one mask, which takes the place of the output dropout.
+* The buffer holds what the encoder gave before dropout (`kept`), across segments without gradients
+  (`own_segment_gradients`: within one with them). Query, gate and ξ have one mask, in place of the output dropout.
 * An empty buffer has no share and no reward. W_g starts small, so λ starts at about a half.
-* r is a constant for the gradient; its λ has no temperature; for r < 0, η r log λ as printed (`negative_reward`), but
-  bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q are those of the loss (`rewarded`).
-  "Annealed" means two temperatures, no schedule; "w/o annealing" is a temperature of 1.
+* r is a constant for the gradient (`reward_constant`); its λ has no temperature (`reward_gate`); for r < 0, η r log λ
+  as printed (`negative_reward`), but bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q
+  are those of the loss (`rewarded`). "Annealed" means two temperatures, no schedule; "w/o annealing" is one of 1.
 * Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
   likelihood with the evaluation temperature, without rewards. Test is one stream; validation in training is ten.
 """

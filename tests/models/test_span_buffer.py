@@ -100,6 +100,19 @@ def test_what_is_kept_is_not_dropped() -> None:
     assert bitwise(evaluated, plain)
 
 
+def test_what_is_kept_is_dropped_if_asked_for() -> None:
+    """With the mask of its segment, and what is read meets no other one; nothing is dropped in evaluation."""
+    h, config = values(7, 3, HIDDEN), replace(SMALL, dropout=0.4, kept="dropped")
+    (readout, after), memory = trained(config, h)
+    (given, kept), _ = trained(SMALL, readout.features)
+    assert (readout.features == 0).any()
+    assert_same(after, kept)
+    assert_same([readout.buffer.features, readout.attention], [given.buffer.features, given.attention])
+    (plain, _), _ = trained(SMALL, h)
+    evaluated, _ = read(memory.eval(), h, after_prefix(memory, 8, batch=3))
+    assert bitwise(evaluated, plain)
+
+
 def test_a_model_drops_nothing_twice_and_hands_on_the_whole_output() -> None:
     config = model_config(LSTMConfig(hidden_size=HIDDEN), replace(SMALL, dropout=0.4), SoftmaxConfig())
     model, tokens = language_model(config).train(), draw_words(9, 8)
@@ -269,6 +282,28 @@ def test_parameters(changes: dict[str, Any], size: int) -> None:
             lambda: SpanBufferConfig(reward=0.0, rewarded="clean"),
             "model.memory.rewarded=clean: must be adversarial with model.memory.reward=0: no reward is in the loss",
         ),
+        (
+            lambda: SpanBufferConfig(reward=0.0, reward_gate="tempered"),
+            "model.memory.reward_gate=tempered: must be plain with model.memory.reward=0: no reward is in the loss",
+        ),
+        (
+            lambda: SpanBufferConfig(reward=0.0, reward_constant=False),
+            "model.memory.reward_constant=false: must be true with model.memory.reward=0: no reward is in the loss",
+        ),
+        (
+            lambda: SpanBufferConfig(reward_constant=False, reward_teaches="gate"),
+            "model.memory.reward_teaches=gate: must be all with model.memory.reward_constant=false: what r compares",
+        ),
+        (
+            lambda: SpanBufferConfig(reward_constant=False, rewarded="clean"),
+            "model.memory.rewarded=clean: must be adversarial with model.memory.reward_constant=false",
+        ),
+        (
+            lambda: SpanBufferConfig(dropout=0.0, kept="dropped"),
+            "model.memory.kept=dropped: must be raw with model.memory.dropout=0: nothing is dropped",
+        ),
+        (lambda: SpanBufferConfig(kept="both"), "model.memory.kept=both: must be raw or dropped"),
+        (lambda: SpanBufferConfig(reward_gate="none"), "model.memory.reward_gate=none: must be plain or tempered"),
         (
             lambda: SpanBufferConfig(words=True, grid="fixed"),
             "model.memory.grid=fixed: must be sliding with model.memory.words=true: there are no spans",

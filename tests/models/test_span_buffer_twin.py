@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor
 from spanlm.models.encoders import LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import SpanBufferConfig, SpanBufferMemory
-from spanlm.models.span_mixture import NegativeReward
 from tests import reference
 from tests import reference_span_buffer as twin
 from tests.models import small
@@ -55,6 +55,8 @@ def gate(config: SpanBufferConfig, training: bool = True) -> twin.Gate:
         b=config.reward_base,
         beta=config.reward_slope,
         complement=config.negative_reward == "complement",
+        tempered=config.reward_gate == "tempered",
+        constant=config.reward_constant,
     )
 
 
@@ -101,12 +103,22 @@ def test_span_buffer(config: SpanBufferConfig, steps: int, batch: int, kind: str
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
-@pytest.mark.parametrize("negative", ["literal", "complement"])
+READINGS: list[dict[str, Any]] = [
+    {},
+    {"negative_reward": "complement"},
+    {"reward_gate": "tempered"},
+    {"reward_gate": "tempered", "negative_reward": "complement"},
+    {"reward_constant": False},
+    {"reward_constant": False, "reward_gate": "tempered"},
+]
+
+
+@pytest.mark.parametrize("reading", READINGS, ids=lambda fields: "-".join(fields) or "default")
 @pytest.mark.parametrize("config", CONFIGS[::3], ids=small.identify)
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-def test_whole_language_model(tied: bool, config: SpanBufferConfig, negative: NegativeReward) -> None:
+def test_whole_language_model(tied: bool, config: SpanBufferConfig, reading: dict[str, Any]) -> None:
     """Two segments of training, the state between them carried and not detached: the loss and every gradient."""
-    memory = replace(config, dropout=0.0, training_temperature=3.0, reward=0.7, negative_reward=negative)
+    memory = replace(config, dropout=0.0, training_temperature=3.0, reward=0.7, **reading)
     encoder = LSTMConfig(hidden_size=6, layers=2)
     model = small.language_model(small.model_config(encoder, memory, SoftmaxConfig(tied=tied)))
     tokens, targets = words(8, 2), words(8, 2, seed=1)

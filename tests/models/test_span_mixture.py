@@ -118,6 +118,31 @@ def test_the_reward_teaches_the_gate_alone() -> None:
     assert [bool(x.any()) for x in gradients] == [True, False, False]
 
 
+def test_with_a_temperature_the_reward_pushes_the_gate_so_much_less() -> None:
+    """Near λ = ½ the gradient is 1/T of what it is without; what is told of the gate knows no temperature."""
+    found = {}
+    for how in ("plain", "tempered"):
+        gate = (1e-3 * values(STEPS, BATCH, 2, seed=2)).requires_grad_()
+        parts = buffered(gate, rule=replace(RULE, reward_gate=how))
+        scores = part_scores(values(STEPS, BATCH, seed=3), values(STEPS, BATCH, seed=4), parts)
+        (found[how],) = torch.autograd.grad(reward_loss(scores, parts).sum(), gate)
+        assert_same(scores.log_share, gate.log_softmax(-1)[..., 0])
+    torch.testing.assert_close(100 * found["tempered"], found["plain"], rtol=2e-3, atol=0)
+
+
+def test_a_reward_that_is_no_constant_teaches_what_it_compares() -> None:
+    """λ < 1, so the loss grows with r: q learns to be less probable, p more, but where r is as large as it can be."""
+    p, q = (values(STEPS, BATCH, seed=n).requires_grad_() for n in (3, 4))
+    parts = buffered(rule=replace(RULE, reward_constant=False))
+    scores = part_scores(p, q, parts)
+    of_p, of_q = torch.autograd.grad(reward_loss(scores, parts).sum(), [p, q])
+    counts = (RULE.reward_power * (q - p)).exp() < RULE.reward_most
+    assert counts.any() and not counts.all()
+    assert torch.equal(of_q != 0, counts)
+    assert_same(of_p, -of_q)
+    assert (of_q[counts] > 0).all()
+
+
 def test_a_closed_gate_is_pushed_no_further_and_can_open() -> None:
     """λ = e^-30: a negative reward says nothing more, and the loss does not fall without end; a positive one does."""
     gate = torch.tensor([-30.0, 0.0]).double().expand(1, 2, 2).clone().requires_grad_()

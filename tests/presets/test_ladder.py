@@ -252,6 +252,9 @@ def test_the_constants_of_the_buffer(name: str, row: Row) -> None:
         "negative_reward": "literal",
         "rewarded": "adversarial",
         "reward_teaches": "all",
+        "kept": "raw",
+        "reward_gate": "plain",
+        "reward_constant": True,
     }
     assert PRESETS[name].config.to_tree()["model"]["memory"] == expected
     assert "0.1 is ours" in PRESETS[name].remark

@@ -11,9 +11,9 @@ Where the paper leaves a choice: its Eq. 7 has no tanh, and without it all score
 that the attention does not depend on it (`score`); its Eq. 4 has other distances at its ends than within, so spans are
 counted from the newest state before t (`grid`); h_t has read the word of its step and is no part of a span of step t; a
 span needs both its ends in the stream, and where there is none p̃ = p. States are kept as the encoder gave them: those
-that met different dropout masks have no meaningful difference. The mask of a segment is put on h_t where it asks, gates
-and predicts, and on ξ_t. There are no biases; W_g starts as small as all weights do, so that λ is near ½. Gradients end
-where a segment begins, as for every memory.
+that met different dropout masks have no meaningful difference (`kept`). The mask of a segment is put on h_t where it
+asks, gates and predicts, and on ξ_t. There are no biases; W_g starts as small as all weights do, so that λ is near ½.
+Gradients end where a segment begins, as for every memory.
 """
 
 from __future__ import annotations
@@ -33,13 +33,21 @@ from spanlm.models.interfaces import Init, Memory, Readout
 from spanlm.models.memories.slots import cleared, with_steps
 from spanlm.models.ops.precision import wide
 from spanlm.models.ops.span_attention import FixedGrid, Grid, SlidingGrid, span_attention, spans
-from spanlm.models.span_mixture import Buffered, GateRule, NegativeReward, Rewarded, require_temperature
+from spanlm.models.span_mixture import (
+    Buffered,
+    GateRule,
+    NegativeReward,
+    Rewarded,
+    RewardGate,
+    require_temperature,
+)
 from spanlm.models.state import Tensors
 
 SpanOffset = Literal["literal", "length"]
 GridKind = Literal["sliding", "fixed"]
 SpanScore = Literal["tanh", "literal"]
 RewardTeaches = Literal["all", "gate"]
+Kept = Literal["raw", "dropped"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +67,8 @@ class SpanBufferConfig:
         attention_size: units of the attention; null: as wide as the encoder's output.
         score: tanh (v · tanh(W_h h_t + W_s s_i)) or literal (as printed, without the tanh: then h_t adds the same to
             all scores and the attention does not depend on it, so that W_h is left out).
+        kept: of each output: raw (as the encoder gave it) or dropped (with the mask of its segment; what is read meets
+            no other one then).
         own_segment_gradients: teach the encoder through the spans of the segment at hand, too.
         dropout: of h_t, for the query, the gate and the head, and of what is read, with one mask for a segment; it
             takes the place of model.output_dropout.
@@ -75,6 +85,10 @@ class SpanBufferConfig:
             encoder learns from the likelihood only.
         rewarded: which probabilities the reward compares where the softmax is adversarial: adversarial (those of the
             loss, with margins) or clean (without, as in evaluation).
+        reward_gate: the λ that the reward teaches: plain (without a temperature) or tempered (with
+            training_temperature, as in the likelihood).
+        reward_constant: r is a number to the gradient; false: both predictions learn from it, too (the encoder's to be
+            the better, since log λ < 0).
     """
 
     kind: Literal["span_buffer"] = "span_buffer"
@@ -85,6 +99,7 @@ class SpanBufferConfig:
     grid: GridKind = "sliding"
     attention_size: int | None = None
     score: SpanScore = "tanh"
+    kept: Kept = "raw"
     own_segment_gradients: bool = True
     dropout: float = 0.4
     training_temperature: float = 100.0
@@ -97,6 +112,8 @@ class SpanBufferConfig:
     negative_reward: NegativeReward = "literal"
     rewarded: Rewarded = "adversarial"
     reward_teaches: RewardTeaches = "all"
+    reward_gate: RewardGate = "plain"
+    reward_constant: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
@@ -123,7 +140,13 @@ class SpanBufferConfig:
         require(0 <= base < most, "model.memory.reward_base", base, f"in [0, model.memory.reward_most={most})")
         if not self.reward:
             unpaid = "with model.memory.reward=0: no reward is in the loss"
-            require_defaults(self, "model.memory", ["negative_reward", "reward_teaches", "rewarded"], unpaid)
+            require_defaults(self, "model.memory", _OF_REWARDS, unpaid)
+        if not self.dropout:
+            undropped = "with model.memory.dropout=0: nothing is dropped"
+            require_defaults(self, "model.memory", ["kept"], undropped)
+        if not self.reward_constant:
+            learned = "with model.memory.reward_constant=false: what r compares learns from it, and so does the encoder"
+            require_defaults(self, "model.memory", ["rewarded", "reward_teaches"], learned)
 
     @property
     def parts(self) -> int:
@@ -155,6 +178,8 @@ class SpanBufferConfig:
             reward_slope=self.reward_slope,
             negative_reward=self.negative_reward,
             rewarded=self.rewarded,
+            reward_gate=self.reward_gate,
+            reward_constant=self.reward_constant,
         )
 
     @property
@@ -172,10 +197,13 @@ _CHOICES = {
     "span_offset": get_args(SpanOffset),
     "grid": get_args(GridKind),
     "score": get_args(SpanScore),
+    "kept": get_args(Kept),
     "negative_reward": get_args(NegativeReward),
     "rewarded": get_args(Rewarded),
     "reward_teaches": get_args(RewardTeaches),
+    "reward_gate": get_args(RewardGate),
 }
+_OF_REWARDS = ["negative_reward", "reward_teaches", "rewarded", "reward_gate", "reward_constant"]
 
 
 def _require_spans(buffer_size: int, length: int, offset: SpanOffset) -> None:
@@ -232,16 +260,17 @@ class SpanBufferMemory(Memory):
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H)."""
-        states = torch.cat([cleared(state["states"], state["filled"]).to(h.dtype), h])
+        mask = dropout_mask(h.shape[1:], self.config.dropout, h) if self.training and self.config.dropout else None
+        asking = h if mask is None else h * mask
+        raw = self.config.kept == "raw"
+        states = torch.cat([cleared(state["states"], state["filled"]).to(h.dtype), h if raw else asking])
         filled = with_steps(state["filled"], len(h))
         grid = self._grid(len(h), state)
         held = wide(states if self.config.own_segment_gradients else states.detach())
         values, there = spans(held, filled, self.config.reach, grid)
-        mask = dropout_mask(h.shape[1:], self.config.dropout, h) if self.training and self.config.dropout else None
-        asking = h if mask is None else h * mask
         query = None if self.query is None else self.query(asking)
         read, weights, any_span = span_attention(query, self.span_key(values), values, self.score, there, grid)
-        read = read if mask is None else read * mask
+        read = read * mask if raw and mask is not None else read
         alone = self.training and self.config.reward_teaches == "gate"
         policy = self._gate(asking.detach()) if alone else None
         buffer = Buffered(read, self._gate(asking), any_span, self.config.rule, policy)
