@@ -145,7 +145,11 @@ SCALES = {
             buffer_size=256,
             precision="bf16",
             dynamic=DynamicSearch(
-                rates=(5e-5, 1e-4, 2e-4), decays=(0.002, 0.008), first_tokens=5_000, finalists=0, statistics=200
+                rates=(5e-5, 1e-4, 2e-4, 4e-4),
+                decays=(0.0005, 0.002, 0.008, 0.032),
+                first_tokens=5_000,
+                finalists=0,
+                statistics=200,
             ),
         ),
         LadderScale(name="paper", purpose="the papers' sizes and recipes; for a GPU"),
