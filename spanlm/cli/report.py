@@ -103,7 +103,9 @@ class TrainingReport(Watcher):
             self._move_bar(label, event)
         elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
             self._last_line = time.monotonic()
-            left = (event.segments - event.segment) * event.tokens / max(event.tokens_per_second, 1e-9)
+            # a single segment says little: their lengths may be drawn, and those of sentences differ
+            coming = (event.segments / event.segment - 1) * event.epoch_tokens
+            left = coming / max(event.tokens_per_second, 1e-9)
             out(
                 f"{label}  {event.segment}/{event.segments}  loss {event.loss:.3f}  ppl {ppl(event.loss)}  "
                 f"{event.tokens_per_second:,.0f} tok/s  lr {event.rate:g}  eta {timedelta(seconds=round(left))}"

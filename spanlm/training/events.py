@@ -32,7 +32,10 @@ class Phase:
 
 @dataclass(frozen=True)
 class StepEvent:
-    """After an optimiser step. Loss: mean NLL of the epoch so far, nats a token. Epochs are those of the stage."""
+    """After an optimiser step, which had `tokens`. Loss: mean NLL of the epoch so far, nats a token.
+
+    Epochs are those of the stage.
+    """
 
     epoch: int
     epochs: int
@@ -41,6 +44,7 @@ class StepEvent:
     loss: float
     rate: float
     tokens: int
+    epoch_tokens: int
     tokens_per_second: float
     phase: Phase = Phase()
 

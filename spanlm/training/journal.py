@@ -62,6 +62,7 @@ class Journal:
                 position.epoch_nll / position.epoch_tokens,
                 rate,
                 tokens,
+                position.epoch_tokens,
                 self._clock.rate,
                 self.phase(position),
             )

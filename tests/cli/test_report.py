@@ -113,8 +113,18 @@ def test_progress_names_the_stage_and_counts_its_epochs(
 ) -> None:
     monkeypatch.setattr("spanlm.cli.report.PLAIN_SECONDS", 0.0)
     with TrainingReport() as report:
-        report.step(StepEvent(2, 1000, 3, 17, 4.0, 25.0, 60, 100.0, Phase(1, 3, True)))
+        report.step(StepEvent(2, 1000, 3, 17, 4.0, 25.0, 20, 60, 100.0, Phase(1, 3, True)))
     assert capsys.readouterr().out.startswith("epoch 2/1000, finetune 1/3, averaged  3/17  loss 4.000")
+
+
+def test_the_time_left_is_that_of_segments_as_they_were_on_the_mean(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quarter had 60 tokens; the other three have 180, at 2 a second."""
+    monkeypatch.setattr("spanlm.cli.report.PLAIN_SECONDS", 0.0)
+    with TrainingReport() as report:
+        report.step(StepEvent(1, 2, 5, 20, 4.0, 25.0, 1, 60, 2.0))
+    assert capsys.readouterr().out.rstrip().endswith("eta 0:01:30")
 
 
 @pytest.mark.parametrize("stages", [1, 2])
