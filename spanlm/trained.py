@@ -22,7 +22,7 @@ from spanlm.evaluation.dynamic import DynamicConfig, evaluate_dynamic
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import EPSILON, DynamicTuning, dynamic_grid, tune_dynamic
 from spanlm.evaluation.generation import generate
-from spanlm.evaluation.lessons import Report, quiet
+from spanlm.evaluation.lessons import LessonLoss, Report, quiet
 from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.words import StateMode, WordScore, score_words
@@ -122,6 +122,7 @@ class TrainedModel(TrainedRun):
         decays: Sequence[float] | None = None,
         epsilon: float = EPSILON,
         length: int = LENGTH,
+        loss: LessonLoss = "likelihood",
         state: State = "auto",
         precision: Precision = "fp32",
         statistics: DynamicStatistics | None = None,
@@ -129,7 +130,7 @@ class TrainedModel(TrainedRun):
     ) -> DynamicTuning:
         """Find the best η and λ for a text; see `spanlm.evaluation.dynamic_tuning`, and `evaluate`."""
         text, part = self.part(corpus, split)
-        kind, grid = self.batching(text, part, state), dynamic_grid(rates, decays, epsilon, length)
+        kind, grid = self.batching(text, part, state), dynamic_grid(rates, decays, epsilon, length, loss)
         statistics = statistics or self.dynamic_statistics(length=length, report=report)
         return tune_dynamic(self.model, text, part, statistics, grid, kind=kind, precision=precision, report=report)
 

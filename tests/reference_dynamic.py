@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -73,8 +73,12 @@ def adapted(
     epsilon: float,
     length: int = 5,
     convention: str = "mean",
+    learnt: Callable[[LanguageModel, Ids, Ids, LMState], Sequence[Tensor]] | None = None,
 ) -> list[float]:
-    """−log p of every target of a stream, each before the weights learn from it; they are left as they became."""
+    """−log p of every target of a stream, each before the weights learn from it; they are left as they became.
+
+    `learnt` gives what they learn from at every target, if that is something else.
+    """
     weights = learning(model)
     if convention == "mean":
         ms = [(total / n).sqrt() for total in sums]
@@ -86,9 +90,10 @@ def adapted(
     first, state, rows = [w.detach().clone() for w in weights], model.init_state(1), []
     for opens, inputs, targets in segments(stream, length):
         state = model.init_state(1) if opens else state
+        losses = learnt(model, inputs, targets, state) if learnt else None
         nll, state = cross_entropy(model, [inputs], [targets], state)
         share = len(nll) / length
-        gradients = gradients_of(model, nll)
+        gradients = gradients_of(model, losses or nll)
         rows += [x.item() for x in nll]
         with torch.no_grad():
             for w, w0, g, x, r in zip(weights, first, gradients, ms, ratio, strict=True):

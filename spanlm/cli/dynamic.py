@@ -6,23 +6,23 @@ import argparse
 import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.option_names import refusing_options
 from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
-from spanlm.evaluation.dynamic import DynamicConfig
+from spanlm.evaluation.dynamic import DynamicConfig, require_loss
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid
 from spanlm.evaluation.grid_edge import edge_note
-from spanlm.evaluation.lessons import Report
+from spanlm.evaluation.lessons import LessonLoss, Report
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.trained import TrainedModel
 
 _USUAL = DynamicConfig()
-_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon")}
+_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon", "loss")}
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,12 @@ def add_dynamic(parser: VerbParser) -> None:
         "first release and the copies of it, as in MoS (sum)",
     )
     parser.add_argument(
+        "--dynamic-loss",
+        choices=get_args(LessonLoss),
+        help="what they learn from: the likelihood (the default), or, of a model with a span buffer, the loss of its "
+        "training (its temperature, and the reward)",
+    )
+    parser.add_argument(
         "--dynamic-statistics",
         type=int,
         metavar="N",
@@ -119,8 +125,8 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
 
 
 def _refuse_options(options: argparse.Namespace) -> None:
-    names = ("dynamic_rate", "dynamic_decay", "dynamic_epsilon", "dynamic_convention", "dynamic_statistics")
-    for name in (*names, "tune_dynamic"):
+    names = ("rate", "decay", "epsilon", "convention", "loss", "statistics")
+    for name in (*(f"dynamic_{name}" for name in names), "tune_dynamic"):
         if getattr(options, name) not in (None, False):
             raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
 
@@ -160,6 +166,9 @@ def choose_dynamic(
         return None
     # what cannot be evaluated or tuned is refused before minutes are spent on statistics
     model.batching(*model.part(corpus, options.split), options.state)
+    loss = options.dynamic_loss or _USUAL.loss
+    with refusing_dynamic(options):
+        require_loss(DynamicConfig(loss=loss), model.model)
     valid = None
     if options.tune_dynamic:
         valid = tuning_part(model, options, "--tune-dynamic", "--dynamic-rate and --dynamic-decay")
@@ -169,10 +178,10 @@ def choose_dynamic(
     rates, decays, epsilon = _in_means(options, statistics, in_sums)
     if valid is None:
         (rate,), (decay,) = rates or (_USUAL.rate,), decays or (_USUAL.decay,)
-        config = DynamicConfig(rate=rate, decay=decay, epsilon=epsilon)
+        config = DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, loss=loss)
         return DynamicChoice(config, statistics, None, in_sums)
     how: dict[str, Any] = {"state": options.state, "precision": options.precision, "statistics": statistics}
-    grid: dict[str, Any] = {"rates": rates, "decays": decays, "epsilon": epsilon}
+    grid: dict[str, Any] = {"rates": rates, "decays": decays, "epsilon": epsilon, "loss": loss}
     tuning = model.tune_dynamic(valid, TUNED_ON, report=report, **grid, **how)
     return DynamicChoice(tuning.best, statistics, tuning, in_sums)
 

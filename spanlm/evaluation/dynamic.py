@@ -12,7 +12,8 @@ The recurrent state is carried on, what a memory remembers with it, as the weigh
 
 Documents and lines reset the state, not the weights: these learn on over them, in the order of the text. The weights
 are the plain parameters: under weight drop the raw matrix. Of a span buffer the likelihood at the temperature of
-evaluation is what is learnt from (`spanlm.evaluation.lessons`).
+evaluation is what is learnt from, or, with `loss` training, what its training made small (`spanlm.evaluation.lessons`);
+what counts is the likelihood at the temperature of evaluation either way.
 
 Two conventions of η, λ and ε are in use. This project's ("mean") is that of the authors' current code. Their first
 release, and the copies of it that came with the mixture of softmaxes and its successors ("sum"), took no mean, neither
@@ -28,7 +29,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -39,9 +40,10 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.lesson_sums import LessonSums
-from spanlm.evaluation.lessons import Lesson, Report, learning_weights, lessons, quiet
+from spanlm.evaluation.lessons import Lesson, LessonLoss, Report, learning_weights, lessons, quiet
 from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, evaluations
 from spanlm.evaluation.scoring import Precision, Tally, perplexity
+from spanlm.models.memories import SpanBufferMemory
 from spanlm.models.next_word_model import NextWordModel
 
 BLOCK = 2**17
@@ -57,17 +59,20 @@ class DynamicConfig:
         decay: λ.
         epsilon: ε.
         length: tokens of a full segment; with another one, η and λ are published in proportion to it.
+        loss: what the weights learn from: likelihood, or, with a span buffer, training (temperature of training and
+            reward). The statistics are of the likelihood either way: they belong to the weights.
         tuned_on: the text on which η and λ were chosen, if they were.
 
     Raises:
-        InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, or a
-            length below 1.
+        InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, a
+            length below 1, or another loss.
     """
 
     rate: float = 5e-5
     decay: float = 0.002
     epsilon: float = 2e-5
     length: int = LENGTH
+    loss: LessonLoss = "likelihood"
     tuned_on: str | None = None
 
     def __post_init__(self) -> None:
@@ -75,6 +80,7 @@ class DynamicConfig:
         require(0 <= self.decay <= 1, "dynamic.decay", self.decay, "in [0, 1]")
         require(0 < self.epsilon < math.inf, "dynamic.epsilon", self.epsilon, "positive and finite")
         require(self.length >= 1, "dynamic.length", self.length, "at least 1")
+        require(self.loss in get_args(LessonLoss), "dynamic.loss", self.loss, "likelihood or training")
 
     @staticmethod
     def from_sum_convention(
@@ -97,9 +103,10 @@ class DynamicConfig:
     def description(self) -> str:
         """What it is, in a few words, for people."""
         chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
+        learnt = ", learning from the loss of training" if self.loss == "training" else ""
         return (
             f"dynamic evaluation, weights adapted after every {self.length} tokens, η {self.rate:.3g}, "
-            f"λ {self.decay:.3g}, ε {self.epsilon:.3g}{chosen}"
+            f"λ {self.decay:.3g}, ε {self.epsilon:.3g}{learnt}{chosen}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -167,7 +174,7 @@ def adapted_tally(
     """
     sums, tokens = LessonSums(unk_id), 0
     with adapting(model, statistics, config) as learn:
-        for lesson in lessons(model, batcher.segments(), config.length, precision):
+        for lesson in lessons(model, batcher.segments(), config.length, precision, config.loss):
             finite, tokens = sums.add(lesson.scored), tokens + lesson.tokens
             report(tokens)
             if not finite or (most is not None and tokens >= most):
@@ -206,12 +213,14 @@ def evaluate_dynamic(
         report: told of progress.
 
     Raises:
-        InputError: no such split, several streams, or statistics of segments of another length.
+        InputError: no such split, several streams, statistics of segments of another length, or the loss of training
+            for a model without a span buffer.
         RunError: the weights went astray: the perplexity is not finite.
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
     require(batch_size in (None, 1), "batch_size", batch_size, f"1: {size}")
     require_length(config, statistics)
+    require_loss(config, model)
     how: dict[str, Any] = {"kind": kind, "predict_first": predict_first}
     static = evaluate(model, corpus, split, precision=precision, **how)
 
@@ -236,6 +245,17 @@ def require_length(config: DynamicConfig, statistics: DynamicStatistics) -> None
         InputError: they are.
     """
     require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
+
+
+def require_loss(config: DynamicConfig, model: NextWordModel) -> None:
+    """Refuse the loss of training where it is the likelihood, too.
+
+    Raises:
+        InputError: the model has no span buffer.
+    """
+    gated = any(isinstance(module, SpanBufferMemory) for module in model.modules())
+    only = "likelihood without a span buffer: there is no gate that training has a temperature and a reward for"
+    require(config.loss == "likelihood" or gated, "dynamic.loss", config.loss, only)
 
 
 def _astray(config: DynamicConfig, total: Tally) -> RunError:

@@ -17,10 +17,10 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import RunError, require
-from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, require_length
+from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, require_length, require_loss
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.grid_edge import edge_note
-from spanlm.evaluation.lessons import Report, quiet
+from spanlm.evaluation.lessons import LessonLoss, Report, quiet
 from spanlm.evaluation.perplexity import Evaluation, evaluate, evaluation_batcher
 from spanlm.evaluation.scoring import Precision, Tally, perplexity
 from spanlm.models.next_word_model import NextWordModel
@@ -87,7 +87,11 @@ class DynamicTuning:
 
 
 def dynamic_grid(
-    rates: Sequence[float] | None, decays: Sequence[float] | None, epsilon: float = EPSILON, length: int = LENGTH
+    rates: Sequence[float] | None,
+    decays: Sequence[float] | None,
+    epsilon: float = EPSILON,
+    length: int = LENGTH,
+    loss: LessonLoss = "likelihood",
 ) -> list[DynamicConfig]:
     """Return every η with every λ; None: those of the published grid.
 
@@ -98,9 +102,8 @@ def dynamic_grid(
     decays = [decay * (length / LENGTH) for decay in DECAYS] if decays is None else decays
     for name, values in (("rate", rates), ("decay", decays)):
         require(len(values) > 0, f"dynamic.{name}", "", "at least one value")
-    return [
-        DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, length=length) for rate, decay in product(rates, decays)
-    ]
+    how: dict[str, Any] = {"epsilon": epsilon, "length": length, "loss": loss}
+    return [DynamicConfig(rate=rate, decay=decay, **how) for rate, decay in product(rates, decays)]
 
 
 def tune_dynamic(
@@ -131,14 +134,15 @@ def tune_dynamic(
         report: told of progress.
 
     Raises:
-        InputError: no such split, no first tokens, a number of finalists below 0, or a point of another length than
-            the statistics.
+        InputError: no such split, no first tokens, a number of finalists below 0, a point of another length than the
+            statistics, or the loss of training for a model without a span buffer.
         RunError: at every point the weights went astray.
     """
     require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
     require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
     for config in grid:
         require_length(config, statistics)
+        require_loss(config, model)
     plain = evaluate(model, corpus, split, kind=kind, precision=precision)
 
     def read(config: DynamicConfig, most: int | None, what: str) -> Tally:

@@ -2,7 +2,9 @@
 
 g = ∇ 1/M Σ −log p(target), with M = B · T the tokens of a full segment: the gradient of the mean cross-entropy, and a
 segment with fewer tokens counts for less, by its share of them. Of the likelihood alone: evaluation mode has no
-dropout, no weight drop and no extra loss, and penalties of training are left out.
+dropout, no weight drop and no extra loss, and penalties of training are left out. Of a span buffer it can be the loss
+of its training (Li et al., 2020, Eq. 11; what adapts it they do not say): the likelihood at the gate's temperature of
+training, and the reward; without margins and dropout.
 """
 
 from __future__ import annotations
@@ -10,19 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from spanlm.data.batching import Segment
 from spanlm.evaluation.scoring import Precision, Scored, autocast, evaluating, to_device
-from spanlm.models.interfaces import Readout
+from spanlm.models.interfaces import Readout, TargetScores
 from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.span_mixture import training_score
 from spanlm.models.state import LMState
 
 ADVANCE = 64
 """Segments that are cut at a time: between two passes of a model, which fill the processor's caches with weights, the
 same work takes twenty times as long (measured: 0.44 ms a segment against 0.02; the passes of a small model: 6)."""
+
+LessonLoss = Literal["likelihood", "training"]
 
 Report = Callable[[str, int, int], None]
 """Told after each segment what is being done, how many tokens are through, and of how many."""
@@ -76,7 +82,11 @@ def _in_advance(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def lessons(
-    model: NextWordModel, segments: Iterable[Segment], length: int, precision: Precision = "fp32"
+    model: NextWordModel,
+    segments: Iterable[Segment],
+    length: int,
+    precision: Precision = "fp32",
+    loss: LessonLoss = "likelihood",
 ) -> Iterator[Lesson]:
     """Read a text with the model in evaluation mode and give what each of its segments teaches.
 
@@ -87,6 +97,7 @@ def lessons(
         segments: all of one batch size, in any length.
         length: T, steps of a full segment; longer ones are cut.
         precision: of the products.
+        loss: whose gradient a lesson has; training: of a model with a span buffer.
     """
     weights, device = list(learning_weights(model).values()), model.device
     state: LMState | None = None
@@ -102,8 +113,14 @@ def lessons(
                 scores = model.head.score(readout, segment.targets)
             # of the loss by each log p: it is not worked out itself
             shares = segment.mask.to(scores.log_prob.dtype).mul_(-1 / (streams * length))
-            gradients = torch.autograd.grad(scores.log_prob, weights, shares, materialize_grads=True)
+            learnt = scores.log_prob if loss == "likelihood" else _training_score(scores, readout)
+            gradients = torch.autograd.grad(learnt, weights, shares, materialize_grads=True)
         state = state.detach()
         parts = None if scores.parts is None else scores.parts.detach()
         scored = Scored(segment, scores.log_prob.detach(), Readout(readout.features.detach()), parts)
         yield Lesson(scored, gradients, tokens, tokens / (streams * length))
+
+
+def _training_score(scores: TargetScores, readout: Readout) -> Tensor:
+    assert scores.parts is not None and readout.buffer is not None  # else there is no other loss
+    return training_score(scores.parts, readout.buffer)

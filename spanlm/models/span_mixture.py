@@ -190,6 +190,16 @@ def rewards(encoder: Tensor, buffer: Tensor, rule: GateRule) -> Tensor:
     return torch.where(over >= 0, over, rule.reward_slope * over)
 
 
+def training_score(parts: PartScores, buffered: Buffered) -> Tensor:
+    """Work out what training makes large, (T, B): log p̃ at its temperature + η r log λ (Eq. 11).
+
+    Args:
+        parts: with the graph that made them.
+        buffered: the gate.
+    """
+    return log_mixture(parts.encoder, parts.buffer, buffered, training=True) - reward_loss(parts, buffered)
+
+
 def reward_loss(parts: PartScores, buffered: Buffered) -> Tensor:
     """Work out −η r log λ, the second term of Eq. 11, (T, B).
 

@@ -18,7 +18,8 @@ What else the paper leaves open, and how it is read here; options of `model.memo
   as printed (`negative_reward`), but bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q
   are those of the loss (`rewarded`). "Annealed" means two temperatures, no schedule; "w/o annealing" is one of 1.
 * Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
-  likelihood with the evaluation temperature, without rewards. Test is one stream; validation in training is ten.
+  likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream; validation in
+  training is ten.
 """
 
 from __future__ import annotations

@@ -186,6 +186,8 @@ def test_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
         (("--dynamic-epsilon", "1e-4"), ("--dynamic-epsilon: is for dynamic evaluation",)),
         (("--dynamic-convention", "sum"), ("--dynamic-convention: is for dynamic evaluation",)),
         (("--dynamic-statistics", "9"), ("--dynamic-statistics: is for dynamic evaluation",)),
+        (("--dynamic-loss", "likelihood"), ("--dynamic-loss: is for dynamic evaluation",)),
+        (("--dynamic", "--dynamic-loss", "reward"), ("--dynamic-loss", "reward")),
         (("--tune-dynamic",), ("--tune-dynamic: is for dynamic evaluation; add --dynamic",)),
         (("--dynamic", "--dynamic-rate", "-1"), ("spanlm: --dynamic-rate=-1.0: must be finite and at least 0",)),
         (("--dynamic", "--dynamic-decay", "1.5"), ("spanlm: --dynamic-decay=1.5: must be in [0, 1]",)),
@@ -214,6 +216,22 @@ def test_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
 )
 def test_bad_options_are_refused_before_anything_is_loaded(cli: Cli, options: tuple[str, ...], parts: Any) -> None:
     cli("evaluate", "nowhere", *options).refused(*parts)
+
+
+def test_the_loss_of_training_needs_a_gate(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TrainedModel, "dynamic_statistics", lambda *_, **__: pytest.fail("minutes were spent"))
+    cli("evaluate", run, "--dynamic", "--dynamic-loss", "training").refused(
+        "spanlm: --dynamic-loss=training: must be likelihood without a span buffer"
+    )
+
+
+def test_what_the_weights_learn_from_is_told(cli: Cli, span_run: Path, short: str, tmp_path: Path) -> None:
+    run = shutil.copytree(span_run, tmp_path / "spans")
+    tuned = ("--tune-dynamic", "--dynamic-rate", "0.001", "0.002", "--dynamic-decay", "0.01")
+    for how in (GIVEN, tuned):
+        result = said(cli, run, "--corpus", short, "--dynamic", *how, "--dynamic-loss", "training")
+        assert result["dynamic"]["loss"] == "training"
+        assert "learning from the loss of training" in result["protocol"]
 
 
 def test_several_runs_are_refused(cli: Cli) -> None:
