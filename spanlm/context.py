@@ -45,9 +45,8 @@ def cut_of(config: RunConfig, corpus: Corpus, split: str, state: State) -> Batch
     if kind == "documents" and len(tokens.documents) == 1:
         instead = "line" if remembers_everything(config.model.memory) else "carry, which is the same here"
         raise InputError(
-            f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take state "
-            f"{instead}; data.documents of the training says what starts a document "
-            f"({config.data.effective_documents})."
+            f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take {instead}; "
+            f"data.documents of the training says what starts a document ({config.data.effective_documents})."
         )
     return kind
 
@@ -61,7 +60,7 @@ def refuse_endless(config: RunConfig, text: str) -> None:
     if remembers_everything(config.model.memory):
         raise InputError(
             "state=carry: the model remembers everything since the last reset (model.memory.window=null), and carry "
-            f"would make that {text}. Take state line or document."
+            f"would make that {text}. Take line or document."
         )
 
 
@@ -77,8 +76,7 @@ def refuse_other_context(config: RunConfig, state: StateMode) -> None:
     if state != "line" and not config.training.batching.predict_first:
         raise InputError(
             f"state={state}: the model was trained on sentences that know nothing of each other and that no <eos> "
-            "opens (training.batching.predict_first=false), so it has never read what stands between two. Take state "
-            "line."
+            "opens (training.batching.predict_first=false), so it has never read what stands between two. Take line."
         )
 
 

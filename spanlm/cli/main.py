@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
 from spanlm import __version__
+from spanlm.cli.option_names import in_options
 from spanlm.errors import InputError, SpanlmError, nearest
 
 VERBS = {
@@ -30,6 +31,9 @@ VERBS = {
     "reproduce": "the tables of a paper, run again: measured and published side by side",
     "bench": "speed: this machine, a textbook training step, and this project's",
 }
+
+_OPTIONS = {f"{name}=": f"--{name}=" for name in ("split", "state", "base", "oov")}
+"""What several verbs take and hand on: how errors begin -> how it was typed."""
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -71,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a reader that is gone is no error
         return status
     except SpanlmError as error:
-        print(f"spanlm: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"spanlm: {in_options(' '.join(str(error).split()), _OPTIONS)}", file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
         print("spanlm: stopped", file=sys.stderr)

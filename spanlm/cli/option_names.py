@@ -17,7 +17,8 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
         options: what to say for a field, written as it stands there: `cache.window=` is `--cache=`.
     """
     fields = "|".join(map(re.escape, options))
-    return re.sub(rf"(?<![\w.])(?:{fields})", lambda found: options[found[0]], message)
+    # not within other words, options or paths
+    return re.sub(rf"(?<![\w./-])(?:{fields})", lambda found: options[found[0]], message)
 
 
 @contextmanager

@@ -104,7 +104,7 @@ def evaluation_batcher(
         InputError: the corpus has no such split.
     """
     if split not in corpus.splits:
-        raise InputError(f"--split={split}: {corpus.name} has {', '.join(corpus.splits)}")
+        raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
     tokens = corpus.splits[split]
     if batch_size is None:
         batch_size = SENTENCES if kind == "sentences" else 1

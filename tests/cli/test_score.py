@@ -123,7 +123,7 @@ def test_the_rows_with_numbers_are_those_of_the_papers_count(cli: Cli, unopened_
 @pytest.mark.parametrize("state", ["document", "carry"])
 def test_lines_that_nothing_opens_have_no_other_context(cli: Cli, unopened_run: Path, file: Path, state: str) -> None:
     where = "all of the text" if state == "carry" else "that no <eos> opens"
-    cli("score", unopened_run, file, "--state", state).refused(f"state={state}", where)
+    cli("score", unopened_run, file, "--state", state).refused(f"spanlm: --state={state}", where)
 
 
 def test_defaults_are_bits_line_by_line_without_line_ends(cli: Cli, tiny_run: Path, file: Path) -> None:

@@ -114,7 +114,7 @@ def test_impossible_grids_are_refused(grid: dict[str, Any], message: str) -> Non
 
 
 def test_a_missing_part_is_named() -> None:
-    with pytest.raises(InputError, match=r"--split=valid: small has test"):
+    with pytest.raises(InputError, match=r"^split=valid: small has test"):
         tune_cache(reference.small_model(), reference.corpus(reference.TEXT), "valid", WINDOWS)
 
 

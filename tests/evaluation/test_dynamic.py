@@ -415,5 +415,5 @@ def test_statistics_of_other_segments_are_refused(monkeypatch: pytest.MonkeyPatc
 
 def test_a_missing_part_is_named() -> None:
     model = reference.small_model()
-    with pytest.raises(InputError, match=r"--split=valid: small has test"):
+    with pytest.raises(InputError, match=r"^split=valid: small has test"):
         evaluate_dynamic(model, CORPUS, "valid", statistics_of(model)[0], USUAL)

@@ -200,5 +200,5 @@ def test_a_grid_of_another_length_than_the_statistics_is_refused_before_anything
 
 def test_a_missing_part_is_named() -> None:
     model = reference.small_model()
-    with pytest.raises(InputError, match=r"--split=valid: small has test"):
+    with pytest.raises(InputError, match=r"^split=valid: small has test"):
         tune_dynamic(model, CORPUS, "valid", statistics_of(model)[0], some_grid())

@@ -35,21 +35,21 @@ def model(
 
 
 def test_it_is_not_carried_through_a_text(model: TrainedModel) -> None:
-    with pytest.raises(InputError, match=r"state=carry: .*model\.memory\.window=null.* Take state line or") as caught:
+    with pytest.raises(InputError, match=r"state=carry: .*model\.memory\.window=null.* Take line or") as caught:
         model.evaluate(state="carry")
     assert "\n" not in str(caught.value)
     assert model.evaluate(state="document").tokens == model.evaluate().tokens
 
 
 def test_a_text_is_not_scored_as_one_line(model: TrainedModel) -> None:
-    with pytest.raises(InputError, match=r"state=carry: .* would make that all of the text\. Take state line or"):
+    with pytest.raises(InputError, match=r"state=carry: .* would make that all of the text\. Take line or"):
         model.score("the cat\na dog", state="carry")
 
 
 def test_one_document_is_read_line_by_line(model: TrainedModel) -> None:
     part = model.corpus()
     one = {name: replace(tokens, documents=tokens.documents[:1]) for name, tokens in part.splits.items()}
-    with pytest.raises(InputError, match=r"is one document, so there is nothing to reset at\. Take state line;"):
+    with pytest.raises(InputError, match=r"is one document, so there is nothing to reset at\. Take line;"):
         model.evaluate(replace(part, splits=one), state="document")
 
 

@@ -128,7 +128,7 @@ def test_a_count_by_sentences_says_that_it_is_one(tmp_path: Path, kind: Batching
 
 
 def test_a_missing_split_is_named() -> None:
-    with pytest.raises(InputError, match=r"--split=valid: small has test"):
+    with pytest.raises(InputError, match=r"^split=valid: small has test"):
         evaluate(reference.small_model(), reference.corpus(reference.TEXT), "valid")
 
 
