@@ -1,0 +1,82 @@
+"""How much of the past a span buffer's read holds (Li et al., 2020), beside what equal weights would read.
+
+    python results/li2020/what_is_read.py RUN… > results/li2020/what-is-read.json
+
+Over valid, where the buffer is full: the root mean square of the norms of h_t, of the spans (or outputs) in the buffer,
+of the read ξ_t and of their plain mean; how flat the attention is (1: equal weights); and the perplexity of the head's
+prediction from ξ_t, from the plain mean, and from a vector of zeros, which is what the head says without any context.
+
+Spans of L steps that tile the text all but cancel in their mean: Σ_j (h_{e_j} − h_{e_j−L+1}) is the difference of the
+two ends of the buffer, less the single steps between one span and the next.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import spanlm
+from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.models.interfaces import Readout
+from spanlm.models.memories import SpanBufferConfig
+from spanlm.training.provenance import provenance
+
+
+@torch.no_grad()
+def measured(run: str) -> dict[str, Any]:
+    """Read valid once."""
+    trained = spanlm.load(run, device="cpu")
+    model, memory, corpus = trained.model, trained.config.model.memory, trained.corpus()
+    assert isinstance(memory, SpanBufferConfig)
+    count, reach, stride = memory.buffer_size // memory.stride, memory.reach, memory.stride
+    sums: dict[str, float] = {}
+    steps = 0
+
+    def add(name: str, values: Tensor) -> None:
+        sums[name] = sums.get(name, 0.0) + values.double().sum().item()
+
+    past = torch.zeros(0, trained.config.model.encoder.output_size)
+    state = model.init_state(1)
+    for segment in evaluation_batcher(corpus, "valid", "streams").segments():
+        readout, state = model(segment.inputs, state)
+        begin, h = len(past), readout.features[:, 0]
+        every = torch.cat([past, h])
+        past = every[-(memory.buffer_size + reach + 1) :]
+        full = [t for t in range(len(h)) if begin + t > memory.buffer_size + reach]
+        if not full:
+            continue
+        ends = begin + torch.tensor(full)[:, None] - 1 - stride * torch.arange(count)
+        values = every[ends] - (every[ends - reach] if reach else 0)
+        weights = readout.attention[full, 0]
+        weights = weights[:, -1 - stride * torch.arange(count)]
+        reads = readout.buffer.features[full, 0]
+        torch.testing.assert_close((weights[..., None] * values).sum(1), reads, rtol=1e-3, atol=1e-4)
+        steps += len(full)
+        add("h", h[full].square().sum(-1))
+        add("held", values.square().sum(-1).mean(-1))
+        add("read", reads.square().sum(-1))
+        add("plain_mean", values.mean(1).square().sum(-1))
+        add("flatness", torch.special.entr(weights).sum(-1) / math.log(count))
+        targets = segment.targets[full]
+        for name, x in (("read", reads), ("plain_mean", values.mean(1)), ("nothing", torch.zeros_like(reads))):
+            add(f"nll_{name}", -model.head.own_log_prob(Readout(x.unsqueeze(1)), targets))
+    means = {name: total / steps for name, total in sums.items()}
+    return {
+        "run": "/".join(Path(run).parts[-3:]),
+        "holds": memory.description,
+        "steps": steps,
+        "norm": {name: math.sqrt(means[name]) for name in ("h", "held", "read", "plain_mean")},
+        "flatness": means["flatness"],
+        "perplexity_from": {name: math.exp(means[f"nll_{name}"]) for name in ("read", "plain_mean", "nothing")},
+    }
+
+
+if __name__ == "__main__":
+    record = {"models": [measured(run) for run in sys.argv[1:]], "started": provenance(torch.device("cpu"))}
+    sys.stdout.write(json.dumps(record, indent=1) + "\n")
