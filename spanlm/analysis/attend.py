@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ def _attention(readout: Readout) -> Tensor:
         raise InputError(
             "this model attends to nothing: it has no attention to show. "
             "Train one with model.memory.kind=key_value (attention, key-value, key-value-predict), recurrent_memory, "
-            "attentive or pointer_sentinel."
+            "attentive, pointer_sentinel or span_buffer."
         )
     return readout.attention
 
@@ -111,8 +112,24 @@ def check_attends(model: NextWordModel) -> None:
         _attention(model(word, model.init_state(1))[0])
 
 
+def _by_slot(readout: Readout) -> Tensor:
+    """(T, B, m) weights of what is attended, a column for each: of L lags that stand together, one has a span.
+
+    All lags of a segment take about as much memory as the states that a span buffer carries.
+    """
+    return torch.unflatten(_attention(readout), -1, (-1, readout.span)).sum(-1)
+
+
+def _slots(readout: Readout, read: Tensor, most: int) -> Tensor:
+    """How many of `most` slots there are to look at, when `read` steps were read before the current one."""
+    newest = readout.nearest_lag + (read % readout.span if readout.fixed else 0)
+    return ((read - readout.reach - newest) // readout.span + 1).clamp(0, most)
+
+
 def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None = None) -> LagProfile:
     """Mean attention by lag over a whole split (Daniluk et al., 2017, Figure 3b); nothing but sums is held.
+
+    Spans of several words have the lags of their last ones.
 
     Args:
         model: with attention.
@@ -122,26 +139,29 @@ def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None
     Raises:
         InputError: a model that attends to nothing.
     """
-    accumulator = LagAccumulator(nearest)
+    accumulator, span, fixed = LagAccumulator(nearest), 1, False
     for scored in scored_segments(model, batcher.segments()):
-        weights = _attention(scored.readout)[scored.segment.mask].float().cpu().numpy()
-        accumulator.update(weights, scored.readout.nearest_lag)
-    return accumulator.profile()
+        readout = scored.readout
+        weights = _by_slot(readout)[scored.segment.mask].float().cpu().numpy()
+        accumulator.update(weights, readout.nearest_lag)
+        span, fixed = readout.span, readout.fixed
+    return replace(accumulator.profile(), span=span, fixed=fixed)
 
 
 def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
-    """How flat attention is over a whole split; nothing but sums is held. See `spanlm.analysis.flatness`.
+    """How flat attention is over a whole split, over words or over spans; nothing but sums is held.
+
+    See `spanlm.analysis.flatness`.
 
     Raises:
         InputError: a model that attends to nothing, or a split in which it never has a choice.
     """
     accumulator, read = FlatnessAccumulator(), torch.zeros(1, dtype=torch.long)
     for scored in scored_segments(model, batcher.segments()):
-        segment, weights = scored.segment, _attention(scored.readout)
+        segment, readout, weights = scored.segment, scored.readout, _by_slot(scored.readout)
         read = torch.where(segment.reset.cpu(), 0, read)  # words that each stream remembers
-        accumulator.nearest_lag = scored.readout.nearest_lag
-        steps = torch.arange(len(weights)).unsqueeze(1)
-        slots = (read + steps + 1 - accumulator.nearest_lag).clamp(0, weights.shape[-1])
+        accumulator.nearest_lag, accumulator.span = readout.nearest_lag, readout.span
+        slots = _slots(readout, read + torch.arange(len(weights)).unsqueeze(1), weights.shape[-1])
         mask = segment.mask.cpu()
         accumulator.update(weights[segment.mask].float().cpu().numpy(), slots[mask].numpy())
         read = read + len(weights)

@@ -20,7 +20,7 @@ LEGEND_ROW = 20
 CAPTION_SIZE = 11.5
 CAPTION_ROW = 18
 _SAMPLE, _SPACE = 30, 22
-_LAG_STEPS = (1, 2, 5, 10, 20, 50, 100)  # labels closer than 32 pixels would touch
+_LAG_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # labels closer than 32 pixels would touch
 
 
 @dataclass(frozen=True)
@@ -75,16 +75,20 @@ def horizontal_grid(drawing: Drawing, axes: Axes, values: Sequence[float], unit:
         drawing.add(Text(axes.left - 8, y + 4, f"{value:.6g}{unit}", TICK_SIZE, MUTED, "end"))
 
 
-def lag_axis(drawing: Drawing, axes: Axes) -> None:
-    """Name the lags below the plot, the present to the right: lag i stands at x = -i, half a slot from the edge."""
-    lags = range(-round(axes.x_low + 0.5), -round(axes.x_high - 0.5) - 1, -1)
-    slot = axes.x(1) - axes.x(0)
+def lag_axis(drawing: Drawing, axes: Axes, span: int = 1) -> None:
+    """Name the lags below the plot, the present to the right: lag i stands at x = -i, half a slot from the edge.
+
+    Of spans of several words only the lags where they end are named.
+    """
+    nearest = -round(axes.x_high - span / 2)
+    lags = range(nearest, -round(axes.x_low + span / 2) + 1, span)
+    slot = axes.x(span) - axes.x(0)
     every = next(step for step in _LAG_STEPS if step * slot >= 32 or step == _LAG_STEPS[-1])
     for lag in lags:
-        if lag == lags[-1] or lag % every == 0:
+        if lag == nearest or (lag if span == 1 else lags.index(lag)) % every == 0:
             drawing.add(Text(axes.x(-lag), axes.bottom + 18, signed(lag), TICK_SIZE, MUTED, "middle"))
     middle = (axes.left + axes.right) / 2
-    drawing.add(Text(middle, axes.bottom + 38, axis_title(lags[-1]), TICK_SIZE, MUTED, "middle"))
+    drawing.add(Text(middle, axes.bottom + 38, axis_title(nearest, span), TICK_SIZE, MUTED, "middle"))
 
 
 def series(drawing: Drawing, points: Sequence[tuple[float, float, str]], style: Style) -> None:

@@ -5,7 +5,8 @@
 While a text opens, the window holds fewer than L words and the same weight is shared among fewer of them;
 those positions would lift the recent lags. Only full windows are averaged, and the positions left out are
 counted. A window that grows with the text is never full: there the nearest lags are told apart, the weight of all that
-is older is one number, and F are the positions that have a word at each of the nearest lags.
+is older is one number, and F are the positions that have a word at each of the nearest lags. Spans of several words
+have the lags where they end: one in every L.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spanlm.analysis.lags import lag_range
+from spanlm.analysis.lags import in_words, lag_range, signed
 from spanlm.analysis.published_lags import published_by_lag
 from spanlm.errors import InputError, require
 
@@ -35,6 +36,8 @@ class LagProfile:
         left_out: Positions seen whose window was not full.
         nearest_lag: The lag of the last number.
         older: Percent on lags beyond the first number, of a window that grows with the text; else None.
+        span: How many words what is attended stands for: spans of several have the lag of their last word.
+        fixed: Spans end at every `span`-th word of the text: at their lags or up to `span` - 1 words before.
     """
 
     percent: tuple[float, ...]
@@ -42,20 +45,22 @@ class LagProfile:
     left_out: int
     nearest_lag: int = 1
     older: float | None = None
+    span: int = 1
+    fixed: bool = False
 
     @property
     def window(self) -> int:
-        """L, how many words the model could look at, or how many lags are told apart."""
+        """L, how many words or spans the model could look at, or how many lags are told apart."""
         return len(self.percent)
 
     @property
     def lags(self) -> range:
         """The lag of each number in `percent`, down to the nearest."""
-        return lag_range(self.window, self.nearest_lag)
+        return lag_range(self.window, self.nearest_lag, self.span)
 
     @property
     def last_five(self) -> float:
-        """Percent of the attention on the five most recent words (on all words where L <= 5)."""
+        """Percent of the attention on the five most recent words or spans (on all where L <= 5)."""
         return sum(self.percent[-LAST:])
 
     @property
@@ -72,9 +77,33 @@ class LagProfile:
             "last_five_percent": self.last_five,
             "on_no_step_percent": self.on_no_step,
             "older_percent": self.older,
+            "span": self.span,
+            "fixed": self.fixed,
             "lags": list(self.lags),
             "measured_percent": self.percent,
         }
+
+    @property
+    def slots(self) -> str:
+        """What is attended, in a word."""
+        return "words" if self.span == 1 else "spans"
+
+    @property
+    def about_spans(self) -> str:
+        """What must be known of the lags of spans, in a sentence; empty where there are none."""
+        if self.span == 1:
+            return ""
+        if self.fixed:
+            return (
+                f"A span of {self.span} words ends after every {self.span} words of the text: its last word is at one "
+                f"of {self.span} neighbouring lags, of which a figure names the nearest."
+            )
+        return f"A span of {self.span} words stands at the lag of its last word; none ends at the lags between."
+
+    def label(self, farthest: int, nearest: int | None = None) -> str:
+        """Write one of the lags, or those from one to another."""
+        nearest, farthest = farthest if nearest is None else nearest, farthest + self.fixed * (self.span - 1)
+        return f"{signed(farthest)} … {in_words(nearest)}" if farthest > nearest else in_words(nearest)
 
     @property
     def counted(self) -> str:

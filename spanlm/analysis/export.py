@@ -93,6 +93,8 @@ def save_attention(record: AttentionRecord, path: str | os.PathLike[str]) -> Non
 def save_lag_profile(profile: LagProfile, path: str | os.PathLike[str], model: str | None = None) -> None:
     """Write `profile`, and beside it the published row of `model`, as `.svg`, `.png`, `.csv` or `.json`.
 
+    Of spans on a fixed grid the lag is the nearest of those where each may end.
+
     Raises:
         InputError: If the suffix or `model` is unknown, the folder is missing or closed, or matplotlib is
             missing.

@@ -4,7 +4,7 @@
 
 n_t is how many slots held a word at step t, and R are the steps with n_t >= 2: with one there is no choice. 1: the same
 weight on every word; 0: all of it on one. What lies on no word (the sentinel of a pointer, a zero slot) is left out of
-p and reported beside it.
+p and reported beside it. In a span buffer a slot holds a span.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ GROUPS: dict[str, tuple[int, int | None]] = {
     "6-10": (6, 10),
     "11-20": (11, 20),
     "21-35": (21, 35),
-    ">35": (36, None),
+    "36-100": (36, 100),
+    "101-255": (101, 255),
+    ">255": (256, None),
 }
 """Name -> the least and the greatest number of slots."""
 ALL = "all"
@@ -59,19 +61,21 @@ class Flatness:
         overall: all rows.
         left_out: rows with fewer than two slots, or with no weight on any word.
         nearest_lag: the lag of the nearest slot: 1 is the word before the one just read, 0 that itself.
+        span: how many words a slot stands for; the nearest of several is the span that ended last.
     """
 
     groups: tuple[FlatnessRow, ...]
     overall: FlatnessRow
     left_out: int
     nearest_lag: int
+    span: int = 1
 
 
 class FlatnessAccumulator:
     """Sums over a corpus of any size, keeping a few numbers for each group."""
 
     def __init__(self, nearest_lag: int = 1) -> None:
-        self.nearest_lag = nearest_lag
+        self.nearest_lag, self.span = nearest_lag, 1
         self.left_out = 0
         self._counts = np.zeros(len(GROUPS), dtype=np.int64)
         self._sums = np.zeros((len(GROUPS), len(FlatnessRow._fields) - 2))
@@ -114,14 +118,15 @@ class FlatnessAccumulator:
             InputError: If no row had two words to choose from.
         """
         if self.rows == 0:
-            raise InputError(f"flatness: none of {self.left_out} positions has two words to look at")
+            what = "words" if self.span == 1 else "spans"
+            raise InputError(f"flatness: none of {self.left_out} positions has two {what} to look at")
         groups = (
             _row(name, count, sums)
             for name, count, sums in zip(GROUPS, self._counts, self._sums, strict=True)
             if count > 0
         )
         overall = _row(ALL, self.rows, self._sums.sum(axis=0))
-        return Flatness(tuple(groups), overall, self.left_out, self.nearest_lag)
+        return Flatness(tuple(groups), overall, self.left_out, self.nearest_lag, self.span)
 
 
 def _measured(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:

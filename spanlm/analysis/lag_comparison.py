@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile
-from spanlm.analysis.lags import in_words
+from spanlm.analysis.lags import lag_groups
 from spanlm.analysis.published_lags import ABOUT, PUBLISHED_SOURCE, PublishedRow, published_cut, published_notes
+from spanlm.errors import InputError
 
 CSV_COLUMNS = (
     *("run", "text", "window", "lag", "measured_percent"),
@@ -41,6 +42,28 @@ class MeasuredLags:
         return published_cut(self.model, self.profile.window)
 
 
+def check_alike(spans: Mapping[str, tuple[int, bool]]) -> None:
+    """Refuse models side by side whose lags are not of the same things.
+
+    Args:
+        spans: for each model, by name, how many words what it attends to stands for, and whether on a fixed grid.
+
+    Raises:
+        InputError: Words beside spans, spans of another length or grid.
+    """
+    (first, of_first), *others = ((name, _what(*span)) for name, span in spans.items())
+    for name, what in others:
+        if what != of_first:
+            raise InputError(
+                f"by lag: {first} looks at {of_first} and {name} at {what}, whose shares cannot stand side by side: "
+                "name one alone, or such as look at the same"
+            )
+
+
+def _what(span: int, fixed: bool) -> str:
+    return "words" if span == 1 else f"spans of {span} words on a {'fixed' if fixed else 'sliding'} grid"
+
+
 def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None = None, mark: str = ABOUT) -> list[str]:
     """Return what must be known to read the numbers, a sentence each.
 
@@ -53,6 +76,7 @@ def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None 
         rows = [one.published for one in measured if one.published is not None]
     counted = " or ".join(dict.fromkeys(one.profile.counted for one in measured))
     found = [f"Mean over positions {counted}: {', '.join(dict.fromkeys(one.text for one in measured))}."]
+    found.extend(filter(None, dict.fromkeys(one.profile.about_spans for one in measured)))
     if len({(one.profile.window, one.profile.older is None) for one in measured}) > 1:
         found.append("Shares of windows of different lengths cannot be compared with each other.")
     older = [f"{one.name} {one.profile.older:.1f} %" for one in measured if one.profile.older is not None]
@@ -67,25 +91,33 @@ def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None 
 
 
 def lag_columns(measured: Sequence[MeasuredLags]) -> Iterator[list[str]]:
-    """Yield a table as rows of cells: a column for each model and beside it the paper's, a row for each lag."""
-    columns = [column for one in measured for column in _columns(one)]
-    lags = range(max(one.profile.lags[0] for one in measured), min(one.profile.lags[-1] for one in measured) - 1, -1)
+    """Yield a table as rows of cells: a column for each model and beside it the paper's, a row for each lag.
+
+    Many lags are summed in groups.
+
+    Raises:
+        InputError: As `check_alike`.
+    """
+    check_alike({one.name: (one.profile.span, one.profile.fixed) for one in measured})
+    profile = max((one.profile for one in measured), key=lambda profile: profile.lags[0])
+    groups = lag_groups(range(profile.lags[0], min(one.profile.lags[-1] for one in measured) - 1, -profile.span))
+    columns = [column for one in measured for column in _columns(one, groups)]
     yield ["lag", *(name for name, _, _ in columns)]
     if any(one.profile.older is not None for one in measured):
         yield ["older", *(cell for one in measured for cell in _older(one))]
-    for lag in lags:
-        yield [in_words(lag), *(cells.get(lag, "") for _, cells, _ in columns)]
-    yield [f"last {LAST}", *(last for _, _, last in columns)]
+    for number, group in enumerate(groups):
+        yield [profile.label(group[0], group[-1]), *(cells[number] for _, cells, _ in columns)]
+    yield [f"last {LAST}{' spans' if profile.span > 1 else ''}", *(last for _, _, last in columns)]
     counts = ([f"{one.profile.positions:,}", *([""] * (one.published is not None))] for one in measured)
     yield ["positions", *(cell for cells in counts for cell in cells)]
 
 
-def _columns(one: MeasuredLags) -> Iterator[tuple[str, dict[int, str], str]]:
-    """Yield name, cell by lag and share of the nearest five of what was measured and, if there, of the paper's."""
+def _columns(one: MeasuredLags, groups: Sequence[range]) -> Iterator[tuple[str, list[str], str]]:
+    """Yield name, cell of each group and share of the nearest five: as measured and, if there, the paper's."""
     profile, row = one.profile, one.published
-    yield one.name, _cells(profile.lags, profile.percent), f"{profile.last_five:.1f}"
+    yield one.name, _cells(groups, profile.lags, profile.percent), f"{profile.last_five:.1f}"
     if row is not None:
-        cells = _cells(row.lags, row.percent, row.inferred_lags)
+        cells = _cells(groups, row.lags, row.percent, row.inferred_lags)
         about = ABOUT * any(lag in row.inferred_lags for lag in row.lags[-LAST:])
         yield "paper", cells, f"{about}{sum(row.percent[-LAST:]):.1f}"
 
@@ -96,8 +128,13 @@ def _older(one: MeasuredLags) -> list[str]:
     return ["" if older is None else f"{older:.1f}", *([""] * (one.published is not None))]
 
 
-def _cells(lags: range, percent: Sequence[float], inferred: Sequence[int] = ()) -> dict[int, str]:
-    return {lag: f"{ABOUT * (lag in inferred)}{value:.1f}" for lag, value in zip(lags, percent, strict=True)}
+def _cells(groups: Sequence[range], lags: range, percent: Sequence[float], inferred: Sequence[int] = ()) -> list[str]:
+    by_lag, cells = dict(zip(lags, percent, strict=True)), []
+    for group in groups:
+        there = [lag for lag in group if lag in by_lag]
+        about = ABOUT * any(lag in inferred for lag in there)
+        cells.append(f"{about}{sum(by_lag[lag] for lag in there):.1f}" if there else "")
+    return cells
 
 
 def comparison_markdown(measured: Sequence[MeasuredLags]) -> bytes:

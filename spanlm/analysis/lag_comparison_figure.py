@@ -20,7 +20,7 @@ from spanlm.analysis.axes import (
 )
 from spanlm.analysis.drawing import Drawing, Mark, Text
 from spanlm.analysis.figure_files import check_series
-from spanlm.analysis.lag_comparison import MeasuredLags, notes
+from spanlm.analysis.lag_comparison import MeasuredLags, check_alike, notes
 from spanlm.analysis.lags import in_words
 from spanlm.analysis.palette import STYLES, Style, lighter
 from spanlm.analysis.published_lags import HOLLOW, PublishedRow
@@ -38,9 +38,10 @@ def lag_comparison_figure(measured: Sequence[MeasuredLags]) -> Drawing:
     A number of the paper that was inferred is a hollow mark.
 
     Raises:
-        InputError: If there are more models than can be told apart.
+        InputError: If there are more models than can be told apart, or as `check_alike`.
     """
     check_drawable(len(measured))
+    check_alike({one.name: (one.profile.span, one.profile.fixed) for one in measured})
     styled = list(zip(measured, STYLES, strict=False))
     published = _published(styled)
     rows = [row for _, row, _ in published]
@@ -52,7 +53,7 @@ def lag_comparison_figure(measured: Sequence[MeasuredLags]) -> Drawing:
     top = legend(drawing, papers, _LEFT, top, width)
     axes = _axes(measured, rows, top + 18)
     horizontal_grid(drawing, axes, ticks(0, axes.y_high), " %")
-    lag_axis(drawing, axes)
+    lag_axis(drawing, axes, measured[0].profile.span)
     _lines(drawing, axes, styled, published)
     end_with_caption(drawing, _description(measured, rows), _LEFT, axes.bottom + 64, width)
     return drawing
@@ -79,8 +80,8 @@ def _axes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow], top: f
     spans = [one.profile.lags for one in measured] + [row.lags for row in rows]
     largest = max(max(each) for each in (*(one.profile.percent for one in measured), *(row.percent for row in rows)))
     oldest, nearest = max(span[0] for span in spans), min(span[-1] for span in spans)
-    left, right = _LEFT, _WIDTH - _RIGHT
-    return Axes(left, right, top, top + _PLOT, -oldest - 0.5, -nearest + 0.5, 0, rounded_up(largest))
+    left, right, half = _LEFT, _WIDTH - _RIGHT, measured[0].profile.span / 2
+    return Axes(left, right, top, top + _PLOT, -oldest - half, -nearest + half, 0, rounded_up(largest))
 
 
 def _lines(
@@ -91,15 +92,18 @@ def _lines(
 ) -> None:
     for model, row, style in published:
         pairs = zip(row.lags, row.percent, strict=True)
-        points = [(axes.x(-lag), axes.y(value), _tip(f"{model}, paper", lag, value)) for lag, value in pairs]
+        points = [(axes.x(-lag), axes.y(value), _tip(f"{model}, paper", in_words(lag), value)) for lag, value in pairs]
         published_line(drawing, points, style)
         for lag, (x, y, tip) in zip(row.lags, points, strict=True):
             if lag in row.inferred_lags:
                 drawing.add(Mark(x, y, style.mark, MARK, lighter(style.colour), hollow=True, tip=tip))
     for one, style in styled:
+        label = one.profile.label
         pairs = zip(one.profile.lags, one.profile.percent, strict=True)
-        series(drawing, [(axes.x(-lag), axes.y(value), _tip(one.name, lag, value)) for lag, value in pairs], style)
+        series(
+            drawing, [(axes.x(-lag), axes.y(value), _tip(one.name, label(lag), value)) for lag, value in pairs], style
+        )
 
 
-def _tip(name: str, lag: int, percent: float) -> str:
-    return f"{name}, lag {in_words(lag)}: {percent:.1f} %"
+def _tip(name: str, lag: str, percent: float) -> str:
+    return f"{name}, lag {lag}: {percent:.1f} %"

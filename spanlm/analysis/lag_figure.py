@@ -29,7 +29,7 @@ def lag_figure(profile: LagProfile, model: str | None = None) -> Drawing:
     """
     published = published_by_lag(model, profile.window)
     text = " ".join([_caption(profile), *published_notes([published] if published else [], HOLLOW)])
-    axes = _axes(max((*profile.percent, *(published.percent if published else ()))), profile.lags)
+    axes = _axes(max((*profile.percent, *(published.percent if published else ()))), profile)
     drawing = Drawing(_WIDTH, 0, "Mean attention by lag", text)
     drawing.add(Text(_LEFT, 36, "Mean attention by lag", size=15, bold=True))
     horizontal_grid(drawing, axes, ticks(0, axes.y_high), " %")
@@ -46,16 +46,17 @@ def _caption(profile: LagProfile) -> str:
     shares = []
     if profile.window > LAST:
         among = f" of {profile.window}" if profile.older is None else ""
-        shares.append(f"{profile.last_five:.1f} % falls on the last {LAST}{among} words.")
+        shares.append(f"{profile.last_five:.1f} % falls on the last {LAST}{among} {profile.slots}.")
     if profile.older is not None:
         shares.append(f"{profile.older:.1f} % lies on older words than these {profile.window}.")
     if profile.on_no_step >= LEAST_SHOWN:
         shares.append(f"{profile.on_no_step:.1f} % lies on no word.")
-    return " ".join([*shares, f"Mean over {positions}"])
+    return " ".join([*shares, f"Mean over {positions}", profile.about_spans]).rstrip()
 
 
-def _axes(largest: float, lags: range) -> Axes:
-    return Axes(_LEFT, _WIDTH - _RIGHT, _TOP, _TOP + _PLOT, -lags[0] - 0.5, -lags[-1] + 0.5, 0, rounded_up(largest))
+def _axes(largest: float, profile: LagProfile) -> Axes:
+    low, high = -profile.lags[0] - profile.span / 2, -profile.nearest_lag + profile.span / 2
+    return Axes(_LEFT, _WIDTH - _RIGHT, _TOP, _TOP + _PLOT, low, high, 0, rounded_up(largest))
 
 
 def _bars(drawing: Drawing, profile: LagProfile, axes: Axes) -> None:
@@ -63,9 +64,9 @@ def _bars(drawing: Drawing, profile: LagProfile, axes: Axes) -> None:
     width = min(0.72 * slot, 60)
     for lag, percent in zip(profile.lags, profile.percent, strict=True):
         x, y = axes.x(-lag), axes.y(percent)
-        tip = f"lag {in_words(lag)}: {percent:.1f} %"
+        tip = f"lag {profile.label(lag)}: {percent:.1f} %"
         drawing.add(Rect(x - width / 2, y, width, axes.bottom - y, MEASURED, tip))
-    lag_axis(drawing, axes)
+    lag_axis(drawing, axes, profile.span)
 
 
 def _line(drawing: Drawing, published: PublishedRow, axes: Axes) -> None:

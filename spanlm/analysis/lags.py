@@ -6,10 +6,23 @@ before, 0 where it holds the current word, too.
 
 from __future__ import annotations
 
+from itertools import pairwise
 
-def lag_range(window: int, nearest_lag: int) -> range:
-    """Return the lag of each of `window` columns, oldest first."""
-    return range(window - 1 + nearest_lag, nearest_lag - 1, -1)
+MOST_ROWS = 50
+"""Lags that a table has a row for, each."""
+
+
+def lag_range(window: int, nearest_lag: int, span: int = 1) -> range:
+    """Return the lag of each of `window` columns, oldest first; of spans the lag where each ends."""
+    return range((window - 1) * span + nearest_lag, nearest_lag - 1, -span)
+
+
+def lag_groups(lags: range) -> list[range]:
+    """Cut lags, oldest first, into the rows of a table: one each, or if they are many the nearest 1, 1, 2, 4, 8, …."""
+    if len(lags) <= MOST_ROWS:
+        return [lags[number : number + 1] for number in range(len(lags))]
+    edges = [0, *(2**power for power in range((len(lags) - 1).bit_length())), len(lags)]
+    return [lags[len(lags) - far : len(lags) - near] for near, far in pairwise(edges)][::-1]
 
 
 def signed(lag: int) -> str:
@@ -22,6 +35,8 @@ def in_words(lag: int) -> str:
     return signed(lag) if lag else "0 (current word)"
 
 
-def axis_title(nearest_lag: int) -> str:
+def axis_title(nearest_lag: int, span: int = 1) -> str:
     """Return what stands at an axis of lags."""
+    if span > 1:
+        return f"words back to the last word of a span of {span}"
     return "words back" if nearest_lag else "words back (0: the current word)"

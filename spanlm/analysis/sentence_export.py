@@ -22,7 +22,7 @@ CSV_COLUMNS = (
     *("sentence", "run", "position", "target", "surprisal_nats"),
     *("lag", "source_position", "source_word", "source_unknown", "weight"),
 )
-FLATNESS_COLUMNS = ("run", "text", *FlatnessRow._fields)
+FLATNESS_COLUMNS = ("run", "text", "span", *FlatnessRow._fields)
 
 Measured = dict[str, tuple[str, Flatness]]
 """For each model, by name, the text it read and how flat its attention was."""
@@ -137,12 +137,13 @@ def _flatness(flatness: Flatness | None) -> dict[str, Any] | None:
         "by_slots": [group._asdict() for group in flatness.groups],
         "left_out": flatness.left_out,
         "nearest_lag": flatness.nearest_lag,
+        "span": flatness.span,
     }
 
 
 def _flatness_csv(measured: Measured) -> bytes:
     rows = (
-        (name, text, *row)
+        (name, text, flatness.span, *row)
         for name, (text, flatness) in measured.items()
         for row in (*flatness.groups, flatness.overall)
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from spanlm.analysis.attend import attend_words, attention_by_lag, attention_flatness, check_attends
 from spanlm.analysis.export import save_attention, save_lag_comparison, save_lag_profile
-from spanlm.analysis.lag_comparison import MeasuredLags
+from spanlm.analysis.lag_comparison import MeasuredLags, check_alike
 from spanlm.analysis.published_lags import RECURRENT_MEMORY
 from spanlm.analysis.record import AttentionRecord
 from spanlm.analysis.sentence_export import save_flatness, save_sentence_maps
@@ -15,7 +15,7 @@ from spanlm.analysis.sentence_map import attend_sentence
 from spanlm.cli.arguments import run_names
 from spanlm.cli.attend_by_epoch import show_by_epoch
 from spanlm.cli.attend_options import parsed_options, require_out
-from spanlm.cli.attend_spans import check_spans, has_spans, show_spans
+from spanlm.cli.attend_spans import check_spans, has_spans, length_and_grid, show_spans
 from spanlm.cli.attended_text import corpus_of, sentence_of, targets_of
 from spanlm.cli.attention_prints import (
     print_flatness,
@@ -118,7 +118,9 @@ def _flatness(models: Sequence[TrainedModel], options: argparse.Namespace) -> No
 
 def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
     """Print the table and write the file."""
-    measured = [_measured(model, name, options) for name, model in _named(models).items()]
+    named = _named(models)
+    check_alike({name: length_and_grid(model) for name, model in named.items()})
+    measured = [_measured(model, name, options) for name, model in named.items()]
     if len(measured) == 1:
         print_lags(measured[0])
     else:

@@ -28,22 +28,28 @@ def has_spans(model: TrainedModel) -> bool:
 
 
 def check_spans(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
-    """Refuse what is told of single words for a model that looks at spans of several.
+    """Refuse a sentence for a model that looks at spans of several words, and a file that spans cannot be written to.
 
     Raises:
-        InputError: by lag, flatness or a sentence; or a file that cannot be written.
+        InputError: that.
     """
     if options.what not in CHECKS:
         if has_spans(models[0]) and options.out is not None:
             check_spans_path(options.out)
         return
     for model in models:
-        memory = model.config.model.memory
-        if isinstance(memory, SpanBufferConfig) and memory.stride > 1:
+        length, _ = length_and_grid(model)
+        if options.what == "--sentence" and length > 1:
             raise InputError(
-                f"{options.what}: shows the weights of words, and {model.folder} looks at spans of {memory.stride}; "
+                f"{options.what}: shows the weights of words, and {model.folder} looks at spans of {length}; "
                 "--text, --file, --document and --from show those"
             )
+
+
+def length_and_grid(model: TrainedModel) -> tuple[int, bool]:
+    """Return how many words what it looks at stands for, and whether on a fixed grid."""
+    memory = model.config.model.memory
+    return (memory.stride, memory.grid == "fixed") if isinstance(memory, SpanBufferConfig) else (1, False)
 
 
 def show_spans(

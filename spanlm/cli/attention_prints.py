@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from spanlm.analysis.by_lag import LEAST_SHOWN, format_lag_table
 from spanlm.analysis.flatness import Flatness, FlatnessRow
 from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
-from spanlm.analysis.lags import in_words, signed
+from spanlm.analysis.lags import lag_groups, signed
 from spanlm.analysis.published_lags import ABOUT, published_by_lag, published_notes
 from spanlm.analysis.sentence_map import SentenceMap, common_scale, mean_flatness
 from spanlm.analysis.triangle_text import triangle_lines
@@ -21,16 +22,24 @@ def print_lags(measured: MeasuredLags) -> None:
     profile, model = measured.profile, measured.model
     out(f"mean attention by lag, {measured.text}, {profile.positions:,} positions {profile.counted}")
     rows = format_lag_table(profile, model)
-    width = max(7, *(len(in_words(row.lag)) for row in rows))
+    groups = lag_groups(profile.lags)
+    labels = [profile.label(group[0], group[-1]) for group in groups]
+    width = max(7, *map(len, labels))
     if profile.older is not None:
         out(f"  {'older':<{width}} {profile.older:5.1f} %")
-    for row in rows:
-        paper = "" if row.published is None else f"{ABOUT * row.inferred}{row.published:.1f}"
-        out(f"  {in_words(row.lag):<{width}} {row.measured:5.1f} %" + (f"   paper {paper:>5} %" if paper else ""))
+    left = iter(rows)
+    for group, label in zip(groups, labels, strict=True):
+        inside = list(islice(left, len(group)))
+        beside = f"   if all were equal {100 * len(group) / len(rows):5.1f} %" * (len(groups) < len(rows))
+        if inside[0].published is not None:
+            beside = f"   paper {ABOUT * inside[0].inferred + f'{inside[0].published:.1f}':>5} %"
+        out(f"  {label:<{width}} {sum(row.measured for row in inside):5.1f} %{beside}")
     if profile.on_no_step >= LEAST_SHOWN:
         out(f"  {'no word':<{width}} {profile.on_no_step:5.1f} %")
     if profile.older is not None:
         out(f"  (it looks at all words since the last reset; older: beyond the nearest {profile.window})")
+    if profile.about_spans:
+        out(f"  ({profile.about_spans[:-1]})")
     published = published_by_lag(model, profile.window)
     if model is not None and published is None:
         out("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
@@ -79,18 +88,20 @@ def print_flatness(measured: dict[str, tuple[str, Flatness]]) -> None:
     """Print a table for each model: how flat its rows are, by how many words there were to choose from."""
     out(f"flatness of attention ({_EXPLAINED})")
     for name, (text, flatness) in measured.items():
-        nearest = signed(flatness.nearest_lag)
+        slots, nearest = ("words", f"at {signed(flatness.nearest_lag)}") if flatness.span == 1 else ("spans", "newest")
         elsewhere = flatness.overall.on_no_word >= LEAST_SHOWN / 100
         out(f"{name}, {text}")
-        head = f"  {'words':>6} {'rows':>10} {'flatness':>9} {'largest':>8} {'at ' + nearest:>8} {'equal':>8}"
+        head = f"  {slots:>7} {'rows':>10} {'flatness':>9} {'largest':>8} {nearest:>8} {'equal':>8}"
         out(head + " on no word" * elsewhere)
         for row in (*flatness.groups, flatness.overall):
             out(_flatness_line(row, elsewhere))
         out(f"  {flatness.left_out:,} rows without a choice are left out")
     out("largest, at ...: mean share of the largest weight and of the nearest word; equal: of each if all were equal")
+    if any(one.span > 1 for _, one in measured.values()):
+        out("newest: mean share of the span that ended last")
 
 
 def _flatness_line(row: FlatnessRow, elsewhere: bool) -> str:
     shares = [f"{100 * share:6.1f} %" for share in (row.largest, row.nearest, row.equal)]
-    line = f"  {row.slots:>6} {row.rows:>10,} {row.flatness:>9.3f} {' '.join(shares)}"
+    line = f"  {row.slots:>7} {row.rows:>10,} {row.flatness:>9.3f} {' '.join(shares)}"
     return line + f"   {100 * row.on_no_word:6.1f} %" * elsewhere

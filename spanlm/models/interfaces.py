@@ -82,7 +82,10 @@ class Readout:
             them; None where nothing is attended.
         nearest_lag: how many steps back the last column of `attention` is: 1 is the step before, 0 the current one.
             Column j is lag L - 1 - j + nearest_lag.
-        span: how many steps what is attended stands for: those from its lag on backwards.
+        span: how many steps what is attended stands for: those from its lag on backwards. Of as many columns of
+            `attention`, counted from the last, one has a weight.
+        reach: how many steps before its last one must have been read, too, for a span to be there.
+        fixed: spans end at every `span`-th step that a stream has read; if not, the newest at lag `nearest_lag`.
         pointer: what the head is to mix with its own distribution.
         buffer: what else the head is to predict from, and to mix with its own distribution.
         members: the readouts of the members of an ensemble, which its head combines.
@@ -93,6 +96,8 @@ class Readout:
     weights: Tensor | Callable[[], Tensor] | None = None
     nearest_lag: int = 1
     span: int = 1
+    reach: int = 0
+    fixed: bool = False
     pointer: Pointer | None = None
     buffer: Buffered | None = None
     members: tuple[Readout, ...] = ()

@@ -60,8 +60,8 @@ def test_what_lies_on_no_word_is_left_out_and_reported() -> None:
 
 
 def test_groups_are_by_the_number_of_slots() -> None:
-    slots = [2, 5, 6, 10, 11, 20, 21, 35, 36, 60]
-    found = measure(np.full((10, 60), 1 / 60), slots)
+    slots = [2, 5, 6, 10, 11, 20, 21, 35, 36, 100, 101, 255, 256, 300]
+    found = measure(np.full((14, 300), 1 / 300), slots)
     assert [(group.slots, group.rows) for group in found.groups] == [(name, 2) for name in GROUPS]
     assert [group.equal for group in found.groups] == pytest.approx(
         [(1 / a + 1 / b) / 2 for a, b in zip(slots[::2], slots[1::2], strict=True)]

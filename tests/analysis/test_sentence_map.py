@@ -90,7 +90,11 @@ def test_flatness_of_a_corpus_is_that_of_its_pieces_read_alone(config: Any, kind
     expected = FlatnessAccumulator(lag)
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
         record = attend_words(model, VOCABULARY, TEXT[start:end])
-        expected.update(record.weights, np.clip(np.arange(len(record)) + 1 - lag, 0, record.window))
+        rows, held = record.weights, np.clip(np.arange(len(record)) + 1 - lag, 0, record.window)
+        if config.kind == "span_buffer":  # only the lags where spans end have slots, and each that is there has weight
+            held = (rows > 0).sum(axis=1)
+            rows = np.stack([np.pad(row[row > 0], (record.window, 0))[-record.window :] for row in rows])
+        expected.update(rows, held)
     if expected.rows == 0:  # a window of one word
         with pytest.raises(InputError, match=f"none of {len(TEXT)} positions"):
             attention_flatness(model, batcher)

@@ -154,7 +154,7 @@ def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> N
     assert [run["run"] for run in content["runs"]] == ["tiny", "attentive"]
     rows = cli("attend", attentive_run, "--flatness", "--split", "valid", "--out", "a.csv").done
     assert rows.endswith("wrote a.csv\n") and Path("a.csv").read_text().startswith(
-        '"run","text","slots","rows","flatness"'
+        '"run","text","span","slots","rows","flatness"'
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
+from spanlm.analysis import LagProfile
 from spanlm.analysis.spans import PARTS, attend_spans
 from spanlm.cli.attend_spans import _print
 from spanlm.models.language_model import LanguageModel
@@ -111,12 +112,49 @@ def test_a_stretch_of_the_corpus(cli: Cli, span_run: Path) -> None:
     assert "… " in said, "what stands farther back is left out"
 
 
-@pytest.mark.parametrize("what", [("--by-lag",), ("--flatness",), ("--sentence", "the cat")], ids=str)
-def test_what_is_told_of_words_is_refused(
-    cli: Cli, span_run: Path, monkeypatch: pytest.MonkeyPatch, what: tuple[str, ...]
-) -> None:
+def test_what_is_told_of_words_is_refused(cli: Cli, span_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LanguageModel, "forward", lambda *_: pytest.fail("it was read"))
-    cli("attend", span_run, *what).refused(f"{what[0]}: shows the weights of words", "looks at spans of 2", "--text")
+    said = cli("attend", span_run, "--sentence", "the cat")
+    said.refused("--sentence: shows the weights of words", "looks at spans of 2", "--text")
+
+
+def test_flatness_of_spans_beside_that_of_words(cli: Cli, span_run: Path, tiny_run: Path) -> None:
+    words = cli("attend", tiny_run, "--flatness", "--split", "valid").done
+    assert "newest" not in words and " spans " not in words
+    lines = cli("attend", span_run, tiny_run, "--flatness", "--split", "valid", "--out", "a.json").done.splitlines()
+    assert lines[1].startswith("spans, ")
+    assert lines[2].split() == ["spans", "rows", "flatness", "largest", "newest", "equal"]
+    assert any(line.split()[:4] == ["words", "rows", "flatness", "largest"] for line in lines)
+    assert lines[-2] == "newest: mean share of the span that ended last"
+    assert [run["span"] for run in json.loads(Path("a.json").read_text())["runs"]] == [2, 1]
+
+
+def test_spans_by_lag(cli: Cli, span_run: Path) -> None:
+    lines = cli("attend", span_run, "--by-lag", "--split", "valid", "--out", "a.json").done.splitlines()
+    content = json.loads(Path("a.json").read_text())
+    assert (content["lags"], content["span"], content["fixed"]) == ([5, 3, 1], 2, False)
+    rows = [[f"−{lag}", f"{x:.1f}", "%"] for lag, x in zip((5, 3, 1), content["measured_percent"], strict=True)]
+    assert [line.split() for line in lines[1:4]] == rows
+    assert lines[4] == "  (A span of 2 words stands at the lag of its last word; none ends at the lags between)"
+    assert sum(content["measured_percent"]) == pytest.approx(100, abs=0.01)
+
+
+def test_a_long_buffer_by_lag_is_told_in_groups(cli: Cli, span_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = LagProfile((0.25,) * 128 + (0.5,) * 127 + (4.5,), 10, 0, span=8, fixed=True)
+    monkeypatch.setattr("spanlm.cli.attend.attention_by_lag", lambda *arguments: profile)
+    lines = cli("attend", span_run, "--by-lag").done.splitlines()
+    assert lines[1].split() == ["−2048", "…", "−1025", "32.0", "%", "if", "all", "were", "equal", "50.0", "%"]
+    assert lines[-2].split() == ["−8", "…", "−1", "4.5", "%", "if", "all", "were", "equal", "0.4", "%"]
+    assert len(lines) == 11 and "at one of 8 neighbouring lags" in lines[-1]
+
+
+def test_by_lag_spans_do_not_stand_beside_words(
+    cli: Cli, span_run: Path, tiny_run: Path, lstm_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spanlm.cli.attend.attention_by_lag", lambda *_: pytest.fail("it was read"))
+    said = cli("attend", span_run, tiny_run, "--by-lag")
+    said.refused("by lag: spans looks at spans of 2 words on a sliding grid and tiny at words", "name one alone")
+    cli("attend", span_run, lstm_run, "--by-lag").refused("attends to nothing")
 
 
 def test_what_cannot_be_drawn_is_refused(cli: Cli, span_run: Path) -> None:

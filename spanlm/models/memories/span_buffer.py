@@ -278,7 +278,8 @@ class SpanBufferMemory(Memory):
         if self.fixed:
             after["phase"] = (state["phase"] + len(h)) % self.config.stride
         attention = partial(_at_their_lags, weights, grid, self.config.buffer_size)
-        return Readout(asking, attention, span=self.config.stride, buffer=buffer), after
+        span, reach = self.config.stride, self.config.reach
+        return Readout(asking, attention, span=span, reach=reach, fixed=self.fixed, buffer=buffer), after
 
     def _grid(self, steps: int, state: Tensors) -> SlidingGrid | FixedGrid:
         layout = self.config.stride, self.count, steps
