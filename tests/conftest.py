@@ -1,4 +1,7 @@
-"""What several folders of tests share: a cache of the session's own, a small text, and tiny runs trained once."""
+"""What several folders of tests share: a cache of the session's own, a small text, and tiny runs.
+
+Each is made once in a process; `pytest -n` has several.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ import pytest
 
 # before torch is loaded: tests that run side by side (pytest -n) share the cores, and so do the commands they start
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
-    threads = max(1, (os.cpu_count() or 1) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))))
 
 import spanlm
 from spanlm.config import RunConfig

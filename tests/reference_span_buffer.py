@@ -103,8 +103,11 @@ def mixed(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, temperature: flo
     return grid(rows)
 
 
-def losses(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, targets: Tensor, g: Gate) -> Tensor:
-    """Eq. 11, (T, B): p and q (T, B, V) of all words."""
+def losses(
+    p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, targets: Tensor, g: Gate, policy: Tensor | None = None
+) -> Tensor:
+    """Eq. 11, (T, B): p and q (T, B, V) of all words; `policy` are the logits whose λ is rewarded, if others."""
+    policy = logits if policy is None else policy
     mixture = mixed(p, q, logits, filled, g.temperature)
     rows = [[torch.empty(0)] * p.shape[1] for _ in range(len(p))]
     for t in range(len(p)):
@@ -112,7 +115,7 @@ def losses(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, targets: Tensor
             word = int(targets[t, b])
             loss = -mixture[t, b, word].log()
             if filled[t, b]:
-                one, other = ((x / (g.temperature if g.tempered else 1.0)).exp() for x in logits[t, b])
+                one, other = ((x / (g.temperature if g.tempered else 1.0)).exp() for x in policy[t, b])
                 share = one / (one + other)
                 compared = p[t, b, word], q[t, b, word]
                 r = reward(*((x.item() for x in compared) if g.constant else compared), g)

@@ -128,16 +128,18 @@ buffer_choices: dict[str, Any] = {
     "reward_base": st.floats(0, 1),
     "reward_slope": positive,
 }
-rewards = {
-    "reward": st.floats(1e-6, 1e6),
-    "negative_reward": st.sampled_from(["literal", "complement"]),
-    "reward_gate": st.sampled_from(["plain", "tempered"]),
-}
-# a reward that is no constant teaches all and compares what the loss has
+rewards = {"reward": st.floats(1e-6, 1e6)}
+# a reward that is no constant goes with nothing else; a temperature of 1 is none
 taught = st.sampled_from(
     [
         {"reward_constant": False},
-        *({"reward_teaches": who, "rewarded": what} for who in ("all", "gate") for what in ("adversarial", "clean")),
+        {"reward_gate": "tempered", "training_temperature": 7.0},
+        *(
+            {"reward_teaches": who, "rewarded": what, "negative_reward": how}
+            for who in ("all", "gate")
+            for what in ("adversarial", "clean")
+            for how in ("literal", "complement")
+        ),
     ]
 )
 # what has a meaning for spans alone, and for words alone
@@ -150,7 +152,7 @@ spans_or_words = st.sampled_from(
 span_buffers = span_lengths.flatmap(
     lambda length: st.builds(
         lambda kind, dropped, reward, who, **fields: SpanBufferConfig(
-            **kind, **dropped, **reward, **(who if reward["reward"] else {}), **fields
+            **{**fields, **kind, **dropped, **reward, **(who if reward["reward"] else {})}
         ),
         kind=spans_or_words,
         dropped=st.fixed_dictionaries({"dropout": shares})

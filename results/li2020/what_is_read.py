@@ -2,12 +2,14 @@
 
     python results/li2020/what_is_read.py RUN… > results/li2020/what-is-read.json
 
-Over valid, where the buffer is full: the root mean square of the norms of h_t, of the spans (or outputs) in the buffer,
-of the read ξ_t and of their plain mean; how flat the attention is (1: equal weights); and the perplexity of the head's
-prediction from ξ_t, from the plain mean, and from a vector of zeros, which is what the head says without any context.
+Over valid, where the buffer is full: the root mean square of the norms of h_t, of single steps h_t − h_{t−1}, of the
+spans (or outputs) in the buffer, of the read ξ_t and of the plain mean of what is held; how flat the attention is (1:
+equal weights); and the perplexity of the head's prediction from ξ_t, from the plain mean, and from a vector of zeros,
+which is what the head says without any context.
 
-Spans of L steps that tile the text all but cancel in their mean: Σ_j (h_{e_j} − h_{e_j−L+1}) is the difference of the
-two ends of the buffer, less the single steps between one span and the next.
+The sum of spans that tile the text, Σ_j (h_{e_j} − h_{e_j−L+1}), is the difference of the two ends of the buffer less
+the m − 1 single steps that lie between one span and the next: it cancels as far as single steps do. Of a sliding grid,
+and a head whose mixture the buffer shares.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ def measured(run: str) -> dict[str, Any]:
     """Read valid once."""
     trained = spanlm.load(run, device="cpu")
     model, memory, corpus = trained.model, trained.config.model.memory, trained.corpus()
-    assert isinstance(memory, SpanBufferConfig)
+    assert isinstance(memory, SpanBufferConfig) and memory.grid == "sliding"
+    assert getattr(trained.config.model.head, "buffer", "mixture") == "mixture"
     count, reach, stride = memory.buffer_size // memory.stride, memory.reach, memory.stride
     sums: dict[str, float] = {}
     steps = 0
@@ -59,6 +62,7 @@ def measured(run: str) -> dict[str, Any]:
         torch.testing.assert_close((weights[..., None] * values).sum(1), reads, rtol=1e-3, atol=1e-4)
         steps += len(full)
         add("h", h[full].square().sum(-1))
+        add("step", (every[begin + torch.tensor(full)] - every[begin + torch.tensor(full) - 1]).square().sum(-1))
         add("held", values.square().sum(-1).mean(-1))
         add("read", reads.square().sum(-1))
         add("plain_mean", values.mean(1).square().sum(-1))
@@ -71,7 +75,7 @@ def measured(run: str) -> dict[str, Any]:
         "run": "/".join(Path(run).parts[-3:]),
         "holds": memory.description,
         "steps": steps,
-        "norm": {name: math.sqrt(means[name]) for name in ("h", "held", "read", "plain_mean")},
+        "norm": {name: math.sqrt(means[name]) for name in ("h", "step", "held", "read", "plain_mean")},
         "flatness": means["flatness"],
         "perplexity_from": {name: math.exp(means[f"nll_{name}"]) for name in ("read", "plain_mean", "nothing")},
     }

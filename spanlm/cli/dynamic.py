@@ -22,7 +22,7 @@ from spanlm.evaluation.perplexity import Evaluation
 from spanlm.trained import TrainedModel
 
 _USUAL = DynamicConfig()
-_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon", "loss")}
+_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon")}
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def choose_dynamic(
     # what cannot be evaluated or tuned is refused before minutes are spent on statistics
     model.batching(*model.part(corpus, options.split), options.state)
     loss = options.dynamic_loss or _USUAL.loss
-    with refusing_dynamic(options):
+    with refusing_options({"dynamic.loss": "--dynamic-loss"}):
         require_loss(DynamicConfig(loss=loss), model.model)
     valid = None
     if options.tune_dynamic:

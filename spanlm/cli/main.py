@@ -32,7 +32,7 @@ VERBS = {
     "bench": "speed: this machine, a textbook training step, and this project's",
 }
 
-_OPTIONS = {f"{name}=": f"--{name}=" for name in ("split", "state", "base", "oov")}
+_OPTIONS = {f"{name}=": f"--{name}=" for name in ("split", "state", "base", "oov", "context")}
 """What several verbs take and hand on: how errors begin -> how it was typed."""
 
 
@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a reader that is gone is no error
         return status
     except SpanlmError as error:
-        print(f"spanlm: {in_options(' '.join(str(error).split()), _OPTIONS)}", file=sys.stderr)
+        print(f"spanlm: {in_options(' '.join(str(error).split()), _OPTIONS, first=True)}", file=sys.stderr)
         return error.exit_status
     except KeyboardInterrupt:
         print("spanlm: stopped", file=sys.stderr)

@@ -9,16 +9,17 @@ from contextlib import contextmanager
 from spanlm.errors import SpanlmError
 
 
-def in_options(message: str, options: Mapping[str, str]) -> str:
+def in_options(message: str, options: Mapping[str, str], *, first: bool = False) -> str:
     """Return a message with options in place of fields.
 
     Args:
         message: of the library.
         options: what to say for a field, written as it stands there: `cache.window=` is `--cache=`.
+        first: only of the one that the message begins with: the rest may be a user's words or a path.
     """
     fields = "|".join(map(re.escape, options))
-    # not within other words, options or paths
-    return re.sub(rf"(?<![\w./-])(?:{fields})", lambda found: options[found[0]], message)
+    begins = "^" if first else r"(?<![\w.])"
+    return re.sub(f"{begins}(?:{fields})", lambda found: options[found[0]], message)
 
 
 @contextmanager

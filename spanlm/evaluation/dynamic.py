@@ -248,12 +248,12 @@ def require_length(config: DynamicConfig, statistics: DynamicStatistics) -> None
 
 
 def require_loss(config: DynamicConfig, model: NextWordModel) -> None:
-    """Refuse the loss of training where it is the likelihood, too.
+    """Refuse the loss of training where there is none of its own.
 
     Raises:
-        InputError: the model has no span buffer.
+        InputError: the model has no span buffer, or is an ensemble.
     """
-    gated = any(isinstance(module, SpanBufferMemory) for module in model.modules())
+    gated = isinstance(getattr(model, "memory", None), SpanBufferMemory)
     only = "likelihood without a span buffer: there is no gate that training has a temperature and a reward for"
     require(config.loss == "likelihood" or gated, "dynamic.loss", config.loss, only)
 

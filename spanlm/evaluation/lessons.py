@@ -1,10 +1,10 @@
-"""What a text teaches a model in evaluation: the gradient of its likelihood, a short segment at a time.
+"""What a text teaches a model in evaluation: the gradient of a loss, a short segment at a time.
 
 g = ∇ 1/M Σ −log p(target), with M = B · T the tokens of a full segment: the gradient of the mean cross-entropy, and a
-segment with fewer tokens counts for less, by its share of them. Of the likelihood alone: evaluation mode has no
-dropout, no weight drop and no extra loss, and penalties of training are left out. Of a span buffer it can be the loss
-of its training (Li et al., 2020, Eq. 11; what adapts it they do not say): the likelihood at the gate's temperature of
-training, and the reward; without margins and dropout.
+segment with fewer tokens counts for less, by its share of them. The loss is the likelihood: evaluation mode has no
+dropout, no weight drop, no margins and no extra loss, and penalties of training are left out. Of a span buffer it can
+be that of its training (Li et al., 2020, Eq. 11; what adapts it they do not say): the likelihood at the gate's
+temperature of training, and the reward; all else is left out, too.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ T is one temperature in training and another in evaluation; the paper uses 100 a
 likelihood teaches both parts and hardly the gate; the gate learns from the reward, whose λ knows no temperature
 (`reward_gate` tempered: it is λ̂, and W_g learns 1/T as fast). The reward is a number to the gradient, as in REINFORCE:
 p and q do not learn from it. (If `reward_constant` is false they do, wherever (q / p)^κ < a: since log λ < 0 the loss
-falls with r, so that p grows and q shrinks.) Where nothing is remembered p̃ = p and there is no reward. All is worked
-out in logarithms, so the paper's ε (1e-10, against p = 0) has no part in it.
+grows with r, so that p learns to grow and q to shrink.) Where nothing is remembered p̃ = p and there is no reward. All
+is worked out in logarithms, so the paper's ε (1e-10, against p = 0) has no part in it.
 
 Under adversarial training there are two readings of the p and q in r. Eq. 12 names those of Eq. 2 and 8, which know no
 margins, and the gate that the reward teaches is used where there are none; a margin grows with the length of what the
@@ -191,7 +191,7 @@ def rewards(encoder: Tensor, buffer: Tensor, rule: GateRule) -> Tensor:
 
 
 def training_score(parts: PartScores, buffered: Buffered) -> Tensor:
-    """Work out what training makes large, (T, B): log p̃ at its temperature + η r log λ (Eq. 11).
+    """Work out what training makes large, (T, B): log p̃ at its temperature + η r log λ (Eq. 11), of given parts.
 
     Args:
         parts: with the graph that made them.

@@ -305,3 +305,9 @@ def test_nothing_to_resume_and_nothing_named(cli: Cli, monkeypatch: pytest.Monke
 
 def test_generate_checks_before_it_prints(cli: Cli, tiny_run: Path) -> None:
     cli("generate", tiny_run, "--prompt", "the", "--top-k", "0").refused("--top-k=0", out="")
+
+
+@pytest.mark.parametrize("name", ["rv base=2", "x,state=1", "split=valid"])
+def test_words_of_the_user_are_left_as_they_are(cli: Cli, name: str) -> None:
+    """Only what an error begins with is an argument of the library."""
+    cli("score", f"runs/{name}").refused(f"spanlm: runs/{name}: ")

@@ -13,7 +13,9 @@ from torch import Tensor
 from spanlm.errors import InputError
 from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation import dynamic_tuning as tuning_module
+from spanlm.evaluation.dynamic import require_loss
 from spanlm.evaluation.dynamic_tuning import dynamic_grid, tune_dynamic
+from spanlm.models.ensemble import Ensemble
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.state import LMState
@@ -32,7 +34,15 @@ MEMORY = SpanBufferConfig(
     reward=0.8,
     reward_power=1.5,
 )
-READINGS: list[dict[str, Any]] = [{}, {"negative_reward": "complement"}, {"reward_gate": "tempered"}]
+READINGS: list[dict[str, Any]] = [
+    {},
+    {"negative_reward": "complement"},
+    {"reward_gate": "tempered"},
+    {"reward_teaches": "gate"},
+    {"reward_constant": False},
+    {"grid": "fixed"},
+]
+MODELS = {**HEADS, "projection": replace(HEADS["mixture"], buffer="projection")}
 TRAINING = replace(USUAL, loss="training")
 
 
@@ -52,16 +62,19 @@ def training_losses(model: LanguageModel, inputs: Any, targets: Any, state: LMSt
         beta=memory.reward_slope,
         complement=memory.negative_reward == "complement",
         tempered=memory.reward_gate == "tempered",
+        constant=memory.reward_constant,
     )
-    losses = twin.losses(p, q, buffer.gate, buffer.filled, torch.tensor([list(targets)]).T, gate)
+    alone = memory.reward_teaches == "gate"
+    policy = readout.features.detach() @ model.memory.gate.weight.T if alone else None  # type: ignore[union-attr, operator]
+    losses = twin.losses(p, q, buffer.gate, buffer.filled, torch.tensor([list(targets)]).T, gate, policy)
     return list(losses[:, 0])
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=lambda fields: "-".join(fields) or "default")
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", MODELS)
 def test_the_weights_learn_from_the_loss_of_training(head: str, reading: dict[str, Any]) -> None:
     """What counts is the likelihood at the temperature of evaluation, as when they learn from that."""
-    model = span_model(head, replace(MEMORY, **reading))
+    model = span_model(MODELS[head], replace(MEMORY, **reading))
     (_, sums, n), before = statistics_of(model), weights(model)
     how: dict[str, Any] = {"rate": USUAL.rate, "decay": USUAL.decay, "epsilon": USUAL.epsilon}
     rows = reference_dynamic.adapted(copy.deepcopy(model), stream("documents"), sums, n, learnt=training_losses, **how)
@@ -103,6 +116,11 @@ def test_without_a_gate_it_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -
         evaluated(model, TRAINING)
     with pytest.raises(InputError, match=message):
         tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], [TRAINING])
+
+
+def test_an_ensemble_is_refused() -> None:
+    with pytest.raises(InputError, match=r"dynamic\.loss=training: must be likelihood without a span buffer"):
+        require_loss(TRAINING, Ensemble([span_model(), span_model()]))
 
 
 def test_another_loss_is_refused() -> None:

@@ -26,7 +26,7 @@ from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
 from spanlm.evaluation.scoring import scored_segments
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
@@ -46,8 +46,9 @@ HEADS = {
 MEMORY = SpanBufferConfig(buffer_size=6, span_length=3, evaluation_temperature=0.7, reward_power=1.5)
 
 
-def span_model(head: str = "softmax", memory: SpanBufferConfig = MEMORY) -> LanguageModel:
-    model = small.language_model(small.model_config(LSTMConfig(hidden_size=12), memory, HEADS[head]))
+def span_model(head: str | AnyHeadConfig = "softmax", memory: SpanBufferConfig = MEMORY) -> LanguageModel:
+    config = HEADS[head] if isinstance(head, str) else head
+    model = small.language_model(small.model_config(LSTMConfig(hidden_size=12), memory, config))
     assert isinstance(model.memory, SpanBufferMemory)
     with torch.no_grad():
         model.memory.gate.weight.copy_(small.values(2, 12, seed=5))  # prefers the one here and the other there

@@ -299,6 +299,14 @@ def test_parameters(changes: dict[str, Any], size: int) -> None:
             "model.memory.rewarded=clean: must be adversarial with model.memory.reward_constant=false",
         ),
         (
+            lambda: SpanBufferConfig(reward_constant=False, negative_reward="complement"),
+            "model.memory.negative_reward=complement: must be literal with model.memory.reward_constant=false",
+        ),
+        (
+            lambda: SpanBufferConfig(training_temperature=1.0, reward_gate="tempered"),
+            "model.memory.reward_gate=tempered: must be plain with model.memory.training_temperature=1",
+        ),
+        (
             lambda: SpanBufferConfig(dropout=0.0, kept="dropped"),
             "model.memory.kept=dropped: must be raw with model.memory.dropout=0: nothing is dropped",
         ),

@@ -87,8 +87,8 @@ class SpanBufferConfig:
             loss, with margins) or clean (without, as in evaluation).
         reward_gate: the λ that the reward teaches: plain (without a temperature) or tempered (with
             training_temperature, as in the likelihood).
-        reward_constant: r is a number to the gradient; false: both predictions learn from it, too (the encoder's to be
-            the better, since log λ < 0).
+        reward_constant: r is a number to the gradient; false: both predictions learn from it, too, and since log λ < 0
+            it is the encoder's that learns to be the better one. Goes with the literal negative_reward.
     """
 
     kind: Literal["span_buffer"] = "span_buffer"
@@ -146,7 +146,10 @@ class SpanBufferConfig:
             require_defaults(self, "model.memory", ["kept"], undropped)
         if not self.reward_constant:
             learned = "with model.memory.reward_constant=false: what r compares learns from it, and so does the encoder"
-            require_defaults(self, "model.memory", ["rewarded", "reward_teaches"], learned)
+            require_defaults(self, "model.memory", ["rewarded", "reward_teaches", "negative_reward"], learned)
+        if self.training_temperature == 1:
+            plain = "with model.memory.training_temperature=1: the λ of the likelihood is the plain one"
+            require_defaults(self, "model.memory", ["reward_gate"], plain)
 
     @property
     def parts(self) -> int:
@@ -271,8 +274,7 @@ class SpanBufferMemory(Memory):
         query = None if self.query is None else self.query(asking)
         read, weights, any_span = span_attention(query, self.span_key(values), values, self.score, there, grid)
         read = read * mask if raw and mask is not None else read
-        alone = self.training and self.config.reward_teaches == "gate"
-        policy = self._gate(asking.detach()) if alone else None
+        policy = self._gate(asking.detach()) if self.config.reward_teaches == "gate" else None
         buffer = Buffered(read, self._gate(asking), any_span, self.config.rule, policy)
         after = {"states": states[-self.carried :], "filled": filled[-self.carried :]}
         if self.fixed:
