@@ -284,8 +284,13 @@ training_fields: dict[str, Any] = dict(
     checkpoint_every=counts,
     log_every=counts,
 )
+held = {"start_from": names, "learns": st.just("memory")}
 training_configs = st.one_of(
-    *(st.builds(TrainingConfig, **{**training_fields, **kind}) for kind in (plain_optimizers, averages))
+    *(
+        st.builds(TrainingConfig, **{**training_fields, **kind, **learning})
+        for kind in (plain_optimizers, averages)
+        for learning in ({}, held)
+    )
 )
 configs = st.builds(RunConfig, data=data_configs, model=model_configs, training=training_configs)
 
@@ -325,7 +330,7 @@ def test_the_strategies_leave_no_field_out() -> None:
         FinetuneConfig: 8,
         ScheduleConfig: 4,
         BatchingConfig: 13,
-        TrainingConfig: 15,
+        TrainingConfig: 16,
     }
     assert {config: len(fields(config)) for config in known} == known
 

@@ -153,6 +153,8 @@ class TrainingConfig:
             counted from the first average on: before that, no better loss is what averages wait for.
         start_from: the folder of a run whose weights, the best until then, this one begins with; parameters that it
             lacks (those of a span buffer, say) begin as usual; null: all do.
+        learns: which weights change: all, or memory: of a run that begins with another's, only those of its memory
+            (and of head.projection, a buffer's own way into the softmax). The rest stays what it was; dropout acts.
         seed: of initial weights, dropout and order.
         precision: fp32, or bf16: products in bfloat16, master weights, gates, losses and sums in float32.
         device: auto takes a GPU if there is one.
@@ -170,6 +172,7 @@ class TrainingConfig:
     epochs: int = 10
     patience: int | None = 2
     start_from: str | None = None
+    learns: Literal["all", "memory"] = "all"
     seed: int = 1
     precision: Literal["fp32", "bf16"] = "fp32"
     device: str = "auto"
@@ -201,6 +204,13 @@ class TrainingConfig:
             "training.patience",
             self.patience,
             "at least 1, or null",
+        )
+        require(self.learns in ("all", "memory"), "training.learns", self.learns, "all or memory")
+        require(
+            self.learns == "all" or self.start_from is not None,
+            "training.learns",
+            self.learns,
+            "all unless training.start_from names a run whose weights are to stay: what is drawn would never learn",
         )
         require(self.checkpoint_every >= 1, "training.checkpoint_every", self.checkpoint_every, "at least 1")
         require(self.log_every >= 1, "training.log_every", self.log_every, "at least 1")

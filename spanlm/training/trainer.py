@@ -36,7 +36,7 @@ from spanlm.training.setup import build_model, data_fingerprint, refuse_unbounde
 from spanlm.training.signals import StopRequest, stop_request
 from spanlm.training.stages import averages_begin, refuse_unfit, run_over, stage_config, stage_over
 from spanlm.training.stepping import add_gradients, clip
-from spanlm.training.warm_start import WarmStart, warm_start
+from spanlm.training.warm_start import WarmStart, hold_all_but_new, warm_start
 
 
 class Trainer:
@@ -68,6 +68,8 @@ class Trainer:
         config = stage_config(self.config, self.position.stage)
         streams = config.training.batching.batch_size
         self.model = build_model(config, len(self.corpus.vocabulary)).to(self.device)
+        if config.training.learns == "memory":
+            hold_all_but_new(self.model)
         self.optimizer = build_optimizer(config.training.optimizer, self.model)
         self.batcher = self._batcher(config, "train", streams, whole=False)
         self.segments = self.batcher.count(self._order())

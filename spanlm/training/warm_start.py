@@ -36,6 +36,21 @@ class WarmStart:
         return f"the weights of {self.folder}{new}"
 
 
+def hold_all_but_new(model: nn.Module) -> None:
+    """Let nothing learn but what may be new.
+
+    Raises:
+        InputError: there is nothing new.
+    """
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name.startswith(NEW))
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(
+            "training.learns=memory: the model has no memory with weights. Name one with model.memory.kind, or take "
+            "training.learns=all."
+        )
+
+
 def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmStart:
     """Give a new model the best weights of a run; each of them must have its place in it.
 

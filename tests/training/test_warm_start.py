@@ -12,7 +12,7 @@ import torch
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import ENCODERS, LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.training.config import OptimizerConfig
@@ -127,6 +127,50 @@ def test_one_killed_at_its_first_step_goes_on_with_what_it_began_with(
     train(config, corpus, tmp_path / "cut", resume=True)
     assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
     assert [start.get("started_from_weights") for start in starts(tmp_path / "cut")] == [digest, None]
+
+
+@pytest.mark.parametrize(
+    "optimizer", [None, ADAGRAD, SGD, replace(NT_ASGD, switch_after=None)], ids=["adam", "adagrad", "sgd", "nt_asgd"]
+)
+def test_only_the_memory_learns_where_that_is_asked_for(
+    corpus: Corpus, first: Path, tmp_path: Path, optimizer: OptimizerConfig | None
+) -> None:
+    """And does so whether the run was interrupted or not."""
+    decay = None if optimizer is None else replace(optimizer, weight_decay=0.01)
+    config = with_buffer(start_from=str(first), learns="memory", epochs=2, optimizer=decay)
+    drawn = {name: p.detach().clone() for name, p in begun(config, corpus, tmp_path / "no").model.named_parameters()}
+    train(config, corpus, tmp_path / "whole")
+    theirs, mine = (read_weights(folder, corpus.vocabulary)[0] for folder in (first, tmp_path / "whole"))
+    assert all(torch.equal(mine[name], weight) for name, weight in theirs.items())
+    assert not any(torch.equal(mine[name], drawn[name]) for name in mine.keys() - theirs.keys())
+    train(replace(config, training=replace(config.training, epochs=1)), corpus, tmp_path / "cut")
+    train(config, corpus, tmp_path / "cut", resume=True)
+    assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
+
+
+@pytest.mark.parametrize("kind", sorted({"awd_lstm", "variational_lstm", "rnn", "hornn"}))
+def test_every_encoder_can_be_held(corpus: Corpus, tmp_path: Path, kind: str) -> None:
+    """Under weight drop, too, and with penalties on what does not learn."""
+    encoder = ENCODERS[kind](hidden_size=6)
+    penalties = {"activation_penalty": 2.0, "temporal_penalty": 1.0}
+    base = with_model(plain(epochs=1, **penalties), encoder=encoder)
+    train(base, corpus, tmp_path / "base")
+    config = with_model(
+        plain(epochs=1, start_from=str(tmp_path / "base"), learns="memory", **penalties), encoder=encoder
+    )
+    config = with_model(config, memory=BUFFER)
+    train(config, corpus, tmp_path / "run")
+    theirs, mine = (read_weights(tmp_path / name, corpus.vocabulary)[0] for name in ("base", "run"))
+    assert all(torch.equal(mine[name], weight) for name, weight in theirs.items())
+
+
+def test_what_cannot_be_held_is_refused(corpus: Corpus, first: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"training\.learns=memory: must be all unless training\.start_from names"):
+        plain(learns="memory")
+    with pytest.raises(InputError, match=r"training\.learns=buffer: must be all or memory"):
+        plain(learns="buffer")
+    with pytest.raises(InputError, match=r"training\.learns=memory: the model has no memory with weights"):
+        begun(plain(start_from=str(first), learns="memory"), corpus, tmp_path)
 
 
 def killed(*_: object) -> None:
