@@ -7,9 +7,8 @@ spans (or outputs) in the buffer, of the read ξ_t and of the plain mean of what
 equal weights); and the perplexity of the head's prediction from ξ_t, from the plain mean, and from a vector of zeros,
 which is what the head says without any context.
 
-The sum of spans that tile the text, Σ_j (h_{e_j} − h_{e_j−L+1}), is the difference of the two ends of the buffer less
-the m − 1 single steps that lie between one span and the next: it cancels as far as single steps do. Of a sliding grid,
-and a head whose mixture the buffer shares.
+The plain mean of m vectors that have nothing to do with each other is 1/√m as long as they are, the difference of two
+√2 as long. Of a sliding grid, and a head whose mixture the buffer shares.
 """
 
 from __future__ import annotations
