@@ -24,6 +24,7 @@ from tests import reference_span_buffer as twin
 from tests.evaluation import reference
 from tests.evaluation.test_dynamic import CORPUS, USUAL, evaluated, statistics_of, stream, weights
 from tests.evaluation.test_parts import HEADS, span_model
+from tests.models.test_span_buffer_twin import gate
 
 MEMORY = SpanBufferConfig(
     buffer_size=6,
@@ -53,20 +54,9 @@ def training_losses(model: LanguageModel, inputs: Any, targets: Any, state: LMSt
     buffer, memory = readout.buffer, model.memory.config  # type: ignore[union-attr]
     assert buffer is not None and isinstance(memory, SpanBufferConfig)
     p, q = model.head.own_log_probs(readout).exp(), model.head.buffer_log_probs(buffer).exp()
-    gate = twin.Gate(
-        temperature=memory.training_temperature,
-        eta=memory.reward,
-        kappa=memory.reward_power,
-        a=memory.reward_most,
-        b=memory.reward_base,
-        beta=memory.reward_slope,
-        complement=memory.negative_reward == "complement",
-        tempered=memory.reward_gate == "tempered",
-        constant=memory.reward_constant,
-    )
     alone = memory.reward_teaches == "gate"
     policy = readout.features.detach() @ model.memory.gate.weight.T if alone else None  # type: ignore[union-attr, operator]
-    losses = twin.losses(p, q, buffer.gate, buffer.filled, torch.tensor([list(targets)]).T, gate, policy)
+    losses = twin.losses(p, q, buffer.gate, buffer.filled, torch.tensor([list(targets)]).T, gate(memory), policy)
     return list(losses[:, 0])
 
 
