@@ -161,7 +161,7 @@ def test_the_usual_grid_is_the_published_one_in_proportion_to_the_length() -> No
 def test_json() -> None:
     found = tuned(first_tokens=10, finalists=1).to_json()
     assert found.keys() == {"text", "tokens", "first_tokens", "plain", "best", "perplexity", "grid", "notes"}
-    assert found["best"].keys() == {"rate", "decay", "epsilon", "length", "tuned_on"}
+    assert found["best"].keys() == {"rate", "decay", "epsilon", "length", "loss", "tuned_on"}
     assert found["grid"][0].keys() == {"rate", "decay", "first", "perplexity"}
     assert sum(point["perplexity"] is None for point in found["grid"]) == 5
 
