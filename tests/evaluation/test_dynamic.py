@@ -378,7 +378,8 @@ def test_the_protocol_says_it() -> None:
     assert evaluated(model, kind="sentences").protocol.endswith("ε 0.002, on over the lines")
     tuned = DynamicConfig(tuned_on="ptb valid")
     assert tuned.description == f"{said}, η 5e-05, λ 0.002, ε 2e-05 (tuned on ptb valid)"
-    expected = {"rate": 5e-5, "decay": 0.002, "epsilon": 2e-5, "length": 5, "loss": "likelihood", "tuned_on": "ptb valid"}
+    values = {"rate": 5e-5, "decay": 0.002, "epsilon": 2e-5, "length": 5}
+    expected = {**values, "loss": "likelihood", "tuned_on": "ptb valid"}
     assert tuned.to_json() == expected
 
 
