@@ -88,6 +88,7 @@ class TrainingReport(Watcher):
                 ),
                 *([("left out", left_out)] if (left_out := _left_out(run)) else []),
                 *([("begins with", str(run.started))] if run.started else []),
+                *([("learns", "the memory alone")] if training.learns == "memory" else []),
                 ("folder", str(run.folder)),
             ]
         )

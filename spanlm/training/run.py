@@ -10,7 +10,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
 from spanlm.files import make_folder, remove_unfinished, replace_file
-from spanlm.models.counting import ParameterCount, count_parameters
+from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.training.checkpoints import load_last_checkpoint
 from spanlm.training.events import Watcher
 from spanlm.training.position import Position
@@ -77,7 +77,8 @@ def train(
         _check(config, corpus, folder, resume)
         trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
         _claim(config, corpus, folder)
-        size, device = count_parameters(trainer.model), str(trainer.device)
+        # all of them, whichever learn
+        size, device = count_configured(config.model, len(corpus.vocabulary)), str(trainer.device)
         predicted = trainer.batcher.targets
         watcher.start(Prepared(config, corpus, folder, size, device, predicted, trainer.started))
         return trainer.run()

@@ -43,7 +43,7 @@ def hold_all_but_new(model: nn.Module) -> None:
         InputError: there is nothing new.
     """
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(name.startswith(NEW))
+        parameter.requires_grad_(parameter.requires_grad and name.startswith(NEW))
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError(
             "training.learns=memory: the model has no memory with weights. Name one with model.memory.kind, or take "

@@ -16,8 +16,9 @@ from spanlm.models.encoders import ENCODERS, LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.training.config import OptimizerConfig
+from spanlm.training.events import Watcher
 from spanlm.training.provenance import starts
-from spanlm.training.run import train
+from spanlm.training.run import Prepared, train
 from spanlm.training.run_folder import CHECKPOINTS, CONFIG, read_weights
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer
@@ -162,6 +163,20 @@ def test_every_encoder_can_be_held(corpus: Corpus, tmp_path: Path, kind: str) ->
     train(config, corpus, tmp_path / "run")
     theirs, mine = (read_weights(tmp_path / name, corpus.vocabulary)[0] for name in ("base", "run"))
     assert all(torch.equal(mine[name], weight) for name, weight in theirs.items())
+
+
+def test_all_parameters_are_counted_whichever_learn(corpus: Corpus, first: Path, tmp_path: Path) -> None:
+    counts = []
+    for learns in ("all", "memory"):
+        watcher = Started()
+        train(with_buffer(start_from=str(first), learns=learns, epochs=1), corpus, tmp_path / learns, watcher)
+        counts.append(watcher.parameters)
+    assert counts[0] == counts[1]
+
+
+class Started(Watcher):
+    def start(self, run: Prepared) -> None:
+        self.parameters = run.parameters
 
 
 def test_what_cannot_be_held_is_refused(corpus: Corpus, first: Path, tmp_path: Path) -> None:
