@@ -84,6 +84,17 @@ def test_what_of_the_text_is_never_predicted_is_said(tmp_path: Path, capsys: pyt
         assert left_out in said and ("left out" in said) == bool(left_out)
 
 
+def test_what_learns_is_said_where_that_is_not_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(make_config(epochs=1), make_corpus(), tmp_path / "first")
+    for learns in ("all", "memory"):
+        config = make_config(epochs=1, start_from=str(tmp_path / "first"), learns=learns)
+        with TrainingReport() as report:
+            train(config, make_corpus(), tmp_path / learns, report)
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("learns the memory alone" in said) == (learns == "memory")
+        assert f"begins with the weights of {tmp_path / 'first'}"[:40] in said
+
+
 def test_a_span_buffer_has_a_line_for_each_split(capsys: pytest.CaptureFixture[str]) -> None:
     event = EpochEvent(7, 4.0, 4.1, True, 1000.0, 65.0, train_parts=PARTS, valid_parts={**PARTS, "gate": 0.6})
     _, *lines = said(capsys, event)
