@@ -39,7 +39,8 @@ def adapted(model: TrainedModel, corpus: Corpus, how: Dynamic, search: DynamicSe
         for split in MEASURED
     }
     gathered = {name: value for name, value in statistics.to_json().items() if name != "origin"}  # a machine's paths
-    details = {"dynamic": tuning.best.to_json(), "tried": len(tuning.grid), "notes": tuning.notes}
+    tuned = tuning.to_json()
+    details = {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
     return results, {**details, "statistics": gathered}
 
 

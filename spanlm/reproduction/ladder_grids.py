@@ -222,7 +222,7 @@ def _trainings(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
 
 
 def _adaptations(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
-    header = ("model", "η", "λ", "ε", "pairs tried", "minutes")
+    header = ("model", "η", "λ", "ε", "pairs tried", "on all of valid", "minutes")
     lines, notes = [], []
     for summary in rows:
         row = find_row(paper, summary.row)
@@ -231,6 +231,7 @@ def _adaptations(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
             notes += [f" {row.title}: {note}" for found in details for note in found["notes"]]
             chosen = ("; ".join(f"{found['dynamic'][name]:.2g}" for found in details) for name in _SETTINGS)
             minutes = f"{summary.of('seconds').mean / 60:.1f}"
-            lines.append((row.title, *chosen, str(details[0]["tried"]), minutes))
+            whole = sum(point["perplexity"] is not None for point in details[0]["grid"])
+            lines.append((row.title, *chosen, str(details[0]["tried"]), str(whole), minutes))
     caption = f"Dynamic evaluation: η and λ chosen on valid.{''.join(notes)}"
     return [Grid(header, tuple(lines), caption)] if lines else []

@@ -148,7 +148,7 @@ SCALES = {
                 rates=(5e-5, 1e-4, 2e-4, 4e-4),
                 decays=(0.0005, 0.002, 0.008, 0.032),
                 first_tokens=5_000,
-                finalists=0,
+                finalists=3,
                 statistics=200,
             ),
         ),

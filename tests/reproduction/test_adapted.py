@@ -81,6 +81,8 @@ def test_settings_are_found_on_valid_and_the_model_is_measured_with_and_without_
     }
     chosen = found["details"]["dynamic"]
     assert chosen["rate"] == min(tried, key=lambda rate: tried[rate])
+    points = found["details"]["grid"]
+    assert [(point["rate"], point["decay"]) for point in points] == [(rate, 0.002) for rate in tried]
     assert (chosen["decay"], chosen["tuned_on"]) == (0.002, "text valid")
     assert found["valid"]["perplexity"] == pytest.approx(min(tried.values()), rel=1e-9)
     by_hand = model.evaluate(split="test", dynamic=DynamicConfig(**chosen), statistics=statistics)

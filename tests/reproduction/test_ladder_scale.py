@@ -35,6 +35,12 @@ def test_there_are_the_usual_scales_and_one_of_them_is_the_papers() -> None:
     assert (list(SCALES), SHORT) == (["smoke", "small", "paper"], ["smoke", "small"])
 
 
+@pytest.mark.parametrize("name", ["small", "paper"])
+def test_settings_of_dynamic_evaluation_are_chosen_on_all_of_valid(name: str) -> None:
+    """Of a span buffer the pair that is best for the first words is not the best for the rest."""
+    assert SCALES[name].dynamic.finalists > 1
+
+
 @every_preset
 def test_paper_is_the_published_recipe(name: str) -> None:
     preset = find_preset(name).config
