@@ -65,5 +65,5 @@ def replayed(monkeypatch: pytest.MonkeyPatch, drawn: list[Tensor], device: str) 
 
 
 def choose(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
-    """Run every layer as the library does ("kernel"), or in training as a loop, in whatever type."""
-    monkeypatch.setattr(awd_lstm, "loop_is_faster", lambda size, device: kernel == "loop")
+    """Run every layer as the library does ("kernel"), or as a loop, in whatever type."""
+    monkeypatch.setattr(awd_lstm, "loop_is_faster", lambda units, x: kernel == "loop")

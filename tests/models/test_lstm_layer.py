@@ -1,4 +1,4 @@
-"""The LSTM as a loop for bfloat16 on a CPU: what the library's kernel computes, in float64 to rounding."""
+"""The LSTM as a loop, for bfloat16 and for few words on a CPU: what the library's kernel computes, to rounding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig, LSTMEncoder
-from spanlm.models.ops.lstm_layer import LOOP_FROM, loop_is_faster, lstm_layer, square_units
+from spanlm.models.ops.lstm_layer import FEW, FEW_FROM, LOOP_FROM, loop_is_faster, lstm_layer, square_units
 from spanlm.models.state import Tensors
 from tests import reference
 from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
@@ -20,13 +20,13 @@ from tests.models.twins import gradients, lstm_layers
 SIZES = pytest.mark.parametrize(("steps", "batch", "layers"), [(1, 1, 1), (1, 3, 2), (6, 2, 1), (5, 3, 2)])
 PATCHED = "spanlm.models.encoders.lstm.loop_is_faster"
 BF16 = torch.autocast("cpu", torch.bfloat16)
-CPU = torch.device("cpu")
+LONG = FEW + 1
 
 
 @pytest.fixture
 def looped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every encoder run as a loop in training, however small and in whatever type."""
-    monkeypatch.setattr(PATCHED, lambda size, device: True)
+    """Let every encoder run as a loop, however small and in whatever type."""
+    monkeypatch.setattr(PATCHED, lambda units, x: True)
 
 
 def stack(layers: int = 1, dropout: float = 0.0, hidden: int = HIDDEN) -> LSTMEncoder:
@@ -212,33 +212,52 @@ def test_evaluation_and_a_single_layer_draw_nothing(looped: None) -> None:
         assert torch.equal(torch.get_rng_state(), before)
 
 
-def chosen(encoder: LSTMEncoder, monkeypatch: pytest.MonkeyPatch, **autocast: Any) -> bool:
+def chosen(encoder: LSTMEncoder, monkeypatch: pytest.MonkeyPatch, *, steps: int = LONG, **autocast: Any) -> bool:
     """Whether the encoder runs as a loop."""
     calls: list[int] = []
     loop = encoder._looped
     monkeypatch.setattr(encoder, "_looped", lambda *given: (calls.append(1), loop(*given))[1])
-    x, state = values(1, 1, EMBEDDING).float(), encoder.init_state(1)
+    x, state = values(steps, 1, EMBEDDING).float(), encoder.init_state(1)
     with torch.autocast("cpu", **autocast):
         encoder(x, state)
     return bool(calls)
 
 
-def test_it_is_chosen_for_training_in_bfloat16_and_for_large_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_chosen_for_gradients_in_bfloat16_and_for_large_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     bf16 = {"dtype": torch.bfloat16}
-    assert chosen(stack(hidden=500).float(), monkeypatch, **bf16)
+    for encoder in (stack(hidden=500).float(), stack(hidden=500).float().eval()):
+        assert chosen(encoder, monkeypatch, **bf16)
+        assert not chosen(encoder, monkeypatch, enabled=False)
+        with torch.no_grad():
+            assert not chosen(encoder, monkeypatch, **bf16)
     assert not chosen(stack(hidden=450).float(), monkeypatch, **bf16)
-    assert not chosen(stack(hidden=500).float().eval(), monkeypatch, **bf16)
-    assert not chosen(stack(hidden=500).float(), monkeypatch, enabled=False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert not chosen(stack(hidden=500).float(), monkeypatch, **bf16)
+
+
+def test_a_few_words_are_read_as_a_loop_in_float32_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As dynamic evaluation reads them, for whose gradients the model is in evaluation mode."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    for plain in ({"enabled": False}, {"dtype": torch.bfloat16}):
+        assert chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW, **plain)
+        assert not chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW + 1, **plain)
+        assert not chosen(stack(hidden=450).float().eval(), monkeypatch, steps=FEW, **plain)
+    with torch.no_grad():
+        assert not chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW, enabled=False)
+
+
+def read(steps: int = LONG, streams: int = 1, **kind: Any) -> Tensor:
+    return torch.empty(steps, streams, 1, **kind)
 
 
 @pytest.mark.parametrize(("threads", "units"), LOOP_FROM.items())
 def test_it_is_chosen_from_the_measured_size_on(threads: int, units: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     with BF16:
-        assert [loop_is_faster(size, CPU) for size in (units - 1, units)] == [False, True]
+        assert [loop_is_faster(size, read()) for size in (units - 1, units)] == [False, True]
+    assert [loop_is_faster(size, read(FEW)) for size in (FEW_FROM - 1, FEW_FROM)] == [False, True]
+    assert [loop_is_faster(2000, read(5, streams)) for streams in (FEW // 5, FEW // 5 + 1)] == [True, False]
 
 
 @pytest.mark.parametrize(("below", "size"), [(480, 480), (1150, 400), (3, 800)])
@@ -251,11 +270,15 @@ def test_a_layer_counts_as_the_square_one_with_as_many_weights(below: int, size:
 def test_elsewhere_the_kernel_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU, in another type, with a number of threads that nobody has measured."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    with BF16:
-        assert loop_is_faster(2000, CPU)
-        assert not loop_is_faster(2000, torch.device("cuda"))
-    with torch.autocast("cpu", torch.float16):
-        assert not loop_is_faster(2000, CPU)
+    for steps in (FEW, LONG):
+        with BF16:
+            assert loop_is_faster(2000, read(steps))
+            assert not loop_is_faster(2000, read(steps, device="meta"))
+        with torch.autocast("cpu", torch.float16):
+            assert not loop_is_faster(2000, read(steps))
+        assert not loop_is_faster(2000, read(steps, dtype=torch.float64))
+        assert loop_is_faster(2000, read(steps)) is (steps == FEW)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1 + max(LOOP_FROM))
-    with BF16:
-        assert not loop_is_faster(2000, CPU)
+    for steps in (FEW, LONG):
+        with BF16:
+            assert not loop_is_faster(2000, read(steps))

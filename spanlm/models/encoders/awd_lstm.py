@@ -122,7 +122,7 @@ class AWDLSTMEncoder(Encoder):
     def _read(self, layer: FusedLSTM, x: Tensor, state: Pair) -> tuple[Tensor, Pair]:
         """Read x with one layer: with the library's kernel, or with a loop of our own where that is faster."""
         weights = self._weights(layer)
-        if self.training and loop_is_faster(square_units(layer.input_size, layer.hidden_size), x.device):
+        if loop_is_faster(square_units(layer.input_size, layer.hidden_size), x):
             return _looped(x, state, weights)
         result: tuple[Tensor, Pair] = functional_call(layer, weights, (x, state))
         return result

@@ -1,4 +1,7 @@
-"""A whole LSTM layer in reduced precision on a CPU, where the library's kernel is slow: the loop over time by hand.
+"""A whole LSTM layer on a CPU where the library's kernel is slow: the loop over time by hand.
+
+It is slow in reduced precision, and for a few words at a time: at every call it puts the weights in an order of its
+own.
 
     [a_i; a_f; a_g; a_o] = W_ih x_t + W_hh h_{t-1} + b
     c_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h_t = σ(a_o) ⊙ tanh(c_t)
@@ -25,7 +28,10 @@ from spanlm.models.ops.lstm_recurrence import GATES
 from spanlm.models.ops.precision import product_dtype, without_autocast
 
 LOOP_FROM = {1: 480, 2: 800}
-"""Threads, and from how many units on the loop trains a layer faster than the library's kernel."""
+"""Threads, and from how many units on the loop trains a layer faster than the library's kernel, in bfloat16."""
+
+FEW, FEW_FROM = 10, 480
+"""Steps times streams of a segment, and from how many units on the loop is then faster in float32, too."""
 
 
 class _Layer(torch.autograd.Function):
@@ -147,16 +153,26 @@ def square_units(input_size: int, hidden_size: int) -> float:
     return math.sqrt(hidden_size * (input_size + hidden_size) / 2)
 
 
-def loop_is_faster(units: float, device: torch.device) -> bool:
-    """Whether this loop trains a layer faster than the library's kernel: in bfloat16, on a CPU, from some size on.
+def loop_is_faster(units: float, x: Tensor) -> bool:
+    """Whether this loop reads x (T, B, E) faster than the library's kernel, where a gradient is asked for, on a CPU.
 
-    Whole training steps in bfloat16, torch 2.13, two cores of an AMD EPYC (Zen 5), loop against kernel, least time of
-    each. Two layers, 20 streams of 35 steps, 10,000 words, one thread: 400 units +2 %, 450 -5 %, 512 -16 %, 650 -34 %;
-    two threads: 576 +13 %, 650 -3 to +2 %, 700 +3 %, 1500 -51 %; 64 streams of 20 steps: 800 units -11 %. With more
-    threads nothing was measured, and the kernel stays. It does, too, in float32 and without gradients: there it is the
-    faster one.
+    Long segments in bfloat16, from some size on. Whole training steps, torch 2.13, two cores of an AMD EPYC (Zen 5),
+    loop against kernel, least time of each. Two layers, 20 streams of 35 steps, 10,000 words, one thread: 400 units
+    +2 %, 450 -5 %, 512 -16 %, 650 -34 %; two threads: 576 +13 %, 650 -3 to +2 %, 700 +3 %, 1500 -51 %; 64 streams of 20
+    steps: 800 units -11 %.
+
+    Short segments, such as dynamic evaluation has, in float32, too. A layer alone, 5 steps of one stream, forwards and
+    backwards, one thread: 230 units -59 to -14 %, 400 -62 to +15 %, 500 -63 to -43 %, 650 -67 to -49 %, 1150 -68 %,
+    1500 -58 to -54 %; two threads: 230 0 to +2 %, 400 +11 to +33 %, 500 -73 to -7 %, 650 -66 to -14 %, 1150 -65 to
+    -63 %; 5 steps of 2 streams: 500 units -55 to -20 %; in bfloat16 from 500 units on -45 to -85 %. 20 steps with two
+    threads, and 35 of 4 streams with either, are the kernel's again.
+
+    With more threads nothing was measured, and the kernel stays. It does, too, in other types and without gradients.
     """
-    if device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+    if x.device.type != "cpu" or not torch.is_grad_enabled():
         return False
-    threads = torch.get_num_threads()
-    return torch.get_autocast_dtype("cpu") == torch.bfloat16 and units >= LOOP_FROM.get(threads, math.inf)
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    long = LOOP_FROM.get(torch.get_num_threads(), math.inf)
+    if len(x) * x.shape[1] <= FEW and dtype in (torch.float32, torch.bfloat16):
+        return long < math.inf and units >= FEW_FROM
+    return torch.is_autocast_enabled("cpu") and dtype == torch.bfloat16 and units >= long
