@@ -1,3 +1,4 @@
 from spanlm.cli.main import main
 
-raise SystemExit(main())
+if __name__ == "__main__":  # processes of `spanlm reproduce --jobs` read this file, too
+    raise SystemExit(main())

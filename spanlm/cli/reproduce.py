@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_device, verb_parser
+from spanlm.cli.labelled import labelled
 from spanlm.cli.main import VerbParser
 from spanlm.cli.progress import progress
 from spanlm.cli.report import TrainingReport
@@ -26,6 +27,7 @@ from spanlm.reproduction.papers import PAPERS
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, finished, finished_before, run_plan
+from spanlm.reproduction.side_by_side import label, run_side_by_side
 from spanlm.reproduction.summary import summarise
 from spanlm.reproduction.tables import Table
 from spanlm.reproduction.tasks import Job, Measurement, Task
@@ -40,7 +42,10 @@ one Markdown page and one figure a table, measured and published side by side.
   spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --scale small
   spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --scale small --dry-run
   spanlm reproduce salton2017 --table 1 --scale small
-  spanlm reproduce li2020 --corpus ptb --scale small
+  spanlm reproduce li2020 --corpus ptb --scale small --jobs 2
+
+With --jobs N, N rows are trained or measured at a time, each on its share of the processor's threads; small models, of
+which one does not keep many threads busy, are done sooner so.
 
 Finished runs are skipped and unfinished ones go on, so the same command can be given again at any time; a row that
 fails does not stop the others. The test part is read once for every run, and again for every row that evaluates a
@@ -57,6 +62,7 @@ def run(arguments: list[str]) -> None:
     keep_freed_memory()
     options = _parser().parse_args(arguments)
     require(bool(options.seeds), "--seeds", options.seeds, "one or more numbers")
+    require(options.jobs >= 1, "--jobs", options.jobs, "at least 1")
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
     plan = make_plan(
         Request(
@@ -78,7 +84,7 @@ def run(arguments: list[str]) -> None:
     if options.dry_run:
         _dry_run(plan)
     else:
-        _run(plan)
+        _run(plan, options.jobs)
 
 
 def _parser() -> VerbParser:
@@ -126,6 +132,7 @@ def _parser() -> VerbParser:
         metavar="FILE",
         help="of table 2d (default: the test files of cbt)",
     )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rows at a time (1)")
     parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
     return parser
 
@@ -203,14 +210,16 @@ def _measurement(task: Measurement, text: Corpus) -> _Expected:
     return ("", "", f"evaluated only {_duration(seconds)}"), seconds
 
 
-def _run(plan: Plan) -> None:
-    outcomes = finished_before(plan)
-    others = len(outcomes)
+def _run(plan: Plan, jobs: int) -> None:
+    outcomes = others = finished_before(plan)
     written: list[Path] = []
     began = time.monotonic()
     try:
-        for outcome in _reported(plan):
-            outcomes.append(outcome)
+        for outcome in _reported(plan, jobs):
+            outcomes = [
+                *others,
+                *sorted([*outcomes[len(others) :], outcome], key=lambda one: plan.tasks.index(one.job)),
+            ]
             written = write_tables(plan, outcomes)
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
@@ -224,23 +233,28 @@ def _run(plan: Plan) -> None:
     failed = [outcome for outcome in outcomes if outcome.error]
     if failed:
         names = ", ".join(f"{outcome.job.row} ({outcome.job.seeds})" for outcome in failed)
-        raise RunError(
-            f"{len(failed)} of {len(outcomes) - others} runs failed: {names}. {failed[0].job.row}: {failed[0].error}"
-        )
+        first, ran = failed[0], len(outcomes) - len(others)
+        raise RunError(f"{len(failed)} of {ran} runs failed: {names}. {first.job.row}: {first.error}")
 
 
-def _reported(plan: Plan) -> Iterator[Outcome]:
+def _reported(plan: Plan, jobs: int) -> Iterator[Outcome]:
     """Run the plan; say of every job that it starts and how it ended."""
     number = 0
 
     def started(task: Task) -> None:
-        out(f"\n[{number + 1}/{len(plan.tasks)}] {plan.paper.rows[task.row].title}, {task.seeds}")
+        nonlocal number
+        number += 1
+        out(f"\n[{number}/{len(plan.tasks)}] {plan.paper.rows[task.row].title}, {task.seeds}")
 
-    with TrainingReport(notes=False) as report:
-        for outcome in run_plan(plan, report, started, lambda: progress(shown=True)):
-            number += 1
-            out(_ended(outcome))
-            yield outcome
+    if jobs == 1:
+        with TrainingReport(notes=False) as report:
+            for outcome in run_plan(plan, report, started, lambda: progress(shown=True)):
+                out(_ended(outcome))
+                yield outcome
+        return
+    for outcome in run_side_by_side(plan, jobs, started, labelled):
+        out(f"{label(plan, outcome.job)}  {_ended(outcome)}")
+        yield outcome
 
 
 def _ended(outcome: Outcome) -> str:

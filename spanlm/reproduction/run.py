@@ -1,6 +1,7 @@
 """Running a plan: one row after another, whatever happens to one of them.
 
-`run_job` needs nothing but its arguments, so several of them could run side by side; `measure` needs what they left.
+`run_job` needs nothing but its arguments, `measure` what the jobs left, so `spanlm.reproduction.side_by_side` runs
+several at a time.
 """
 
 from __future__ import annotations
@@ -66,25 +67,57 @@ def run_plan(
         InputError: a record is none, or that of another run, or a folder cannot be made; nothing was run or written.
         Interrupted: Ctrl-C or SIGTERM; the run is saved and goes on at the same request.
     """
+    prepare(plan)
+    failed: set[Task] = set()
+    for task in plan.tasks:
+        started(task)
+        outcome = attempt(task, plan, failed, watcher, reporting)
+        if outcome.error:
+            failed.add(task)
+        yield outcome
+
+
+def prepare(plan: Plan) -> None:
+    """Refuse what cannot end well before anything is run: records of other runs, folders that cannot be made.
+
+    Raises:
+        InputError: so.
+    """
     for task in plan.tasks:
         finished(task, plan.text_of(task))
     for option, folder in (("--runs", plan.request.runs), ("--out", plan.out)):
         make_folder(folder, option)
-    failed: set[Task] = set()
-    for task in plan.tasks:
-        started(task)
-        began = time.perf_counter()
-        try:
-            record, before = _do(task, plan, failed, watcher, reporting)
-        except Interrupted:
-            raise
-        except (SpanlmError, OSError, RuntimeError, MemoryError, ValueError, KeyError) as error:
-            # RuntimeError: how the tensor library reports a device that is out of memory
-            text = " ".join(str(error).split()) or type(error).__name__
-            failed.add(task)
-            yield Outcome(task, None, text, seconds=time.perf_counter() - began)
-        else:
-            yield Outcome(task, record, done_before=before, seconds=time.perf_counter() - began)
+
+
+def attempt(
+    task: Task,
+    plan: Plan,
+    failed: Collection[Task] = (),
+    watcher: Watcher | None = None,
+    reporting: Callable[[], AbstractContextManager[Report]] = lambda: nullcontext(quiet),
+) -> Outcome:
+    """Do one task of a plan; what it needs has ended.
+
+    Args:
+        task: which.
+        plan: that it is of.
+        failed: what ended in vain before.
+        watcher: told of the progress of a training.
+        reporting: opened for a measurement; what it gives is told of the progress of dynamic evaluation.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM; the run is saved and goes on at the same request.
+    """
+    began = time.perf_counter()
+    try:
+        record, before = _do(task, plan, failed, watcher, reporting)
+    except Interrupted:
+        raise
+    except (SpanlmError, OSError, RuntimeError, MemoryError, ValueError, KeyError) as error:
+        # RuntimeError: how the tensor library reports a device that is out of memory
+        text = " ".join(str(error).split()) or type(error).__name__
+        return Outcome(task, None, text, seconds=time.perf_counter() - began)
+    return Outcome(task, record, done_before=before, seconds=time.perf_counter() - began)
 
 
 def _do(
@@ -96,11 +129,16 @@ def _do(
 ) -> tuple[dict[str, Any], bool]:
     if isinstance(task, Job):
         return run_job(task, plan.text_of(task), plan.questions, watcher)
-    for job in task.jobs:
+    for job in needed(task):
         if job in failed:
             raise RunError(f"needs {job.row}, {job.seeds}, which failed")
     with reporting() as report:
         return measure(task, plan.text_of(task), report)
+
+
+def needed(task: Task) -> tuple[Job, ...]:
+    """Return the trainings that must have ended before a task can begin."""
+    return () if isinstance(task, Job) else task.jobs
 
 
 def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:

@@ -43,7 +43,7 @@ OPTIONS = {
     "data": "--source --category --out --corpus",
     "presets": "--json",
     "reproduce": "--table --corpus --scale --seeds --rows --runs --out --device --precision --data-dir --questions "
-    "--dry-run",
+    "--jobs --dry-run",
     "bench": "--device --rounds --json",
 }
 
