@@ -7,6 +7,7 @@ import sys
 from spanlm.cli.arguments import add_device, verb_parser
 from spanlm.cli.ensemble import add_runs, load_runs
 from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
+from spanlm.cli.option_names import refusing_options
 from spanlm.cli.terminal import note
 from spanlm.data.vocabulary import EOS
 
@@ -21,6 +22,15 @@ ends where its line does.
 
   spanlm generate runs/demo --prompt "the name" --length 40 --temperature 0.8 --top-p 0.9 --seed 7
 """
+
+_OPTIONS = {
+    "prompt=": "--prompt=",
+    "length=": "--length=",
+    "temperature=": "--temperature=",
+    "top_k=": "--top-k=",
+    "top_p=": "--top-p=",
+    "seed=": "--seed=",
+}
 
 
 def run(arguments: list[str]) -> None:
@@ -44,15 +54,16 @@ def run(arguments: list[str]) -> None:
     runs = [options.run, *options.more]
     check_gate(options, len(runs))
     model = tempered(load_runs(runs, options), options)
-    words = model.words(
-        options.prompt,
-        length=options.length,
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        seed=options.seed,
-        unk=options.unk,
-    )
+    with refusing_options(_OPTIONS):
+        words = model.words(
+            options.prompt,
+            length=options.length,
+            temperature=options.temperature,
+            top_k=options.top_k,
+            top_p=options.top_p,
+            seed=options.seed,
+            unk=options.unk,
+        )
     sys.stdout.write(options.prompt)
     at_line_start = not options.prompt or options.prompt.endswith("\n")
     for word in words:

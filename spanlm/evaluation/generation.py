@@ -56,12 +56,12 @@ def generate(
     Raises:
         InputError: an option outside its range, or lines that are not opened and no first word.
     """
-    require(length >= 1, "--length", length, "at least 1")
+    require(length >= 1, "length", length, "at least 1")
     usable = temperature == 0 or LEAST_TEMPERATURE <= temperature < math.inf
-    require(usable, "--temperature", temperature, f"0, or from {LEAST_TEMPERATURE} on")
-    require(top_k is None or top_k >= 1, "--top-k", top_k, "at least 1")
-    require(top_p is None or 0 < top_p <= 1, "--top-p", top_p, "in (0, 1]")
-    require(0 <= seed < 2**63, "--seed", seed, "in [0, 2^63)")
+    require(usable, "temperature", temperature, f"0, or from {LEAST_TEMPERATURE} on")
+    require(top_k is None or top_k >= 1, "top_k", top_k, "at least 1")
+    require(top_p is None or 0 < top_p <= 1, "top_p", top_p, "in (0, 1]")
+    require(0 <= seed < 2**63, "seed", seed, "in [0, 2^63)")
     draw = partial(
         sample,
         temperature=temperature,
@@ -80,7 +80,7 @@ def _to_read(vocabulary: Vocabulary, prompt: list[str], line_by_line: bool, open
         prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
     if not (opened or prompt):
         raise InputError(
-            "--prompt='': the model was trained on sentences of which the first word is only read, and cannot begin "
+            "prompt='': the model was trained on sentences of which the first word is only read, and cannot begin "
             "one (training.batching.predict_first=false); give the first word, or more"
         )
     return [vocabulary.eos_id] * opened + vocabulary.encode(prompt)

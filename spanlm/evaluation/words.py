@@ -201,7 +201,7 @@ class _WordScorer:
                 if word not in self.vocabulary:
                     raise InputError(
                         f"line {piece.sentence}, word {piece.start + offset}: {word!r} is not in the vocabulary. "
-                        "Use --oov flag to score it as <unk>."
+                        "Use oov=flag (--oov flag) to score it as <unk>."
                     )
         return self.vocabulary.encode(piece.words) + [self.vocabulary.eos_id] * piece.closes
 

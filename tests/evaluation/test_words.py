@@ -238,7 +238,7 @@ def test_unknown_words_are_scored_as_unk_and_flagged() -> None:
 
 def test_unknown_words_are_refused_by_line_and_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_pieces, "WORDS", 2)
-    with pytest.raises(InputError, match=r"line 3, word 4: 'zebra' is not in the vocabulary\..*--oov flag"):
+    with pytest.raises(InputError, match=r"line 3, word 4: 'zebra' is not in the vocabulary\..*oov=flag"):
         score(["the cat", "", "the cat sat zebra on"], oov="error")
     assert len(score(["the cat", "", "the <unk> sat"], oov="error")) == 5
 
