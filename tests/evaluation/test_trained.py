@@ -305,7 +305,7 @@ def test_words_come_one_by_one(model: TrainedModel, monkeypatch: pytest.MonkeyPa
     for number, word in enumerate(words, start=1):
         assert (next(stream), len(steps)) == (word, number)
     assert next(stream, None) is None
-    with pytest.raises(InputError, match="^length=0"):
+    with pytest.raises(InputError, match=r"^length=0"):
         model.words(length=0)
 
 
