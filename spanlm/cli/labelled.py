@@ -9,6 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
 from spanlm.cli.allocation import keep_freed_memory
+from spanlm.cli.main import accept_every_letter
 from spanlm.cli.progress import progress
 from spanlm.cli.report import TrainingReport
 from spanlm.evaluation.lessons import Report
@@ -35,6 +36,11 @@ class LabelledLines(io.TextIOBase):
             self._stream.flush()
         return len(text)
 
+    def end(self) -> None:
+        """Hand on what is no whole line, as one."""
+        if self._rest:
+            self.write("\n")
+
     def writable(self) -> bool:
         """It is."""
         return True
@@ -44,9 +50,9 @@ class LabelledLines(io.TextIOBase):
 def labelled(label: str) -> Iterator[tuple[Watcher, Report]]:
     """Show the progress of a task in a process of its own, beside others'."""
     keep_freed_memory()
-    with (
-        redirect_stdout(LabelledLines(sys.stdout, label)),
-        TrainingReport(notes=False) as watcher,
-        progress(shown=True) as report,
-    ):
+    for stream in (sys.stdout, sys.stderr):
+        accept_every_letter(stream)
+    lines = LabelledLines(sys.stdout, label)
+    with redirect_stdout(lines), TrainingReport(notes=False) as watcher, progress(shown=True) as report:
         yield watcher, report
+    lines.end()

@@ -69,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
-        _accept_every_letter(stream)
+        accept_every_letter(stream)
     try:
         status = _dispatch(arguments)
         sys.stdout.flush()  # here, where a reader that is gone is no error
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def _accept_every_letter(stream: TextIO) -> None:
+def accept_every_letter(stream: TextIO) -> None:
     """Write what the terminal's encoding lacks as an escape, instead of failing."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")

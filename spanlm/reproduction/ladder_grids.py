@@ -231,7 +231,8 @@ def _adaptations(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
             notes += [f" {row.title}: {note}" for found in details for note in found["notes"]]
             chosen = ("; ".join(f"{found['dynamic'][name]:.2g}" for found in details) for name in _SETTINGS)
             minutes = f"{summary.of('seconds').mean / 60:.1f}"
-            whole = sum(point["perplexity"] is not None for point in details[0]["grid"])
-            lines.append((row.title, *chosen, str(details[0]["tried"]), str(whole), minutes))
+            points = details[0].get("grid")  # which older records do not have
+            whole = "–" if points is None else str(sum(point["perplexity"] is not None for point in points))
+            lines.append((row.title, *chosen, str(details[0]["tried"]), whole, minutes))
     caption = f"Dynamic evaluation: η and λ chosen on valid.{''.join(notes)}"
     return [Grid(header, tuple(lines), caption)] if lines else []

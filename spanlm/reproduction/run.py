@@ -7,7 +7,7 @@ several at a time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,6 +150,21 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
     return finished_record(task, corpus) if isinstance(task, Job) else finished_measurement(task, corpus)
 
 
+def is_done(task: Task, corpus: Corpus) -> bool:
+    """Say whether there is nothing left to do: a record, with all that is to be measured.
+
+    Raises:
+        InputError: the file is no record, or that of another run.
+    """
+    record = finished(task, corpus)
+    return record is not None and not (isinstance(task, Job) and _missing(task, record))
+
+
+def _missing(job: Job, record: Mapping[str, Any]) -> list[str]:
+    """Return what is to be measured beside perplexity, which every record has, and was not yet."""
+    return [measure for measure in job.measures if measure != "perplexity" and measure not in record]
+
+
 def finished_before(plan: Plan) -> list[Outcome]:
     """Return what was done before and not asked for, to be shown beside what was."""
     found = []
@@ -158,8 +173,7 @@ def finished_before(plan: Plan) -> list[Outcome]:
             record = finished(task, plan.text_of(task))
         except SpanlmError:
             continue  # of another configuration: not of this table
-        measures = task.measures if isinstance(task, Job) else ()
-        if record is not None and all(measure in record for measure in measures if measure != "perplexity"):
+        if record is not None and not (isinstance(task, Job) and _missing(task, record)):
             found.append(Outcome(task, record, done_before=True))
     return found
 
@@ -184,7 +198,7 @@ def run_job(
         Interrupted: training was stopped; it goes on at the next call.
     """
     record = finished_record(job, corpus)
-    missing = [measure for measure in job.measures if measure != "perplexity" and measure not in (record or {})]
+    missing = _missing(job, record or {})
     if record is not None and not missing:
         return record, True
     if record is not None and not (job.folder / MODEL).exists():

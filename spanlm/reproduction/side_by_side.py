@@ -5,31 +5,30 @@ after the other on two. Numbers differ in rounding from those of a run with all 
 of threads does.
 
 A process gets the request and the number of its task, and makes the plan anew. It stops as a run in the foreground
-does, saving its state, when the process that started it says so or is no longer there.
+does at SIGTERM, a training saving its state, when the process that started it says so or has ended.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
 import torch
 
-from spanlm.errors import Interrupted, require
+from spanlm.errors import Interrupted, SpanlmError, require
 from spanlm.evaluation.lessons import Report, quiet
+from spanlm.processes import SPAWN, follow_parent, starting
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
-from spanlm.reproduction.run import Outcome, attempt, needed, prepare
+from spanlm.reproduction.run import Outcome, attempt, is_done, needed, prepare
 from spanlm.reproduction.tasks import Task
 from spanlm.training.events import Watcher
-from spanlm.training.signals import stop_request
+from spanlm.training.signals import StopRequest, stop_request
 
 Showing = Callable[[str], AbstractContextManager[tuple[Watcher, Report]]]
 """Given a task's label, what shows its progress; called in the task's process, so it must be importable by name."""
@@ -60,74 +59,81 @@ def run_side_by_side(
 
     Args:
         plan: what to do.
-        jobs: how many tasks at a time.
+        jobs: how many tasks at a time. On a GPU they share it.
         started: told of every task before it starts.
         showing: opened in every task's process.
 
     Raises:
         InputError: jobs below 1, or as `run_plan`; nothing was run or written.
-        Interrupted: Ctrl-C or SIGTERM; runs are saved and go on at the same request.
+        Interrupted: Ctrl-C or SIGTERM; trainings are saved and go on at the same request.
     """
     require(jobs >= 1, "--jobs", jobs, "at least 1")
     prepare(plan)
-    threads = max(1, torch.get_num_threads() // jobs)
-    coming, ended, failed = list(plan.tasks), set[Task](), set[Task]()
+    done = {task for task in plan.tasks if is_done(task, plan.text_of(task))}
+    coming = [task for task in plan.tasks if task not in done]
+    for task in plan.tasks:
+        if task in done:
+            started(task)
+            yield attempt(task, plan)
+    yield from _run(plan, coming, min(jobs, len(coming)), started, showing)
+
+
+def _run(
+    plan: Plan, coming: list[Task], jobs: int, started: Callable[[Task], None], showing: Showing
+) -> Iterator[Outcome]:
+    """Do tasks of a plan; those that they need are among them or done."""
+    threads, failed = max(1, torch.get_num_threads() // max(jobs, 1)), set[Task]()
     running: dict[Connection, _Running] = {}
     with stop_request() as stop, _ending(running):
         while coming or running:
-            for task in [task for task in coming if ended.issuperset(needed(task))][: jobs - len(running)]:
+            waited_for = {*coming, *(one.task for one in running.values())}
+            for task in [task for task in coming if waited_for.isdisjoint(needed(task))][: jobs - len(running)]:
                 coming.remove(task)
                 if failed.isdisjoint(needed(task)):
                     started(task)
-                    ours, process = _start(plan, task, threads, showing)
-                    running[ours] = _Running(task, process)
+                    _start(plan, task, threads, showing, running)
                 else:
-                    ended.add(task)
                     failed.add(task)
-                    yield attempt(task, plan, failed)  # says what it lacks
+                    yield attempt(task, plan, failed)  # which says what it lacks
+            _stop_if_asked(stop)
             for connection in wait(list(running), _PATIENCE):
                 assert isinstance(connection, Connection)
                 outcome = _outcome(connection, running.pop(connection))
-                ended.add(outcome.job)
                 if outcome.error:
                     failed.add(outcome.job)
-                if stop.signal_number is None:
-                    yield outcome
-            if stop.signal_number is not None:
-                name = signal.Signals(stop.signal_number).name
-                raise Interrupted(f"stopped by {name}; every run is saved as far as it came", stop.signal_number)
+                _stop_if_asked(stop)
+                yield outcome
 
 
-def _start(plan: Plan, task: Task, threads: int, showing: Showing) -> tuple[Connection, SpawnProcess]:
-    """Start a task; its process hears of Ctrl-C from this one alone, however early."""
-    context = get_context("spawn")
-    ours, theirs = context.Pipe()
+def _stop_if_asked(stop: StopRequest) -> None:
+    if stop.signal_number is not None:
+        name = signal.Signals(stop.signal_number).name
+        said = "trainings are saved as far as they came, a measurement begins anew"
+        raise Interrupted(f"stopped by {name}; {said}", stop.signal_number)
+
+
+def _start(plan: Plan, task: Task, threads: int, showing: Showing, running: dict[Connection, _Running]) -> None:
+    """Start a task, and note it under the connection on which its result will come."""
+    ours, theirs = SPAWN.Pipe(duplex=False)
     arguments = (theirs, plan.request, plan.tasks.index(task), threads, showing)
-    process = context.Process(target=_work, args=arguments, daemon=True)
-    before = signal.getsignal(signal.SIGINT)
-    in_main = threading.current_thread() is threading.main_thread()
-    try:
-        if in_main:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # which the process inherits
+    process = SPAWN.Process(target=_work, args=arguments, daemon=True)
+    with starting():
         process.start()
-    finally:
-        if in_main:
-            signal.signal(signal.SIGINT, before)
+        running[ours] = _Running(task, process)
     theirs.close()  # so that its end is seen here
-    return ours, process
 
 
 @contextmanager
 def _ending(running: dict[Connection, _Running]) -> Iterator[None]:
-    """Let no process outlive the work: those that still run are told to stop, and save what they have."""
+    """Let no process outlive the work: those that still run are told to stop, and a training saves what it has."""
     try:
         yield
     finally:
-        for one in running.values():
-            one.process.terminate()
         for connection, one in running.items():
+            connection.close()  # or it might wait for its result to be read
+            one.process.terminate()
+        for one in running.values():
             one.process.join()
-            connection.close()
 
 
 def _outcome(connection: Connection, one: _Running) -> Outcome:
@@ -135,42 +141,41 @@ def _outcome(connection: Connection, one: _Running) -> Outcome:
     with connection:
         try:
             record, error, before, seconds = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):  # nothing, or half of it
             one.process.join()
             return Outcome(one.task, None, _died(one.process.exitcode))
-    one.process.join()
+        one.process.join()
     return Outcome(one.task, record, error, before, seconds)
 
 
 def _died(code: int | None) -> str:
     if code is None or code >= 0:
         return f"its process ended with status {code}"
-    name = signal.Signals(-code).name
+    names = {number.value: number.name for number in signal.Signals}
+    name = names.get(-code, f"signal {-code}")
     return f"its process was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
 
 
 def _work(connection: Connection, request: Request, number: int, threads: int, showing: Showing) -> None:
     """Do one task, in its own process."""
-    threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
+    follow_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
     torch.set_num_threads(threads)
-    plan = make_plan(request)
-    task = plan.tasks[number]
-    with showing(label(plan, task)) as (watcher, report):
-        try:
+    with suppress(BrokenPipeError):  # told to stop: nobody waits for it
+        connection.send(_result(request, number, showing))
+
+
+def _result(request: Request, number: int, showing: Showing) -> tuple[dict[str, object] | None, str, bool, float]:
+    """Return what `Outcome` has beside the task."""
+    try:
+        plan = make_plan(request)
+        task = plan.tasks[number]
+        with showing(label(plan, task)) as (watcher, report):
             outcome = attempt(task, plan, (), watcher, lambda: nullcontext(report))
-        except Interrupted as stop:
-            outcome = Outcome(task, None, str(stop))
-    connection.send((outcome.record, outcome.error, outcome.done_before, outcome.seconds))
+    except SpanlmError as error:  # the text has changed since; or this process alone was stopped
+        return None, str(error), False, 0.0
+    return outcome.record, outcome.error, outcome.done_before, outcome.seconds
 
 
 def label(plan: Plan, task: Task) -> str:
     """Name a task shortly: by its row, and where there are several seeds by these."""
     return task.row if len(plan.request.seeds) == 1 else f"{task.row}, {task.seeds}"
-
-
-def _end_with(parent: Connection) -> None:
-    """Stop, as at SIGTERM, when the process at the other end is gone."""
-    try:
-        parent.recv()
-    except (EOFError, OSError):
-        os.kill(os.getpid(), signal.SIGTERM)

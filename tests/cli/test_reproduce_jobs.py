@@ -36,7 +36,7 @@ def test_every_line_says_whose_it_is_and_the_page_is_in_the_papers_order(cli: Cl
     assert table.index("2-gram RNN") < table.index("3-gram RNN")
     folder = Path("results/daniluk2017/tiny-smoke")
     page = (folder / "figure-2b.md").read_text()
-    # one after another makes the same page
+    # what is done is only shown
     assert cli(*TABLE, "--corpus", tiny_corpus, "--seeds", 1, 2).done.count("finished before") == 4
     assert (folder / "figure-2b.md").read_text() == page
 
@@ -53,3 +53,12 @@ def test_lines_are_handed_on_whole() -> None:
     assert lines.write("half") == 4 and stream.getvalue() == "row  one two\n"
     lines.write(" a line\n\nnext")
     assert stream.getvalue() == "row  one two\nrow  half a line\n\n"
+    lines.end()
+    lines.end()
+    assert stream.getvalue().endswith("\n\nrow  next\n")
+
+
+def test_a_terminal_without_greek(tiny_corpus: Path) -> None:
+    rows = ("--corpus", tiny_corpus, "--jobs", 2)
+    found = shell(*TABLE, *rows, encoding="latin-1", PYTHONIOENCODING="latin-1")
+    assert (found.returncode, found.stderr) == (0, "") and "\\u03b8_M" in found.stdout

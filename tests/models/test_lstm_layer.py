@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.func import functional_call
 
 from spanlm.models.encoders import LSTMConfig, LSTMEncoder
 from spanlm.models.ops.lstm_layer import FEW, FEW_FROM, LOOP_FROM, loop_is_faster, lstm_layer, square_units
@@ -247,6 +248,14 @@ def test_a_few_words_are_read_as_a_loop_in_float32_too(monkeypatch: pytest.Monke
         assert not chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW, enabled=False)
 
 
+def test_a_loop_reads_the_weights_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder, others = stack(2), {name: p * 2 for name, p in stack(2).named_parameters()}
+    x, state = values(3, 2, EMBEDDING), encoder.init_state(2)
+    expected = functional_call(encoder, others, (x, state))[0]
+    monkeypatch.setattr(PATCHED, lambda units, x: True)
+    assert_same(functional_call(encoder, others, (x, state))[0], expected)
+
+
 def read(steps: int = LONG, streams: int = 1, **kind: Any) -> Tensor:
     return torch.empty(steps, streams, 1, **kind)
 
@@ -277,6 +286,7 @@ def test_elsewhere_the_kernel_stays(monkeypatch: pytest.MonkeyPatch) -> None:
         with torch.autocast("cpu", torch.float16):
             assert not loop_is_faster(2000, read(steps))
         assert not loop_is_faster(2000, read(steps, dtype=torch.float64))
+        assert not loop_is_faster(2000, read(steps, dtype=torch.bfloat16)), "the kernel's cells would be bfloat16"
         assert loop_is_faster(2000, read(steps)) is (steps == FEW)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1 + max(LOOP_FROM))
     for steps in (FEW, LONG):

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from spanlm.errors import InputError
 from spanlm.evaluation.lessons import Report, quiet
+from spanlm.reproduction import side_by_side as module
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, run_plan
 from spanlm.reproduction.side_by_side import label, run_side_by_side
-from spanlm.reproduction.tasks import Task
 from spanlm.training.events import StepEvent, Watcher
 
 ENSEMBLE = ("medium-x2",)
@@ -53,6 +57,19 @@ def test_records_are_those_of_one_after_another(tiny_corpus: Path) -> None:
     assert all(outcome.done_before for outcome in run_plan(many))
 
 
+def test_what_is_done_needs_no_process_and_the_others_share_the_threads(
+    tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = list(run_plan(plan(tiny_corpus, ("medium",))))
+    made, shares = plan(tiny_corpus, ("medium",), seeds=(1, 2, 3)), []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 12)
+    start = module._start
+    monkeypatch.setattr(module, "_start", lambda *given: (shares.append(given[2]), start(*given))[1])
+    found = list(run_side_by_side(made, 8))
+    assert shares == [6, 6] and found[0] == replace(done[0], done_before=True, seconds=found[0].seconds)
+    assert [(one.record or {})["starts"][0]["threads"] for one in found[1:]] == [6, 6]
+
+
 def test_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Path) -> None:
     made = plan(tiny_corpus)
     folder = made.jobs[0].folder
@@ -62,6 +79,23 @@ def test_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Path) -> None:
     first, second, both = (found[task] for task in made.tasks)
     assert "seed-1" in first.error and second.record is not None
     assert both.error == "needs medium, seed 1, which failed"
+
+
+@contextmanager
+def deaf(name: str) -> Iterator[tuple[Watcher, Report]]:
+    """Send oneself a Ctrl-C, as a terminal sends it to all processes."""
+
+    class CtrlC(Watcher):
+        def step(self, event: StepEvent) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    os.kill(os.getpid(), signal.SIGINT)
+    yield CtrlC(), quiet
+
+
+def test_ctrl_c_is_for_the_parent_alone(tiny_corpus: Path) -> None:
+    (outcome,) = run_side_by_side(plan(tiny_corpus, ("medium",)), 2, showing=deaf)
+    assert outcome.record is not None, outcome.error
 
 
 @contextmanager
@@ -96,31 +130,65 @@ def test_tasks_are_named_by_their_seed_where_there_are_several(tiny_corpus: Path
     assert names(plan(tiny_corpus, ("medium",), seeds=(1, 2))) == ["medium, seed 1", "medium, seed 2"]
 
 
-def test_nothing_is_started_after_the_reader_is_gone(tiny_corpus: Path) -> None:
-    begun: list[Task] = []
-    outcomes = run_side_by_side(plan(tiny_corpus), 1, begun.append)
+def test_nothing_goes_on_when_the_reader_is_gone(tiny_corpus: Path) -> None:
+    outcomes = run_side_by_side(plan(tiny_corpus, ("medium",), seeds=(1, 2)), 2, showing=slowly)
     next(outcomes)
+    assert len(multiprocessing.active_children()) == 1
     outcomes.close()  # type: ignore[attr-defined]
-    assert len(begun) == 1
+    assert multiprocessing.active_children() == []
 
 
-def started() -> tuple[subprocess.Popen[str], list[int]]:
-    """Start two long runs; give them when both are training, and their processes."""
+@contextmanager
+def slowly(name: str) -> Iterator[tuple[Watcher, Report]]:
+    """Let one of two tasks take long."""
+
+    class Wait(Watcher):
+        def step(self, event: StepEvent) -> None:
+            time.sleep(3 if name == "medium, seed 2" else 0)
+
+    yield Wait(), quiet
+
+
+@contextmanager
+def changed(name: str) -> Iterator[tuple[Watcher, Report]]:
+    raise InputError("the text has changed")
+    yield
+
+
+def test_what_is_refused_in_the_process_is_told(tiny_corpus: Path) -> None:
+    (outcome,) = run_side_by_side(plan(tiny_corpus, ("medium",)), 1, showing=changed)
+    assert (outcome.record, outcome.error) == (None, "the text has changed")
+
+
+@pytest.fixture
+def long_runs() -> Iterator[subprocess.Popen[str]]:
+    """Two long runs side by side, of which both are training."""
     command = [sys.executable, "-m", "spanlm", "reproduce", "daniluk2017", "--table", "2b", "--corpus", "demo"]
     command += ["--scale", "small", "--rows", "2-gram", "3-gram", "--jobs", "2", "--device", "cpu"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     session: dict[str, Any] = {"start_new_session": True}  # a terminal's Ctrl-C is for every process of it
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **session
-    )
-    assert process.stdout is not None
-    waiting = {"2-gram  epoch ", "3-gram  epoch "}
-    for line in process.stdout:
-        waiting = {name for name in waiting if not line.startswith(name)}
-        if not waiting:
-            break
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return process, [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment, **session) as process:
+        late = threading.Timer(120, os.killpg, (process.pid, signal.SIGKILL))
+        late.start()
+        try:
+            assert process.stdout is not None
+            waiting = {"2-gram  epoch ", "3-gram  epoch "}
+            for line in process.stdout:
+                waiting = {name for name in waiting if not line.startswith(name)}
+                if not waiting:
+                    break
+            yield process
+        finally:
+            late.cancel()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def trainings(pid: int) -> list[int]:
+    """The processes that one has started, but for the library's own."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def alive(pid: int) -> bool:
@@ -132,23 +200,26 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to find processes")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_process_outlives_a_stop_and_their_state_is_saved(number: signal.Signals) -> None:
-    process, children = started()
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_a_stop_and_their_state_is_saved(
+    number: signal.Signals, long_runs: subprocess.Popen[str]
+) -> None:
+    children = trainings(long_runs.pid)
     assert len(children) == 2 and all(map(alive, children))
-    if number == signal.SIGKILL:
-        process.kill()
+    if number == signal.SIGINT:
+        os.killpg(long_runs.pid, number)
     else:
-        os.killpg(process.pid, number)
-    _, errors = process.communicate(timeout=60)
+        long_runs.send_signal(number)
     if number == signal.SIGKILL:
+        long_runs.wait()
         end = time.monotonic() + 60
         while any(map(alive, children)) and time.monotonic() < end:
             time.sleep(0.1)
     else:
-        assert process.returncode == 128 + number
-        said = f"spanlm: stopped by {number.name}; every run is saved as far as it came. The same command goes on\n"
-        assert errors == said
+        _, errors = long_runs.communicate(timeout=60)
+        assert long_runs.returncode == 128 + number
+        saved = "trainings are saved as far as they came, a measurement begins anew"
+        assert errors == f"spanlm: stopped by {number.name}; {saved}. The same command goes on\n"
     assert not any(map(alive, children))
     for row in ("2-gram", "3-gram"):
         assert list(Path(f"runs/daniluk2017/demo-small/{row}/seed-1/checkpoints").iterdir())

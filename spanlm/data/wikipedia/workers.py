@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
-import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait
 from typing import TypeVar
 
 from spanlm.errors import RunError
+from spanlm.processes import SPAWN, follow_parent, starting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,9 +41,7 @@ def in_order(
             found = known(item)
             yield item, function(item) if found is None else found
         return
-    # started afresh: a fork would take over locks and threads of this process
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin)
+    pool = ProcessPoolExecutor(jobs, mp_context=SPAWN, initializer=_begin)
     under_way: deque[tuple[Item, Result | Future[Result]]] = deque()
     try:
         for item in items:
@@ -66,12 +61,9 @@ def in_order(
 
 
 def _submit(pool: ProcessPoolExecutor, function: Callable[[Item], Result], item: Item) -> Future[Result]:
-    """Hand an item over; what starts a process, too, which never hears of Ctrl-C: that is for this one."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    """Hand an item over; what starts a process, too."""
+    with starting():
         return pool.submit(function, item)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _finished(item: Item, result: Result | Future[Result]) -> tuple[Item, Result]:
@@ -79,12 +71,5 @@ def _finished(item: Item, result: Result | Future[Result]) -> tuple[Item, Result
 
 
 def _begin() -> None:
-    """End when the parent has ended, however it did."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+    """What every process does first."""
+    follow_parent(lambda: os._exit(1))

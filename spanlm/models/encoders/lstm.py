@@ -80,8 +80,9 @@ class LSTMEncoder(Encoder):
         for layer, (h, c) in enumerate(zip(state["h"], state["c"], strict=True)):
             if layer:
                 x = dropout(x, self.lstm.dropout, self.training)
-            names = (f"{name}_l{layer}" for name in ("weight_ih", "bias_ih", "weight_hh"))
-            x, c = lstm_layer(x, h, c, *map(self.lstm.get_parameter, names))
+            # read as they are now, which `torch.func.functional_call` may have changed
+            weights = (getattr(self.lstm, f"{name}_l{layer}") for name in ("weight_ih", "bias_ih", "weight_hh"))
+            x, c = lstm_layer(x, h, c, *weights)
             ends.append((x[-1], c))
         h, c = map(torch.stack, zip(*ends, strict=True))
         return x, {"h": h, "c": c}

@@ -128,7 +128,7 @@ def lstm_layer(
     """Run a layer over a segment.
 
     Under autocast the products run in the autocast type, and so is h, as the library's; gates, cells, their gradients
-    and the biases' are float32.
+    and the biases' are float32. There are first derivatives only.
 
     Args:
         x: (T, B, E).
@@ -171,8 +171,10 @@ def loop_is_faster(units: float, x: Tensor) -> bool:
     """
     if x.device.type != "cpu" or not torch.is_grad_enabled():
         return False
-    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    reduced = torch.is_autocast_enabled("cpu")
+    if (torch.get_autocast_dtype("cpu") if reduced else x.dtype) != (torch.bfloat16 if reduced else torch.float32):
+        return False
     long = LOOP_FROM.get(torch.get_num_threads(), math.inf)
-    if len(x) * x.shape[1] <= FEW and dtype in (torch.float32, torch.bfloat16):
+    if len(x) * x.shape[1] <= FEW:
         return long < math.inf and units >= FEW_FROM
-    return torch.is_autocast_enabled("cpu") and dtype == torch.bfloat16 and units >= long
+    return reduced and units >= long

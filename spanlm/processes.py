@@ -1,0 +1,40 @@
+"""What every process that this library starts has in common: Ctrl-C is not for it, and it ends with its parent.
+
+Processes are started afresh ("spawn"): a fork would take over locks and threads of the one that starts them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """Start processes inside: they never hear of Ctrl-C, which the parent hears of when the block ends."""
+    # it starts with the first process, and would let the signal through while that one is made
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def follow_parent(end: Callable[[], object]) -> None:
+    """In a process that was started: call `end` when the parent has ended, however it did."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        wait([parent.sentinel])
+        end()
+
+    threading.Thread(target=follow, daemon=True).start()

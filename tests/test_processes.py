@@ -1,0 +1,35 @@
+"""Processes that never hear of Ctrl-C, and a parent that always does."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from spanlm.processes import SPAWN, starting
+
+
+def own_mask(connection: object) -> None:
+    connection.send(signal.pthread_sigmask(signal.SIG_BLOCK, []))  # type: ignore[attr-defined]
+
+
+def test_every_process_is_started_deaf_the_first_one_too() -> None:
+    masks = []
+    for _ in range(2):
+        ours, theirs = SPAWN.Pipe(duplex=False)
+        process = SPAWN.Process(target=own_mask, args=(theirs,))
+        with starting():
+            process.start()
+        masks.append(ours.recv())
+        process.join()
+    assert masks == [{signal.SIGINT}] * 2
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_a_ctrl_c_in_between_is_not_lost() -> None:
+    reached = False
+    with pytest.raises(KeyboardInterrupt), starting():
+        os.kill(os.getpid(), signal.SIGINT)
+        reached = True
+    assert reached
