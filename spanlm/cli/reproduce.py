@@ -207,7 +207,7 @@ def _measurement(task: Measurement, text: Corpus) -> _Expected:
     if task.search is None:
         return ("", "", "evaluated only"), 0.0
     note(f"measuring: {task.row}")
-    seconds = dynamic_seconds(task.config, text, task.search)
+    seconds = dynamic_seconds(task.config, text, task.search, task.jobs[0].preset.dynamic)
     return ("", "", f"evaluated only {_duration(seconds)}"), seconds
 
 

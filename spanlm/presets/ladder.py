@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from spanlm.config import RunConfig
 from spanlm.evaluation.dynamic import DynamicConfig
@@ -21,14 +22,14 @@ class Rung:
         paper: who published it.
         title: what Li et al. (2020) call it.
         configs: by corpus.
-        dynamic: settings of dynamic evaluation, by corpus.
+        dynamic: settings of dynamic evaluation that its authors published, by corpus.
     """
 
     name: str
     paper: str
     title: str
     configs: dict[str, RunConfig]
-    dynamic: dict[str, DynamicConfig]
+    dynamic: Mapping[str, DynamicConfig] = field(default_factory=dict)
 
     def row(self, label: str, reported: Reported, remark: str) -> Preset:
         """Return the preset of a corpus."""
@@ -39,5 +40,5 @@ class Rung:
             config=self.configs[label],
             reported=reported,
             remark=remark,
-            dynamic=self.dynamic[label],
+            dynamic=self.dynamic.get(label),
         )

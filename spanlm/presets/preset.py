@@ -98,7 +98,7 @@ class Preset:
         config: the whole run's configuration; the corpus is the user's to choose.
         reported: the published numbers.
         remark: where the paper contradicts itself, or this entry departs from it.
-        dynamic: settings of dynamic evaluation that were published with it, or with the model it grew out of.
+        dynamic: settings of dynamic evaluation that were published with it.
     """
 
     name: str

@@ -36,7 +36,6 @@ RUNG = Rung(
         label: replace(base, training=shuffled(base.training, finetune=False))
         for label, base in yang2018.RUNG.configs.items()
     },
-    dynamic=yang2018.DYNAMIC,
 )
 
 PRESETS = [

@@ -50,7 +50,6 @@ RUNG = Rung(
     paper="Wang et al. 2019",
     title="AWD-LSTM + MoS + PS + AT",
     configs={label: _adversarial(base) for label, base in yang2018.RUNG.configs.items()},
-    dynamic=yang2018.DYNAMIC,
 )
 
 PRESETS = [

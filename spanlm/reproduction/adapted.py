@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
+from spanlm.evaluation.dynamic import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
-from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid, tune_dynamic
+from spanlm.evaluation.dynamic_tuning import DynamicTuning, tune_dynamic
 from spanlm.evaluation.lessons import Report
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.reproduction.scale import DynamicSearch
@@ -22,8 +24,23 @@ Results = tuple[dict[Split, Evaluation], dict[str, Any]]
 """By part, and how they came about."""
 
 
-def adapted(model: TrainedModel, corpus: Corpus, how: Dynamic, search: DynamicSearch, report: Report) -> Results:
+def adapted(
+    model: TrainedModel,
+    corpus: Corpus,
+    how: Dynamic,
+    search: DynamicSearch,
+    report: Report,
+    published: DynamicConfig | None = None,
+) -> Results:
     """Measure a model with dynamic evaluation, and without.
+
+    Args:
+        model: that is trained.
+        corpus: valid of it chooses, then both are read.
+        how: of its gate.
+        search: how settings are found.
+        report: told of progress.
+        published: settings that the model's authors had.
 
     Raises:
         InputError: the text of the training is not there, and no statistics that were gathered on it.
@@ -33,7 +50,7 @@ def adapted(model: TrainedModel, corpus: Corpus, how: Dynamic, search: DynamicSe
         model = TemperedModel(model, how.gate_temperature)
     where = model.config.data.dir
     statistics = model.dynamic_statistics(segments=search.statistics, data_dir=where, report=report)
-    tuning = _tuned(model, corpus, statistics, search, report)
+    tuning = _tuned(model, corpus, statistics, search.grid(published), search, report)
     results = {
         split: model.evaluate(corpus, split, dynamic=tuning.best, statistics=statistics, report=report)
         for split in MEASURED
@@ -45,14 +62,19 @@ def adapted(model: TrainedModel, corpus: Corpus, how: Dynamic, search: DynamicSe
 
 
 def _tuned(
-    model: TrainedModel, corpus: Corpus, statistics: DynamicStatistics, search: DynamicSearch, report: Report
+    model: TrainedModel,
+    corpus: Corpus,
+    statistics: DynamicStatistics,
+    grid: Sequence[DynamicConfig],
+    search: DynamicSearch,
+    report: Report,
 ) -> DynamicTuning:
     return tune_dynamic(
         model.model,
         corpus,
         "valid",
         statistics,
-        dynamic_grid(search.rates, search.decays),
+        grid,
         kind=model.batching(corpus, "valid"),
         first_tokens=search.first_tokens,
         finalists=search.finalists,

@@ -16,7 +16,6 @@ from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
 from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally
 from spanlm.evaluation.dynamic_statistics import STREAMS, gather_statistics
-from spanlm.evaluation.dynamic_tuning import dynamic_grid
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Precision, tally
 from spanlm.models.next_word_model import NextWordModel
@@ -77,7 +76,9 @@ def scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision
     return (time.perf_counter() - began) / read.tokens
 
 
-def dynamic_seconds(config: RunConfig, corpus: Corpus, search: DynamicSearch) -> float:
+def dynamic_seconds(
+    config: RunConfig, corpus: Corpus, search: DynamicSearch, published: DynamicConfig | None = None
+) -> float:
     """Return how long dynamic evaluation with its search takes, from a few lessons of an untrained model.
 
     Valid is read once for the search and, as test, once for its result with the trained weights throughout, and as
@@ -93,7 +94,7 @@ def dynamic_seconds(config: RunConfig, corpus: Corpus, search: DynamicSearch) ->
     read = adapted_tally(model, batcher, statistics, still, corpus.vocabulary.unk_id, most=_LESSONS * still.length)
     token = (time.perf_counter() - began) / read.tokens
     valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
-    points, first = len(dynamic_grid(search.rates, search.decays)), min(search.first_tokens, valid)
+    points, first = len(search.grid(published)), min(search.first_tokens, valid)
     tuning = points * first + (min(search.finalists, points) * valid if first < valid else 0)
     segments = math.ceil(len(corpus.splits["train"]) / (STREAMS * still.length))
     gathered = gathering * min(segments, search.statistics or segments)

@@ -123,7 +123,7 @@ def _measured(
         results, details = _cached(models[0], corpus, how)
     else:
         assert search is not None  # a plan gives it to every such measurement
-        results, details = adapted(models[0], corpus, how, search, report)
+        results, details = adapted(models[0], corpus, how, search, report, measurement.jobs[0].preset.dynamic)
     return {**{split: result.to_json() for split, result in results.items()}, "details": details}
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
+from spanlm.evaluation.dynamic import DynamicConfig
+from spanlm.evaluation.dynamic_tuning import dynamic_grid
 from spanlm.evaluation.scoring import Precision
 
 
@@ -28,6 +30,15 @@ class DynamicSearch:
     first_tokens: int = 30_000
     finalists: int = 4
     statistics: int | None = None
+
+    def grid(self, published: DynamicConfig | None) -> list[DynamicConfig]:
+        """Return what is tried: every η with every λ, and where these are the published ones, the model's own point.
+
+        Args:
+            published: what the authors of the model had, its ε included; None: nothing.
+        """
+        own = [published] if published is not None and self.rates is None and self.decays is None else []
+        return [*dynamic_grid(self.rates, self.decays), *own]
 
 
 @dataclass(frozen=True, kw_only=True)

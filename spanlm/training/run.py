@@ -70,9 +70,9 @@ def train(
         InputError: the folder is in use, holds a run and `resume` is False, or holds another configuration.
         RunError: see `Trainer.run`.
     """
-    watcher = watcher or Watcher()
+    watcher, new = watcher or Watcher(), not folder.exists()
     make_folder(folder, "--out")
-    with locked(folder):
+    with locked(folder, forget=new):
         remove_unfinished(folder)
         _check(config, corpus, folder, resume)
         trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written

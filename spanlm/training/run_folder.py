@@ -31,8 +31,12 @@ CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     """Hold the run's folder; the lock goes with the process, however it ends.
+
+    Args:
+        folder: made if need be.
+        forget: it is new; take it away where the run is refused before anything else is in it.
 
     Raises:
         InputError: another live process trains in this folder, or it cannot be made or written.
@@ -47,7 +51,13 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"--out={folder}: cannot be used: {error.strerror}. Choose another folder.") from None
     with lock:
-        yield
+        try:
+            yield
+        except InputError:
+            if forget and [path.name for path in folder.iterdir()] == [".lock"]:
+                (folder / ".lock").unlink()
+                folder.rmdir()
+            raise
 
 
 def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> str:

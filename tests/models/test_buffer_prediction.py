@@ -44,14 +44,32 @@ def projected(head: Any, features: Tensor) -> Tensor:
     return reference.grid([[head.projection.weight.mv(x) for x in row] for row in features])
 
 
+def buffer_log_probs(head: Any, buffer: str, reads: Tensor) -> Tensor:
+    """log q of every word: the encoder's own mixture of ξ, or a softmax of P ξ."""
+    if buffer == "mixture":
+        return mixture_of_softmaxes(reads, experts(head))
+    return reference.linear_softmax(projected(head, reads), head.weight, head.bias)
+
+
+def moved_buffer(head: Any, buffer: str, reads: Tensor, targets: Tensor, moved: Moved) -> Tensor:
+    """log q of the targets, each as far away as the adversary moves it."""
+    if buffer == "mixture":
+        return adversarial_mixture(reads, targets, experts(head), moved)
+    flat = list(projected(head, reads).flatten(0, 1)), targets.flatten().tolist()
+    return torch.stack(adversarial_log_prob(*flat, head.weight, head.bias, moved)).view_as(targets)
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-def test_the_projection_is_its_loop(tied: bool, epsilon: float) -> None:
+@pytest.mark.parametrize("buffer", ["mixture", "projection"])
+def test_a_model_under_a_mixture_is_its_loop(buffer: Any, tied: bool, epsilon: float) -> None:
     """A whole model in two segments: the loss, rewards and margins included, every gradient, and all words' p̃."""
-    config = MixtureOfSoftmaxesConfig(**PROJECTED, tied=tied, adversarial=epsilon, adversarial_gate="none")
+    fields = {**PROJECTED, "buffer": buffer, "tied": tied, "adversarial": epsilon, "adversarial_gate": "none"}
+    config = MixtureOfSoftmaxesConfig(**fields)
     model = small.language_model(small.model_config(RNNConfig(hidden_size=SIZE), MEMORY, config)).train()
     head, memory = model.head, model.memory
-    assert head.projection.weight.shape == (head.weight.shape[1], SIZE) and head.weight.shape[1] != SIZE
+    if buffer == "projection":
+        assert head.projection.weight.shape == (head.weight.shape[1], SIZE) and head.weight.shape[1] != SIZE
     tokens, targets = words(8, 2), words(8, 2, seed=1)
     leaves = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
@@ -64,14 +82,12 @@ def test_the_projection_is_its_loop(tied: bool, epsilon: float) -> None:
     h = torch.cat(outputs)
     reads, _, filled, _ = twin.span_buffer(h, [[], []], parameters(memory))
     p = mixture_of_softmaxes(h, experts(head))
-    q = reference.linear_softmax(projected(head, reads), head.weight, head.bias)
+    q = buffer_log_probs(head, buffer, reads)
     logits = reference.grid([[memory.gate.weight.mv(x) for x in row] for row in h])
     log_p, log_q = (x.gather(-1, targets[..., None]) for x in (p, q))
     if epsilon:
         log_p = adversarial_mixture(h, targets, experts(head), Moved(epsilon, gated=False))[..., None]
-        flat = list(projected(head, reads).flatten(0, 1)), targets.flatten().tolist()
-        each = adversarial_log_prob(*flat, head.weight, head.bias, Moved(epsilon, gated=False))
-        log_q = torch.stack(each).view(8, 2, 1)
+        log_q = moved_buffer(head, buffer, reads, targets, Moved(epsilon, gated=False))[..., None]
     expected = twin.losses(log_p.exp(), log_q.exp(), logits, filled, torch.zeros_like(targets), gate(MEMORY))
     assert_same(torch.cat(actual), expected)
     assert_same(gradients([torch.cat(actual)], leaves), gradients([expected], leaves))

@@ -167,7 +167,7 @@ def test_the_head(name: str, row: Row) -> None:
     head = PRESETS[name].config.to_tree()["model"]["head"]
     assert head["tied"] and head["bias"]
     assert head["adversarial"] == (0.005 if adversarial(name) else 0.0)
-    assert head["adversarial_direction"] == "own"
+    assert (head["adversarial_direction"], head["adversarial_gate"]) == ("own", "cosine"), "as the remark says"
     if "/awd-" in name:
         assert head["kind"] == "softmax" and not head["projection"]
     else:
@@ -278,6 +278,10 @@ def test_published_settings_of_dynamic_evaluation_are_in_our_convention(name: st
     with torch.device("meta"):
         tensors = len(list(LanguageModel(model, 100).parameters()))
     assert tensors == (17 if "mos" in name else 14), "a tied matrix is one"
+
+
+def test_nobody_else_published_any() -> None:
+    assert {name.partition("/")[0] for name, preset in PRESETS.items() if preset.dynamic} == {"merity2018", "yang2018"}
 
 
 def test_the_rows_of_table_3_that_need_no_training_are_said_to_be_of_the_full_model() -> None:

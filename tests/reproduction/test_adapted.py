@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.errors import InputError
+from spanlm.errors import InputError, RunError
 from spanlm.evaluation.dynamic import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
+from spanlm.presets import find_preset
 from spanlm.reproduction import estimate as estimate_module
 from spanlm.reproduction import measurement as measurement_module
 from spanlm.reproduction import run as run_module
@@ -24,6 +25,7 @@ from spanlm.reproduction.estimate import dynamic_seconds, estimate
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, run_plan
+from spanlm.reproduction.scale import DynamicSearch
 from spanlm.trained import TrainedModel
 from tests.conftest import tiny_lines
 
@@ -226,3 +228,28 @@ def test_a_training_is_estimated_with_its_validations_and_what_comes_after(
     steps = found.seconds - 1000 * (epochs * valid + valid + test)
     # a step takes one tick, and some epoch's steps are all the epochs'
     assert steps > 0 and steps % epochs == 0
+
+
+def test_the_published_grid_has_the_point_of_the_models_authors_too() -> None:
+    """Whose ε is not that of the grid."""
+    published = find_preset("yang2018/mos-wt2").dynamic
+    assert published is not None and published.epsilon != DynamicConfig().epsilon
+    assert DynamicSearch().grid(published) == [*DynamicSearch().grid(None), published]
+    for own in ({"rates": (1e-4,)}, {"decays": (0.002,)}):
+        assert published not in DynamicSearch(**own).grid(published)
+
+
+def test_a_row_is_measured_with_the_point_of_its_preset(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[DynamicConfig | None] = []
+
+    def note(*arguments: Any) -> None:
+        given.append(arguments[-1])
+        raise RunError("enough")
+
+    made, published = plan(text, WHOLE), DynamicConfig(epsilon=1e-3)
+    (job,), measurement = made.jobs, made.tasks[1]
+    own = replace(job, preset=replace(job.preset, dynamic=published))
+    monkeypatch.setattr(measurement_module, "adapted", note)
+    with pytest.raises(RunError, match="enough"):
+        measurement_module.measure(replace(measurement, jobs=(own,), record=Path("new.json")), made.corpus)
+    assert given == [published]

@@ -175,7 +175,7 @@ def test_documents_of_a_corpus_without_any_are_refused_before_anything_is_writte
     ) as caught:
         train(with_training(config, batching=batching), whole, room / "run")
     assert "\n" not in str(caught.value)
-    assert not (room / "run" / "config.yaml").exists()
+    assert not (room / "run").exists(), "made for this, and of no use"
     for kind in ("auto", "streams", "sentences"):
         train(with_training(config, batching=replace(batching, kind=kind)), whole, room / kind)
 
@@ -211,7 +211,11 @@ def test_sentences_longer_than_allowed_are_refused(room: Path, corpus: Corpus) -
     config = with_batching(make_config(kind="sentences", epochs=1), long_sentences="refuse")
     with pytest.raises(InputError, match=r"^training\.batching\.length=6: .* sentences are longer"):
         train(config, corpus, room / "run")
-    assert not (room / "run" / "config.yaml").exists()
+    assert not (room / "run").exists()
+    (room / "run").mkdir()  # one of the user's own stays
+    with pytest.raises(InputError):
+        train(config, corpus, room / "run")
+    assert {path.name for path in (room / "run").iterdir()} == {".lock"}
     train(with_batching(config, length=9), corpus, room / "run")
     # validation sentences are never cut, so none is too long
     longer = make_corpus(seed=5)

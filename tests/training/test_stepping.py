@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 
 from spanlm.data.corpora import Corpus
+from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import KeyValueConfig, NoMemoryConfig
+from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
+from spanlm.models.memories.span_buffer import GridKind
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.stepping import add_gradients
 from spanlm.training.trainer import Trainer
-from tests.training.small import Heard, make_config, with_batching, with_model, with_training
+from tests.training.small import SGD, Heard, make_config, with_batching, with_model, with_training
 
 
 @pytest.mark.parametrize("loss", ["mean", "time-sum"])
@@ -105,10 +107,30 @@ def test_groups_of_streams_add_up_to_the_batch(
     config = make_config(KeyValueConfig(window=3), kind=kind, shuffle=False, dropout=0.0, batch_size=4, loss=loss)
     head = replace(config.model.head, projection=True, projection_penalty=0.3)
     trainer = Trainer(with_model(config, head=head), corpus, room, Heard())
+    assert_groups_add_up(trainer, group_size, activation_penalty=2.0, temporal_penalty=3.0)
+    assert not segments_full(trainer) or kind == "streams"
+
+
+@pytest.mark.parametrize("grid", ["sliding", "fixed"])
+@pytest.mark.parametrize("group_size", [1, 2, 4])
+def test_so_they_do_with_a_span_buffer_under_a_mixture(
+    corpus: Corpus, room: Path, group_size: int, grid: GridKind
+) -> None:
+    """Its state, the rewards and the margins, too."""
+    memory = SpanBufferConfig(
+        buffer_size=6, span_length=2, grid=grid, dropout=0.0, training_temperature=2.0, reward=0.5
+    )
+    head = MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.0, adversarial=0.1)
+    config = make_config(memory, kind="streams", shuffle=False, dropout=0.0, batch_size=4, optimizer=SGD)
+    trainer = Trainer(with_model(config, head=head), corpus, room, Heard())
+    assert trainer.segments > 2
+    assert_groups_add_up(trainer, group_size, activation_penalty=2.0)
+
+
+def assert_groups_add_up(trainer: Trainer, group_size: int, **penalties: float) -> None:
+    """Compare a segment as one batch with the same in groups, after segments that left a state."""
     model = trainer.model.double().train()
-    last = trainer.segments - 1
-    penalties = {"activation_penalty": 2.0, "temporal_penalty": 3.0}
-    for number in (1, last):
+    for number in (1, trainer.segments - 1):
         one, nll, state = gradients_of(model, trainer, None, number, **penalties)
         several, nll_too, state_too = gradients_of(model, trainer, group_size, number, **penalties)
         assert one.keys() == several.keys() and state.keys() == state_too.keys()
@@ -117,7 +139,6 @@ def test_groups_of_streams_add_up_to_the_batch(
             torch.testing.assert_close(several[name], one[name], rtol=1e-10, atol=1e-13, msg=name)
         for name in state:
             torch.testing.assert_close(state_too[name], state[name], rtol=1e-12, atol=1e-14, msg=name)
-    assert not segments_full(trainer) or kind == "streams"
 
 
 def segments_full(trainer: Trainer) -> bool:
