@@ -22,7 +22,7 @@ from spanlm.evaluation.perplexity import Evaluation
 from spanlm.trained import TrainedModel
 
 _USUAL = DynamicConfig()
-_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon")}
+_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon", "length")}
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,13 @@ def add_dynamic(parser: VerbParser) -> None:
         help=f"how much weights with small gradients are held (default {_USUAL.epsilon:g})",
     )
     parser.add_argument(
+        "--dynamic-length",
+        type=int,
+        metavar="N",
+        help=f"they learn after every N words (default {_USUAL.length}; of others the defaults of η and λ are in "
+        "proportion to N)",
+    )
+    parser.add_argument(
         "--dynamic-convention",
         choices=("mean", "sum"),
         help="what η, λ and ε are given in: that of the authors' current code (mean, the default), or that of their "
@@ -125,7 +132,7 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
 
 
 def _refuse_options(options: argparse.Namespace) -> None:
-    names = ("rate", "decay", "epsilon", "convention", "loss", "statistics")
+    names = ("rate", "decay", "epsilon", "length", "convention", "loss", "statistics")
     for name in (*(f"dynamic_{name}" for name in names), "tune_dynamic"):
         if getattr(options, name) not in (None, False):
             raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
@@ -141,7 +148,7 @@ def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None
 def _check_values(options: argparse.Namespace) -> None:
     rates, decays, epsilon = options.dynamic_rate, options.dynamic_decay, options.dynamic_epsilon
     if options.dynamic_convention != "sum":
-        dynamic_grid(rates, decays, _USUAL.epsilon if epsilon is None else epsilon)
+        dynamic_grid(rates, decays, _USUAL.epsilon if epsilon is None else epsilon, _length(options))
         return
     if rates is None or decays is None or epsilon is None:
         raise InputError(
@@ -151,7 +158,12 @@ def _check_values(options: argparse.Namespace) -> None:
     for decay in decays:
         # divided by the number of tensors, which the model tells
         require(0 <= decay < math.inf, "dynamic.decay", decay, "finite and at least 0")
-    dynamic_grid(rates, None, epsilon)
+    dynamic_grid(rates, None, epsilon, _length(options))
+
+
+def _length(options: argparse.Namespace) -> int:
+    length: int | None = options.dynamic_length
+    return _USUAL.length if length is None else length
 
 
 def choose_dynamic(
@@ -166,22 +178,23 @@ def choose_dynamic(
         return None
     # what cannot be evaluated or tuned is refused before minutes are spent on statistics
     model.batching(*model.part(corpus, options.split), options.state)
-    loss = options.dynamic_loss or _USUAL.loss
+    loss, length = options.dynamic_loss or _USUAL.loss, _length(options)
     with refusing_options({"dynamic.loss": "--dynamic-loss"}):
         require_loss(DynamicConfig(loss=loss), model.model)
     valid = None
     if options.tune_dynamic:
         valid = tuning_part(model, options, "--tune-dynamic", "--dynamic-rate and --dynamic-decay")
     where: dict[str, Any] = {"data_dir": options.data_dir, "download": options.download}
-    statistics = model.dynamic_statistics(segments=options.dynamic_statistics, report=report, **where)
+    statistics = model.dynamic_statistics(segments=options.dynamic_statistics, length=length, report=report, **where)
     in_sums = options.dynamic_convention == "sum"
     rates, decays, epsilon = _in_means(options, statistics, in_sums)
     if valid is None:
-        (rate,), (decay,) = rates or (_USUAL.rate,), decays or (_USUAL.decay,)
-        config = DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, loss=loss)
+        share = length / _USUAL.length
+        (rate,), (decay,) = rates or (_USUAL.rate * share,), decays or (_USUAL.decay * share,)
+        config = DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, length=length, loss=loss)
         return DynamicChoice(config, statistics, None, in_sums)
     how: dict[str, Any] = {"state": options.state, "precision": options.precision, "statistics": statistics}
-    grid: dict[str, Any] = {"rates": rates, "decays": decays, "epsilon": epsilon, "loss": loss}
+    grid: dict[str, Any] = {"rates": rates, "decays": decays, "epsilon": epsilon, "length": length, "loss": loss}
     tuning = model.tune_dynamic(valid, TUNED_ON, report=report, **grid, **how)
     return DynamicChoice(tuning.best, statistics, tuning, in_sums)
 

@@ -17,6 +17,9 @@ What else the paper leaves open, and how it is read here; options of `model.memo
 * r is a constant for the gradient (`reward_constant`); its λ has no temperature (`reward_gate`); for r < 0, η r log λ
   as printed (`negative_reward`), but bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q
   are those of the loss (`rewarded`). "Annealed" means two temperatures, no schedule; "w/o annealing" is one of 1.
+* No option is there for the uneven distances that Eq. 4 has at its two ends; a span that ends at t itself, which would
+  be a part of h_t; biases in Eq. 7 and 10; a range of W_g's own (λ is a half at the first step with any small one); a
+  schedule of temperatures, of which nothing is printed; penalties on ξ.
 * Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
   likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream; validation in
   training is ten.

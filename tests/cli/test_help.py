@@ -32,8 +32,8 @@ OPTIONS = {
     "--training.temporal_penalty --training.finetune.stages --training.finetune.lr --training.finetune.epochs",
     "evaluate": "--split --state --corpus --batch-size --precision --json --device --data-dir --download "
     "--combine --weights --tune-weights --cache --cache-theta --cache-lambda --tune-cache --dynamic --dynamic-rate "
-    "--dynamic-decay --dynamic-epsilon --dynamic-convention --dynamic-loss --dynamic-statistics --tune-dynamic --parts "
-    "--gate-temperature",
+    "--dynamic-decay --dynamic-epsilon --dynamic-length --dynamic-convention --dynamic-loss --dynamic-statistics "
+    "--tune-dynamic --parts --gate-temperature",
     "score": "--base --format --state --oov --eos --out --gate-temperature --combine --weights --device",
     "cloze": "--context --class --out --json --strict --limit --batch-size --combine --weights --device",
     "attend": "--text --file --sentence --document --from --words --by-lag --flatness --by-epoch --corpus --split "
