@@ -158,7 +158,7 @@ def _check_values(options: argparse.Namespace) -> None:
     for decay in decays:
         # divided by the number of tensors, which the model tells
         require(0 <= decay < math.inf, "dynamic.decay", decay, "finite and at least 0")
-    dynamic_grid(rates, None, epsilon, _length(options))
+    dynamic_grid(rates, [0.0], epsilon, _length(options))
 
 
 def _length(options: argparse.Namespace) -> int:

@@ -212,30 +212,28 @@ def _measurement(task: Measurement, text: Corpus) -> _Expected:
 
 
 def _run(plan: Plan, jobs: int) -> None:
-    outcomes = others = finished_before(plan)
+    others, ran = finished_before(plan), list[Outcome]()
     written: list[Path] = []
     began = time.monotonic()
     try:
         for outcome in _reported(plan, jobs):
-            outcomes = [
-                *others,
-                *sorted([*outcomes[len(others) :], outcome], key=lambda one: plan.tasks.index(one.job)),
-            ]
-            written = write_tables(plan, outcomes)
+            ran.append(outcome)
+            ran.sort(key=lambda one: plan.tasks.index(one.job))  # side by side they end in any order
+            written = write_tables(plan, [*others, *ran])
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
     except KeyboardInterrupt:
         raise Interrupted("stopped between two steps; nothing is lost. The same command goes on", SIGINT) from None
     for table in plan.tables:
-        _show(plan, table, outcomes)
+        _show(plan, table, [*others, *ran])
     for path in written:
         out(f"written: {path}")
     out(f"total time now: {_duration(time.monotonic() - began)}")
-    failed = [outcome for outcome in outcomes if outcome.error]
+    failed = [outcome for outcome in ran if outcome.error]
     if failed:
         names = ", ".join(f"{outcome.job.row} ({outcome.job.seeds})" for outcome in failed)
-        first, ran = failed[0], len(outcomes) - len(others)
-        raise RunError(f"{len(failed)} of {ran} runs failed: {names}. {first.job.row}: {first.error}")
+        first = failed[0]
+        raise RunError(f"{len(failed)} of {len(ran)} runs failed: {names}. {first.job.row}: {first.error}")
 
 
 def _reported(plan: Plan, jobs: int) -> Iterator[Outcome]:

@@ -150,14 +150,16 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
     return finished_record(task, corpus) if isinstance(task, Job) else finished_measurement(task, corpus)
 
 
-def is_done(task: Task, corpus: Corpus) -> bool:
-    """Say whether there is nothing left to do: a record, with all that is to be measured.
+def done_before(task: Task, corpus: Corpus) -> Outcome | None:
+    """Return the outcome of a task of which nothing is left to do: a record, with all that is to be measured.
 
     Raises:
         InputError: the file is no record, or that of another run.
     """
     record = finished(task, corpus)
-    return record is not None and not (isinstance(task, Job) and _missing(task, record))
+    if record is None or (isinstance(task, Job) and _missing(task, record)):
+        return None
+    return Outcome(task, record, done_before=True)
 
 
 def _missing(job: Job, record: Mapping[str, Any]) -> list[str]:
@@ -170,12 +172,10 @@ def finished_before(plan: Plan) -> list[Outcome]:
     found = []
     for task in plan.others:
         try:
-            record = finished(task, plan.text_of(task))
+            found.append(done_before(task, plan.text_of(task)))
         except SpanlmError:
             continue  # of another configuration: not of this table
-        if record is not None and not (isinstance(task, Job) and _missing(task, record)):
-            found.append(Outcome(task, record, done_before=True))
-    return found
+    return [outcome for outcome in found if outcome is not None]
 
 
 def run_job(

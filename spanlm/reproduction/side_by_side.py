@@ -25,7 +25,7 @@ from spanlm.evaluation.lessons import Report, quiet
 from spanlm.processes import SPAWN, follow_parent, starting
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
-from spanlm.reproduction.run import Outcome, attempt, is_done, needed, prepare
+from spanlm.reproduction.run import Outcome, attempt, done_before, needed, prepare
 from spanlm.reproduction.tasks import Task
 from spanlm.training.events import Watcher
 from spanlm.training.signals import StopRequest, stop_request
@@ -69,12 +69,14 @@ def run_side_by_side(
     """
     require(jobs >= 1, "--jobs", jobs, "at least 1")
     prepare(plan)
-    done = {task for task in plan.tasks if is_done(task, plan.text_of(task))}
-    coming = [task for task in plan.tasks if task not in done]
+    coming: list[Task] = []
     for task in plan.tasks:
-        if task in done:
+        outcome = done_before(task, plan.text_of(task))
+        if outcome is None:
+            coming.append(task)
+        else:
             started(task)
-            yield attempt(task, plan)
+            yield outcome
     yield from _run(plan, coming, min(jobs, len(coming)), started, showing)
 
 

@@ -43,6 +43,14 @@ def test_given_settings_stay_and_a_grid_is_of_that_length(cli: Cli, run: Path) -
     assert found["dynamic"]["length"] == 7
 
 
+def test_given_decays_are_not_measured_by_the_usual_ones(cli: Cli, run: Path) -> None:
+    """Which in proportion to so long a segment would be beyond 1."""
+    given = ("--dynamic-rate", 0.01, "--dynamic-decay", 0.5, "--dynamic-epsilon", 0.01)
+    for convention in ("mean", "sum"):
+        found = said(cli, run, "--dynamic-length", 2000, "--dynamic-convention", convention, *given)
+        assert found["dynamic"]["length"] == 2000
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
