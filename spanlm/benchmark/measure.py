@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from spanlm.benchmark.awd import AWD_PTB
+from spanlm.benchmark.clock import timed
 from spanlm.benchmark.contenders import KVP_834, LSTM_650, ONE_STREAM_650, SENTENCES_650, Size
 from spanlm.benchmark.dynamic import ADAPTING_AWD, ADAPTING_SMALL, dynamic_group
 from spanlm.benchmark.groups import (
@@ -28,7 +29,6 @@ from spanlm.benchmark.groups import (
 from spanlm.benchmark.memory import Peak
 from spanlm.benchmark.mixture import MOS_PTB, mixture_group
 from spanlm.benchmark.span_buffer import AWD_SNB, span_buffer_group
-from spanlm.data.batching import Segment
 from spanlm.device import pick_device
 from spanlm.evaluation.scoring import Precision
 from spanlm.models.ops.linear import product
@@ -146,7 +146,7 @@ def _race(
         peaks[contender.name] = peak.megabytes
     for segment in segments:
         for contender in contenders:
-            times[contender.name].append(_timed(contender.step, segment, device))
+            times[contender.name].append(timed(partial(contender.step, segment), device))
     median = {name: statistics.median(values) for name, values in times.items()}
     return [
         Measured(
@@ -173,19 +173,6 @@ def _compared(name: str, aim: Aim, seconds: dict[str, float], peaks: dict[str, f
     return Compared(aim.reference, aim.what, ratio, aim.target, reached)
 
 
-def _timed(step: Callable[[Segment], None], segment: Segment, device: torch.device) -> float:
-    _synchronise(device)
-    began = time.perf_counter()
-    step(segment)
-    _synchronise(device)
-    return time.perf_counter() - began
-
-
-def _synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def matrix_gflops(device: torch.device, precision: Precision, rounds: int = 25) -> float:
     """Return GFLOP/s of the fastest of some square matrix products: about what this machine can do at best."""
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
@@ -193,11 +180,7 @@ def matrix_gflops(device: torch.device, precision: Precision, rounds: int = 25) 
     b = torch.randn(MATRIX, MATRIX, device=device, dtype=dtype)
 
     def once() -> float:
-        _synchronise(device)
-        began = time.perf_counter()
-        product(a, b)  # by the faster kernel of the two that a CPU has
-        _synchronise(device)
-        return time.perf_counter() - began
+        return timed(partial(product, a, b), device)  # by the faster kernel of the two that a CPU has
 
     once()
     return 2 * MATRIX**3 / min(once() for _ in range(rounds)) / 1e9

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
-from rich.table import Table
-
-from spanlm.benchmark.measure import Compared, Measured, Report, benchmark
+from spanlm.benchmark.measure import Report, benchmark
+from spanlm.benchmark.recipe import TrainingReport, training_report
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_device, verb_parser
-from spanlm.cli.terminal import console, note, out
+from spanlm.cli.bench_tables import show_comparisons, show_trainings
+from spanlm.cli.terminal import note, out
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus, load_corpus
+from spanlm.errors import InputError, require
+from spanlm.presets import find_preset
+
+AnyReport = TypeVar("AnyReport", Report, TrainingReport)
 
 _DESCRIPTION = """
 Speed on this machine. What is compared takes turns on the same random tokens: training steps with those of a textbook
@@ -17,6 +28,13 @@ Speed on this machine. What is compared takes turns on the same random tokens: t
 cache and dynamic evaluation with the evaluation that they need anyway. Medians are shown, how much of a large matrix
 product's speed they reach, and the memory that a step takes. Some five minutes on two quiet CPU cores; fewer --rounds
 take less.
+
+With presets, or configurations in files, how fast these train instead, on their own corpora: what an epoch and its
+validation take, and with --operations in what a step's time goes.
+
+  spanlm bench
+  spanlm bench merity2018/awd-ptb yang2018/mos-ptb --operations 10
+  spanlm bench mine.yaml --rounds 50
 """
 
 
@@ -24,55 +42,58 @@ def run(arguments: list[str]) -> None:
     """Measure."""
     keep_freed_memory()
     parser = verb_parser("bench", _DESCRIPTION)
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="PRESET|FILE",
+        help="a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it",
+    )
     add_device(parser)
     parser.add_argument("--rounds", type=int, default=15, help="steps of each; the median counts (default 15)")
+    parser.add_argument(
+        "--operations",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of a step of each PRESET, the N operations that take longest, on a GPU by its own time (default 0)",
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    if options.rounds < 1:
-        parser.error(f"--rounds={options.rounds}: must be at least 1")
-    report = benchmark(options.device, options.rounds, lambda text: note(f"measuring: {text}"))
-    if options.json:
+    _check(options)
+    if options.names:
+        named = dict(_named(name, options.data_dir) for name in options.names)
+        trainings = training_report(named, options.device, options.rounds, options.operations, _note)
+        _print(trainings, options.json, show_trainings)
+    else:
+        _print(benchmark(options.device, options.rounds, _note), options.json, show_comparisons)
+
+
+def _check(options: argparse.Namespace) -> None:
+    require(options.rounds >= 1, "--rounds", options.rounds, "at least 1")
+    require(options.operations >= 0, "--operations", options.operations, "at least 0")
+    of_presets = {"--operations": options.operations, "--data-dir": options.data_dir}
+    idle = [name for name, value in of_presets.items() if value and not options.names]
+    if idle:
+        raise InputError(f"{idle[0]}: is of a PRESET, and none is named. `spanlm presets` lists them.")
+    twice = [name for name in options.names if options.names.count(name) > 1]
+    if twice:
+        raise InputError(f"{twice[0]}: is named twice; name each once")
+
+
+def _named(name: str, data_dir: str | None) -> tuple[str, tuple[RunConfig, Corpus]]:
+    """Return a preset or a file's configuration, and its corpus."""
+    config = RunConfig.load(Path(name)) if name.endswith((".yaml", ".yml")) else find_preset(name).config
+    data = config.data if data_dir is None else replace(config.data, dir=data_dir)
+    return name, (config, load_corpus(data))
+
+
+def _note(text: str) -> None:
+    note(f"measuring: {text}")
+
+
+def _print(report: AnyReport, as_json: bool, show: Callable[[AnyReport], None]) -> None:
+    if as_json:
         out(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
     else:
-        _show(report)
-
-
-def _show(report: Report) -> None:
-    out(", ".join(f"{name} {value}" for name, value in report.started.items() if name != "command"))
-    out("matrix product: " + ", ".join(f"{name} {value:,.0f} GFLOP/s" for name, value in report.ceiling.items()))
-    for name, measured in report.groups.items():
-        out()
-        console().print(_table(name, measured))
-
-
-def _table(name: str, measured: list[Measured]) -> Table:
-    table = Table(title=name, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column("step")
-    for column in ("ms", "tokens/s", "of ceiling", "step MB"):
-        table.add_column(column, justify="right")
-    table.add_column("compared (target)")
-    for m in measured:
-        table.add_row(
-            m.name,
-            f"{m.milliseconds:,.1f}",
-            f"{m.tokens_per_second:,.0f}",
-            f"{m.of_ceiling:.0%}",
-            _megabytes(m.step_megabytes),
-            "\n".join(map(_compared, m.compared)),
-        )
-    return table
-
-
-def _megabytes(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
-
-
-def _compared(found: Compared) -> str:
-    """Say how a contender compares: `1.62× the speed of port, training fp32 (at least 1.50 ✓)`."""
-    if found.ratio is None:
-        return f"{found.what} beside {found.reference}: unknown"
-    said = f"{found.ratio:.2f}× the {found.what} of {found.reference}"
-    if found.target is None:
-        return said
-    bound = "at least" if found.what == "speed" else "at most"
-    return f"{said} ({bound} {found.target:.2f} {'✓' if found.reached else '✗'})"
+        show(report)

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
-import statistics as numbers
 import time
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from spanlm.benchmark.recipe import WARM_UP, over_and_over, scoring_seconds, timed_steps
 from spanlm.config import RunConfig
 from spanlm.context import cut_of
-from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
 from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally
 from spanlm.evaluation.dynamic_statistics import STREAMS, gather_statistics
 from spanlm.evaluation.perplexity import evaluation_batcher
-from spanlm.evaluation.scoring import Precision, tally
-from spanlm.models.next_word_model import NextWordModel
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tasks import Job
 from spanlm.training.events import Watcher
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer
 
-_WARM_UP, _STEPS = 2, 5
+_STEPS = 5
 _LESSONS = 40
 
 
@@ -51,29 +48,18 @@ def estimate(job: Job, corpus: Corpus) -> Estimate:
         InputError: the job cannot be trained as it is.
     """
     trainer = Trainer(job.config, corpus, Path(job.folder), Watcher())
-    times, tokens = [], []
-    for segment in islice(trainer.batcher.segments(), _WARM_UP + _STEPS):
-        began = time.perf_counter()
+    segments = over_and_over(trainer.batcher)
+    for segment in islice(segments, WARM_UP):
         trainer.step(segment)
-        times.append(time.perf_counter() - began)
-        tokens.append(int(segment.mask.sum()))
-    seconds = numbers.median(times[_WARM_UP:] or times)
-    rate = numbers.fmean(tokens) / seconds
+    steps = timed_steps(trainer, islice(segments, _STEPS))
     finetune = job.config.training.finetune
     epochs = job.config.training.epochs + finetune.stages * finetune.epochs
     model, final = trainer.model, evaluation_batcher(corpus, "valid", cut_of(job.config, corpus, "valid", "auto"))
     valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
     validations = epochs * valid * scoring_seconds(model, trainer.valid, job.config.training.precision)
     evaluations = (valid + test) * scoring_seconds(model, final)
-    return Estimate(rate, epochs, trainer.segments * epochs * seconds + validations + evaluations)
-
-
-def scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision = "fp32") -> float:
-    """Return how long a token takes that is only scored, from the first segments of a text."""
-    tally(model, islice(batcher.segments(), 1), -1, precision)
-    began = time.perf_counter()
-    read = tally(model, islice(batcher.segments(), _STEPS), -1, precision)
-    return (time.perf_counter() - began) / read.tokens
+    seconds = trainer.segments * epochs * steps.seconds + validations + evaluations
+    return Estimate(steps.tokens / steps.seconds, epochs, seconds)
 
 
 def dynamic_seconds(

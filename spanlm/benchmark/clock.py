@@ -1,0 +1,23 @@
+"""Time, where a GPU is told what to do long before it does it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until the device has done what it was asked to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def timed(call: Callable[[], object], device: torch.device) -> float:
+    """Return the seconds of a call, the device's work included."""
+    synchronise(device)
+    began = time.perf_counter()
+    call()
+    synchronise(device)
+    return time.perf_counter() - began

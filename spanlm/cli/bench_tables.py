@@ -1,0 +1,103 @@
+"""The tables of `spanlm bench`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from spanlm.benchmark.measure import Compared, Measured, Report
+from spanlm.benchmark.recipe import TrainingReport, TrainingSpeed
+from spanlm.cli.terminal import console, out
+
+
+def _show_started(started: dict[str, Any]) -> None:
+    out(", ".join(f"{name} {value}" for name, value in started.items() if name != "command"))
+
+
+def show_trainings(report: TrainingReport) -> None:
+    """Print how fast configurations train."""
+    _show_started(report.started)
+    for name, speeds in report.trainings.items():
+        out()
+        console().print(_speeds_table(name, speeds))
+        for speed in speeds:
+            if speed.operations:
+                out()
+                console().print(_operations_table(speed))
+
+
+def _speeds_table(name: str, speeds: list[TrainingSpeed]) -> Table:
+    table = _bare_table(name)
+    table.add_column("training")
+    for column in ("ms a step", "tokens/s", "step MB", "steps", "an epoch", "its validation"):
+        table.add_column(column, justify="right")
+    for speed in speeds:
+        table.add_row(
+            speed.precision,
+            f"{speed.milliseconds:,.1f}",
+            f"{speed.tokens_per_second:,.0f}",
+            _megabytes(speed.step_megabytes),
+            f"{speed.steps:,}",
+            f"{speed.training_seconds:,.1f} s",
+            f"{speed.validation_seconds:,.1f} s",
+        )
+    return table
+
+
+def _operations_table(speed: TrainingSpeed) -> Table:
+    table = _bare_table(f"a step in {speed.precision}")
+    table.add_column("operation")
+    for column in ("calls", "ms", "of the step"):
+        table.add_column(column, justify="right")
+    for one in speed.operations:
+        table.add_row(one.name, f"{one.calls:,.1f}", f"{one.milliseconds:,.1f}", f"{one.share:.0%}")
+    told = sum(one.share for one in speed.operations)
+    table.add_row("all others, Python, waiting", "", "", f"{max(0.0, 1 - told):.0%}")
+    return table
+
+
+def _bare_table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+
+
+def show_comparisons(report: Report) -> None:
+    """Print what was compared."""
+    _show_started(report.started)
+    out("matrix product: " + ", ".join(f"{name} {value:,.0f} GFLOP/s" for name, value in report.ceiling.items()))
+    for name, measured in report.groups.items():
+        out()
+        console().print(_table(name, measured))
+
+
+def _table(name: str, measured: list[Measured]) -> Table:
+    table = _bare_table(name)
+    table.add_column("step")
+    for column in ("ms", "tokens/s", "of ceiling", "step MB"):
+        table.add_column(column, justify="right")
+    table.add_column("compared (target)")
+    for m in measured:
+        table.add_row(
+            m.name,
+            f"{m.milliseconds:,.1f}",
+            f"{m.tokens_per_second:,.0f}",
+            f"{m.of_ceiling:.0%}",
+            _megabytes(m.step_megabytes),
+            "\n".join(map(_compared, m.compared)),
+        )
+    return table
+
+
+def _megabytes(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def _compared(found: Compared) -> str:
+    """Say how a contender compares: `1.62× the speed of port, training fp32 (at least 1.50 ✓)`."""
+    if found.ratio is None:
+        return f"{found.what} beside {found.reference}: unknown"
+    said = f"{found.ratio:.2f}× the {found.what} of {found.reference}"
+    if found.target is None:
+        return said
+    bound = "at least" if found.what == "speed" else "at most"
+    return f"{said} ({bound} {found.target:.2f} {'✓' if found.reached else '✗'})"
