@@ -27,7 +27,7 @@ from torch import Tensor
 from spanlm.models.ops.lstm_recurrence import GATES
 from spanlm.models.ops.precision import product_dtype, without_autocast
 
-LOOP_FROM = {1: 480, 2: 800}
+LOOP_FROM = {1: 480, 2: 640}
 """Threads, and from how many units on the loop trains a layer faster than the library's kernel, in bfloat16."""
 
 FEW, FEW_FROM = 10, 480
@@ -159,7 +159,11 @@ def loop_is_faster(units: float, x: Tensor) -> bool:
     Long segments in bfloat16, from some size on. Whole training steps, torch 2.13, two cores of an AMD EPYC (Zen 5),
     loop against kernel, least time of each. Two layers, 20 streams of 35 steps, 10,000 words, one thread: 400 units
     +2 %, 450 -5 %, 512 -16 %, 650 -34 %; two threads: 576 +13 %, 650 -3 to +2 %, 700 +3 %, 1500 -51 %; 64 streams of 20
-    steps: 800 units -11 %.
+    steps: 800 units -11 %. The same with two threads at times when a large product ran at half of that speed, which
+    others on such a machine bring about: 500 units -11 to +4 %, 576 -5 to +5 %, 650 -15 to -7 %, 700 -25 to -11 %,
+    780 -24 to -14 %; 12 streams of 70 steps: 576 -8 to +13 %, 700 -29 to -1 %; 64 of 20: 700 -9 to -5 %; under the
+    published mixture of softmaxes (280 → 960 → 960 → 620 units, 12 streams of 70) a loop for all three layers, beside
+    one for the middle layer alone, -12 to -10 %.
 
     Short segments, such as dynamic evaluation has, in float32, too. A layer alone, 5 steps of one stream, forwards and
     backwards, one thread: 230 units -59 to -14 %, 400 -62 to +15 %, 500 -63 to -43 %, 650 -67 to -49 %, 1150 -68 %,
