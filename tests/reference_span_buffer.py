@@ -22,13 +22,14 @@ class Spans:
     length: int
     offset: int  # how far the ends of a span are apart; 0: the outputs themselves
     fixed: bool
+    current: bool  # the newest span may end at the output of the step itself
     w_s: Tensor  # (d, H)
     w_h: Tensor | None  # (d, H)
     v: Tensor  # (d,)
 
 
 def span_ends(now: int, p: Spans) -> list[tuple[int, int]]:
-    """First and last output of every span that the step after `now` outputs looks at, the newest span first."""
+    """First and last of every span that is looked at when there are `now` outputs to look at, the newest span first."""
     newest = now - 1
     if p.fixed:
         newest = now // p.length * p.length - 1
@@ -50,6 +51,8 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
     for b in range(streams):
         for t in range(steps):
             outputs, current = after[b], h[t, b]
+            if p.current:
+                outputs.append(current)
             ends = span_ends(len(outputs), p)
             spans = [outputs[last] - outputs[first] if p.offset else outputs[last] for first, last in ends]
             exponentials = []
@@ -64,7 +67,8 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
                 read = read + share * span
                 row[p.buffer_size - (len(outputs) - last)] = share
             reads[t][b], weights[t][b], filled[t, b] = read, torch.stack(row), bool(ends)
-            outputs.append(current)
+            if not p.current:
+                outputs.append(current)
     return grid(reads), grid(weights), filled, after
 
 

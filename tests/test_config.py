@@ -146,6 +146,8 @@ taught = st.sampled_from(
 spans_or_words = st.sampled_from(
     [
         {"words": True},
+        {"words": True, "newest": "current"},
+        {"newest": "current"},
         *({"grid": grid, "span_offset": offset} for grid in ("sliding", "fixed") for offset in ("literal", "length")),
     ]
 )

@@ -122,7 +122,8 @@ def _by_slot(readout: Readout) -> Tensor:
 
 def _slots(readout: Readout, read: Tensor, most: int) -> Tensor:
     """How many of `most` slots there are to look at, when `read` steps were read before the current one."""
-    newest = readout.nearest_lag + (read % readout.span if readout.fixed else 0)
+    nearest = readout.nearest_lag
+    newest = nearest + ((read + 1 - nearest) % readout.span if readout.fixed else 0)
     return ((read - readout.reach - newest) // readout.span + 1).clamp(0, most)
 
 

@@ -42,8 +42,10 @@ class SpanRecord:
     Attributes:
         words: that were read; the first is the `<eos>` that opens the text, if one does.
         targets: that came next.
-        weights: (N, B) float32; a span's weight is in the column of its last word, column j is lag B − j.
+        weights: (N, B) float32; a span's weight is in the column of its last word, column j is lag
+            B − 1 − j + `nearest_lag`.
         span: L, how many words a span stands for.
+        nearest_lag: 1 where the newest span ends at the word before, 0 where it may end at the word itself.
         filled: (N,) bool, where there was a span to look at.
         gate: (N,) λ, without temperature: how much the buffer is preferred; means nothing where it is not filled.
         used: (N,) λ̂, the buffer's share of the mixture: the same with the temperature of evaluation.
@@ -59,6 +61,7 @@ class SpanRecord:
     targets: list[str]
     weights: NDArray[np.float32]
     span: int
+    nearest_lag: int
     filled: NDArray[np.bool_]
     gate: NDArray[np.float64]
     used: NDArray[np.float64]
@@ -75,7 +78,8 @@ class SpanRecord:
     def looks(self, position: int) -> list[Look]:
         """Return the spans looked at from a position, the largest weight first."""
         row = self.weights[position]
-        ends = ((position - len(row) + column, row[column]) for column in np.flatnonzero(row).tolist())
+        first = position + 1 - len(row) - self.nearest_lag
+        ends = ((first + column, row[column]) for column in np.flatnonzero(row).tolist())
         found = [Look(end - self.span + 1, end, float(weight)) for end, weight in ends]
         return sorted(found, key=lambda look: (-look.weight, -look.last))
 
@@ -143,6 +147,7 @@ def attend_spans(
         targets=targets,
         weights=torch.cat([part.weights for part in parts]).numpy(),
         span=parts[0].span,
+        nearest_lag=parts[0].nearest_lag,
         filled=filled,
         gate=torch.cat([part.gate for part in parts]).numpy(),
         used=torch.cat([part.used for part in parts]).numpy(),
@@ -165,6 +170,7 @@ class _Part(NamedTuple):
     top: list[torch.return_types.topk]
     chance: Tensor
     span: int
+    nearest_lag: int
 
 
 def _part(model: NextWordModel, readout: Readout, targets: Tensor, *, expected: int) -> _Part:
@@ -178,4 +184,5 @@ def _part(model: NextWordModel, readout: Readout, targets: Tensor, *, expected: 
     chance = torch.cat([x[:, 0].gather(1, targets).double().exp().cpu() for x in every], 1)
     gate = buffer.gate[:, 0].double().softmax(-1)[:, 0].cpu()
     used = buffer.log_shares(training=False)[:, 0, 0].double().exp().cpu()
-    return _Part(attention[:, 0].float().cpu(), buffer.filled[:, 0].cpu(), gate, used, top, chance, readout.span)
+    where = readout.span, readout.nearest_lag
+    return _Part(attention[:, 0].float().cpu(), buffer.filled[:, 0].cpu(), gate, used, top, chance, *where)

@@ -34,6 +34,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "fixed": {"buffer_size": 9, "span_length": 3, "grid": "fixed"},
     "fixed length": {"buffer_size": 9, "span_length": 3, "grid": "fixed", "span_offset": "length"},
     "words": {"words": True},
+    "current": {"buffer_size": 9, "span_length": 3, "newest": "current"},
+    "fixed current": {"buffer_size": 9, "span_length": 3, "grid": "fixed", "newest": "current"},
+    "words and the current one": {"words": True, "newest": "current"},
 }
 SLIDING = LagProfile((20.0, 30.0, 50.0), 90, 8, span=4)
 FIXED = replace(SLIDING, fixed=True)
@@ -56,7 +59,8 @@ def looked_at(model: LanguageModel, tokens: TokenFile, eos: int) -> list[list[fl
     config = memory.config
     offset = 0 if config.words else config.span_length - (config.span_offset == "literal")
     weights = memory.span_key.weight, memory.query.weight, memory.score
-    p = Spans(config.buffer_size, 1 if config.words else config.span_length, offset, config.grid == "fixed", *weights)
+    length, current = 1 if config.words else config.span_length, config.newest == "current"
+    p = Spans(config.buffer_size, length, offset, config.grid == "fixed", current, *weights)
     found, starts = [], [*tokens.documents.tolist(), len(tokens)]
     for start, end in pairwise(starts):
         read = [eos, *tokens.ids[start : end - 1].tolist()]
@@ -64,7 +68,7 @@ def looked_at(model: LanguageModel, tokens: TokenFile, eos: int) -> list[list[fl
             h = model(torch.tensor([read]).T, model.init_state(1))[0].features  # nothing is dropped: what is asked with
             _, rows, _, _ = span_buffer(h, [[]], p)
         for now in range(end - start):
-            lags = [now - last for _, last in span_ends(now, p)]
+            lags = [now + current - last for _, last in span_ends(now + current, p)]
             found.append([rows[now, 0, config.buffer_size - lag].item() for lag in lags])
     return found
 

@@ -37,7 +37,8 @@ def span_ends(config: Any, step: int) -> list[tuple[int, int]]:
     """How many steps before `step` of a new stream each span begins and ends, the newest first."""
     length = 1 if config.words else config.span_length
     apart = 0 if config.words else length - (config.span_offset == "literal")
-    newest = 1 + (step % length if config.grid == "fixed" else 0)
+    before = config.newest == "before"
+    newest = before + ((step + 1 - before) % length if config.grid == "fixed" else 0)
     ends = [newest + length * n for n in range(config.buffer_size // length)]
     return [(end + apart, end) for end in ends if end + apart <= step]
 

@@ -28,6 +28,10 @@ CONFIGS = [
     SpanBufferConfig(buffer_size=4, words=True),
     SpanBufferConfig(buffer_size=6, span_length=3, grid="fixed"),
     SpanBufferConfig(buffer_size=4, span_length=2, grid="fixed", span_offset="length", score="literal"),
+    SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
+    SpanBufferConfig(buffer_size=6, span_length=2, newest="current", span_offset="length", score="literal"),
+    SpanBufferConfig(buffer_size=6, span_length=3, newest="current", grid="fixed"),
+    SpanBufferConfig(buffer_size=1, words=True, newest="current"),
 ]
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=small.identify)
 
@@ -40,6 +44,7 @@ def parameters(memory: SpanBufferMemory) -> twin.Spans:
         length=length,
         offset=0 if config.words else length - (config.span_offset == "literal"),
         fixed=config.grid == "fixed",
+        current=config.newest == "current",
         w_s=memory.span_key.weight,
         w_h=None if memory.query is None else memory.query.weight,
         v=memory.score,
@@ -63,7 +68,7 @@ def gate(config: SpanBufferConfig, training: bool = True) -> twin.Gate:
 def state_of(memory: SpanBufferMemory, past: reference.Past, empty: float) -> dict[str, Tensor]:
     """What of each stream's past a state holds; `empty` where it holds nothing."""
     room = memory.carried
-    recent = [outputs[-room:] for outputs in past]
+    recent = [outputs[len(outputs) - min(room, len(outputs)) :] for outputs in past]
     yes, nothing = torch.ones((), dtype=torch.bool), torch.full((SIZE,), empty, dtype=torch.float64)
     state = {"states": slots(recent, room, lambda x: x, nothing), "filled": slots(recent, room, lambda _: yes, ~yes)}
     if memory.fixed:
@@ -95,6 +100,7 @@ def test_span_buffer(config: SpanBufferConfig, steps: int, batch: int, kind: str
     assert torch.equal(readout.buffer.filled, filled)
     assert readout.features is h
     assert readout.span == (1 if config.words else config.span_length)
+    assert readout.nearest_lag == (config.newest == "before")
     gate_logits = reference.grid([[memory.gate.weight.mv(x) for x in row] for row in h])
     carried = torch.where(after["filled"][..., None], after["states"], 0)
     actual = [readout.buffer.features, readout.attention, readout.buffer.gate, carried]

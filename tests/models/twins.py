@@ -26,6 +26,8 @@ def past_outputs(kind: str, capacity: int, batch: int, size: int) -> reference.P
 
 def slots(past: reference.Past, length: int, part: Callable[[Tensor], Tensor], empty: Tensor) -> Tensor:
     """(length, B, ·): what is remembered stands at the end, `empty` before it."""
+    if not length:
+        return empty.new_zeros(0, len(past), *empty.shape)
     columns = [torch.stack([empty] * (length - len(p)) + [part(x) for x in p]) for p in past]
     return torch.stack(columns, dim=1)
 

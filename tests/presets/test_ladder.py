@@ -246,6 +246,7 @@ def test_the_constants_of_the_buffer(name: str, row: Row) -> None:
         "words": not spans,
         "score": "tanh",
         "span_offset": "literal",
+        "newest": "before",
         "grid": "sliding",
         "attention_size": None,
         "own_segment_gradients": True,

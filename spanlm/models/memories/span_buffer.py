@@ -9,7 +9,8 @@
 The head predicts from h_t and from ξ_t, with the same weights, and mixes both by g_t: see `spanlm.models.span_mixture`.
 Where the paper leaves a choice: its Eq. 7 has no tanh, and without it all scores of a step grow by the same W_h h_t, so
 that the attention does not depend on it (`score`); its Eq. 4 has other distances at its ends than within, so spans are
-counted from the newest state before t (`grid`); h_t has read the word of its step and is no part of a span of step t; a
+counted from the newest state before t (`grid`); h_t has read the word of its step and is no part of a span of step t,
+which `newest` can change: the paper has h_t encode x_{1:t−1} and, in its Eq. 2 and 3, x_{1:t}. A
 span needs both its ends in the stream, and where there is none p̃ = p. States are kept as the encoder gave them: those
 that met different dropout masks have no meaningful difference (`kept`). The mask of a segment is put on h_t where it
 asks, gates and predicts, and on ξ_t. There are no biases; W_g starts as small as all weights do, so that λ is near ½.
@@ -48,6 +49,7 @@ GridKind = Literal["sliding", "fixed"]
 SpanScore = Literal["tanh", "literal"]
 RewardTeaches = Literal["all", "gate"]
 Kept = Literal["raw", "dropped"]
+Newest = Literal["before", "current"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,8 @@ class SpanBufferConfig:
             means nothing.
         grid: sliding (the newest span ends at the step before) or fixed (spans end at multiples of L of the stream's
             steps, so that only every L-th is projected).
+        newest: the last step that a span of step t may end at: before (t − 1, as printed) or current (t, so that what
+            is read can hold h_t).
         attention_size: units of the attention; null: as wide as the encoder's output.
         score: tanh (v · tanh(W_h h_t + W_s s_i)) or literal (as printed, without the tanh: then h_t adds the same to
             all scores and the attention does not depend on it, so that W_h is left out).
@@ -97,6 +101,7 @@ class SpanBufferConfig:
     span_offset: SpanOffset = "literal"
     words: bool = False
     grid: GridKind = "sliding"
+    newest: Newest = "before"
     attention_size: int | None = None
     score: SpanScore = "tanh"
     kept: Kept = "raw"
@@ -169,6 +174,11 @@ class SpanBufferConfig:
         return self.span_length - 1 if self.span_offset == "literal" else self.span_length
 
     @property
+    def nearest_lag(self) -> int:
+        """How many steps back the newest span ends, where the grid slides."""
+        return 1 if self.newest == "before" else 0
+
+    @property
     def rule(self) -> GateRule:
         """How the two predictions are mixed and the gate is taught."""
         return GateRule(
@@ -199,6 +209,7 @@ class SpanBufferConfig:
 _CHOICES = {
     "span_offset": get_args(SpanOffset),
     "grid": get_args(GridKind),
+    "newest": get_args(Newest),
     "score": get_args(SpanScore),
     "kept": get_args(Kept),
     "negative_reward": get_args(NegativeReward),
@@ -246,7 +257,10 @@ class SpanBufferMemory(Memory):
         self.readout_size, self.config = hidden_size, config
         self.fixed = config.grid == "fixed"
         self.count = config.buffer_size // config.stride
-        self.carried = (FixedGrid if self.fixed else SlidingGrid).carried(config.stride, self.count, config.reach)
+        # a step whose spans may end at itself looks at what the next one's end at before it
+        self.ahead = 1 - config.nearest_lag
+        grid = FixedGrid if self.fixed else SlidingGrid
+        self.carried = grid.carried(config.stride, self.count, config.reach) - self.ahead
         size = hidden_size if config.attention_size is None else config.attention_size
         self.span_key = nn.Linear(hidden_size, size, bias=False)  # W_s
         self.query = None if config.score == "literal" else nn.Linear(hidden_size, size, bias=False)  # W_h
@@ -276,16 +290,26 @@ class SpanBufferMemory(Memory):
         read = read * mask if raw and mask is not None else read
         policy = self._gate(asking.detach()) if self.config.reward_teaches == "gate" else None
         buffer = Buffered(read, self._gate(asking), any_span, self.config.rule, policy)
-        after = {"states": states[-self.carried :], "filled": filled[-self.carried :]}
+        after = {"states": states[len(h) :], "filled": filled[len(h) :]}
         if self.fixed:
             after["phase"] = (state["phase"] + len(h)) % self.config.stride
         attention = partial(_at_their_lags, weights, grid, self.config.buffer_size)
-        span, reach = self.config.stride, self.config.reach
-        return Readout(asking, attention, span=span, reach=reach, fixed=self.fixed, buffer=buffer), after
+        readout = Readout(
+            asking,
+            attention,
+            nearest_lag=self.config.nearest_lag,
+            span=self.config.stride,
+            reach=self.config.reach,
+            fixed=self.fixed,
+            buffer=buffer,
+        )
+        return readout, after
 
     def _grid(self, steps: int, state: Tensors) -> SlidingGrid | FixedGrid:
         layout = self.config.stride, self.count, steps
-        return FixedGrid(*layout, state["phase"][0]) if self.fixed else SlidingGrid(*layout)
+        if not self.fixed:
+            return SlidingGrid(*layout)
+        return FixedGrid(*layout, (state["phase"][0] + self.ahead) % self.config.stride)
 
     def _gate(self, h: Tensor) -> Tensor:
         with torch.autocast(h.device.type, enabled=False):
