@@ -139,9 +139,9 @@ def _race(
     segments = random_segments(size, rounds)
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     peaks: dict[str, float | None] = {}
-    for contender in contenders:  # warm up: caches, buffers, kernels; and the memory, one by one
+    for contender in contenders:
+        contender.step(segments[0])  # warm up: caches, buffers, kernels, which are none of the step's memory
         with Peak(device) as peak:
-            contender.step(segments[0])
             contender.step(segments[0])
         peaks[contender.name] = peak.megabytes
     for segment in segments:

@@ -4,45 +4,43 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from spanlm.benchmark.clock import timed
-from spanlm.benchmark.groups import PRECISIONS
 from spanlm.benchmark.memory import Peak
-from spanlm.benchmark.operations import Operation, operations
+from spanlm.benchmark.operations import WatchedStep, watched_step
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
+from spanlm.errors import RunError
 from spanlm.evaluation.scoring import Precision, tally
+from spanlm.models.counting import count_configured
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.training.events import Watcher
 from spanlm.training.provenance import provenance
 from spanlm.training.trainer import Trainer
 
 WARM_UP = 2
-WATCHED = 3
-"""Steps whose operations are looked at."""
-
 _SCORED = 5
 
 
 @dataclass(frozen=True)
-class Steps:
-    """Some steps of a training.
+class StepSpeed:
+    """The speed of some training steps.
 
     Attributes:
-        seconds: the median of one.
-        tokens: the mean of one: drawn segments have different lengths, sentences padding.
+        milliseconds: the median of one.
+        tokens_per_second: the median of what each has: drawn segments differ in length, batches of sentences in width.
     """
 
-    seconds: float
-    tokens: float
+    milliseconds: float
+    tokens_per_second: float
 
 
 @dataclass(frozen=True)
@@ -53,21 +51,40 @@ class TrainingSpeed:
         precision: of its products.
         milliseconds: median of one step.
         tokens_per_second: in training.
-        steps: of an epoch.
-        training_seconds: those of an epoch, at the median.
+        epoch_seconds: what an epoch's training takes at that speed.
         validation_seconds: what reading `valid` after it takes.
-        step_megabytes: most memory that its steps took beside what was held before them; None if unknown.
-        operations: the longest of a step's, if they were asked for.
+        step_megabytes: most memory that a step took beside what was held before it; None if unknown.
+        watched: where a step's time goes, if it was asked for.
     """
 
     precision: str
     milliseconds: float
     tokens_per_second: float
-    steps: int
-    training_seconds: float
+    epoch_seconds: float
     validation_seconds: float
     step_megabytes: float | None
-    operations: list[Operation]
+    watched: WatchedStep | None
+
+
+@dataclass(frozen=True)
+class TimedTraining:
+    """What was timed of one configuration.
+
+    Attributes:
+        corpus: by name.
+        vocabulary_size: V.
+        epoch_tokens: that an epoch predicts.
+        parameters: all.
+        config: as `config.yaml` has it.
+        speeds: in each precision.
+    """
+
+    corpus: str
+    vocabulary_size: int
+    epoch_tokens: int
+    parameters: int
+    config: dict[str, Any]
+    speeds: list[TrainingSpeed]
 
 
 @dataclass(frozen=True)
@@ -77,12 +94,12 @@ class TrainingReport:
     Attributes:
         started: when, by which command, of which commit, on what machine, as `provenance` has it.
         rounds: steps that were timed, of each.
-        trainings: by name, each in every precision.
+        trainings: by name.
     """
 
     started: dict[str, Any]
     rounds: int
-    trainings: dict[str, list[TrainingSpeed]]
+    trainings: dict[str, TimedTraining]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -96,61 +113,90 @@ def training_report(
     most: int = 0,
     note: Callable[[str], None] = lambda text: None,
 ) -> TrainingReport:
-    """Time the first training steps of configurations, in float32 and in bfloat16.
+    """Time training steps of configurations as their first epochs have them, in float32 and in bfloat16.
 
     Args:
         named: configurations with their corpora, by name. Their precision and device are left aside.
         device_name: auto, cpu, cuda.
-        rounds: steps of each; the median is reported.
+        rounds: steps of each, from all over an epoch.
         most: how many of a step's operations to tell; 0: none.
         note: told what is being measured.
 
     Raises:
         InputError: one that cannot be trained as it is.
+        RunError: one whose loss is soon no number.
     """
-    device, found = pick_device(device_name, "--device"), dict[str, list[TrainingSpeed]]()
+    device, found = pick_device(device_name, "--device"), dict[str, TimedTraining]()
     started = provenance(device)
     for name, (config, corpus) in named.items():
-        found[name] = []
-        for precision in PRECISIONS:
+        speeds = list[TrainingSpeed]()
+        for precision in get_args(Precision):
             note(f"{name}, {precision}")
             # nobody is told of a step: nothing is open that it could be told to
             training = replace(config.training, precision=precision, device=str(device), log_every=2**31)
-            found[name].append(_speed(replace(config, training=training), corpus, rounds, most))
+            trainer = _trainer(replace(config, training=training), corpus)
+            try:
+                speeds.append(_speed(trainer, rounds, most))
+            except RunError as error:
+                raise RunError(
+                    f"{name}, {precision}: cannot be timed, since the loss or its gradient is soon not finite. Take a "
+                    "lower training.optimizer.lr or training.optimizer.clip."
+                ) from error
+        found[name] = TimedTraining(
+            corpus=corpus.name,
+            vocabulary_size=len(corpus.vocabulary),
+            epoch_tokens=trainer.batcher.targets,
+            parameters=count_configured(config.model, len(corpus.vocabulary)).total,
+            config=config.to_tree(),
+            speeds=speeds,
+        )
     return TrainingReport(started, rounds, found)
 
 
-def _speed(config: RunConfig, corpus: Corpus, rounds: int, most: int) -> TrainingSpeed:
-    trainer = Trainer(config, corpus, Path(tempfile.gettempdir()), Watcher())
-    coming, precision = over_and_over(trainer.batcher), config.training.precision
+def _trainer(config: RunConfig, corpus: Corpus) -> Trainer:
+    """Make a trainer whose folder holds nothing, and which will write nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Trainer(config, corpus, Path(folder), Watcher())
+
+
+def _speed(trainer: Trainer, rounds: int, most: int) -> TrainingSpeed:
+    precision, segments = trainer.config.training.precision, spread(trainer.batcher, rounds)
+    warm_up(trainer)
     with Peak(trainer.device) as peak:
-        for segment in islice(coming, WARM_UP):
-            trainer.step(segment)
-    steps = timed_steps(trainer, islice(coming, rounds))
+        trainer.step(segments[0])
+    speed = step_speed(trainer, segments)
+    valid = len(trainer.corpus.splits["valid"])
     return TrainingSpeed(
         precision=precision,
-        milliseconds=steps.seconds * 1e3,
-        tokens_per_second=steps.tokens / steps.seconds,
-        steps=trainer.segments,
-        training_seconds=trainer.segments * steps.seconds,
-        validation_seconds=len(corpus.splits["valid"]) * scoring_seconds(trainer.model, trainer.valid, precision),
+        milliseconds=speed.milliseconds,
+        tokens_per_second=speed.tokens_per_second,
+        epoch_seconds=trainer.batcher.targets / speed.tokens_per_second,
+        validation_seconds=valid * scoring_seconds(trainer.model, trainer.valid, precision),
         step_megabytes=peak.megabytes,
-        operations=operations(trainer.step, islice(coming, WATCHED), trainer.device, most) if most else [],
+        watched=watched_step(trainer.step, segments, trainer.device, most) if most else None,
     )
 
 
-def over_and_over(batcher: Batcher) -> Iterator[Segment]:
-    """Yield the segments of the first epoch, again and again."""
-    return chain.from_iterable(batcher.segments() for _ in repeat(None))
+def spread(batcher: Batcher, count: int) -> list[Segment]:
+    """Return so many segments from all over an epoch, some twice if there are fewer: not all parts are alike."""
+    segments = batcher.count()
+    return [next(batcher.segments(start=number * segments // count)) for number in range(count)]
 
 
-def timed_steps(trainer: Trainer, segments: Iterator[Segment]) -> Steps:
+def warm_up(trainer: Trainer) -> None:
+    """Do what is done only once, or only at first."""
+    for segment in spread(trainer.batcher, WARM_UP):
+        trainer.step(segment)
+
+
+def step_speed(trainer: Trainer, segments: Iterable[Segment]) -> StepSpeed:
     """Time training steps, one for each segment."""
-    times, tokens = [], []
+    times, rates = [], []
     for segment in segments:
-        times.append(timed(partial(trainer.step, segment), trainer.device))
-        tokens.append(int(segment.mask.sum()))
-    return Steps(statistics.median(times), statistics.fmean(tokens))
+        seconds = timed(partial(trainer.step, segment), trainer.device)
+        times.append(seconds)
+        rates.append(int(segment.mask.sum()) / seconds)
+    return StepSpeed(statistics.median(times) * 1e3, statistics.median(rates))
 
 
 def scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision = "fp32") -> float:

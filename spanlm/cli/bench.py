@@ -29,11 +29,13 @@ cache and dynamic evaluation with the evaluation that they need anyway. Medians 
 product's speed they reach, and the memory that a step takes. Some five minutes on two quiet CPU cores; fewer --rounds
 take less.
 
-With presets, or configurations in files, how fast these train instead, on their own corpora: what an epoch and its
-validation take, and with --operations in what a step's time goes.
+With presets, or configurations in files, how fast these train instead, on the corpus they name: what an epoch and its
+validation take, and with --operations where a step's time goes. Steps from all over an epoch are timed, as the first
+epochs have them: weights that are averaged later (training.optimizer.kind=nt_asgd) add to a step.
 
   spanlm bench
   spanlm bench merity2018/awd-ptb yang2018/mos-ptb --operations 10
+  spanlm bench daniluk2017/kvp-w5 --corpus wikitext-2
   spanlm bench mine.yaml --rounds 50
 """
 
@@ -57,12 +59,13 @@ def run(arguments: list[str]) -> None:
         metavar="N",
         help="of a step of each PRESET, the N operations that take longest, on a GPU by its own time (default 0)",
     )
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="another one for every PRESET")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     _check(options)
     if options.names:
-        named = dict(_named(name, options.data_dir) for name in options.names)
+        named = {name: _with_corpus(name, options) for name in options.names}
         trainings = training_report(named, options.device, options.rounds, options.operations, _note)
         _print(trainings, options.json, show_trainings)
     else:
@@ -72,7 +75,7 @@ def run(arguments: list[str]) -> None:
 def _check(options: argparse.Namespace) -> None:
     require(options.rounds >= 1, "--rounds", options.rounds, "at least 1")
     require(options.operations >= 0, "--operations", options.operations, "at least 0")
-    of_presets = {"--operations": options.operations, "--data-dir": options.data_dir}
+    of_presets = {"--operations": options.operations, "--corpus": options.corpus, "--data-dir": options.data_dir}
     idle = [name for name, value in of_presets.items() if value and not options.names]
     if idle:
         raise InputError(f"{idle[0]}: is of a PRESET, and none is named. `spanlm presets` lists them.")
@@ -81,11 +84,14 @@ def _check(options: argparse.Namespace) -> None:
         raise InputError(f"{twice[0]}: is named twice; name each once")
 
 
-def _named(name: str, data_dir: str | None) -> tuple[str, tuple[RunConfig, Corpus]]:
+def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Corpus]:
     """Return a preset or a file's configuration, and its corpus."""
-    config = RunConfig.load(Path(name)) if name.endswith((".yaml", ".yml")) else find_preset(name).config
-    data = config.data if data_dir is None else replace(config.data, dir=data_dir)
-    return name, (config, load_corpus(data))
+    path = Path(name)
+    is_file = path.is_file() or path.suffix in (".yaml", ".yml")
+    config = RunConfig.load(path) if is_file else find_preset(name).config
+    asked = {"corpus": options.corpus, "dir": options.data_dir}
+    data = replace(config.data, **{field: value for field, value in asked.items() if value is not None})
+    return replace(config, data=data), load_corpus(data)
 
 
 def _note(text: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 from rich.table import Table
 
 from spanlm.benchmark.measure import Compared, Measured, Report
-from spanlm.benchmark.recipe import TrainingReport, TrainingSpeed
+from spanlm.benchmark.operations import WatchedStep
+from spanlm.benchmark.recipe import TimedTraining, TrainingReport
 from spanlm.cli.terminal import console, out
 
 
@@ -18,42 +19,48 @@ def _show_started(started: dict[str, Any]) -> None:
 def show_trainings(report: TrainingReport) -> None:
     """Print how fast configurations train."""
     _show_started(report.started)
-    for name, speeds in report.trainings.items():
+    for name, training in report.trainings.items():
         out()
-        console().print(_speeds_table(name, speeds))
-        for speed in speeds:
-            if speed.operations:
+        console().print(_speeds_table(name, training))
+        for speed in training.speeds:
+            if speed.watched is not None:
                 out()
-                console().print(_operations_table(speed))
+                console().print(_operations_table(speed.precision, speed.watched))
 
 
-def _speeds_table(name: str, speeds: list[TrainingSpeed]) -> Table:
-    table = _bare_table(name)
+def _speeds_table(name: str, training: TimedTraining) -> Table:
+    table = _bare_table(
+        f"{name} on {training.corpus}: V {training.vocabulary_size:,}, {training.epoch_tokens:,} tokens an epoch, "
+        f"{training.parameters:,} parameters"
+    )
     table.add_column("training")
-    for column in ("ms a step", "tokens/s", "step MB", "steps", "an epoch", "its validation"):
+    for column in ("ms a step", "tokens/s", "step MB", "an epoch", "its validation"):
         table.add_column(column, justify="right")
-    for speed in speeds:
+    for speed in training.speeds:
         table.add_row(
             speed.precision,
             f"{speed.milliseconds:,.1f}",
             f"{speed.tokens_per_second:,.0f}",
             _megabytes(speed.step_megabytes),
-            f"{speed.steps:,}",
-            f"{speed.training_seconds:,.1f} s",
+            f"{speed.epoch_seconds:,.1f} s",
             f"{speed.validation_seconds:,.1f} s",
         )
     return table
 
 
-def _operations_table(speed: TrainingSpeed) -> Table:
-    table = _bare_table(f"a step in {speed.precision}")
+def _operations_table(precision: str, step: WatchedStep) -> Table:
+    """Rows that add up to the whole step."""
+    table = _bare_table(f"a step in {precision}, watched: {step.milliseconds:,.1f} ms")
     table.add_column("operation")
     for column in ("calls", "ms", "of the step"):
         table.add_column(column, justify="right")
-    for one in speed.operations:
-        table.add_row(one.name, f"{one.calls:,.1f}", f"{one.milliseconds:,.1f}", f"{one.share:.0%}")
-    told = sum(one.share for one in speed.operations)
-    table.add_row("all others, Python, waiting", "", "", f"{max(0.0, 1 - told):.0%}")
+    told = sum(one.milliseconds for one in step.operations) + step.other_milliseconds
+    rows = [(one.name, f"{one.calls:,.1f}", one.milliseconds) for one in step.operations]
+    if step.other_operations:
+        rows.append((f"{step.other_operations} other operations", "", step.other_milliseconds))
+    rows.append(("Python, waiting", "", max(0.0, step.milliseconds - told)))
+    for operation, calls, spent in rows:
+        table.add_row(operation, calls, f"{spent:,.1f}", f"{spent / step.milliseconds:.0%}")
     return table
 
 

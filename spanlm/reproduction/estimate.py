@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
-from spanlm.benchmark.recipe import WARM_UP, over_and_over, scoring_seconds, timed_steps
+from spanlm.benchmark.recipe import scoring_seconds, spread, step_speed, warm_up
 from spanlm.config import RunConfig
 from spanlm.context import cut_of
 from spanlm.data.corpora import Corpus
@@ -48,18 +47,15 @@ def estimate(job: Job, corpus: Corpus) -> Estimate:
         InputError: the job cannot be trained as it is.
     """
     trainer = Trainer(job.config, corpus, Path(job.folder), Watcher())
-    segments = over_and_over(trainer.batcher)
-    for segment in islice(segments, WARM_UP):
-        trainer.step(segment)
-    steps = timed_steps(trainer, islice(segments, _STEPS))
+    warm_up(trainer)
+    rate = step_speed(trainer, spread(trainer.batcher, _STEPS)).tokens_per_second
     finetune = job.config.training.finetune
     epochs = job.config.training.epochs + finetune.stages * finetune.epochs
     model, final = trainer.model, evaluation_batcher(corpus, "valid", cut_of(job.config, corpus, "valid", "auto"))
     valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
     validations = epochs * valid * scoring_seconds(model, trainer.valid, job.config.training.precision)
     evaluations = (valid + test) * scoring_seconds(model, final)
-    seconds = trainer.segments * epochs * steps.seconds + validations + evaluations
-    return Estimate(steps.tokens / steps.seconds, epochs, seconds)
+    return Estimate(rate, epochs, trainer.batcher.targets * epochs / rate + validations + evaluations)
 
 
 def dynamic_seconds(

@@ -30,6 +30,7 @@ def make_spans(
         targets=words[1:],
         weights=weights,
         span=span,
+        nearest_lag=1,
         filled=filled,
         gate=draw.uniform(0, 1, count),
         used=np.full(count, 0.5),

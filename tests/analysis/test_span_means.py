@@ -87,13 +87,13 @@ def test_both_are_a_plain_loop(span_run: Path, kind: str) -> None:
     assert flatness.overall.flatness < 0.97 and abs(flatness.overall.nearest - flatness.overall.equal) > 1e-3
 
     memory: Any = model.memory
-    length = 1 if kind == "words" else memory.config.span_length
+    length = 1 if memory.config.words else memory.config.span_length
     assert flatness.span == length
     profile = attention_by_lag(model, evaluation_batcher(corpus, "valid", "documents", 3))
     full = [row for row in every if len(row) == memory.count]
     assert (profile.positions, profile.left_out) == (len(full), len(every) - len(full))
     assert profile.percent[::-1] == pytest.approx(100 * np.mean(full, axis=0), abs=1e-4)
-    assert list(profile.lags)[::-1] == [1 + length * number for number in range(memory.count)]
+    assert list(profile.lags)[::-1] == [("current" not in kind) + length * n for n in range(memory.count)]
     assert (profile.span, profile.fixed) == (length, "fixed" in kind)
 
 

@@ -13,16 +13,21 @@ from typing import Any
 import pytest
 import torch
 
-from spanlm.benchmark.operations import operations
-from spanlm.benchmark.recipe import TrainingReport, TrainingSpeed, over_and_over, timed_steps, training_report
+from spanlm.benchmark.operations import Operation, WatchedStep, watched_step
+from spanlm.benchmark.recipe import StepSpeed, TrainingReport, TrainingSpeed, spread, step_speed, training_report
+from spanlm.cli.bench_tables import _operations_table
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.models.counting import count_configured
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig, SpanBufferConfig
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat
-from tests.training.small import make_config, make_corpus
+from tests.training.small import make_config, make_corpus, with_batching, with_training
 
 CPU = torch.device("cpu")
+SEGMENT: Any = None
+"""The steps of these tests read nothing."""
 TEXT = "the old man saw the sea .\nthe sea was calm .\n" * 30
 
 
@@ -37,15 +42,16 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def assert_consistent(speed: dict[str, Any], rounds: int) -> None:
-    seconds = speed["milliseconds"] / 1e3
-    assert speed["training_seconds"] == pytest.approx(speed["steps"] * seconds)
-    assert 0 < speed["tokens_per_second"] < math.inf and speed["validation_seconds"] > 0
+def assert_consistent(speed: dict[str, Any], tokens: int) -> None:
+    assert speed["epoch_seconds"] == pytest.approx(tokens / speed["tokens_per_second"])
+    assert speed["milliseconds"] > 0 and 0 < speed["tokens_per_second"] < math.inf and speed["validation_seconds"] > 0
     assert speed["step_megabytes"] is None or speed["step_megabytes"] >= 0
-    spent = [one["milliseconds"] for one in speed["operations"]]
+    watched = speed["watched"]
+    spent = [one["milliseconds"] for one in watched["operations"]]
     assert spent == sorted(spent, reverse=True) and min(spent) > 0
-    assert sum(one["share"] for one in speed["operations"]) <= 1.01
-    assert all(one["calls"] > 0 and one["name"] for one in speed["operations"])
+    assert all(one["calls"] > 0 and one["name"] for one in watched["operations"])
+    assert watched["other_operations"] > 10 and watched["other_milliseconds"] > 0
+    assert sum(spent) + watched["other_milliseconds"] <= 1.01 * watched["milliseconds"]
 
 
 def test_json_tells_of_each_and_of_both_precisions(cli: Cli, config: Path) -> None:
@@ -53,28 +59,57 @@ def test_json_tells_of_each_and_of_both_precisions(cli: Cli, config: Path) -> No
     assert result.status == 0
     content = json.loads(result.out)
     assert content.keys() == {"started", "rounds", "trainings"} and content["rounds"] == 3
-    (speeds,) = content["trainings"].values()
-    assert list(content["trainings"]) == [str(config)]
-    assert [speed["precision"] for speed in speeds] == ["fp32", "bf16"]
-    for speed in speeds:
-        assert speed.keys() == {field for field in TrainingSpeed.__dataclass_fields__}
-        assert len(speed["operations"]) == 4
-        assert_consistent(speed, 3)
+    ((name, training),) = content["trainings"].items()
+    asked = RunConfig.load(config)
+    assert (name, training["config"]) == (str(config), asked.to_tree())
+    assert training["corpus"] == asked.data.corpus.rpartition("/")[2] or training["corpus"] == asked.data.corpus
+    assert training["vocabulary_size"] == 10 and training["parameters"] == count_configured(asked.model, 10).total
+    assert training["epoch_tokens"] == len(TEXT.split()) + TEXT.count("\n")
+    assert [speed["precision"] for speed in training["speeds"]] == ["fp32", "bf16"]
+    for speed in training["speeds"]:
+        assert speed.keys() == set(TrainingSpeed.__dataclass_fields__)
+        assert len(speed["watched"]["operations"]) == 4
+        assert_consistent(speed, training["epoch_tokens"])
     assert result.err == f"measuring: {config}, fp32\nmeasuring: {config}, bf16\n"
 
 
 def test_the_tables(cli: Cli, config: Path) -> None:
     said = flat(cli("bench", config, "--device", "cpu", "--rounds", 1, "--operations", 2).out)
-    for part in ("ms a step", "an epoch", "its validation", "a step in bf16", "of the step", "all others, Python"):
+    for part in (
+        "V 10, ",
+        "ms a step",
+        "its validation",
+        "a step in bf16, watched: ",
+        "other operations",
+        "Python, waiting",
+    ):
         assert part in said
     without = cli("bench", config, "--device", "cpu", "--rounds", 1).out
     assert "of the step" not in without and "fp32" in without
     assert not list(config.parent.glob("*.jsonl"))  # nothing is written
 
 
-def test_the_profiler_says_nothing_of_itself(config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    operations(lambda segment: torch.ones(2) + 1, [None, None], CPU, 3)  # type: ignore[list-item]
+def test_the_rows_of_a_step_add_up() -> None:
+    step = WatchedStep(10.0, [Operation("a", 4.0, 2.0), Operation("b", 2.0, 1.0)], 7, 1.0)
+    columns = _operations_table("fp32", step).columns
+    said = [list(column.cells) for column in columns]
+    assert said[0] == ["a", "b", "7 other operations", "Python, waiting"]
+    assert said[2:] == [["4.0", "2.0", "1.0", "3.0"], ["40%", "20%", "10%", "30%"]]
+    few = _operations_table("fp32", replace(step, other_operations=0, other_milliseconds=0.0))
+    assert list(few.columns[0].cells) == ["a", "b", "Python, waiting"]
+
+
+def test_the_profiler_says_nothing_of_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    watched_step(multiplied(8, 1), [SEGMENT] * 2, CPU, 3)
     assert capfd.readouterr() == ("", "")
+
+
+def test_nobody_has_to_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(number: int) -> int:
+        raise OSError("bad file descriptor")
+
+    monkeypatch.setattr("spanlm.benchmark.operations.os.dup", closed)
+    assert watched_step(multiplied(8, 1), [SEGMENT], CPU, 3).operations
 
 
 def test_a_preset_is_taken_by_its_name_with_its_own_corpus(
@@ -103,6 +138,7 @@ def test_a_preset_is_taken_by_its_name_with_its_own_corpus(
         (("demo", "--operations", -1), ("--operations=-1", "at least 0")),
         (("--operations", 3), ("--operations", "PRESET")),
         (("--data-dir", "."), ("--data-dir", "PRESET")),
+        (("--corpus", "ptb"), ("--corpus", "PRESET")),
         (("demo", "demo"), ("demo", "twice")),
         (("merity2018/awd-pbt",), ("merity2018/awd-pbt", "merity2018/awd-ptb")),
         (("no.yaml",), ("no.yaml",)),
@@ -113,8 +149,8 @@ def test_refused(cli: Cli, arguments: tuple[object, ...], parts: tuple[str, ...]
     cli("bench", *arguments).refused(*parts)
 
 
-def test_steps_are_timed_one_by_one_and_counted_in_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by the length of what is read: the median step, the mean of the tokens."""
+def test_speed_is_the_median_of_steps_and_of_what_each_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by the length of what is read."""
     now = 0.0
 
     class Reader:
@@ -129,22 +165,58 @@ def test_steps_are_timed_one_by_one_and_counted_in_tokens(monkeypatch: pytest.Mo
             self.seconds, self.mask = seconds, torch.arange(10) < tokens
 
     monkeypatch.setattr(time, "perf_counter", lambda: now)
-    pieces = [Piece(1.0, 2), Piece(9.0, 4), Piece(2.0, 9)]
-    steps = timed_steps(Reader(), iter(pieces))  # type: ignore[arg-type]
-    assert (steps.seconds, steps.tokens) == (2.0, 5.0)
+    pieces = [Piece(1.0, 2), Piece(9.0, 9), Piece(2.0, 10)]
+    assert step_speed(Reader(), pieces) == StepSpeed(2000.0, 2.0)  # type: ignore[arg-type]
 
 
-def test_more_steps_than_an_epoch_has() -> None:
-    corpus, config = make_corpus(), make_config()
-    (speed, _) = training_report({"a": (config, corpus)}, "cpu", rounds=40).trainings["a"]
-    assert speed.steps < 40 and speed.operations == []
+def test_segments_are_from_all_over_an_epoch() -> None:
+    """Sentences come the short ones first: an epoch is no multiple of its first steps."""
 
-    class Two:
-        def segments(self) -> list[int]:
-            return [1, 2]
+    class Ten:
+        def count(self) -> int:
+            return 10
 
-    endless = over_and_over(Two())  # type: ignore[arg-type]
-    assert [next(endless) for _ in range(5)] == [1, 2, 1, 2, 1]
+        def segments(self, start: int = 0) -> Any:
+            return iter(range(start, 10))
+
+    assert spread(Ten(), 5) == [0, 2, 4, 6, 8]  # type: ignore[arg-type]
+    assert spread(Ten(), 20) == sorted([*range(10), *range(10)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        make_config(kind="sentences", shuffle=False),
+        make_config(SpanBufferConfig(buffer_size=6, span_length=3), dropout=0.0, kind="streams", shuffle=False),
+        make_config(PointerSentinelConfig(window=4)),
+        with_batching(make_config(kind="streams", shuffle=False, batch_size=4), group_size=2),
+    ],
+    ids=["sentences", "spans", "pointer", "groups"],
+)
+def test_whatever_can_be_trained_can_be_timed(config: RunConfig) -> None:
+    training = training_report({"a": (config, make_corpus())}, "cpu", rounds=25).trainings["a"]
+    assert all(speed.watched is None and speed.tokens_per_second > 0 for speed in training.speeds)
+
+
+def test_memory_is_not_that_of_what_came_first() -> None:
+    """The same in the same precision, whenever it is measured."""
+    config = make_config(NoMemoryConfig(), dropout=0.0)
+    large = replace(config, model=replace(config.model, embedding_size=400, encoder=LSTMConfig(hidden_size=400)))
+    report = training_report({"a": (large, make_corpus()), "b": (large, make_corpus())}, "cpu", rounds=1)
+    first, second = (report.trainings[name].speeds[0].step_megabytes for name in "ab")
+    if first is None or second is None:
+        pytest.skip("this system does not say how much memory a process had")
+    assert abs(first - second) < 8
+
+
+def test_one_that_goes_astray_is_named(cli: Cli, config: Path) -> None:
+    asked = RunConfig.load(config)
+    wild = with_training(asked, optimizer=replace(asked.training.optimizer, lr=1e30))
+    config.write_text(wild.to_yaml())
+    result = cli("bench", config, "--device", "cpu", "--rounds", 9)
+    *_, last = result.err.splitlines()
+    assert result.status == 1 and last.startswith(f"spanlm: {config}, fp32: cannot be timed")
+    assert "training.optimizer.lr" in last and "checkpoint" not in last
 
 
 def multiplied(size: int, times: int) -> Callable[[Any], None]:
@@ -161,11 +233,13 @@ def multiplied(size: int, times: int) -> Callable[[Any], None]:
 def test_operations_are_those_of_a_step_the_longest_first() -> None:
     step = multiplied(256, 3)
     step(None)
-    found = operations(step, [None] * 4, CPU, 10)  # type: ignore[list-item]
-    calls = {one.name: one.calls for one in found}
+    found = watched_step(step, [SEGMENT] * 4, CPU, 10)
+    calls = {one.name: one.calls for one in found.operations}
     assert calls["aten::mm"] == 3 and calls["aten::neg"] == 1
-    assert found[0].name == "aten::mm" and 0 < sum(one.share for one in found) <= 1
-    assert operations(step, [None], CPU, 1)[0].name == "aten::mm"  # type: ignore[list-item]
+    assert found.operations[0].name == "aten::mm"
+    one = watched_step(step, [SEGMENT], CPU, 1)
+    assert [operation.name for operation in one.operations] == ["aten::mm"] and one.other_operations >= 1
+    assert one.operations[0].milliseconds + one.other_milliseconds <= one.milliseconds
 
 
 def test_a_step_that_fails_leaves_no_profiler_behind(capfd: pytest.CaptureFixture[str]) -> None:
@@ -173,9 +247,8 @@ def test_a_step_that_fails_leaves_no_profiler_behind(capfd: pytest.CaptureFixtur
         raise RuntimeError("here")
 
     with pytest.raises(RuntimeError, match="here"):
-        operations(fails, [None], CPU, 1)  # type: ignore[list-item]
-    assert operations(multiplied(8, 1), [None], CPU, 1)  # type: ignore[list-item]
-    torch.ones(2)
+        watched_step(fails, [SEGMENT], CPU, 1)
+    assert watched_step(multiplied(8, 1), [SEGMENT], CPU, 1).operations
     print("heard", flush=True)
     assert capfd.readouterr().out == "heard\n"
 
@@ -184,5 +257,13 @@ def test_precision_and_device_are_those_that_were_asked_for() -> None:
     config = make_config()
     strange = replace(config, training=replace(config.training, device="cuda", precision="bf16"))
     report = training_report({"a": (strange, make_corpus())}, "cpu", rounds=1, most=0)
-    assert [speed.precision for speed in report.trainings["a"]] == ["fp32", "bf16"]
+    assert [speed.precision for speed in report.trainings["a"].speeds] == ["fp32", "bf16"]
     assert report.started["device"] == "cpu"
+
+
+def test_another_corpus_and_any_file_that_there_is(cli: Cli, config: Path) -> None:
+    plain = config.rename(config.with_name("mine"))
+    (config.parent / "text.txt").write_text(TEXT * 2)
+    result = cli("bench", plain, "--corpus", config.parent / "text.txt", "--device", "cpu", "--rounds", 1, "--json")
+    (training,) = json.loads(result.out)["trainings"].values()
+    assert training["config"]["data"]["corpus"] == str(config.parent / "text.txt") and training["vocabulary_size"] == 10
