@@ -10,16 +10,17 @@ What else the paper leaves open, and how it is read here; options of `model.memo
 * Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h (`score`,
   `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h (`model.head.buffer`).
 * A span is h_i − h_{i−L+1}, as printed (`span_offset`). The ends of Eq. 4 and 6 do not agree: the newest span ends at
-  t − 1, each other one L before the next, and all move along with t (`grid`). h_t has read x_t and is in no span yet.
+  t − 1, each other one L before the next, and all move along with t (`grid`). By Eq. 2 and 3 h_t has read x_t, by the
+  text x_{t−1}: the former, so that no span of step t has h_t; one that ends at t itself is `newest`.
 * The buffer holds what the encoder gave before dropout (`kept`), across segments without gradients
   (`own_segment_gradients`: within one with them). Query, gate and ξ have one mask, in place of the output dropout.
 * An empty buffer has no share and no reward. W_g starts small, so λ starts at about a half.
 * r is a constant for the gradient (`reward_constant`); its λ has no temperature (`reward_gate`); for r < 0, η r log λ
   as printed (`negative_reward`), but bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q
   are those of the loss (`rewarded`). "Annealed" means two temperatures, no schedule; "w/o annealing" is one of 1.
-* No option is there for the uneven distances that Eq. 4 has at its two ends; a span that ends at t itself, which would
-  be a part of h_t; biases in Eq. 7 and 10; a range of W_g's own (λ is a half at the first step with any small one); a
-  schedule of temperatures, of which nothing is printed; penalties on ξ.
+* No option is there for the uneven distances that Eq. 4 has at its two ends; biases in Eq. 7 and 10; a range of W_g's
+  own (λ is a half at the first step with any small one); a schedule of temperatures, of which nothing is printed;
+  penalties on ξ.
 * Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
   likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream; validation in
   training is ten.

@@ -1,7 +1,8 @@
 """Press (2019), "Partially Shuffling the Training Data to Improve Language Models": MoS and partial shuffle (PS).
 
 At the start of an epoch each stream is rotated by a drawn number of words. The rest is that of Yang et al. (2018).
-The public code is that of another model (DOC); it shuffles in the main training and not in finetuning, and so here.
+The public code is that of another model (DOC); it shuffles in the main training and not in finetuning, and so do these
+presets.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from spanlm.training.config import TrainingConfig
 
 _REMARK = (
     "the dynamic evaluation is that of Li et al. 2020; the public code is for another model and shuffles in the main "
-    "training alone, and so here"
+    "training alone, and so does this preset"
 )
 
 

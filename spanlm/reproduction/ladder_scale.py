@@ -16,7 +16,7 @@ from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig
 from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
-from spanlm.reproduction.proportional_scale import ProportionalScale
+from spanlm.reproduction.proportional_scale import OF_PRESETS, ProportionalScale
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.wording import several
 from spanlm.training.config import TrainingConfig
@@ -99,6 +99,7 @@ class LadderScale(ProportionalScale):
             "Where streams are shuffled, they are so in finetuning, too; rows with AT have its noise on the embedded "
             "words, too, as published. Clip, weight decay, AR, TAR, ε, temperatures and rewards as published; products "
             f"in {self.precision}.",
+            OF_PRESETS,
         ]
 
     def _narrowed(self, model: ModelConfig) -> ModelConfig:

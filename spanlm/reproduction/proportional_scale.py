@@ -24,6 +24,9 @@ SPENT = 256.0
 """A rate that was divided by this teaches nothing more: about what the schedules of Zaremba et al. end with."""
 
 
+OF_PRESETS = "What is remarked on rows below is of their presets, which have the published sizes and recipes."
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProportionalScale(Scale):
     """A size at which all widths are a share of the published ones.
@@ -56,7 +59,7 @@ class ProportionalScale(Scale):
         return replace(training, batching=replace(batching, batch_size=streams))
 
     def remarks_hold(self, vocabulary_size: int) -> bool:
-        """Say yes: recipes stay, whatever the widths are."""
+        """Say yes: a page says that they are of the presets, where those have other sizes."""
         return True
 
     def describe(self, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:
@@ -76,6 +79,7 @@ class ProportionalScale(Scale):
             f"Sizes (scale {self.name}): {self.width:g} of every published width; dropout {self.dropout:g} of the "
             f"published; weights start in {self._range:.2f} times the published range.",
             f"Recipes: each row's as published, as `spanlm presets` lists them, but:{shorter} {precision}.",
+            OF_PRESETS,
         ]
 
     @property
