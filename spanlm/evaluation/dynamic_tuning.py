@@ -2,7 +2,8 @@
 
 What the weights have become at a word differs from point to point, so each needs passes of its own. They share the
 statistics, and most of the grid reads only the first 30,000 tokens (as the fast search of the published code does); the
-best few of it then read all of the text, and the best of those is taken.
+best few of it then read all of the text, and the best of those is taken. Weights can do well for the first tokens and
+go astray later; where none of the best few does better than weights that rest, the next ones read all of it, too.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ FIRST_TOKENS = 30_000
 """That every point reads."""
 
 FINALISTS = 4
-"""Points that read all of the text."""
+"""Points that read all of the text; more if none of them helps."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,8 @@ def tune_dynamic(
         kind: when state is reset; as in `evaluate_dynamic`.
         precision: of the products.
         first_tokens: how many every point reads; the whole text if it has no more.
-        finalists: how many points read all of it; 0: none, and the first tokens decide.
+        finalists: how many points read all of it, and more, one by one, until one helps; 0: none, and the first
+            tokens decide.
         report: told of progress.
 
     Raises:
@@ -156,10 +158,14 @@ def tune_dynamic(
 
     most = first_tokens if first_tokens < plain.tokens else None
     firsts = [read(config, most, f"point {number} of {len(grid)}") for number, config in enumerate(grid, 1)]
-    best = sorted(range(len(grid)), key=lambda number: _perplexity(firsts[number]))[:finalists]
-    finals = dict(enumerate(firsts))
-    if most is not None:
-        finals = {number: read(grid[number], None, f"finalist {n} of {len(best)}") for n, number in enumerate(best, 1)}
+    if most is None:
+        return _summary(plain, grid, firsts, dict(enumerate(firsts)))
+    finals = dict[int, Tally]()
+    best = sorted(range(len(grid)), key=lambda number: _perplexity(firsts[number]))
+    for n, number in enumerate(best if finalists else [], 1):
+        if n > finalists and min(map(_perplexity, finals.values())) < plain.perplexity:
+            break
+        finals[number] = read(grid[number], None, f"finalist {n} of {max(n, min(finalists, len(best)))}")
     return _summary(plain, grid, firsts, finals)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,6 +140,30 @@ def test_no_helpful_point_is_said() -> None:
     found = tuned(some_grid(rates=(0.9,), decays=(0.0,)))
     assert found.perplexity > found.plain
     assert found.notes == ["no point of the grid helps."]
+
+
+def test_more_read_all_of_it_until_one_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the first tokens say: at high rates the weights leave later."""
+    text = [["dog", "sat"] * 4] * 6
+    grid = some_grid(rates=(0.9, 0.5, 0.001, 0.0005), decays=(0.1,))
+    tally: Callable[..., Any] = adapted_tally
+
+    def misleading(*given: Any, most: int | None, **how: Any) -> Any:
+        found = tally(*given, most=most, **how)
+        # the higher a rate is, the better it looks at first
+        return found if most is None else replace(found, nll=-given[3].rate)
+
+    monkeypatch.setattr(module, "adapted_tally", misleading)
+    told: list[str] = []
+    found = tuned(grid, text, first_tokens=10, finalists=1, report=lambda what, *rest: told.append(what))
+    assert [point.perplexity is not None for point in found.grid] == [True, True, True, False]
+    assert found.best.rate == 0.001 and found.perplexity < found.plain and len(found.notes) == 0
+    assert list(dict.fromkeys(what.partition(",")[0] for what in told))[-3:] == [
+        f"finalist {n} of {n}" for n in (1, 2, 3)
+    ]
+    none = tuned(grid[:2], text, first_tokens=10, finalists=1)
+    assert all(point.perplexity is not None for point in none.grid)
+    assert none.notes[0] == "no point of the grid helps."
 
 
 def test_progress_names_the_point() -> None:
