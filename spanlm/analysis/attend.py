@@ -22,6 +22,9 @@ from spanlm.evaluation.scoring import evaluating, scored_segments
 from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 
+EXPECTED = 5
+"""Words that are told of those that were expected next."""
+
 
 def _attention(readout: Readout) -> Tensor:
     if readout.members:
@@ -40,7 +43,7 @@ def attend_words(
     vocabulary: Vocabulary,
     targets: list[str],
     *,
-    expected: int = 5,
+    expected: int = EXPECTED,
     title: str = "",
     opened: bool = True,
 ) -> AttentionRecord:

@@ -59,6 +59,11 @@ class LagProfile:
         return lag_range(self.window, self.nearest_lag, self.span)
 
     @property
+    def alike(self) -> tuple[int, bool, int]:
+        """What the lags are of, which side by side must be the same: `span`, `fixed`, `nearest_lag`."""
+        return self.span, self.fixed, self.nearest_lag
+
+    @property
     def last_five(self) -> float:
         """Percent of the attention on the five most recent words or spans (on all where L <= 5)."""
         return sum(self.percent[-LAST:])

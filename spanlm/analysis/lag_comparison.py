@@ -42,16 +42,17 @@ class MeasuredLags:
         return published_cut(self.model, self.profile.window)
 
 
-def check_alike(spans: Mapping[str, tuple[int, bool]]) -> None:
+def check_alike(slots: Mapping[str, tuple[int, bool, int]]) -> None:
     """Refuse models side by side whose lags are not of the same things.
 
     Args:
-        spans: for each model, by name, how many words what it attends to stands for, and whether on a fixed grid.
+        slots: for each model, by name, how many words what it attends to stands for, whether on a fixed grid, and the
+            nearest lag.
 
     Raises:
-        InputError: Words beside spans, spans of another length or grid.
+        InputError: Words beside spans, spans of another length or grid, or whose newest ends elsewhere.
     """
-    (first, of_first), *others = ((name, _what(*span)) for name, span in spans.items())
+    (first, of_first), *others = ((name, _what(*span)) for name, span in slots.items())
     for name, what in others:
         if what != of_first:
             raise InputError(
@@ -60,8 +61,11 @@ def check_alike(spans: Mapping[str, tuple[int, bool]]) -> None:
             )
 
 
-def _what(span: int, fixed: bool) -> str:
-    return "words" if span == 1 else f"spans of {span} words on a {'fixed' if fixed else 'sliding'} grid"
+def _what(span: int, fixed: bool, nearest_lag: int) -> str:
+    if span == 1:
+        return "words"
+    current = "" if nearest_lag else ", up to the current word"
+    return f"spans of {span} words on a {'fixed' if fixed else 'sliding'} grid{current}"
 
 
 def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None = None, mark: str = ABOUT) -> list[str]:
@@ -98,7 +102,7 @@ def lag_columns(measured: Sequence[MeasuredLags]) -> Iterator[list[str]]:
     Raises:
         InputError: As `check_alike`.
     """
-    check_alike({one.name: (one.profile.span, one.profile.fixed) for one in measured})
+    check_alike({one.name: one.profile.alike for one in measured})
     profile = max((one.profile for one in measured), key=lambda profile: profile.lags[0])
     groups = lag_groups(range(profile.lags[0], min(one.profile.lags[-1] for one in measured) - 1, -profile.span))
     columns = [column for one in measured for column in _columns(one, groups)]

@@ -41,7 +41,7 @@ def lag_comparison_figure(measured: Sequence[MeasuredLags]) -> Drawing:
         InputError: If there are more models than can be told apart, or as `check_alike`.
     """
     check_drawable(len(measured))
-    check_alike({one.name: (one.profile.span, one.profile.fixed) for one in measured})
+    check_alike({one.name: one.profile.alike for one in measured})
     styled = list(zip(measured, STYLES, strict=False))
     published = _published(styled)
     rows = [row for _, row, _ in published]

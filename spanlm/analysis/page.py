@@ -20,7 +20,6 @@ _TEXTS = {
     "footnote": "",
 }
 _UNITS = 1000  # of a weight
-_SHOWN = 8  # guesses shown for a position
 
 
 def render_page(record: AttentionRecord) -> str:
@@ -49,7 +48,7 @@ def _payload(record: AttentionRecord) -> dict[str, object]:
         "tokens": [record.words[0], *record.targets],
         "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
         "bits": np.round(record.bits, 2).tolist(),
-        "expected": [[[word, float(f"{chance:.3g}")] for word, chance in row[:_SHOWN]] for row in record.expected],
+        "expected": [[[word, float(f"{chance:.3g}")] for word, chance in row] for row in record.expected],
         "mean": _mean_percent(record),
         "darkest": darkest(record.settled[record.settled > 0], _UNITS),
     }

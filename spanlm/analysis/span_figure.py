@@ -48,7 +48,8 @@ def _caption(record: SpanRecord) -> str:
         "α: the weights of the spans at a step; they sum to 1. "
     )
     span = f"A span of {record.span} steps stands for the words it ends with" if record.span > 1 else "A span is a word"
-    return f"{said}{span}, and the word just read is in none. What came is orange where it was expected."
+    none = ", and the word just read is in none" if record.nearest_lag else ""
+    return f"{said}{span}{none}. What came is orange where it was expected."
 
 
 def _title(drawing: Drawing, title: str) -> float:

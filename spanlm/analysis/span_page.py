@@ -19,7 +19,6 @@ _TEXTS = {
         "for more weight (the small numbers are percent). The panel shows how much the gate preferred the buffer, and "
         "what the buffer, the encoder and both together expected."
     ),
-    "just_read": "just read, in no span yet",
     "tint": "Tint by the gate: λ 0",
     "most_tint": "1",
     "footnote": " λ is how much the gate prefers the buffer, before its temperature.",
@@ -38,7 +37,7 @@ def render_span_page(record: SpanRecord) -> str:
         script="span_page.js",
         styles=("span_page.css",),
         title=record.title,
-        texts=_TEXTS,
+        texts={**_TEXTS, "just_read": "just read, in no span yet" if record.nearest_lag else "just read"},
     )
 
 

@@ -24,6 +24,9 @@ from spanlm.models.span_mixture import log_mixture
 PARTS = ("encoder", "buffer", "mixture")
 """What expects words: each part of the model alone, and both together."""
 
+EXPECTED_OF_PART = 4
+"""Words that are told of each part."""
+
 
 class Look(NamedTuple):
     """A span that was looked at: the positions of its first and last word, and its weight."""
@@ -113,7 +116,7 @@ def attend_spans(
     vocabulary: Vocabulary,
     targets: list[str],
     *,
-    expected: int = 4,
+    expected: int = EXPECTED_OF_PART,
     title: str = "",
     opened: bool = True,
     first_token: int = 1,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from spanlm.analysis.attend import attend_words, attention_by_lag, attention_flatness, check_attends
+from spanlm.analysis.attend import EXPECTED, attend_words, attention_by_lag, attention_flatness, check_attends
 from spanlm.analysis.export import save_attention, save_lag_comparison, save_lag_profile
 from spanlm.analysis.lag_comparison import MeasuredLags, check_alike
 from spanlm.analysis.published_lags import RECURRENT_MEMORY
@@ -15,7 +16,7 @@ from spanlm.analysis.sentence_map import attend_sentence
 from spanlm.cli.arguments import run_names
 from spanlm.cli.attend_by_epoch import show_by_epoch
 from spanlm.cli.attend_options import parsed_options, require_out
-from spanlm.cli.attend_spans import check_spans, has_spans, length_and_grid, show_spans
+from spanlm.cli.attend_spans import check_spans, has_spans, show_spans, slots_of
 from spanlm.cli.attended_text import corpus_of, sentence_of, targets_of
 from spanlm.cli.attention_prints import (
     print_flatness,
@@ -66,8 +67,8 @@ def _look(options: argparse.Namespace) -> None:
 def _record(model: TrainedModel, options: argparse.Namespace) -> AttentionRecord:
     """Read what was asked for."""
     targets, source, _ = targets_of(model, options)
-    title = model.title(source)
-    return attend_words(model.model, model.vocabulary, targets, title=title, opened=model.opened)
+    how: dict[str, Any] = {"title": model.title(source), "opened": model.opened}
+    return attend_words(model.model, model.vocabulary, targets, expected=options.top or EXPECTED, **how)
 
 
 def _named(models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
@@ -119,7 +120,7 @@ def _flatness(models: Sequence[TrainedModel], options: argparse.Namespace) -> No
 def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
     """Print the table and write the file."""
     named = _named(models)
-    check_alike({name: length_and_grid(model) for name, model in named.items()})
+    check_alike({name: slots_of(model) for name, model in named.items()})
     measured = [_measured(model, name, options) for name, model in named.items()]
     if len(measured) == 1:
         print_lags(measured[0])

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from spanlm.analysis.attend import EXPECTED
 from spanlm.analysis.export import ATTENTION_SUFFIXES, check_attention_path, check_lag_comparison_path
 from spanlm.analysis.files import listed
 from spanlm.analysis.sentence_export import (
@@ -14,12 +15,13 @@ from spanlm.analysis.sentence_export import (
     check_flatness_path,
     check_sentence_path,
 )
+from spanlm.analysis.spans import EXPECTED_OF_PART
 from spanlm.analysis.utilisation_export import check_utilisation_path
 from spanlm.cli.arguments import add_corpus, add_device, verb_parser
 from spanlm.cli.attended_text import MOST_WORDS, WORDS
 from spanlm.cli.gate import GATE, add_gate, check_gate
 from spanlm.cli.main import VerbParser
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require
 
 _DESCRIPTION = """
 Where the model looked.
@@ -84,8 +86,12 @@ def parsed_options(arguments: list[str]) -> argparse.Namespace:
             f"{len(options.runs)} runs: {options.what} takes one; several stand side by side with {', '.join(others)} "
             f"and {last}"
         )
-    if options.what in CHECKS and options.gate_temperature is not None:
-        raise InputError(f"{GATE}: changes nothing that {options.what} shows; it is for a text, --document or --from")
+    for name, value in ((GATE, options.gate_temperature), ("--top", options.top)):
+        if options.what in CHECKS and value is not None:
+            raise InputError(
+                f"{name}: changes nothing that {options.what} shows; it is for a text, --document or --from"
+            )
+    require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
     check_gate(options, len(options.runs))
     if options.what in CHECKS and options.out is not None:
         CHECKS[options.what](options.out, len(options.runs))
@@ -126,6 +132,13 @@ def _parser() -> VerbParser:
     what.add_argument("--by-epoch", action="store_true", help="what a run told of its span buffer while it was trained")
     parser.add_argument(
         "--words", type=int, metavar="N", help=f"how much of --document or --from, line ends counted (default: {WORDS})"
+    )
+    parser.add_argument(
+        "--top",
+        type=int,
+        metavar="N",
+        help=f"how many of the most probable next words to tell (default: {EXPECTED}; of a span buffer, for each part, "
+        f"{EXPECTED_OF_PART}, which are all that its figure has room for)",
     )
     add_gate(parser)
     add_corpus(parser)

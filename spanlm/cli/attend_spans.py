@@ -8,7 +8,7 @@ from typing import Any
 
 from spanlm.analysis.reading import Expected
 from spanlm.analysis.span_export import check_spans_path, save_spans
-from spanlm.analysis.spans import PARTS, Look, SpanRecord, attend_spans
+from spanlm.analysis.spans import EXPECTED_OF_PART, PARTS, Look, SpanRecord, attend_spans
 from spanlm.cli.attend_options import CHECKS
 from spanlm.cli.gate import gate_note
 from spanlm.cli.terminal import note, out, table
@@ -38,7 +38,7 @@ def check_spans(models: Sequence[TrainedModel], options: argparse.Namespace) -> 
             check_spans_path(options.out)
         return
     for model in models:
-        length, _ = length_and_grid(model)
+        length, *_ = slots_of(model)
         if options.what == "--sentence" and length > 1:
             raise InputError(
                 f"{options.what}: shows the weights of words, and {model.folder} looks at spans of {length}; "
@@ -46,10 +46,12 @@ def check_spans(models: Sequence[TrainedModel], options: argparse.Namespace) -> 
             )
 
 
-def length_and_grid(model: TrainedModel) -> tuple[int, bool]:
-    """Return how many words what it looks at stands for, and whether on a fixed grid."""
+def slots_of(model: TrainedModel) -> tuple[int, bool, int]:
+    """Return how many words what it looks at stands for, whether on a fixed grid, and the lag of its nearest span."""
     memory = model.config.model.memory
-    return (memory.stride, memory.grid == "fixed") if isinstance(memory, SpanBufferConfig) else (1, False)
+    if isinstance(memory, SpanBufferConfig):
+        return memory.stride, memory.grid == "fixed", memory.nearest_lag
+    return 1, False, 1
 
 
 def show_spans(
@@ -57,7 +59,7 @@ def show_spans(
 ) -> None:
     """Read words; write what was looked at from each, or print what was from the last."""
     how: dict[str, Any] = {"title": model.title(source), "opened": model.opened, "first_token": first_token}
-    record = attend_spans(model.model, model.vocabulary, targets, **how)
+    record = attend_spans(model.model, model.vocabulary, targets, expected=options.top or EXPECTED_OF_PART, **how)
     memory = model.config.model.memory
     assert isinstance(memory, SpanBufferConfig)  # see `has_spans`
     if options.out is None:

@@ -13,7 +13,7 @@ import pytest
 from spanlm.analysis.colour_scale import scale_top
 from spanlm.analysis.drawing import Drawing, Rect, Text
 from spanlm.analysis.palette import CAME_INK, blue
-from spanlm.analysis.span_figure import span_figure
+from spanlm.analysis.span_figure import _caption, span_figure
 from spanlm.analysis.span_marks import percent
 from spanlm.analysis.span_steps import MOST_STEPS
 from spanlm.analysis.spans import PARTS, SpanRecord
@@ -195,3 +195,9 @@ def test_many_equal_weights_are_not_pale() -> None:
     record = KINDS["as in the paper"]
     flat = replace(record, weights=np.where(record.weights > 0, np.float32(0.005), np.float32(0)))
     assert {tile.fill for tile in tiles(span_figure(flat))} == {blue(1.0)}
+
+
+def test_the_caption_says_whether_the_word_just_read_is_in_a_span() -> None:
+    record = make_spans(TEXT)
+    assert "the word just read is in none" in _caption(record)
+    assert "the word just read" not in _caption(replace(record, nearest_lag=0))

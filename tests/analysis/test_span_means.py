@@ -141,13 +141,15 @@ def test_figures_say_what_the_lags_of_spans_are(profile: LagProfile, said: str, 
     assert said in (tmp_path / "a.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("other", [LagProfile((100.0,), 9, 0), FIXED, replace(SLIDING, span=3)], ids=str)
+@pytest.mark.parametrize(
+    "other", [LagProfile((100.0,), 9, 0), FIXED, replace(SLIDING, span=3), replace(SLIDING, nearest_lag=0)], ids=str
+)
 def test_lags_of_other_things_do_not_stand_side_by_side(other: LagProfile) -> None:
     measured = [MeasuredLags("one", "a text", SLIDING), MeasuredLags("two", "a text", other)]
     for show in (lag_comparison_figure, lambda both: list(lag_columns(both))):
         with pytest.raises(InputError, match=r"one looks at spans of 4 words on a sliding grid and two at "):
             show(measured)
-    check_alike({"one": (1, False), "two": (1, False)})
+    check_alike({"one": (1, False, 1), "two": (1, False, 0)})
 
 
 def test_a_text_too_short_for_two_spans_is_refused() -> None:

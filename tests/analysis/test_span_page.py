@@ -80,3 +80,9 @@ def test_the_darkest_blue_is_that_of_rows_with_a_choice() -> None:
     assert Page(render_span_page(KINDS["nothing yet"])).record()["darkest"] == 1.0
     content = Page(render_span_page(make_spans(TEXT, span=1, spans=25))).record()
     assert content["darkest"] < 0.5, "the first rows share all the weight among few spans"
+
+
+def test_the_word_just_read_may_be_in_a_span() -> None:
+    record = make_spans(TEXT)
+    assert "in no span yet" in render_span_page(record)
+    assert "in no span yet" not in render_span_page(replace(record, nearest_lag=0))

@@ -17,6 +17,7 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.trained_gate import TemperedModel
 from tests.analysis.span_records import make_spans
 from tests.cli.conftest import Cli
+from tests.cli.span_runs import flat as on_one_line
 
 TEXT = "the cat sat\non the mat . the dog ran"
 TARGETS = ["the", "cat", "sat", "<eos>", "on", "the", "mat", ".", "the", "dog", "ran", "<eos>"]
@@ -160,3 +161,16 @@ def test_by_lag_spans_do_not_stand_beside_words(
 def test_what_cannot_be_drawn_is_refused(cli: Cli, span_run: Path) -> None:
     cli("attend", span_run, "--text", TEXT, "--out", "a.npz").refused("a.npz: cannot write .npz")
     cli("attend", span_run, "--text", " ").refused("no words")
+
+
+def test_as_many_words_as_are_asked_for(cli: Cli, span_run: Path, tmp_path: Path) -> None:
+    """Of each part, printed and in the data; what shows none refuses to be asked."""
+    text = ("--text", "the cat sat on the mat .")
+    printed = on_one_line(cli("attend", span_run, *text, "--top", 2).done)
+    both = re.search(r"both (.*?);", printed)
+    assert both is not None and both[1].count(", ") == 1
+    cli("attend", span_run, *text, "--top", 7, "--out", tmp_path / "a.json")
+    content = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert {len(position["mixture"]) for position in content["positions"]} == {7}
+    cli("attend", span_run, *text, "--top", 0).refused("--top=0", "at least 1")
+    cli("attend", span_run, "--flatness", "--top", 3).refused("--top", "--flatness")

@@ -36,8 +36,8 @@ OPTIONS = {
     "--tune-dynamic --parts --gate-temperature",
     "score": "--base --format --state --oov --eos --out --gate-temperature --combine --weights --device",
     "cloze": "--context --class --out --json --strict --limit --batch-size --combine --weights --device",
-    "attend": "--text --file --sentence --document --from --words --by-lag --flatness --by-epoch --corpus --split "
-    "--out --device --data-dir --download --gate-temperature",
+    "attend": "--text --file --sentence --document --from --words --top --by-lag --flatness --by-epoch --corpus "
+    "--split --out --device --data-dir --download --gate-temperature",
     "generate": "--prompt --length --temperature --top-k --top-p --seed --unk --combine --weights --device "
     "--gate-temperature",
     "data": "--source --category --out --corpus",
