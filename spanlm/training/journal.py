@@ -11,7 +11,7 @@ from spanlm.evaluation.scoring import Tally, perplexity
 from spanlm.training.clock import Clock
 from spanlm.training.config import TrainingConfig
 from spanlm.training.events import EpochEvent, Phase, StepEvent, Watcher
-from spanlm.training.part_sums import tally_means
+from spanlm.training.part_sums import part_means, tally_means
 from spanlm.training.position import Position
 from spanlm.training.run_folder import METRICS, MetricsLog
 
@@ -70,7 +70,10 @@ class Journal:
         if position.step % training.log_every == 0:
             recent = (position.epoch_nll - position.logged_nll) / (position.epoch_tokens - position.logged_tokens)
             position.logged_nll, position.logged_tokens = position.epoch_nll, position.epoch_tokens
-            self._write("train", position, recent, epoch=position.epoch + 1, rate=rate, gradient_norm=norm)
+            fields: dict[str, Any] = {"epoch": position.epoch + 1, "rate": rate, "gradient_norm": norm}
+            if parts := part_means(position.parts):
+                fields["parts"] = parts  # of the epoch so far
+            self._write("train", position, recent, **fields)
 
     def epoch(
         self, position: Position, found: Tally, improved: bool, train_loss: float, train_parts: Mapping[str, float]

@@ -185,6 +185,17 @@ def test_every_epoch_begins_its_sums_anew(room: Path) -> None:
     assert {parts["valid"]["steps"] for parts in found} == {found[0]["valid"]["steps"]}
 
 
+def test_within_an_epoch_it_is_told_what_was_so_far(room: Path) -> None:
+    train(with_training(RUNS[STAGES](), log_every=1), make_corpus(), room)
+    told = rows(room)
+    for number in range(1, 5):
+        *steps, valid = [row for row in told if row["epoch"] == number]
+        assert [row["event"] for row in [*steps, valid]] == ["train"] * len(steps) + ["valid"]
+        read = [row["parts"]["steps"] for row in steps if "parts" in row]
+        assert read == sorted(set(read)) and len(steps) - 2 <= len(read) <= len(steps)  # at first there is no span
+        assert steps[-1]["parts"] == valid["parts"]["train"]
+
+
 def test_without_a_buffer_nothing_is_told(room: Path) -> None:
     watcher = Heard()
     train(make_config(epochs=1), make_corpus(), room, watcher)
