@@ -9,7 +9,7 @@ import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 
@@ -21,11 +21,26 @@ def starting() -> Iterator[None]:
     """Start processes inside: they never hear of Ctrl-C, which the parent hears of when the block ends."""
     # it starts with the first process, and would let the signal through while that one is made
     resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which processes take over
+    try:
+        # threads of libraries have masks of their own, and whichever takes the signal, it is for the main thread
+        with _deferred() if threading.current_thread() is threading.main_thread() else nullcontext():
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _deferred() -> Iterator[None]:
+    """Answer Ctrl-C when the block ends."""
+    heard: list[int] = []
+    answer = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, answer)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
 
 
 def follow_parent(end: Callable[[], object]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 
 import pytest
 
@@ -27,9 +29,20 @@ def test_every_process_is_started_deaf_the_first_one_too() -> None:
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_a_ctrl_c_in_between_is_not_lost() -> None:
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_ctrl_c_in_between_is_not_lost(others: int) -> None:
+    """Nor heard too early where another thread, such as a library has, takes the signal."""
+    over = threading.Event()
+    threads = [threading.Thread(target=over.wait) for _ in range(others)]
+    for thread in threads:
+        thread.start()
     reached = False
     with pytest.raises(KeyboardInterrupt), starting():
         os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
         reached = True
+    over.set()
+    for thread in threads:
+        thread.join()
     assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -73,7 +73,7 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
         SpanBufferConfig(buffer_size=6, span_length=3, grid="fixed"),
         SpanBufferConfig(buffer_size=3, span_length=3, grid="fixed", span_offset="length"),
         SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
-        SpanBufferConfig(buffer_size=6, span_length=2, newest="current", grid="fixed"),
+        SpanBufferConfig(buffer_size=6, span_length=3, newest="current", grid="fixed"),
         SpanBufferConfig(buffer_size=3, words=True, newest="current"),
     ],
 }
