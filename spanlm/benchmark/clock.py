@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
+
+Result = TypeVar("Result")
 
 
 def synchronise(device: torch.device) -> None:
@@ -14,10 +17,10 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def timed(call: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds of a call, the device's work included."""
+def timed(call: Callable[[], Result], device: torch.device) -> tuple[float, Result]:
+    """Return the seconds of a call, the device's work included, and what it gave."""
     synchronise(device)
     began = time.perf_counter()
-    call()
+    result = call()
     synchronise(device)
-    return time.perf_counter() - began
+    return time.perf_counter() - began, result

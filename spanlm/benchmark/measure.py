@@ -146,7 +146,7 @@ def _race(
         peaks[contender.name] = peak.megabytes
     for segment in segments:
         for contender in contenders:
-            times[contender.name].append(timed(partial(contender.step, segment), device))
+            times[contender.name].append(timed(partial(contender.step, segment), device)[0])
     median = {name: statistics.median(values) for name, values in times.items()}
     return [
         Measured(
@@ -180,7 +180,7 @@ def matrix_gflops(device: torch.device, precision: Precision, rounds: int = 25) 
     b = torch.randn(MATRIX, MATRIX, device=device, dtype=dtype)
 
     def once() -> float:
-        return timed(partial(product, a, b), device)  # by the faster kernel of the two that a CPU has
+        return timed(partial(product, a, b), device)[0]  # by the faster kernel of the two that a CPU has
 
     once()
     return 2 * MATRIX**3 / min(once() for _ in range(rounds)) / 1e9

@@ -80,7 +80,7 @@ def _watched(
     with _without_messages():
         watched.start()
     try:
-        seconds = sum(timed(partial(step, segment), device) for segment in segments)
+        seconds = sum(timed(partial(step, segment), device)[0] for segment in segments)
     finally:
         with _without_messages():
             watched.stop()

@@ -193,7 +193,7 @@ def step_speed(trainer: Trainer, segments: Iterable[Segment]) -> StepSpeed:
     """Time training steps, one for each segment."""
     times, rates = [], []
     for segment in segments:
-        seconds = timed(partial(trainer.step, segment), trainer.device)
+        seconds, _ = timed(partial(trainer.step, segment), trainer.device)
         times.append(seconds)
         rates.append(int(segment.mask.sum()) / seconds)
     return StepSpeed(statistics.median(times) * 1e3, statistics.median(rates))
@@ -202,10 +202,5 @@ def step_speed(trainer: Trainer, segments: Iterable[Segment]) -> StepSpeed:
 def scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision = "fp32") -> float:
     """Return how long a token takes that is only scored, from the first segments of a text."""
     tally(model, islice(batcher.segments(), 1), -1, precision)
-    tokens = 0
-
-    def scored() -> None:
-        nonlocal tokens
-        tokens = tally(model, islice(batcher.segments(), _SCORED), -1, precision).tokens
-
-    return timed(scored, model.device) / tokens
+    seconds, read = timed(lambda: tally(model, islice(batcher.segments(), _SCORED), -1, precision), model.device)
+    return seconds / read.tokens

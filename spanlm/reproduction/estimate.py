@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from spanlm.benchmark.clock import timed
 from spanlm.benchmark.recipe import scoring_seconds, spread, step_speed, warm_up
 from spanlm.config import RunConfig
 from spanlm.context import cut_of
@@ -67,14 +67,16 @@ def dynamic_seconds(
     often with weights that adapt as points of the grid say.
     """
     model = build_model(config, len(corpus.vocabulary)).to(pick_device(config.training.device, "training.device"))
-    began = time.perf_counter()
-    statistics = gather_statistics(model, corpus, kind="streams", segments=_STEPS)
-    gathering = (time.perf_counter() - began) / _STEPS
+    spent, statistics = timed(
+        lambda: gather_statistics(model, corpus, kind="streams", segments=_STEPS),
+        model.device,
+    )
+    gathering = spent / _STEPS
     still = DynamicConfig(rate=0.0)
     batcher = evaluation_batcher(corpus, "valid", "streams", length=still.length)
-    began = time.perf_counter()
-    read = adapted_tally(model, batcher, statistics, still, corpus.vocabulary.unk_id, most=_LESSONS * still.length)
-    token = (time.perf_counter() - began) / read.tokens
+    unk_id, most = corpus.vocabulary.unk_id, _LESSONS * still.length
+    spent, read = timed(lambda: adapted_tally(model, batcher, statistics, still, unk_id, most=most), model.device)
+    token = spent / read.tokens
     valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
     points, first = len(search.grid(published)), min(search.first_tokens, valid)
     tuning = points * first + (min(search.finalists, points) * valid if first < valid else 0)

@@ -21,7 +21,7 @@ class DynamicSearch:
         rates: η that are tried; None: those of the published grid.
         decays: λ likewise.
         first_tokens: of valid, that every pair reads.
-        finalists: pairs that then read all of it; 0: none, the first tokens decide.
+        finalists: pairs that then read all of it, more if none of them helps; 0: none, the first tokens decide.
         statistics: segments of train that tell how large gradients are; None: all.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -194,7 +195,7 @@ def test_the_time_it_takes_is_estimated_from_all_that_is_read(text: Path, monkey
     job, corpus = made.jobs[0], made.corpus
     search = replace(made.scale.dynamic, rates=(1e-4, 2e-4), decays=(0.002,), first_tokens=30, finalists=1)
     clock = iter(range(10**6))
-    monkeypatch.setattr(estimate_module.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
     valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
     assert valid > 30
 
@@ -218,7 +219,7 @@ def test_a_training_is_estimated_with_its_validations_and_what_comes_after(
     made = plan(text, WHOLE)
     job, corpus = made.jobs[0], made.corpus
     clock = iter(range(10**6))
-    monkeypatch.setattr(estimate_module.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(clock)))
     monkeypatch.setattr(estimate_module, "scoring_seconds", lambda model, batcher, precision="fp32": 1000.0)
     found = estimate(job, corpus)
     training = job.config.training

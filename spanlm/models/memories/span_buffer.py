@@ -10,11 +10,11 @@ The head predicts from h_t and from ξ_t, with the same weights, and mixes both 
 Where the paper leaves a choice: its Eq. 7 has no tanh, and without it all scores of a step grow by the same W_h h_t, so
 that the attention does not depend on it (`score`); its Eq. 4 has other distances at its ends than within, so spans are
 counted from the newest state before t (`grid`); h_t has read the word of its step and is no part of a span of step t,
-which `newest` can change: the paper has h_t encode x_{1:t−1} and, in its Eq. 2 and 3, x_{1:t}. A
-span needs both its ends in the stream, and where there is none p̃ = p. States are kept as the encoder gave them: those
-that met different dropout masks have no meaningful difference (`kept`). The mask of a segment is put on h_t where it
-asks, gates and predicts, and on ξ_t. There are no biases; W_g starts as small as all weights do, so that λ is near ½.
-Gradients end where a segment begins, as for every memory.
+which `newest` can change: the paper has h_t encode x_{1:t−1} and, in its Eq. 2 and 3, x_{1:t}. A span needs both its
+ends in the stream, and where there is none p̃ = p. States are kept as the encoder gave them: those that met different
+dropout masks have no meaningful difference (`kept`). The mask of a segment is put on h_t where it asks, gates and
+predicts, and on ξ_t. There are no biases; W_g starts as small as all weights do, so that λ is near ½. Gradients end
+where a segment begins, as for every memory.
 """
 
 from __future__ import annotations
