@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import spanlm
+from spanlm import processor
 from spanlm.errors import RunError
 from spanlm.files import replace_file
 from spanlm.training.warm_start import WarmStart
@@ -80,7 +81,7 @@ def machine(device: torch.device) -> dict[str, Any]:
     """Say what this process runs on."""
     return {
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "processor": _processor(),
+        "processor": processor.described(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
@@ -109,13 +110,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-def _processor() -> str:
-    """Return the processor's name as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from spanlm import processor
 from spanlm.models.ops import linear as module
 from spanlm.models.ops.linear import crossed, linear, product
 from tests.models.small import bitwise
@@ -149,10 +150,10 @@ def test_no_rows_give_no_rows() -> None:
 def test_the_processors_maker_decides(
     vendor: str | None, slower: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    processor = tmp_path / "cpuinfo"
+    told = tmp_path / "cpuinfo"
     if vendor is not None:
-        processor.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
-    monkeypatch.setattr(module, "_PROCESSOR", processor)
+        told.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
+    monkeypatch.setattr(processor, "_TOLD", told)
     asked = LIBRARY_IS_SLOWER.__wrapped__
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     assert asked() is slower

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import spanlm
+from spanlm import processor
 from spanlm.training import provenance
 from spanlm.training.provenance import PROVENANCE, record_start, starts
 
@@ -49,7 +50,7 @@ def test_a_start_names_code_machine_and_command(tmp_path: Path, monkeypatch: pyt
     assert start["spanlm"] == spanlm.__version__
     assert start["threads"] == torch.get_num_threads()
     assert start["device"] == "cpu"
-    assert start["processor"]
+    assert start["processor"] == processor.described()
 
 
 def test_every_start_adds_a_line(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""What the system tells of its first processor."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+_TOLD = Path("/proc/cpuinfo")
+_KIND = {"family": "cpu family", "model": "model"}
+
+
+def fields() -> dict[str, str]:
+    """Return the fields of the first processor in Linux's words; nothing where the system does not tell them."""
+    try:
+        told = _TOLD.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    lines = (line.partition(":") for line in told.partition("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def described() -> str:
+    """Name the processor, with its family and model: `AMD EPYC (family 25, model 17)`.
+
+    Machines that are rented hide which of a maker's processors they have, of which one can have twice another's speed.
+    """
+    found = fields()
+    name = found.get("model name") or platform.processor() or platform.machine()
+    kind = ", ".join(f"{what} {found[field]}" for what, field in _KIND.items() if found.get(field))
+    return f"{name} ({kind})" if kind else name
