@@ -30,7 +30,8 @@ def cut_of(config: RunConfig, corpus: Corpus, split: str, state: State) -> Batch
 
     Raises:
         InputError: there is no such state, the corpus has no such part, documents are asked for and the part is one
-            document, or nothing is ever to be forgotten by a memory that holds everything since the last reset.
+            document, nothing is ever to be forgotten by a memory that holds everything since the last reset, or
+            sentences that are not opened (training.batching.predict_first) are to know of others.
     """
     require(state in STATES, "state", state, "auto, carry, document or line")
     if split not in corpus.splits:
@@ -40,6 +41,7 @@ def cut_of(config: RunConfig, corpus: Corpus, split: str, state: State) -> Batch
         # of a text that is one document, resets at documents leave one stream
         trained = config.training.batching.kind
         return batching_kind("auto" if trained == "documents" else trained, tokens)
+    _refuse_opening(config, state)
     if kind == "streams":
         refuse_endless(config, f"all of {corpus.name} {split}")
     if kind == "documents" and len(tokens.documents) == 1:
@@ -73,6 +75,11 @@ def refuse_other_context(config: RunConfig, state: StateMode) -> None:
     """
     if state == "carry":
         refuse_endless(config, "all of the text")
+    _refuse_opening(config, state)
+
+
+def _refuse_opening(config: RunConfig, state: State) -> None:
+    """Refuse a context beyond the line where lines are not opened, so that nothing stands between two."""
     if state != "line" and not config.training.batching.predict_first:
         raise InputError(
             f"state={state}: the model was trained on sentences that know nothing of each other and that no <eos> "

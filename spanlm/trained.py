@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from spanlm.config import RunConfig
-from spanlm.context import State, cloze_contexts, reads_line_by_line, refuse_other_context, text_to_attend
+from spanlm.context import State, cloze_contexts, reads_line_by_line, text_to_attend
 from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
@@ -97,7 +97,8 @@ class TrainedModel(TrainedRun):
         """Find the best cache for a text; see `spanlm.evaluation.cache_tuning.tune_cache`, and `evaluate`."""
         text, part = self.part(corpus, split)
         kind, grid = self.batching(text, part, state), (windows, thetas, lambdas)
-        return tune_cache(self.model, text, part, *grid, kind=kind, precision=precision)
+        how: dict[str, Any] = {"kind": kind, "precision": precision, "predict_first": self.opened}
+        return tune_cache(self.model, text, part, *grid, **how)
 
     def dynamic_statistics(
         self,
@@ -132,7 +133,8 @@ class TrainedModel(TrainedRun):
         text, part = self.part(corpus, split)
         kind, grid = self.batching(text, part, state), dynamic_grid(rates, decays, epsilon, length, loss)
         statistics = statistics or self.dynamic_statistics(length=length, report=report)
-        return tune_dynamic(self.model, text, part, statistics, grid, kind=kind, precision=precision, report=report)
+        how: dict[str, Any] = {"kind": kind, "precision": precision, "predict_first": self.opened}
+        return tune_dynamic(self.model, text, part, statistics, grid, report=report, **how)
 
     def score(
         self,
@@ -161,7 +163,7 @@ class TrainedModel(TrainedRun):
                 that are not opened.
         """
         pieces = self.pieces(text.removesuffix("\n").split("\n") if isinstance(text, str) else text)
-        refuse_other_context(self.config, state)
+        self.refuse_context(state)
         start = (self.model, self.vocabulary, pieces)
         return score_words(*start, state=state, base=base, oov=oov, eos=eos, opened=self.opened)
 

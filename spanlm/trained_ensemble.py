@@ -8,11 +8,12 @@ from pathlib import Path
 
 from spanlm.config import RunConfig
 from spanlm.context import State
-from spanlm.data.config import DEMO, Split
+from spanlm.data.config import DEMO, BatchingKind, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.words import StateMode
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.trained import TrainedModel, load
 
@@ -21,7 +22,7 @@ class TrainedEnsemble(TrainedModel):
     """What `spanlm.load_ensemble` gives: several trained models that predict as one.
 
     Everything that is measured, scored or generated is the ensemble's. Whatever of `config` says how text is read is
-    the same for all members; the rest of it, and `folder`, are the first member's.
+    the same for all members; the rest of it, memories among it, and `folder`, are the first member's.
 
     Attributes:
         model: the ensemble, in evaluation mode.
@@ -87,7 +88,30 @@ class TrainedEnsemble(TrainedModel):
         """Find the mixture's best weights for a split, for `reweighted`; arguments as of `evaluate`."""
         loaded, part = self.part(corpus, split)
         kind = self.batching(loaded, part, state)
-        return tune_weights(self.model, loaded, part, kind=kind, batch_size=batch_size, precision=precision)
+        return tune_weights(
+            self.model,
+            loaded,
+            part,
+            kind=kind,
+            batch_size=batch_size,
+            precision=precision,
+            predict_first=self.opened,
+        )
+
+    def batching(self, corpus: Corpus, split: str, state: State = "auto") -> BatchingKind:
+        """Return how a part of a corpus is cut, as of a single model; what one member could not use is refused."""
+        for run in self.runs[1:]:
+            run.batching(corpus, split, state)
+        return super().batching(corpus, split, state)
+
+    def refuse_context(self, state: StateMode) -> None:
+        """Refuse a context of words that one of the members was never given.
+
+        Raises:
+            InputError: see `spanlm.context.refuse_other_context`.
+        """
+        for run in self.runs:
+            run.refuse_context(state)
 
 
 def load_ensemble(

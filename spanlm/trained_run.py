@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spanlm.config import RunConfig
-from spanlm.context import State, cut_of
+from spanlm.context import State, cut_of, refuse_other_context
 from spanlm.data.config import SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
 from spanlm.data.registry import CORPORA
@@ -16,7 +16,7 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
-from spanlm.evaluation.words import Piece
+from spanlm.evaluation.words import Piece, StateMode
 from spanlm.files import run_name
 from spanlm.models.next_word_model import NextWordModel
 
@@ -114,3 +114,11 @@ class TrainedRun:
                 is ever to be forgotten by a memory that holds everything since the last reset.
         """
         return cut_of(self.config, corpus, split, state)
+
+    def refuse_context(self, state: StateMode) -> None:
+        """Refuse a context of words that the model was never given.
+
+        Raises:
+            InputError: see `spanlm.context.refuse_other_context`.
+        """
+        refuse_other_context(self.config, state)

@@ -18,6 +18,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import require
 from spanlm.evaluation.cache import CacheConfig, as_one_stream, lookups, mixed, require_text
+from spanlm.evaluation.first_words import unopened_notes
 from spanlm.evaluation.grid_edge import edge_note
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Precision, Scored, perplexity, scored_segments
@@ -63,7 +64,7 @@ class CacheTuning:
         best: the cache with the lowest perplexity.
         perplexity: that.
         grid: every point, windows outermost, λ innermost.
-        notes: where the best lies on the edge of the grid, so that the true one may lie beyond.
+        notes: where the best lies on the edge of the grid, so that the true one may lie beyond; and what else to know.
     """
 
     text: str
@@ -90,6 +91,7 @@ def tune_cache(
     *,
     kind: BatchingKind = "streams",
     precision: Precision = "fp32",
+    predict_first: bool = True,
 ) -> CacheTuning:
     """Try every window with every θ and λ.
 
@@ -102,13 +104,14 @@ def tune_cache(
         lambdas: λ.
         kind: when the state is reset, and with it the cache, but not at lines; as in `evaluate`.
         precision: of the model's products.
+        predict_first: the model was trained on sentences opened by <eos>; if not, they are read as it knows them.
 
     Raises:
         InputError: an empty grid, a value outside its range, a window longer than the text, or no such split.
     """
     require_grid(windows, thetas, lambdas)
     # a cache over lines needs them in the order of the text
-    batcher = evaluation_batcher(corpus, split, kind, rules=SentenceRules(order="drawn"))
+    batcher = evaluation_batcher(corpus, split, kind, rules=SentenceRules(opened=predict_first, order="drawn"))
     require_text(max(windows), corpus, split)
     scored: Iterable[Scored] = scored_segments(model, batcher.segments(), precision)
     if kind == "sentences":
@@ -121,7 +124,8 @@ def tune_cache(
         plain -= torch.where(mask, item.log_p.double(), 0.0).sum()
         for number, window in enumerate(windows):
             sums[number] += _nll(item.log_p, mask, replace(lookup, window=window), thetas, shares)
-    return _summary(f"{corpus.name} {split}", batcher.targets, plain, sums, (windows, thetas, lambdas))
+    found = _summary(f"{corpus.name} {split}", batcher.targets, plain, sums, (windows, thetas, lambdas))
+    return replace(found, notes=[*found.notes, *unopened_notes(predict_first)])
 
 
 def require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:

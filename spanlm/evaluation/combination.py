@@ -16,6 +16,7 @@ from torch import Tensor
 from spanlm.data.batching import Batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
+from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError, require
 from spanlm.evaluation.perplexity import Evaluation, evaluation_batcher, evaluations
 from spanlm.evaluation.scoring import Precision, Tally, scored_segments
@@ -158,6 +159,7 @@ def tune_weights(
     kind: BatchingKind = "streams",
     batch_size: int | None = None,
     precision: Precision = "fp32",
+    predict_first: bool = True,
 ) -> TunedWeights:
     """Find the weights of the linear mixture that make a split most probable.
 
@@ -170,6 +172,7 @@ def tune_weights(
         kind: when state is reset, see `spanlm.evaluation.perplexity.evaluate`.
         batch_size: streams side by side; None: as many as change nothing.
         precision: of the products.
+        predict_first: the members were trained on sentences opened by <eos>; if not, they are read as these know them.
 
     Raises:
         InputError: the corpus has no such split, or a geometric ensemble: its likelihood needs all distributions
@@ -180,7 +183,8 @@ def tune_weights(
             f"combination={ensemble.head.combination}: only the weights of the linear mixture are tuned; those of the "
             "geometric one are equal, or given"
         )
-    batcher = evaluation_batcher(corpus, split, kind, batch_size)
+    rules = SentenceRules(opened=predict_first, order="by-length")
+    batcher = evaluation_batcher(corpus, split, kind, batch_size, rules)
     scored = scored_segments(ensemble, batcher.segments(), precision, ask=ensemble.head.each)
     return em_weights(torch.cat([s.log_p[:, s.segment.mask].double().cpu() for s in scored], dim=1))
 

@@ -20,10 +20,11 @@ from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, require_length, require_loss
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
+from spanlm.evaluation.first_words import unopened_notes
 from spanlm.evaluation.grid_edge import edge_note
 from spanlm.evaluation.lessons import LessonLoss, Report, quiet
-from spanlm.evaluation.perplexity import Evaluation, evaluate, evaluation_batcher
-from spanlm.evaluation.scoring import Precision, Tally, perplexity
+from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.scoring import Precision, Tally, perplexity, tally
 from spanlm.models.next_word_model import NextWordModel
 
 RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
@@ -70,7 +71,7 @@ class DynamicTuning:
         best: what has the lowest perplexity of all of the text; without finalists, of its first tokens.
         perplexity: that.
         grid: every point, η outermost.
-        notes: where the best lies on the edge of the grid, so that the true one may lie beyond.
+        notes: where the best lies on the edge of the grid, so that the true one may lie beyond; and what else to know.
     """
 
     text: str
@@ -116,6 +117,7 @@ def tune_dynamic(
     *,
     kind: BatchingKind = "streams",
     precision: Precision = "fp32",
+    predict_first: bool = True,
     first_tokens: int = FIRST_TOKENS,
     finalists: int = FINALISTS,
     report: Report = quiet,
@@ -130,6 +132,7 @@ def tune_dynamic(
         grid: of one length, that of the statistics.
         kind: when state is reset; as in `evaluate_dynamic`.
         precision: of the products.
+        predict_first: the model was trained on sentences opened by <eos>; if not, they are read as it knows them.
         first_tokens: how many every point reads; the whole text if it has no more.
         finalists: how many points read all of it, and more, one by one, until one helps; 0: none, and the first
             tokens decide.
@@ -145,32 +148,39 @@ def tune_dynamic(
     for config in grid:
         require_length(config, statistics)
         require_loss(config, model)
-    plain = evaluate(model, corpus, split, kind=kind, precision=precision)
+    unk_id = corpus.vocabulary.unk_id
+    known = SentenceRules(opened=predict_first, order="by-length")
+    resting = evaluation_batcher(corpus, split, kind, rules=known).segments()
+    plain = tally(model, resting, unk_id, precision)
 
     def read(config: DynamicConfig, most: int | None, what: str) -> Tally:
-        batcher = evaluation_batcher(corpus, split, kind, 1, SentenceRules(order="drawn"), config.length)
+        batcher = evaluation_batcher(corpus, split, kind, 1, replace(known, order="drawn"), config.length)
 
         def through(tokens: int) -> None:
             report(f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}", tokens, most or batcher.targets)
 
         how: dict[str, Any] = {"precision": precision, "most": most, "report": through}
-        return adapted_tally(model, batcher, statistics, config, corpus.vocabulary.unk_id, **how)
+        return adapted_tally(model, batcher, statistics, config, unk_id, **how)
+
+    def summary(finals: Mapping[int, Tally]) -> DynamicTuning:
+        found = _summary(f"{corpus.name} {split}", plain, grid, firsts, finals)
+        return replace(found, notes=[*found.notes, *unopened_notes(predict_first)])
 
     most = first_tokens if first_tokens < plain.tokens else None
     firsts = [read(config, most, f"point {number} of {len(grid)}") for number, config in enumerate(grid, 1)]
     if most is None:
-        return _summary(plain, grid, firsts, dict(enumerate(firsts)))
+        return summary(dict(enumerate(firsts)))
     finals = dict[int, Tally]()
     best = sorted(range(len(grid)), key=lambda number: _perplexity(firsts[number]))
     for n, number in enumerate(best if finalists else [], 1):
-        if n > finalists and min(map(_perplexity, finals.values())) < plain.perplexity:
+        if n > finalists and min(map(_perplexity, finals.values())) < _perplexity(plain):
             break
         finals[number] = read(grid[number], None, f"finalist {n} of {max(n, min(finalists, len(best)))}")
-    return _summary(plain, grid, firsts, finals)
+    return summary(finals)
 
 
 def _summary(
-    plain: Evaluation, grid: Sequence[DynamicConfig], firsts: Sequence[Tally], finals: Mapping[int, Tally]
+    text: str, plain: Tally, grid: Sequence[DynamicConfig], firsts: Sequence[Tally], finals: Mapping[int, Tally]
 ) -> DynamicTuning:
     """Say what the sums over the first tokens and, of some points, over all of the text mean."""
     whole = {number: _perplexity(total) for number, total in finals.items()}
@@ -178,12 +188,12 @@ def _summary(
     best = min(results, key=lambda number: results[number])
     if math.isinf(results[best]):
         raise RunError("dynamic.rate: at every point of the grid the weights went astray. Take lower rates.")
-    chosen, text = grid[best], f"{plain.corpus} {plain.split}"
+    chosen = grid[best]
     return DynamicTuning(
         text=text,
         tokens=plain.tokens,
         first_tokens=max(total.tokens for total in firsts),
-        plain=plain.perplexity,
+        plain=_perplexity(plain),
         best=replace(chosen, tuned_on=text),
         perplexity=results[best],
         grid=[
@@ -191,7 +201,7 @@ def _summary(
             for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
         ],
         # without finalists there is nothing to compare the trained weights with
-        notes=_notes(chosen, grid, helps=not whole or results[best] < plain.perplexity),
+        notes=_notes(chosen, grid, helps=not whole or results[best] < _perplexity(plain)),
     )
 
 

@@ -44,6 +44,13 @@ def unopened_sentences(total: Tally, counted: int, lines: Lines = "as-written") 
     return _unscored(total.nll, total.tokens, counted, f"not opened{lines_counted(lines)}")
 
 
+def unopened_notes(predict_first: bool) -> list[str]:
+    """Say on what something was tuned for a model that was trained on sentences that are not opened; else nothing."""
+    if predict_first:
+        return []
+    return ["sentences were read as the model knows them, not opened: first words are not predicted."]
+
+
 def lines_counted(lines: Lines) -> str:
     """Say what ends a protocol where the lines are not those of the text, which then has other tokens; else nothing."""
     if lines == "as-written":

@@ -196,7 +196,7 @@ def evaluations(
     began = time.perf_counter()
     totals = sums(batcher)
     seconds = time.perf_counter() - began
-    said = protocol(kind, batch_size or 1, len(corpus.splits[split].documents), corpus.lines)
+    said = protocol(kind, batch_size or 1, len(corpus.splits[split].documents), corpus.lines, predict_first)
     results = [_summary(total, corpus, split, said, seconds) for total in totals]
     if kind != "sentences":
         return results
@@ -245,7 +245,7 @@ def counted_with(result: Evaluation, said: str, over_lines: str) -> Evaluation:
     return replace(result, protocol=f"{result.protocol}; {said}", salton2017=count)
 
 
-def protocol(kind: BatchingKind, batch_size: int, documents: int, lines: Lines) -> str:
+def protocol(kind: BatchingKind, batch_size: int, documents: int, lines: Lines, predict_first: bool = True) -> str:
     """Say in words how a perplexity was counted."""
     every, cut = "every token predicted once, <eos> counted", lines_counted(lines)
     if kind == "streams":
@@ -253,7 +253,8 @@ def protocol(kind: BatchingKind, batch_size: int, documents: int, lines: Lines) 
         return f"{every}; {streams}, opened by <eos>, state carried throughout{cut}"
     if kind == "documents":
         return f"{every}; state reset at each of {documents:,} documents, each opened by <eos>{cut}"
-    return f"{every}; state reset at each line, each opened by <eos>{cut}"
+    untrained = "" if predict_first else ", which is new to the model, as it is to predict first words"
+    return f"{every}; state reset at each line, each opened by <eos>{untrained}{cut}"
 
 
 def _summary(total: Tally, corpus: Corpus, split: str, protocol: str, seconds: float) -> Evaluation:

@@ -76,6 +76,7 @@ def _tuned(
         statistics,
         grid,
         kind=model.batching(corpus, "valid"),
+        predict_first=model.opened,
         first_tokens=search.first_tokens,
         finalists=search.finalists,
         report=report,

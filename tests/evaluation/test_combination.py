@@ -246,6 +246,14 @@ def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(kind: Any) -> Non
     assert one.log_likelihoods[-1] == pytest.approx(expected.log_likelihoods[-1], rel=1e-12)
 
 
+def test_weights_for_sentences_that_are_not_opened_are_tuned_on_such() -> None:
+    how = dict[str, Any](kind="sentences", predict_first=False)
+    tuned = tune_weights(ensemble(), CORPUS, "test", **how)
+    count = evaluate_members(ensemble(weights=tuned.weights), CORPUS, **how).ensemble.salton2017
+    assert count is not None
+    assert count.nll / count.predicted == pytest.approx(-tuned.log_likelihoods[-1], rel=1e-12)
+
+
 def test_no_weights_do_better_than_the_tuned_ones() -> None:
     tuned = tune_weights(ensemble(), CORPUS, "test")
     best = evaluate_members(ensemble(weights=tuned.weights), CORPUS).ensemble

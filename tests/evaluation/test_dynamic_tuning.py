@@ -55,6 +55,19 @@ def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(
     assert found.best == expected
 
 
+def test_sentences_that_are_not_opened_are_tuned_on_as_the_model_knows_them() -> None:
+    model, how = reference.small_model(), dict[str, Any](kind="sentences", predict_first=False)
+    found = tuned(**how)
+    for point, config in zip(found.grid, some_grid(), strict=True):
+        count = evaluate_dynamic(model, CORPUS, "test", statistics_of(model)[0], config, **how).salton2017
+        assert count is not None and point.perplexity == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
+        assert found.tokens == count.predicted
+    count = evaluate(model, CORPUS, **how).salton2017
+    assert count is not None and found.plain == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
+    assert found.notes[-1].startswith("sentences were read as the model knows them, not opened")
+    assert not any("opened" in note for note in tuned(kind="sentences").notes)
+
+
 def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
     model, lines = reference.small_model(), [*reference.TEXT, *[["dog", "sat"] * 4] * 6]
     corpus, first = reference.corpus(lines), 12
@@ -218,7 +231,7 @@ def test_numbers_out_of_range_are_refused(name: str, value: int, limit: str) -> 
 def test_a_grid_of_another_length_than_the_statistics_is_refused_before_anything_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "evaluate", lambda *_, **__: pytest.fail("it was read"))
+    monkeypatch.setattr(module, "tally", lambda *_, **__: pytest.fail("it was read"))
     with pytest.raises(InputError, match=r"dynamic\.length=10: must be that of small train"):
         tuned([*some_grid(), *some_grid(length=10)])
 

@@ -110,6 +110,14 @@ def test_the_protocol_is_said(kind: BatchingKind, batch_size: int, words: str) -
     assert result.protocol == f"every token predicted once, <eos> counted; {words}"
 
 
+def test_the_protocol_says_what_the_model_was_never_trained_on() -> None:
+    corpus = reference.corpus(reference.TEXT)
+    result = evaluate(reference.small_model(), corpus, kind="sentences", predict_first=False)
+    new = "each opened by <eos>, which is new to the model, as it is to predict first words"
+    assert result.protocol.endswith(f"state reset at each line, {new}")
+    assert result.salton2017 is not None and "new" not in result.salton2017.protocol
+
+
 @pytest.mark.parametrize("kind", STATES)
 @pytest.mark.parametrize("predict_first", [True, False])
 def test_a_count_by_sentences_says_that_it_is_one(tmp_path: Path, kind: BatchingKind, predict_first: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from spanlm.config import RunConfig
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
+from spanlm.models.memories import NoMemoryConfig
 from spanlm.trained import TrainedModel
 from spanlm.trained_ensemble import TrainedEnsemble
 from tests.cli.test_cloze import BLOCKS
@@ -156,3 +158,36 @@ def test_first_words_not_predicted_are_another_way_to_read(tiny_run: Path) -> No
     one, other = (TrainedModel(run.model, run.vocabulary, config, Path(".")) for config in (sentences, unopened))
     with pytest.raises(InputError, match=r"training\.batching\.predict_first is true and false"):
         TrainedEnsemble([one, other])
+
+
+def test_a_context_that_one_member_could_not_use_is_refused_in_any_order(unopened_run: Path) -> None:
+    """A memory of everything since the last reset, in the first or another member, never goes over a whole text."""
+    run = spanlm.load(unopened_run)
+    config = changed(run.config, "training.batching.predict_first", True)
+    plain = replace(config, model=replace(config.model, memory=NoMemoryConfig()))
+    members = [TrainedModel(run.model, run.vocabulary, one, Path(".")) for one in (config, plain)]
+    for order in (members, members[::-1]):
+        several = TrainedEnsemble(order)
+        for ask in (several.evaluate, several.evaluate_members, several.tune_weights):
+            with pytest.raises(InputError, match="state=carry: the model remembers everything since the last reset"):
+                ask(state="carry")
+        with pytest.raises(InputError, match="state=carry: the model remembers everything since the last reset"):
+            list(several.score("the cat", state="carry"))
+        assert several.evaluate(split="valid").tokens == run.evaluate(split="valid").tokens
+
+
+def test_what_is_tuned_for_sentences_that_are_not_opened_is_tuned_on_such(unopened_run: Path) -> None:
+    run = spanlm.load(unopened_run)
+    count = run.evaluate(split="valid").salton2017
+    assert count is not None
+    expected = pytest.approx(count.perplexity_per_predicted, rel=1e-5)
+    assert run.tune_cache([5], thetas=[0.3], lambdas=[0.0]).plain == expected
+    assert run.tune_dynamic(rates=[1e-6], decays=[0.0]).plain == expected
+    (loss,) = {-one for one in TrainedEnsemble([run, run]).tune_weights().log_likelihoods}
+    assert math.exp(loss) == expected
+
+
+@pytest.mark.parametrize("state", ["carry", "document"])
+def test_sentences_that_are_not_opened_have_no_other_context(unopened_run: Path, state: Any) -> None:
+    with pytest.raises(InputError, match=rf"state={state}: .* Take line"):
+        spanlm.load(unopened_run).evaluate(state=state)
