@@ -162,12 +162,28 @@ _COMPARED: tuple[tuple[str, Score, str], ...] = (
 )
 
 
-def _stream(size: Size) -> Preset:
-    """The single score over the running text."""
-    config = _config(size, AttentiveConfig(score="single", merge_bias=False, window=35))
+def _streams(size: Size) -> list[Preset]:
+    """The recipe over the running text, which no sentence is cut out of: the LSTM, and with the single score."""
     batching = BatchingConfig(kind="streams", batch_size=32, length=35, eval_batch_size=32)
-    config = replace(config, training=replace(config.training, batching=batching))
-    return _ours(size, "single-stream", "§3: the window over the running text that was tried", config, _STREAM)
+    rows = (
+        ("lstm-stream", "the recipe over the running text, without the attention", NoMemoryConfig(), _CONTROL),
+        (
+            "single-stream",
+            "§3: the window over the running text that was tried",
+            AttentiveConfig(score="single", merge_bias=False, window=35),
+            _STREAM,
+        ),
+    )
+    found = []
+    for name, source, memory, remark in rows:
+        config = _config(size, memory)
+        config = replace(
+            config,
+            data=replace(config.data, lines="as-written"),
+            training=replace(config.training, batching=batching),
+        )
+        found.append(_ours(size, name, source, config, remark))
+    return found
 
 
 def _presets(size: Size, single: tuple[float, float], combined: tuple[float, float]) -> list[Preset]:
@@ -175,7 +191,7 @@ def _presets(size: Size, single: tuple[float, float], combined: tuple[float, flo
         *_controls(size),
         _attentive(size, "single", *single),
         _attentive(size, "combined", *combined),
-        _stream(size),
+        *_streams(size),
     ]
 
 

@@ -93,13 +93,22 @@ def _compared(label: str) -> tuple[Row, ...]:
     )
 
 
-def _stream(label: str, control: str) -> Row:
-    return _row(
-        f"single-stream-{label}",
-        "Attentive LM, single score, window of 35 over running text",
-        f"salton2017/single-stream-{label}",
-        control,
-        in_paper=False,
+def _streams(label: str) -> tuple[Row, ...]:
+    """The recipe over running text, where it compares with nothing but itself."""
+    return (
+        _row(
+            f"lstm-stream-{label}",
+            "Recipe and size of the Attentive LM, no attention, over running text",
+            f"salton2017/lstm-stream-{label}",
+            in_paper=False,
+        ),
+        _row(
+            f"single-stream-{label}",
+            "Attentive LM, single score, window of 35 over running text",
+            f"salton2017/single-stream-{label}",
+            f"lstm-stream-{label}",
+            in_paper=False,
+        ),
     )
 
 
@@ -110,7 +119,7 @@ _PENN_TREEBANK = (
     _GRAVE_PTB,
     _cached(_GRAVE_PTB, 500, "Neural cache model (size = 500)", "grave-lstm-ptb", 72.1),
     _row("pointer-ptb", "Medium pointer sentinel-LSTM", "merity2017/pointer-ptb", "medium"),
-    _stream("ptb", "medium"),
+    *_streams("ptb"),
     _row("combined-ptb", "Attentive LM, combined score", "salton2017/combined-ptb", "lstm-ptb"),
     _SINGLE_PTB,
     *_ensembles("medium", _MEDIUM),
@@ -130,7 +139,7 @@ _WIKITEXT_2 = (
     _row("variational-wt2", "Variational LSTM", "merity2017/variational-wt2"),
     _cached(_GRAVE_WT2, 100, "Neural cache model (size = 100)", "grave-lstm-wt2", 81.6, WIKITEXT_2),
     _row("pointer-wt2", "Pointer LSTM (window = 100)", "merity2017/pointer-wt2", "variational-wt2"),
-    _stream("wt2", "variational-wt2"),
+    *_streams("wt2"),
     _row("combined-wt2", "Attentive LM, combined score", "salton2017/combined-wt2", "lstm-wt2"),
     _SINGLE_WT2,
     _cached(_GRAVE_WT2, 2000, "Neural cache model (size = 2000)", "grave-lstm-wt2", 68.9, WIKITEXT_2),

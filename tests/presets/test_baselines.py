@@ -82,6 +82,9 @@ ROWS = {
     "salton2017/mean-ptb": Row(
         PTB, 650, tied(PTB, 650) + 2 * 650 * 650, None, None, None, "salton", "tied sentences mean 0.05 0.5"
     ),
+    "salton2017/lstm-stream-ptb": Row(
+        PTB, 650, tied(PTB, 650), None, None, None, "salton stream", "tied sentences 0.05 0.5"
+    ),
     "salton2017/single-stream-ptb": Row(
         PTB,
         650,
@@ -111,6 +114,9 @@ ROWS = {
     ),
     "salton2017/mean-wt2": Row(
         WT2, 1000, tied(WT2, 1000) + 2 * 1000**2, None, None, None, "salton wt2", "tied sentences mean 0.05 0.65"
+    ),
+    "salton2017/lstm-stream-wt2": Row(
+        WT2, 1000, tied(WT2, 1000), None, None, None, "salton wt2 stream", "tied sentences 0.05 0.65"
     ),
     "salton2017/single-stream-wt2": Row(
         WT2,
@@ -254,7 +260,7 @@ def test_numbers_are_those_that_were_printed(name: str, row: Row) -> None:
 def test_the_recipe(name: str, row: Row) -> None:
     config = PRESETS[name].config
     assert config.training == RECIPES[row.recipe]
-    lines = "sentences" if name.startswith("salton2017/") and row.words == WT2 else "as-written"
+    lines = "sentences" if row.recipe == "salton wt2" else "as-written"
     assert config.data == DataConfig(corpus=CORPORA[row.words], lines=lines)
 
 

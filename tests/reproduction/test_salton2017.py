@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_a_control_is_a_plain_lstm_of_the_same_table_counted_alike() -> None:
                 # a cache on an attentive model is compared with one of the same size on the model without attention
                 assert control.how in (Plain(), row.how) and (control.how == Plain() or "single" in row.name)
                 assert control.trained.config.model.memory.kind == "none"
-                assert control.by_sentence == row.by_sentence
+                assert (control.by_sentence, control.lines) == (row.by_sentence, row.lines)
 
 
 @pytest.mark.parametrize("corpus", ["ptb", "wt2"])
@@ -100,6 +101,11 @@ def test_the_control_of_the_attention_differs_from_it_in_nothing_else(corpus: st
         assert (config.data, config.training) == (control.data, control.training)
         assert config.model.encoder == control.model.encoder
         assert config.model.memory.kind == "attentive"
+    plain, single = (SALTON.rows[f"{name}-stream-{corpus}"].trained.config for name in ("lstm", "single"))
+    assert replace(single, model=replace(single.model, memory=plain.model.memory)) == plain
+    sentences = replace(plain.training, batching=control.training.batching)
+    assert (plain.model, sentences) == (control.model, control.training)
+    assert plain.data.lines == "as-written" and plain.training.batching.kind == "streams"
 
 
 @pytest.mark.parametrize(("valid", "test", "means"), [(71.7, 70.1, ("88.0", "85.9")), (72.6, 70.7, ("89.1", "86.7"))])
