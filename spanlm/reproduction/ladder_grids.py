@@ -17,6 +17,8 @@ TITLES = {False: "Without dynamic evaluation", True: "With dynamic evaluation"}
 _DIGITS = 2
 """After the point of a perplexity: as the paper prints it."""
 
+_SHARED = "on the mean of the seeds that both have"
+
 _USE = ("PoU", "oracle PoU")
 _USED = (
     "PoU: at how many of the words of test, in percent, the gate prefers the buffer; oracle PoU: at how many the "
@@ -56,7 +58,7 @@ def ablation_grids(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     grids = []
     for adapting, part in reversed(sections(rows, paper).items()):
         lines = [line for summary in part for line in _analysed(summary, found, paper)]
-        grids.append(Grid(header, tuple(lines), f"{TITLES[adapting]}. {_BOUND}. {_USED}"))
+        grids.append(Grid(header, tuple(lines), f"{TITLES[adapting]}. Over the whole: {_SHARED}. {_BOUND}. {_USED}"))
     return [*grids, *_by_epoch(rows, paper), *_trainings(rows, paper), *_adaptations(rows, paper)]
 
 
@@ -92,7 +94,7 @@ def _rungs(title: str, part: Sequence[RowSummary], found: Found, paper: str) -> 
                 *_use(summary),
             )
         )
-    said = f"{title}. Over: test perplexity less that of the row named, the rung below. {_USED}"
+    said = f"{title}. Over: test perplexity less that of the row named, the rung below, {_SHARED}. {_USED}"
     return Grid((*header, "paper: valid", "paper: test", "paper: over", *_USE), tuple(lines), said)
 
 
@@ -105,10 +107,9 @@ def _by(difference: float) -> str:
 
 
 def _over(summary: RowSummary, found: Found, control: str) -> float | None:
-    """How much a row's test perplexity is above that of its control."""
-    if control not in found:
-        return None
-    return summary.perplexity("test").mean - found[control].perplexity("test").mean
+    """How much a row's test perplexity is above that of its control, at the seeds that both have."""
+    over = summary.over(found[control]) if control in found else None
+    return None if over is None else over.mean
 
 
 def _published_over(row: Row, paper: str) -> str:

@@ -99,7 +99,7 @@ def markdown_grid(grid: Grid) -> str:
 
 
 def _seeds(rows: Sequence[RowSummary]) -> str:
-    seeds = sorted({record["seed"] for row in rows for record in row.records if "seed" in record})
+    seeds = sorted({seed for row in rows for seeds in row.seeds for seed in seeds})
     spread = any(len(row.records) > 1 for row in rows)
     return f"Seeds: {', '.join(map(str, seeds))}{'; means, with the least and the greatest' if spread else ''}."
 
@@ -123,15 +123,36 @@ def _told_apart(titles: dict[str, str]) -> dict[str, str]:
     return {row: title if shown[title] == 1 else f"{title} (`{row}`)" for row, title in titles.items()}
 
 
-def command(plan: Plan, table: Table, shown: Collection[str]) -> str:
-    """Return the command that makes a table of a plan with the rows that are shown."""
+def commands(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
+    """Return what makes the rows that are shown, each with the seeds that it has of those that were asked for."""
+    asked = set(plan.request.seeds)
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for row in rows:
+        has = {seed for seeds in row.seeds for seed in seeds} & asked
+        of_many = any(len(seeds) > 1 for seeds in row.seeds)  # an ensemble, which says itself what it needs
+        alike.setdefault(tuple(sorted(asked if of_many or not has else has)), []).append(row.row)
+    if len(alike) == 1:
+        return [command(plan, table, next(iter(alike.values())), plan.request.seeds)]
+    return [command(plan, table, shown, seeds, every=False) for seeds, shown in alike.items()]
+
+
+def command(plan: Plan, table: Table, shown: Collection[str], seeds: Sequence[int], *, every: bool = True) -> str:
+    """Return the command that makes rows of a table.
+
+    Args:
+        plan: what was asked for.
+        table: of the plan.
+        shown: the rows.
+        seeds: of each.
+        every: these are all that the plan has rows for; they are named only if the request named some.
+    """
     request = plan.request
     words = ["spanlm", "reproduce", request.paper, "--table", table.name]
     words += ["--corpus", Path(request.corpus or plan.corpus.name).name, "--scale", request.scale]
-    if request.rows:
+    if request.rows or not every:
         words += ["--rows", *(row for row in table.rows if row in shown)]
-    if request.seeds != (1,):
-        words += ["--seeds", *map(str, request.seeds)]
+    if tuple(seeds) != (1,):
+        words += ["--seeds", *map(str, seeds)]
     if request.questions and table.measure == "cloze":
         words += ["--questions", *(path.name for path in request.questions)]
     words += ["--precision", request.precision] if request.precision else []
@@ -151,7 +172,7 @@ def _origin(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     machines = sorted(
         {f"{s['processor']}, {s['threads']} thread(s), {s['device']}, torch {s['torch']}" for s in starts}
     )
-    lines = [f"Made again by `{command(plan, table, {row.row for row in rows})}`."]
+    lines = [f"Made again by {' and '.join(f'`{line}`' for line in commands(plan, table, rows))}."]
     lines += [
         f"Training time of {several(len(trained), 'run')}: {timedelta(seconds=round(seconds))}, validation left out."
     ]

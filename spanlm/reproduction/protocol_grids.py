@@ -21,8 +21,8 @@ _PAPER = ("paper: valid", "paper: test", "paper: parameters")
 _PREDICTED = ("per predicted word: valid", "per predicted word: test")
 _LAST = ("best epoch", "train ppl", "minutes")
 _NOTES = (
-    "Over the plain LSTM: test perplexity less that of the row named, which is counted alike, or the mean of an "
-    "ensemble's own members. "
+    "Over the plain LSTM: test perplexity less that of the row named, which is counted alike, on the mean of the seeds "
+    "that both have, or less the mean of an ensemble's own members. "
     "† is not in the paper's table."
 )
 
@@ -101,12 +101,13 @@ def _line(row: Row, summary: RowSummary, found: dict[str, RowSummary], by_senten
 def _over(row: Row, summary: RowSummary, found: dict[str, RowSummary]) -> str:
     """`−3.2 (medium)`: what a row adds to the plain LSTM; an ensemble, to the mean of its own members."""
     if isinstance(row.how, Averaged):
-        beside, name = _members(summary, "test").mean, "its members"
-    elif row.control in found:
-        beside, name = found[row.control].perplexity("test").mean, row.control
+        over, name = summary.perplexity("test").mean - _members(summary, "test").mean, "its members"
     else:
-        return NONE
-    return f"{signed(summary.perplexity('test').mean - beside)} ({name})"
+        spread = summary.over(found[row.control]) if row.control in found else None
+        if spread is None:
+            return NONE
+        over, name = spread.mean, row.control
+    return f"{signed(over)} ({name})"
 
 
 def _members(summary: RowSummary, split: str) -> Spread:

@@ -54,6 +54,23 @@ class RowSummary:
             values.append(float(value))
         return Spread.of(values)
 
+    @property
+    def seeds(self) -> list[tuple[int, ...]]:
+        """Of what was trained for each record: one seed, or those of an ensemble's members."""
+        return [
+            (record["seed"],) if "seed" in record else tuple(member["seed"] for member in record["members"])
+            for record in self.records
+        ]
+
+    def over(self, other: RowSummary) -> Spread | None:
+        """How much the perplexity of test is above another row's at the seeds that both have; None without one."""
+        mine, theirs = (
+            {seeds: record["test"]["perplexity"] for seeds, record in zip(row.seeds, row.records, strict=True)}
+            for row in (self, other)
+        )
+        shared = mine.keys() & theirs.keys()
+        return Spread.of(mine[seeds] - theirs[seeds] for seeds in shared) if shared else None
+
 
 def summarise(outcomes: Sequence[Outcome], rows: Iterable[str]) -> list[RowSummary]:
     """Group outcomes by row, in the order of `rows`; rows that were not run are left out."""

@@ -52,7 +52,8 @@ def record(row: str, test: float, **more: Any) -> dict[str, Any]:
 
 
 def summary(row: str, *tests: float, **more: Any) -> RowSummary:
-    return RowSummary(row, tuple(record(row, test, **more) for test in tests))
+    """Of seeds 1, 2, … a perplexity each."""
+    return RowSummary(row, tuple(record(row, test, seed=seed, **more) for seed, test in enumerate(tests, 1)))
 
 
 def cells(rows: Sequence[tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
