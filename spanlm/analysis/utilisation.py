@@ -58,7 +58,7 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
 
 def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation | None:
     """Return what the epochs of a run tell of its span buffer; None where it has none that ever held anything."""
-    found = [row["parts"]["valid"] for row in rows if "parts" in row]
+    found = [row["parts"]["valid"] for row in rows if "valid" in row.get("parts", {})]
     if not found:
         return None
     learned, oracle = (tuple(parts[which] for parts in found) for which in ("utilisation", "oracle_utilisation"))
@@ -79,6 +79,11 @@ def read_utilisation(folder: Path, name: str) -> Utilisation:
     if not rows:
         raise InputError(f"{folder}: has finished no epoch yet")
     found = utilisation_of(rows, name)
+    if found is None and any("parts" in row for row in rows):
+        raise InputError(
+            f"{folder}: its span buffer never held a span of the validation text, which is too short for one in each "
+            "of its streams (training.batching.eval_batch_size), so there is nothing to tell by epoch"
+        )
     if found is None:
         raise InputError(
             f"{folder}: has no span buffer to tell of by epoch: train one with model.memory.kind=span_buffer"

@@ -19,6 +19,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.scoring import shown
 from spanlm.models.counting import count_parameters
 from spanlm.models.ensemble import normalised
 from spanlm.trained import TrainedModel, load
@@ -199,12 +200,12 @@ def _perplexities(model: TrainedEnsemble, result: EnsembleEvaluation) -> Table:
         found.add_row(f"{name}: {describe(run.config.model)}", f"{weight:.3f}", *_cells(member))
     found.add_row(f"ensemble of {len(names)} ({result.combination})", "", *_cells(result.ensemble))
     oracle = result.oracle_bound
-    found.add_row(ORACLE, "", f"{oracle.bound:.2f}", *("" for _ in salton), "", f"{oracle.nll_per_token:.4f}")
+    found.add_row(ORACLE, "", shown(oracle.bound), *("" for _ in salton), "", f"{oracle.nll_per_token:.4f}")
     return found
 
 
 def _cells(result: Evaluation) -> list[str]:
-    without = "–" if result.perplexity_without_unk is None else f"{result.perplexity_without_unk:.2f}"
+    without = "–" if result.perplexity_without_unk is None else shown(result.perplexity_without_unk)
     count = result.salton2017
-    salton = [] if count is None else [f"{count.perplexity:.2f}", f"{count.perplexity_per_predicted:.2f}"]
-    return [f"{result.perplexity:.2f}", *salton, without, f"{result.nll_per_token:.4f}"]
+    salton = [] if count is None else [shown(count.perplexity), shown(count.perplexity_per_predicted)]
+    return [shown(result.perplexity), *salton, without, f"{result.nll_per_token:.4f}"]

@@ -32,6 +32,7 @@ from spanlm.cli.progress import progress
 from spanlm.cli.terminal import out, out_json, table
 from spanlm.errors import require
 from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.scoring import shown
 from spanlm.models.counting import count_parameters
 from spanlm.trained import TrainedModel
 from spanlm.trained_ensemble import TrainedEnsemble
@@ -158,7 +159,7 @@ def _show(
             ("text", f"{result.corpus} {result.split}: {result.tokens:,} tokens"),
             ("protocol", result.protocol),
             *gate_rows(model),
-            ("perplexity", f"{result.perplexity:.2f}"),
+            ("perplexity", shown(result.perplexity)),
             *changed,
             *_unscored(result),
             (
@@ -172,7 +173,7 @@ def _show(
             (
                 "<unk>",
                 f"{result.unk_tokens:,} targets ({result.unk_share:.2%}); perplexity without them "
-                + ("– (there are no others)" if without is None else f"{without:.2f}"),
+                + ("– (there are no others)" if without is None else shown(without)),
             ),
             ("speed", f"{result.tokens_per_second:,.0f} tokens/s"),
         ]
@@ -185,7 +186,7 @@ def _unscored(result: Evaluation) -> list[tuple[str, str]]:
     if found is None:
         return []
     return [
-        ("Salton's count", f"{found.perplexity:.2f} = exp(NLL of {found.predicted:,} tokens / {found.counted:,})"),
+        ("Salton's count", f"{shown(found.perplexity)} = exp(NLL of {found.predicted:,} tokens / {found.counted:,})"),
         ("", f"{found.protocol}; not comparable with other papers;"),
-        ("", f"per predicted token {found.perplexity_per_predicted:.2f}"),
+        ("", f"per predicted token {shown(found.perplexity_per_predicted)}"),
     ]

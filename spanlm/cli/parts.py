@@ -8,6 +8,7 @@ from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError
 from spanlm.evaluation.parts import require_parts
 from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.scoring import shown
 from spanlm.trained import TrainedModel
 
 PARTS = "--parts"
@@ -52,9 +53,9 @@ def parts_rows(result: Evaluation, options: argparse.Namespace) -> list[tuple[st
     nothing = result.tokens - parts.remembering
     instead = f"; at {nothing:,} tokens nothing is remembered: there it is the encoder" if nothing else ""
     rows = [
-        ("encoder alone", f"{parts.encoder:.2f}"),
-        ("buffer alone", f"{parts.buffer:.2f}{instead}"),
-        ("oracle bound", f"{parts.oracle:.2f}: at each token the better of the two, chosen after the fact;"),
+        ("encoder alone", shown(parts.encoder)),
+        ("buffer alone", f"{shown(parts.buffer)}{instead}"),
+        ("oracle bound", f"{shown(parts.oracle)}: at each token the better of the two, chosen after the fact;"),
         ("", "no model's perplexity"),
     ]
     if parts.utilisation is None or parts.oracle_utilisation is None:

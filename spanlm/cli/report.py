@@ -13,7 +13,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
-from spanlm.evaluation.scoring import perplexity
+from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.training.config import BatchingConfig, TrainingConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
@@ -23,8 +23,7 @@ from spanlm.training.run import Prepared
 
 def ppl(loss: float) -> str:
     """Show a loss in nats a token as perplexity."""
-    value = perplexity(loss)
-    return f"{value:,.2f}" if value < 1e6 else f"{value:.3g}"
+    return shown(perplexity(loss))
 
 
 class TrainingReport(Watcher):

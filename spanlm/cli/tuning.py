@@ -10,6 +10,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.cache_tuning import CacheTuning
 from spanlm.evaluation.dynamic_tuning import DynamicTuning
 from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.scoring import shown
 from spanlm.trained import TrainedModel
 
 TUNED_ON: Split = "valid"
@@ -40,11 +41,11 @@ def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: 
     """Say on what something was tuned, what was `chosen`, what it did there, and what to know of that."""
     same = tuning.text == f"{result.corpus} {result.split}"
     there = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
-    numbers = f"{tuning.perplexity:.2f} there, {tuning.plain:.2f} without"
+    numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without"
     return [("tuned on", f"{there}: {chosen}; {numbers}"), *(("", note) for note in tuning.notes)]
 
 
 def both_counts(result: Evaluation) -> str:
     """Return a perplexity, and beside it that of the count of Salton et al. where there is one."""
-    count = "" if result.salton2017 is None else f", Salton's count {result.salton2017.perplexity:.2f}"
-    return f"{result.perplexity:.2f}{count}"
+    count = "" if result.salton2017 is None else f", Salton's count {shown(result.salton2017.perplexity)}"
+    return f"{shown(result.perplexity)}{count}"

@@ -42,12 +42,15 @@ from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.lesson_sums import LessonSums
 from spanlm.evaluation.lessons import Lesson, LessonLoss, Report, learning_weights, lessons, quiet
 from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, evaluations
-from spanlm.evaluation.scoring import Precision, Tally, perplexity
+from spanlm.evaluation.scoring import Precision, Tally
 from spanlm.models.memories import SpanBufferMemory
 from spanlm.models.next_word_model import NextWordModel
 
 BLOCK = 2**17
 """Weights that a CPU changes at a time: between the two passes over them they stay in its cache."""
+
+ASTRAY = 1.0
+"""Nats a token above equal probabilities, from which on weights that follow a text are said to have gone astray."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +218,7 @@ def evaluate_dynamic(
     Raises:
         InputError: no such split, several streams, statistics of segments of another length, or the loss of training
             for a model without a span buffer.
-        RunError: the weights went astray: the perplexity is not finite.
+        RunError: the weights went astray; see `went_astray`.
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
     require(batch_size in (None, 1), "batch_size", batch_size, f"1: {size}")
@@ -230,7 +233,7 @@ def evaluate_dynamic(
 
         unk_id = corpus.vocabulary.unk_id
         total = adapted_tally(model, batcher, statistics, config, unk_id, precision=precision, report=through)
-        if not math.isfinite(perplexity(total.loss)):
+        if went_astray(total, static.nll_per_token, len(corpus.vocabulary)):
             raise _astray(config, total)
         return [total]
 
@@ -256,6 +259,20 @@ def require_loss(config: DynamicConfig, model: NextWordModel) -> None:
     gated = isinstance(getattr(model, "memory", None), SpanBufferMemory)
     only = "likelihood without a span buffer: there is no gate that training has a temperature and a reward for"
     require(config.loss == "likelihood" or gated, "dynamic.loss", config.loss, only)
+
+
+def went_astray(total: Tally, resting: float, vocabulary_size: int) -> bool:
+    """Whether weights that followed a text were ruined by it, and predict worse than nothing at all would.
+
+    Args:
+        total: the sums over the text, or over its beginning.
+        resting: nats a token with the trained weights.
+        vocabulary_size: V; equal probabilities have ln V nats.
+
+    Returns:
+        Whether a token takes `ASTRAY` nats more than either, or no finite number of them.
+    """
+    return not total.loss <= max(resting, math.log(vocabulary_size)) + ASTRAY
 
 
 def _astray(config: DynamicConfig, total: Tally) -> RunError:

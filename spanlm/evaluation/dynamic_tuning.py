@@ -8,7 +8,6 @@ go astray later; where none of the best few does better than weights that rest, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -18,7 +17,7 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import RunError, require
-from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, require_length, require_loss
+from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, require_length, require_loss, went_astray
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.first_words import unopened_notes
 from spanlm.evaluation.grid_edge import edge_note
@@ -49,7 +48,7 @@ class TriedAdaptation:
     Attributes:
         rate: η.
         decay: λ.
-        first: perplexity of the first tokens; infinite where the weights went astray.
+        first: perplexity of the first tokens; infinite from e^700 on.
         perplexity: of all of the text; None where it was not among the best of the first.
     """
 
@@ -163,7 +162,7 @@ def tune_dynamic(
         return adapted_tally(model, batcher, statistics, config, unk_id, **how)
 
     def summary(finals: Mapping[int, Tally]) -> DynamicTuning:
-        found = _summary(f"{corpus.name} {split}", plain, grid, firsts, finals)
+        found = _summary(f"{corpus.name} {split}", len(corpus.vocabulary), plain, grid, firsts, finals)
         return replace(found, notes=[*found.notes, *unopened_notes(predict_first)])
 
     most = first_tokens if first_tokens < plain.tokens else None
@@ -180,13 +179,18 @@ def tune_dynamic(
 
 
 def _summary(
-    text: str, plain: Tally, grid: Sequence[DynamicConfig], firsts: Sequence[Tally], finals: Mapping[int, Tally]
+    text: str,
+    vocabulary_size: int,
+    plain: Tally,
+    grid: Sequence[DynamicConfig],
+    firsts: Sequence[Tally],
+    finals: Mapping[int, Tally],
 ) -> DynamicTuning:
     """Say what the sums over the first tokens and, of some points, over all of the text mean."""
     whole = {number: _perplexity(total) for number, total in finals.items()}
     results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
     best = min(results, key=lambda number: results[number])
-    if math.isinf(results[best]):
+    if went_astray(finals.get(best, firsts[best]), plain.loss, vocabulary_size):
         raise RunError("dynamic.rate: at every point of the grid the weights went astray. Take lower rates.")
     chosen = grid[best]
     return DynamicTuning(
@@ -214,5 +218,5 @@ def _notes(chosen: DynamicConfig, grid: Sequence[DynamicConfig], helps: bool) ->
 
 
 def _perplexity(total: Tally) -> float:
-    """Infinite where the weights went astray."""
+    """Infinite from e^700 on."""
     return perplexity(total.loss)

@@ -159,3 +159,8 @@ def tally(
 def perplexity(nll_per_token: float) -> float:
     """exp, without overflow: beyond e^700 it is infinite."""
     return math.exp(nll_per_token) if nll_per_token < 700 else math.inf
+
+
+def shown(value: float, digits: int = 2) -> str:
+    """A perplexity for people: `85.20`, `1,204.00`, and from a million on `1.2e+07`."""
+    return f"{value:,.{digits}f}" if value < 1e6 else f"{value:.3g}"

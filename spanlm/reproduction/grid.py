@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spanlm.evaluation.scoring import shown
+
 NONE = "–"
 
 
@@ -18,9 +20,9 @@ class Grid:
 
 def number(value: float | None, digits: int = 1) -> str:
     """So many digits after the point, or a dash."""
-    return NONE if value is None else f"{value:.{digits}f}"
+    return NONE if value is None else shown(value, digits)
 
 
 def signed(difference: float, digits: int = 1) -> str:
     """`−3.2` or `+0.5`."""
-    return f"{'−' if difference < 0 else '+'}{abs(difference):.{digits}f}"
+    return f"{'−' if difference < 0 else '+'}{shown(abs(difference), digits)}"

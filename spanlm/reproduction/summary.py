@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from spanlm.evaluation.scoring import shown
 from spanlm.reproduction.run import Outcome
 
 
@@ -28,8 +29,8 @@ class Spread:
 
     def show(self, digits: int = 1) -> str:
         """`81.2`, or over several seeds `81.2 (80.9–81.6)`."""
-        mean = f"{self.mean:,.{digits}f}"
-        return mean if self.count == 1 else f"{mean} ({self.low:,.{digits}f}–{self.high:,.{digits}f})"
+        mean, low, high = (shown(value, digits) for value in (self.mean, self.low, self.high))
+        return mean if self.count == 1 else f"{mean} ({low}–{high})"
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,9 @@ class Journal:
         """Write the row of an epoch that was just closed; return what its watcher is to hear once it is saved."""
         valid_parts = tally_means(found)
         fields: dict[str, Any] = {"epoch": position.epoch, "train_loss": train_loss, "rate": position.rate}
-        if valid_parts:
-            fields["parts"] = {"train": train_parts, "valid": valid_parts}
+        # a part of whose streams none is as long as a span has nothing to tell
+        if parts := {name: told for name, told in (("train", train_parts), ("valid", valid_parts)) if told}:
+            fields["parts"] = parts
         self._write("valid", position, found.loss, **fields)
         return EpochEvent(
             position.epoch,

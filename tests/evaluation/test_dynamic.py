@@ -16,10 +16,11 @@ from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation import dynamic as module
 from spanlm.evaluation import perplexity as perplexity_module
-from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, adapting, evaluate_dynamic
+from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, adapting, evaluate_dynamic, went_astray
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.lessons import learning_weights, lessons
 from spanlm.evaluation.perplexity import Evaluation, evaluate, evaluation_batcher
+from spanlm.evaluation.scoring import Tally
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
@@ -309,6 +310,26 @@ def test_weights_that_go_astray_are_said_and_come_back() -> None:
     with pytest.raises(RunError, match=r"dynamic\.rate=1e\+38: the weights went astray: after 1[05] tokens .* decay"):
         evaluated(model, DynamicConfig(rate=1e38))
     assert unchanged(model, before)
+
+
+def test_weights_that_predict_worse_than_nothing_at_all_went_astray() -> None:
+    """However finite: 1 nat above equal probabilities, and above what the model is at rest."""
+    model, chance = reference.small_model(), math.log(len(reference.VOCABULARY))
+    found = {rate: _loss_or_none(model, rate) for rate in (0.001, 0.1, 0.3, 1.0, 3.0, 30.0)}
+    assert found[0.001] is not None and found[30.0] is None
+    assert all(loss is None or loss <= chance + 1 for loss in found.values())
+    ten = Tally(tokens=10, nll=10 * (chance + 1.01))
+    assert went_astray(ten, 0.5, len(reference.VOCABULARY)) and not went_astray(ten, chance + 0.1, 2)
+    assert not went_astray(replace(ten, nll=10 * (chance + 0.99)), 0.5, len(reference.VOCABULARY))
+    assert went_astray(replace(ten, nll=math.nan), 0.5, 10) and went_astray(replace(ten, nll=math.inf), 0.5, 10)
+
+
+def _loss_or_none(model: LanguageModel, rate: float) -> float | None:
+    """None where the weights went astray."""
+    try:
+        return evaluated(model, DynamicConfig(rate=rate)).nll_per_token
+    except RunError:
+        return None
 
 
 def test_tied_weights_are_one_and_stay_tied() -> None:

@@ -110,7 +110,7 @@ def test_without_finalists_the_first_tokens_decide(monkeypatch: pytest.MonkeyPat
     lowest = min(found.grid, key=lambda point: point.first)
     assert (found.best.rate, found.best.decay, found.perplexity) == (lowest.rate, lowest.decay, lowest.first)
     assert {point.perplexity for point in found.grid} == {None}
-    harmful = tuned(some_grid(rates=(0.9,), decays=(0.0,)), first_tokens=10, finalists=0)
+    harmful = tuned(some_grid(rates=(0.1,), decays=(0.0,)), first_tokens=10, finalists=0)
     assert harmful.notes == []
 
 
@@ -141,6 +141,11 @@ def test_points_that_go_astray_are_never_the_best() -> None:
         tuned(some_grid(rates=(1e308,)))
 
 
+def test_where_every_point_is_worse_than_nothing_at_all_none_is_chosen() -> None:
+    with pytest.raises(RunError, match=r"dynamic\.rate: at every point of the grid the weights went astray"):
+        tuned(some_grid(rates=(30.0, 40.0)))
+
+
 def test_the_edge_of_the_grid_is_noted() -> None:
     repeated = [["dog", "sat"] * 4] * 6
     found = tuned(some_grid(rates=(0.0001, 0.001), decays=(0.0, 0.5)), repeated)
@@ -150,7 +155,7 @@ def test_the_edge_of_the_grid_is_noted() -> None:
 
 
 def test_no_helpful_point_is_said() -> None:
-    found = tuned(some_grid(rates=(0.9,), decays=(0.0,)))
+    found = tuned(some_grid(rates=(0.1,), decays=(0.0,)))
     assert found.perplexity > found.plain
     assert found.notes == ["no point of the grid helps."]
 
@@ -158,7 +163,7 @@ def test_no_helpful_point_is_said() -> None:
 def test_more_read_all_of_it_until_one_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the first tokens say: at high rates the weights leave later."""
     text = [["dog", "sat"] * 4] * 6
-    grid = some_grid(rates=(0.9, 0.5, 0.001, 0.0005), decays=(0.1,))
+    grid = some_grid(rates=(0.2, 0.1, 0.001, 0.0005), decays=(0.1,))
     tally: Callable[..., Any] = adapted_tally
 
     def misleading(*given: Any, most: int | None, **how: Any) -> Any:

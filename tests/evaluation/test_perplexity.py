@@ -19,12 +19,13 @@ from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.evaluation import perplexity as module
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.scoring import Tally, perplexity
+from spanlm.evaluation.scoring import Tally, perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import Readout, TargetScores
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
+from spanlm.reproduction.summary import Spread
 from tests.evaluation import reference
 
 STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}
@@ -194,6 +195,14 @@ def test_float32_is_nearer() -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
     exact = evaluate(model, corpus).nll
     assert evaluate(model.float(), corpus).nll == pytest.approx(exact, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(85.2, "85.20"), (1204.0, "1,204.00"), (7.87e20, "7.87e+20"), (math.inf, "inf")]
+)
+def test_perplexities_are_shown_as_people_read_them(value: float, text: str) -> None:
+    assert shown(value) == text
+    assert Spread.of([value]).show(2) == text
 
 
 def test_perplexity_does_not_overflow() -> None:

@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from spanlm.analysis.utilisation import read_utilisation
+from spanlm.errors import InputError
 from spanlm.evaluation.part_tally import PartTally
 from spanlm.models.interfaces import Head, TargetScores
 from spanlm.models.span_mixture import PartScores
@@ -175,6 +177,18 @@ def test_valid_is_told_as_an_evaluation_tells_it(room: Path) -> None:
     assert found.parts is not None and found.perplexity == pytest.approx(row["perplexity"], rel=1e-6)
     for name in ("encoder_nll", "buffer_nll", "gate", "utilisation", "oracle_utilisation", "reward"):
         assert row["parts"]["valid"][name] == pytest.approx(getattr(found.parts, name), rel=1e-6)
+
+
+def test_a_validation_text_too_short_for_spans_hides_nothing_of_the_training(room: Path) -> None:
+    config = RUNS[STAGES]()
+    optimizer = replace(config.training.optimizer, switch_after=None)
+    config = with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
+    watcher = Heard()
+    train(with_batching(config, eval_batch_size=50), make_corpus(), room, watcher)  # 2 words in each of 50 streams
+    (row,) = [row for row in rows(room) if row["event"] == "valid"]
+    assert row["parts"] == {"train": watcher.epochs[0].train_parts} and row["parts"]["train"]["steps"] > 0
+    with pytest.raises(InputError, match=r"never held a span of the validation text, which is too short"):
+        read_utilisation(room, "room")
 
 
 def test_every_epoch_begins_its_sums_anew(room: Path) -> None:
