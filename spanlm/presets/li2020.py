@@ -14,7 +14,8 @@ What else the paper leaves open, and how it is read here; options of `model.memo
   text x_{t−1}: the former, so that no span of step t has h_t; one that ends at t itself is `newest`.
 * The buffer holds what the encoder gave before dropout (`kept`), across segments without gradients
   (`own_segment_gradients`: within one with them). Query, gate and ξ have one mask, in place of the output dropout.
-* An empty buffer has no share and no reward. W_g starts small, so λ starts at about a half.
+* An empty buffer has no share and no reward. No span reaches back beyond where a stream begins: with states of zeros
+  there, the first L − 1 of a text would not be differences. W_g starts small, so λ starts at about a half.
 * r is a constant for the gradient (`reward_constant`); its λ has no temperature (`reward_gate`); for r < 0, η r log λ
   as printed (`negative_reward`), but bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q
   are those of the loss (`rewarded`). "Annealed" means two temperatures, no schedule; "w/o annealing" is one of 1.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spanlm.analysis.utilisation import spread_epochs
 from spanlm.reproduction.grid import NONE, Grid, number, signed
@@ -222,8 +223,14 @@ def _trainings(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     return [Grid(header, tuple(lines), "Trainings, finetuning included")] if lines else []
 
 
+def _gathered(details: Mapping[str, Any]) -> str:
+    """Of how many words of the training text the gradients were gathered."""
+    statistics = details["statistics"]
+    return "all of train" if statistics["whole"] else f"{statistics['tokens']:,}"
+
+
 def _adaptations(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
-    header = ("model", "η", "λ", "ε", "pairs tried", "on all of valid", "minutes")
+    header = ("model", "η", "λ", "ε", "pairs tried", "on all of valid", "MS over words", "minutes")
     lines, notes = [], []
     for summary in rows:
         row = find_row(paper, summary.row)
@@ -234,6 +241,6 @@ def _adaptations(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
             minutes = f"{summary.of('seconds').mean / 60:.1f}"
             points = details[0].get("grid")  # which older records do not have
             whole = "–" if points is None else str(sum(point["perplexity"] is not None for point in points))
-            lines.append((row.title, *chosen, str(details[0]["tried"]), whole, minutes))
-    caption = f"Dynamic evaluation: η and λ chosen on valid.{''.join(notes)}"
+            lines.append((row.title, *chosen, str(details[0]["tried"]), whole, _gathered(details[0]), minutes))
+    caption = f"Dynamic evaluation: η and λ chosen on valid; MS: the mean squares of gradients.{''.join(notes)}"
     return [Grid(header, tuple(lines), caption)] if lines else []

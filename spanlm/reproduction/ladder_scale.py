@@ -90,7 +90,7 @@ class LadderScale(ProportionalScale):
         return [
             f"Sizes (scale {self.name}): {self.width:g} of every published width, {self.experts} softmaxes of 15, a "
             f"buffer of {self.buffer_size:,} words; dropout and weight drop {self.dropout:g} of the published; the "
-            f"embedding starts in {self._range:.2f} times the published range.",
+            f"weights of embedding, softmaxes and buffer start in {self._range:.2f} times the published range.",
             f"Recipe: the same for all rows, which it is not in the papers, and short: {short.batch_size} streams × "
             f"{short.length} steps, give or take, rate {short.lr:g}, {several(short.epochs, 'epoch')}, of SGD until "
             f"averages begin after {short.switch_after}, whatever the validation losses are (published: hundreds, "
@@ -99,6 +99,7 @@ class LadderScale(ProportionalScale):
             "Where streams are shuffled, they are so in finetuning, too; rows with AT have its noise on the embedded "
             "words, too, as published. Clip, weight decay, AR, TAR, ε, temperatures and rewards as published; products "
             f"in {self.precision}.",
+            f"{self.dynamic.describe()} (Published: a finer grid, over all of train.)",
             OF_PRESETS,
         ]
 

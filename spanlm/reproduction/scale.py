@@ -11,6 +11,7 @@ from spanlm.data.config import DataConfig
 from spanlm.evaluation.dynamic import DynamicConfig
 from spanlm.evaluation.dynamic_tuning import dynamic_grid
 from spanlm.evaluation.scoring import Precision
+from spanlm.reproduction.wording import several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +40,15 @@ class DynamicSearch:
         """
         own = [published] if published is not None and self.rates is None and self.decays is None else []
         return [*dynamic_grid(self.rates, self.decays), *own]
+
+    def describe(self) -> str:
+        """Say how settings are found."""
+        points = len(dynamic_grid(self.rates, self.decays))
+        first = f"by the first {self.first_tokens:,} words of valid"
+        if self.finalists:
+            first += f", the best {self.finalists} of them by all of it, and more, one by one, until one helps"
+        over = "all of train" if self.statistics is None else f"{several(self.statistics, 'segment')} of train"
+        return f"Dynamic evaluation: {several(points, 'pair')} of η and λ {first}; MS of the gradients over {over}."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]
         settings = {"rate": 1e-4, "decay": 0.002, "epsilon": 2e-5}
         points = [{**settings, "first": 90.0, "perplexity": whole} for whole in (80.0, 81.0, *[None] * 4)]
         found |= {"details": {"dynamic": settings, "tried": 6, "grid": points, "notes": []}, "seconds": 120.0}
+        found["details"]["statistics"] = {"whole": False, "tokens": 100_000}
     elif buffered:
         found["utilisation_by_epoch"] = [0.5, 0.0, 0.1]
     return found | more
@@ -161,8 +162,11 @@ def test_the_settings_of_dynamic_evaluation_are_shown() -> None:
     noted = record("awd-ptb-dynamic", 80.0)
     noted["details"]["notes"] = ["dynamic.rate=0.0001 is the largest that was tried."]
     grid = titled(grids(LADDER, [RowSummary("awd-ptb-dynamic", (noted,))], PAPER), "Dynamic evaluation")
-    assert grid.rows == (("AWD-LSTM", "0.0001", "0.002", "2e-05", "6", "2", "2.0"),)
+    assert grid.rows == (("AWD-LSTM", "0.0001", "0.002", "2e-05", "6", "2", "100,000", "2.0"),)
     assert "AWD-LSTM: dynamic.rate=0.0001 is the largest that was tried." in grid.caption
+    noted["details"]["statistics"] = {"whole": True, "tokens": 900_000}
+    grid = titled(grids(LADDER, [RowSummary("awd-ptb-dynamic", (noted,))], PAPER), "Dynamic evaluation")
+    assert grid.rows[0][-2] == "all of train"
 
 
 def test_the_order_is_said_of_each_way_of_measuring_alone() -> None:

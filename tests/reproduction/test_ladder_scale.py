@@ -36,9 +36,13 @@ def test_there_are_the_usual_scales_and_one_of_them_is_the_papers() -> None:
 
 
 @pytest.mark.parametrize("name", ["small", "paper"])
-def test_settings_of_dynamic_evaluation_are_chosen_on_all_of_valid(name: str) -> None:
+def test_several_settings_of_dynamic_evaluation_read_all_of_valid(name: str) -> None:
     """Of a span buffer the pair that is best for the first words is not the best for the rest."""
-    assert SCALES[name].dynamic.finalists > 1
+    search = SCALES[name].dynamic
+    assert search.finalists > 1
+    assert (
+        f"the best {search.finalists} of them by all of it, and more, one by one, until one helps" in search.describe()
+    )
 
 
 @every_preset
@@ -172,6 +176,8 @@ def test_a_page_says_what_was_changed(scale: str) -> None:
         f"finetuning of {recipe.finetune_epochs} epoch",
         f"products in {chosen.precision}",
         "the same for all rows, which it is not in the papers",
+        f"by the first {chosen.dynamic.first_tokens:,} words of valid",
+        f"MS of the gradients over {chosen.dynamic.statistics} segments of train",
     ):
         assert part in said, part
 
