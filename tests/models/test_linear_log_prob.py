@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn.functional import one_hot
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from spanlm.models.ops import linear_log_prob as module
 from spanlm.models.ops import linear_softmax
 from spanlm.models.ops.linear_log_prob import linear_log_prob
+from tests.models.largest import Largest
 from tests.models.products import use_the_other_product, watch_logits
 from tests.models.small import assert_same, bitwise, values, words
 
@@ -281,17 +281,7 @@ def test_confident_words_keep_their_gradient(division: str) -> None:
 def test_one_chunk_bounds_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """No tensor of more than a chunk of logits is made, forward or backward."""
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", 200)
-    largest = 0
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            nonlocal largest
-            result = func(*args, **(kwargs or {}))
-            if isinstance(result, Tensor):
-                largest = max(largest, result.numel())
-            return result
-
     leaves, targets = inputs(40, 2, 20, True)
-    with Watch():
+    with Largest() as largest:
         with_gradients(fused(*leaves, targets=targets), leaves)
-    assert largest == 200
+    assert largest.elements == 200

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn.functional import linear, one_hot
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from spanlm.models.ops import linear_log_prob, linear_softmax
 from spanlm.models.ops import mixture_log_prob as module
 from spanlm.models.ops.mixture_log_prob import mixture_log_prob
+from tests.models.largest import Largest
 from tests.models.products import use_the_other_product, watch_logits
 from tests.models.small import assert_same, bitwise, values, words
 
@@ -232,17 +232,7 @@ def test_a_chunk_bounds_what_is_held(even: bool, monkeypatch: pytest.MonkeyPatch
     """No tensor of more than a chunk of logits is made, forward or backward."""
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", 400)
     monkeypatch.setattr(linear_log_prob, "CHUNK_ELEMENTS", 400)
-    largest = 0
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            nonlocal largest
-            result = func(*args, **(kwargs or {}))
-            if isinstance(result, Tensor):
-                largest = max(largest, result.numel())
-            return result
-
     leaves, targets = inputs((40, 4, 2, 50))
-    with Watch():
+    with Largest() as largest:
         with_gradients(fused(leaves, targets, even), leaves, grads_of("padded", 40))
-    assert largest == 400
+    assert largest.elements == 400

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
@@ -21,6 +20,7 @@ from spanlm.models.interfaces import Init, Pointer, Readout
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.models.span_mixture import Buffered
 from tests.models import small
+from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, build, values, words
 from tests.models.twins import gradients
 from tests.reference_mixture import Mixture, mixture_of_softmaxes
@@ -185,19 +185,9 @@ def test_values_outside_their_range(fields: dict[str, Any], message: str) -> Non
 
 def largest_of(call: Any) -> int:
     """Elements of the largest tensor that is made."""
-    largest = 0
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            nonlocal largest
-            result = func(*args, **(kwargs or {}))
-            if isinstance(result, Tensor):
-                largest = max(largest, result.numel())
-            return result
-
-    with Watch():
+    with Largest() as largest:
         call()
-    return largest
+    return largest.elements
 
 
 def test_the_distribution_is_made_an_expert_at_a_time() -> None:

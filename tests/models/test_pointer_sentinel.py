@@ -10,7 +10,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Init, Pointer, Readout
@@ -18,6 +17,7 @@ from spanlm.models.memories import PointerSentinelConfig
 from spanlm.models.ops import dot_window_attention as blocks
 from spanlm.models.ops.pointer import mixed_log_prob, mixed_log_probs, sentinel_attention
 from tests.models import small
+from tests.models.largest import Largest
 from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, copied, values, words
 
 
@@ -174,20 +174,6 @@ def test_only_words_read_in_the_window_are_copied(window: int) -> None:
             for b, mass in enumerate(row):
                 seen = set(read[max(starts[b], t + 1 - window) : t + 1, b].tolist())
                 assert {word for word in range(VOCABULARY) if mass[word] > 0} == seen
-
-
-class Largest(TorchDispatchMode):
-    """The largest tensor that any operation made."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = function(*args, **(kwargs or {}))
-        for x in out if isinstance(out, tuple | list) else (out,):
-            # a view of what is there (the words of every window) holds nothing
-            if isinstance(x, Tensor) and x.is_contiguous():
-                self.elements = max(self.elements, x.numel())
-        return out
 
 
 def test_no_tensor_holds_every_step_slot_and_unit() -> None:

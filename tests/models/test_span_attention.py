@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -11,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from spanlm.models.ops import window_attention
 from spanlm.models.ops.span_attention import FixedGrid, Grid, SlidingGrid, span_attention, spans
+from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, values
 
 HIDDEN, SIZE = 5, 7
@@ -129,19 +127,6 @@ def test_a_short_segment_touches_the_spans_of_its_own_phases(steps: int, phases:
     states = values(SlidingGrid.carried(4, 2, 3) + steps, 3, HIDDEN)
     held, there = spans(states, torch.ones(states.shape[:2], dtype=torch.bool), 3, grid)
     assert held.shape[1:] == (phases * 3, HIDDEN) and there.shape == held.shape[:2]
-
-
-class Largest(TorchDispatchMode):
-    """Notes how many elements the largest tensor has that anything computes."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        for x in tree_leaves(result):
-            if isinstance(x, Tensor):
-                self.elements = max(self.elements, x.untyped_storage().nbytes() // x.element_size())
-        return result
 
 
 @both_grids
