@@ -17,8 +17,9 @@ from spanlm.benchmark.groups import PRECISIONS, SEGMENTS, Aim, Contender
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.scoring import Precision
 from spanlm.models.encoders import AWDLSTMConfig
+from spanlm.models.head import Head
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, MixtureOfSoftmaxesHead
-from spanlm.models.interfaces import Head, Init, Readout
+from spanlm.models.interfaces import Init, Readout
 from spanlm.training.trainer import Trainer
 
 MOS_PTB = replace(

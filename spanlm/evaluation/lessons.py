@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from spanlm.data.batching import Segment
 from spanlm.evaluation.scoring import Precision, Scored, autocast, evaluating, to_device
-from spanlm.models.interfaces import Readout, TargetScores
+from spanlm.models.head import TargetScores
+from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.span_mixture import training_score
 from spanlm.models.state import LMState

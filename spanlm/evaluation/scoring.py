@@ -14,7 +14,8 @@ from torch import Tensor
 from spanlm.data.batching import Segment
 from spanlm.errors import require
 from spanlm.evaluation.part_tally import PartTally
-from spanlm.models.interfaces import Readout, TargetScores
+from spanlm.models.head import TargetScores
+from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.span_mixture import PartScores
 from spanlm.models.state import LMState

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError, require
-from spanlm.models.interfaces import Head, Pointer, Readout
+from spanlm.models.head import Head
+from spanlm.models.interfaces import Pointer, Readout
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.state import LMState, Tensors
 

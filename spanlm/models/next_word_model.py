@@ -1,4 +1,4 @@
-"""What a whole is: a language model, or several as one. Its rooms are in `spanlm.models.interfaces`."""
+"""What a whole is: a language model, or several as one. Its rooms: `spanlm.models.interfaces`; its head: `head`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.interfaces import Head, Readout
+from spanlm.models.head import Head
+from spanlm.models.interfaces import Readout
 from spanlm.models.state import LMState
 
 

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from spanlm.data.segment import Segment
 from spanlm.evaluation.scoring import autocast
-from spanlm.models.interfaces import Readout, TargetScores
+from spanlm.models.head import TargetScores
+from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.state import LMState
 from spanlm.training.config import TrainingConfig

@@ -22,7 +22,8 @@ from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.scoring import Tally, perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.interfaces import Readout, TargetScores
+from spanlm.models.head import TargetScores
+from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.reproduction.summary import Spread

@@ -1,4 +1,4 @@
-"""What every registered head promises (see `spanlm.models.interfaces`)."""
+"""What every registered head promises (see `spanlm.models.head`)."""
 
 from __future__ import annotations
 

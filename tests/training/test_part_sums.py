@@ -14,7 +14,7 @@ from torch import Tensor
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.errors import InputError
 from spanlm.evaluation.part_tally import PartTally
-from spanlm.models.interfaces import Head, TargetScores
+from spanlm.models.head import Head, TargetScores
 from spanlm.models.span_mixture import PartScores
 from spanlm.trained import load
 from spanlm.training.optimizer_config import FinetuneConfig

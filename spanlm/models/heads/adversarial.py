@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Head, Readout
+from spanlm.models.head import Head
+from spanlm.models.interfaces import Readout
 from spanlm.models.ops.linear_log_prob import linear_log_prob
 from spanlm.models.ops.precision import wide
 

@@ -25,6 +25,7 @@ from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
 from spanlm.models.dropout import locked_dropout
+from spanlm.models.head import Parts
 from spanlm.models.heads.adversarial import (
     AdversarialGate,
     AdversarialHead,
@@ -34,7 +35,7 @@ from spanlm.models.heads.adversarial import (
     adversarial_margin,
     with_clean,
 )
-from spanlm.models.interfaces import Init, Parts, Readout
+from spanlm.models.interfaces import Init, Readout
 from spanlm.models.ops.mixture_log_prob import mixture_log_prob
 from spanlm.models.ops.precision import wide
 from spanlm.models.span_mixture import Buffered
