@@ -26,6 +26,7 @@ class Spans:
     w_s: Tensor  # (d, H)
     w_h: Tensor | None  # (d, H)
     v: Tensor  # (d,)
+    b: Tensor | None = None  # (d,), within the tanh
 
 
 def span_ends(now: int, p: Spans) -> list[tuple[int, int]]:
@@ -59,7 +60,7 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
             for span in spans:
                 inner = p.w_s.mv(span)
                 if p.w_h is not None:
-                    inner = (p.w_h.mv(current) + inner).tanh()
+                    inner = (p.w_h.mv(current) + inner + (0 if p.b is None else p.b)).tanh()
                 exponentials.append(p.v.dot(inner).exp())
             read, row = torch.zeros_like(current), [h.new_zeros(())] * p.buffer_size
             for (_, last), span, e in zip(ends, spans, exponentials, strict=True):
@@ -70,6 +71,11 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
             if not p.current:
                 outputs.append(current)
     return grid(reads), grid(weights), filled, after
+
+
+def policy(h: Tensor, w_g: Tensor, b_g: Tensor | None = None) -> Tensor:
+    """Eq. 10, g (T, B, 2)."""
+    return grid([[w_g.mv(x) + (0 if b_g is None else b_g) for x in row] for row in h])
 
 
 @dataclass

@@ -122,6 +122,8 @@ buffer_choices: dict[str, Any] = {
     "score": st.sampled_from(["tanh", "literal"]),
     "newest": st.sampled_from(["before", "current"]),
     "own_segment_gradients": st.booleans(),
+    "biases": st.booleans(),
+    "gate_range": maybe(st.floats(0, 1e6)),
     "training_temperature": temperatures,
     "evaluation_temperature": temperatures,
     "reward_power": positive,
@@ -324,7 +326,7 @@ def test_the_strategies_leave_no_field_out() -> None:
         RecurrentMemoryConfig: 4,
         PointerSentinelConfig: 3,
         AttentiveConfig: 6,
-        SpanBufferConfig: 24,
+        SpanBufferConfig: 26,
         SoftmaxConfig: 8,
         MixtureOfSoftmaxesConfig: 10,
         OptimizerConfig: 7,
@@ -601,6 +603,10 @@ def test_a_kind_brings_its_own_fields() -> None:
         (
             {"model": {"memory": {"kind": "span_buffer", "training_temperature": 0.0}}},
             ["model.memory.training_temperature=0.0: must be from 1e-06 on and finite; 0 would be a gate that"],
+        ),
+        (
+            {"model": {"memory": {"kind": "span_buffer", "gate_range": -0.1}}},
+            ["model.memory.gate_range=-0.1: must be 0 or positive, or null"],
         ),
         (
             {"model": {"memory": {"kind": "span_buffer"}, "output_dropout": 0.4}},

@@ -7,7 +7,7 @@ buffer of B = 2048 and 512 words. In the text: κ = 5, a = 10, b = 1, β = 3. η
 
 What else the paper leaves open, and how it is read here; options of `model.memory` in parentheses:
 
-* Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h (`score`,
+* Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h (`score`, `biases`,
   `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h (`model.head.buffer`).
 * A span is h_i − h_{i−L+1}, as printed (`span_offset`). The ends of Eq. 4 and 6 do not agree: the newest span ends at
   t − 1, each other one L before the next, and all move along with t (`grid`). By Eq. 2 and 3 h_t has read x_t, by the
@@ -15,13 +15,13 @@ What else the paper leaves open, and how it is read here; options of `model.memo
 * The buffer holds what the encoder gave before dropout (`kept`), across segments without gradients
   (`own_segment_gradients`: within one with them). Query, gate and ξ have one mask, in place of the output dropout.
 * An empty buffer has no share and no reward. No span reaches back beyond where a stream begins: with states of zeros
-  there, the first L − 1 of a text would not be differences. W_g starts small, so λ starts at about a half.
+  there, the first L − 1 of a text would not be differences. W_g starts small, so λ starts at about a half
+  (`gate_range`).
 * r is a constant for the gradient (`reward_constant`); its λ has no temperature (`reward_gate`); for r < 0, η r log λ
   as printed (`negative_reward`), but bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q
   are those of the loss (`rewarded`). "Annealed" means two temperatures, no schedule; "w/o annealing" is one of 1.
-* No option is there for the uneven distances that Eq. 4 has at its two ends; biases in Eq. 7 and 10; a range of W_g's
-  own (λ is a half at the first step with any small one); a schedule of temperatures, of which nothing is printed;
-  penalties on ξ.
+* No option is there for the uneven distances that Eq. 4 has at its two ends; a schedule of temperatures, of which
+  nothing is printed; penalties on ξ.
 * Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
   likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream; validation in
   training is ten.

@@ -83,7 +83,7 @@ def test_a_model_under_a_mixture_is_its_loop(buffer: Any, tied: bool, epsilon: f
     reads, _, filled, _ = twin.span_buffer(h, [[], []], parameters(memory))
     p = mixture_of_softmaxes(h, experts(head))
     q = buffer_log_probs(head, buffer, reads)
-    logits = reference.grid([[memory.gate.weight.mv(x) for x in row] for row in h])
+    logits = twin.policy(h, memory.gate.weight)
     log_p, log_q = (x.gather(-1, targets[..., None]) for x in (p, q))
     if epsilon:
         log_p = adversarial_mixture(h, targets, experts(head), Moved(epsilon, gated=False))[..., None]

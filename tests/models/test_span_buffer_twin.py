@@ -11,6 +11,7 @@ from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig, RNNConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import Init
 from spanlm.models.memories import SpanBufferConfig, SpanBufferMemory
 from tests import reference
 from tests import reference_span_buffer as twin
@@ -32,6 +33,8 @@ CONFIGS = [
     SpanBufferConfig(buffer_size=6, span_length=2, newest="current", span_offset="length", score="literal"),
     SpanBufferConfig(buffer_size=6, span_length=3, newest="current", grid="fixed"),
     SpanBufferConfig(buffer_size=1, words=True, newest="current"),
+    SpanBufferConfig(buffer_size=6, span_length=2, biases=True),
+    SpanBufferConfig(buffer_size=4, span_length=2, score="literal", biases=True),
 ]
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=small.identify)
 
@@ -48,6 +51,7 @@ def parameters(memory: SpanBufferMemory) -> twin.Spans:
         w_s=memory.span_key.weight,
         w_h=None if memory.query is None else memory.query.weight,
         v=memory.score,
+        b=None if memory.query is None else memory.query.bias,
     )
 
 
@@ -101,7 +105,7 @@ def test_span_buffer(config: SpanBufferConfig, steps: int, batch: int, kind: str
     assert readout.features is h
     assert readout.span == (1 if config.words else config.span_length)
     assert readout.nearest_lag == (config.newest == "before")
-    gate_logits = reference.grid([[memory.gate.weight.mv(x) for x in row] for row in h])
+    gate_logits = twin.policy(h, memory.gate.weight, memory.gate.bias)
     carried = torch.where(after["filled"][..., None], after["states"], 0)
     actual = [readout.buffer.features, readout.attention, readout.buffer.gate, carried]
     expected = [reads, weights, gate_logits, expected_state["states"]]
@@ -135,7 +139,7 @@ def test_whole_language_model(tied: bool, config: SpanBufferConfig, reading: dic
     reads, _, filled, _ = twin.span_buffer(h, [[], []], parameters(model.memory))
     output = model.embedding.weight if tied else model.head.weight
     p, q = (reference.linear_softmax(x, output, model.head.bias).exp() for x in (h, reads))
-    logits = reference.grid([[model.memory.gate.weight.mv(x) for x in row] for row in h])
+    logits = twin.policy(h, model.memory.gate.weight, model.memory.gate.bias)
     expected = twin.losses(p, q, logits, filled, targets, gate(memory))
 
     actual, state = [], model.init_state(2)
@@ -152,6 +156,32 @@ def test_whole_language_model(tied: bool, config: SpanBufferConfig, reading: dic
     one, _ = model.log_prob(tokens, targets, model.init_state(2))
     assert_same(one.exp(), every.gather(-1, targets[..., None]).squeeze(-1), rtol=1e-9)
     assert_same(model.log_probs(tokens, model.init_state(2))[0].exp(), every, rtol=1e-9)
+
+
+def test_biases_are_of_the_tanh_and_of_the_gate_and_no_others_are() -> None:
+    def named(**how: Any) -> set[str]:
+        memory = build(SpanBufferConfig(buffer_size=4, span_length=2, **how), SIZE, VOCABULARY)
+        return {name for name, _ in memory.named_parameters() if name.endswith("bias")}
+
+    assert named() == set()
+    assert named(biases=True) == {"query.bias", "gate.bias"}
+    assert named(biases=True, score="literal") == {"gate.bias"}
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.001, 3.0])
+def test_the_gate_starts_in_a_range_of_its_own(limit: float) -> None:
+    """And everything else as if it did not."""
+    usual, other = (
+        SpanBufferMemory(SpanBufferConfig(gate_range=chosen, biases=True), 64, Init(0.1, 0.05))
+        for chosen in (None, limit)
+        if torch.manual_seed(1)
+    )
+    assert other.gate.weight.abs().max() <= limit <= 1.1 * other.gate.weight.abs().max()
+    rest = [
+        (a, b) for (name, a), b in zip(usual.named_parameters(), other.parameters(), strict=True) if "gate" not in name
+    ]
+    assert len(rest) == 4 and all(torch.equal(a, b) for a, b in rest)
+    assert 0.09 < usual.gate.weight.abs().max() <= 0.1 and other.gate.bias.abs().max() <= 0.05
 
 
 def test_parts_are_what_each_says_alone() -> None:

@@ -249,6 +249,8 @@ def test_the_constants_of_the_buffer(name: str, row: Row) -> None:
         "newest": "before",
         "grid": "sliding",
         "attention_size": None,
+        "biases": False,
+        "gate_range": None,
         "own_segment_gradients": True,
         "negative_reward": "literal",
         "rewarded": "adversarial",
