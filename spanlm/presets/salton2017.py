@@ -15,7 +15,7 @@ hardly trains: from step 450 to 1,000 the loss is 1.1 to 1.4 nats above that wit
 As the public code has it: `--model.memory.merge=linear --model.memory.merge_bias=true --model.memory.zero_slot=true
 --model.encoder.forget_bias=1 --training.batching.predict_first=false --training.batching.shuffle=false
 --training.batching.bucket=false`, and on WikiText-2 `--training.optimizer.clip=10`, where the paper says 5. Its b_c
-starts in ±0.05 and not at 0, and it cuts one word later, at 36 tokens.
+starts in ±0.05 and not at 0. (It cuts at 36 tokens, of which the first is no target: so do 35 targets here.)
 """
 
 from __future__ import annotations

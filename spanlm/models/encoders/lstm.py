@@ -29,7 +29,8 @@ class LSTMConfig(StackConfig):
         hidden_size: units of each layer; the last layer's are the encoder's output.
         layers: how many layers.
         dropout: between layers, on what one layer hands to the next (not over time).
-        forget_bias: where the forget gate's bias starts; null: uniform like every other bias.
+        forget_bias: where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other
+            bias.
     """
 
     kind: Literal["lstm"] = "lstm"

@@ -47,7 +47,8 @@ class VariationalLSTMConfig:
         per_gate: each of the four gates has masks of its own; false: one for the four, ordinary locked dropout.
         zoneout_h: probability that a unit's output stays as it was.
         zoneout_c: likewise of its cell.
-        forget_bias: where the forget gate's bias starts; null: uniform like every other bias.
+        forget_bias: where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other
+            bias.
     """
 
     kind: Literal["variational_lstm"] = "variational_lstm"

@@ -13,6 +13,7 @@ h_t itself is remembered only after it predicted; while nothing is remembered c_
 depend on t, so its softmax runs along with the sentence. What the state holds grows with the sentence and a reset
 empties it. The published code differs from the paper: it merges without the tanh, keeps a zero vector in the memory for
 good, and adds 1 to the forget gate's bias; `merge`, `zero_slot` and `model.encoder.forget_bias` do these.
+The last is 1 for every LSTM here unless a preset says otherwise; those of the paper start it at 0.
 """
 
 from __future__ import annotations
