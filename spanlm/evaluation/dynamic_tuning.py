@@ -147,65 +147,78 @@ def tune_dynamic(
     for config in grid:
         require_length(config, statistics)
         require_loss(config, model)
-    unk_id = corpus.vocabulary.unk_id
-    known = SentenceRules(opened=predict_first, order="by-length")
-    resting = evaluation_batcher(corpus, split, kind, rules=known).segments()
-    plain = tally(model, resting, unk_id, precision)
+    text = _Text(model, corpus, split, kind, precision, predict_first, statistics, report)
+    plain = text.resting()
+    most = first_tokens if first_tokens < plain.tokens else None
+    firsts = [text.read(config, most, f"point {number} of {len(grid)}") for number, config in enumerate(grid, 1)]
+    finals = dict(enumerate(firsts)) if most is None else {}
+    if most is not None and finalists:
+        best = sorted(range(len(grid)), key=lambda number: _perplexity(firsts[number]))
+        for n, number in enumerate(best, 1):
+            if n > finalists and min(map(_perplexity, finals.values())) < _perplexity(plain):
+                break
+            what = f"finalist {n} of {max(n, min(finalists, len(best)))}"
+            finals[number] = text.read(grid[number], None, what)
+    return _summary(text, plain, grid, firsts, finals)
 
-    def read(config: DynamicConfig, most: int | None, what: str) -> Tally:
-        batcher = evaluation_batcher(corpus, split, kind, 1, replace(known, order="drawn"), config.length)
+
+@dataclass(frozen=True)
+class _Text:
+    """What is read at every point, and how."""
+
+    model: NextWordModel
+    corpus: Corpus
+    split: str
+    kind: BatchingKind
+    precision: Precision
+    predict_first: bool
+    statistics: DynamicStatistics
+    report: Report
+
+    def resting(self) -> Tally:
+        """Read all of it with the trained weights."""
+        rules = SentenceRules(opened=self.predict_first, order="by-length")
+        batcher = evaluation_batcher(self.corpus, self.split, self.kind, rules=rules)
+        return tally(self.model, batcher.segments(), self.corpus.vocabulary.unk_id, self.precision)
+
+    def read(self, config: DynamicConfig, most: int | None, what: str) -> Tally:
+        """Read it, or the first tokens of it, with weights that follow."""
+        rules = SentenceRules(opened=self.predict_first, order="drawn")
+        batcher = evaluation_batcher(self.corpus, self.split, self.kind, 1, rules, config.length)
 
         def through(tokens: int) -> None:
-            report(f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}", tokens, most or batcher.targets)
+            self.report(f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}", tokens, most or batcher.targets)
 
-        how: dict[str, Any] = {"precision": precision, "most": most, "report": through}
-        return adapted_tally(model, batcher, statistics, config, unk_id, **how)
-
-    def summary(finals: Mapping[int, Tally]) -> DynamicTuning:
-        found = _summary(f"{corpus.name} {split}", len(corpus.vocabulary), plain, grid, firsts, finals)
-        return replace(found, notes=[*found.notes, *unopened_notes(predict_first)])
-
-    most = first_tokens if first_tokens < plain.tokens else None
-    firsts = [read(config, most, f"point {number} of {len(grid)}") for number, config in enumerate(grid, 1)]
-    if most is None:
-        return summary(dict(enumerate(firsts)))
-    finals = dict[int, Tally]()
-    best = sorted(range(len(grid)), key=lambda number: _perplexity(firsts[number]))
-    for n, number in enumerate(best if finalists else [], 1):
-        if n > finalists and min(map(_perplexity, finals.values())) < _perplexity(plain):
-            break
-        finals[number] = read(grid[number], None, f"finalist {n} of {max(n, min(finalists, len(best)))}")
-    return summary(finals)
+        how: dict[str, Any] = {"precision": self.precision, "most": most, "report": through}
+        return adapted_tally(self.model, batcher, self.statistics, config, self.corpus.vocabulary.unk_id, **how)
 
 
 def _summary(
-    text: str,
-    vocabulary_size: int,
-    plain: Tally,
-    grid: Sequence[DynamicConfig],
-    firsts: Sequence[Tally],
-    finals: Mapping[int, Tally],
+    text: _Text, plain: Tally, grid: Sequence[DynamicConfig], firsts: Sequence[Tally], finals: Mapping[int, Tally]
 ) -> DynamicTuning:
     """Say what the sums over the first tokens and, of some points, over all of the text mean."""
     whole = {number: _perplexity(total) for number, total in finals.items()}
     results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
     best = min(results, key=lambda number: results[number])
-    if went_astray(finals.get(best, firsts[best]), plain.loss, vocabulary_size):
+    if went_astray(finals.get(best, firsts[best]), plain.loss, len(text.corpus.vocabulary)):
         raise RunError("dynamic.rate: at every point of the grid the weights went astray. Take lower rates.")
-    chosen = grid[best]
+    chosen, name = grid[best], f"{text.corpus.name} {text.split}"
     return DynamicTuning(
-        text=text,
+        text=name,
         tokens=plain.tokens,
         first_tokens=max(total.tokens for total in firsts),
         plain=_perplexity(plain),
-        best=replace(chosen, tuned_on=text),
+        best=replace(chosen, tuned_on=name),
         perplexity=results[best],
         grid=[
             TriedAdaptation(config.rate, config.decay, _perplexity(first), whole.get(number))
             for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
         ],
         # without finalists there is nothing to compare the trained weights with
-        notes=_notes(chosen, grid, helps=not whole or results[best] < _perplexity(plain)),
+        notes=[
+            *_notes(chosen, grid, helps=not whole or results[best] < _perplexity(plain)),
+            *unopened_notes(text.predict_first),
+        ],
     )
 
 
