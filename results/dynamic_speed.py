@@ -15,6 +15,7 @@ import torch
 
 from spanlm.benchmark.dynamic import ADAPTING_AWD, dynamic_step, passes_step
 from spanlm.benchmark.groups import random_segments
+from spanlm.cli.allocation import keep_freed_memory
 from spanlm.evaluation.dynamic_statistics import LENGTH
 from spanlm.models.encoders import awd_lstm
 from spanlm.models.language_model import LanguageModel
@@ -43,5 +44,6 @@ def measure() -> dict[str, dict[str, dict[str, float]]]:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()  # as every command of `spanlm` does
     torch.set_num_threads(int(sys.argv[1]))
     json.dump({"threads": int(sys.argv[1]), "milliseconds a segment": measure()}, sys.stdout)
