@@ -66,7 +66,7 @@ def as_written(value: object) -> str:
 
 def nearest(name: str, options: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the option most like `name`, else the options if they are few."""
-    options = list(options)
+    options = [option for option in options if option != name]
     last = [option for option in options if option.rpartition(".")[2] == name.rpartition(".")[2].lstrip("-")]
     if len(last) == 1:
         return f" Did you mean {last[0]!r}?"

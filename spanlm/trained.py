@@ -27,12 +27,14 @@ from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.words import StateMode, WordScore, score_words
 from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import SpanBufferConfig
 from spanlm.trained_dynamic import find_statistics
 from spanlm.trained_run import TrainedRun
 from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
 
 if TYPE_CHECKING:
     from spanlm.analysis.record import AttentionRecord
+    from spanlm.analysis.spans import SpanRecord
 
 
 class TrainedModel(TrainedRun):
@@ -211,14 +213,36 @@ class TrainedModel(TrainedRun):
             expected: how many of the most probable next words to keep.
 
         Raises:
-            InputError: no words, a model that attends to nothing, or several lines for one that was trained on lines
-                that know nothing of each other.
+            InputError: no words, a model that attends to nothing or to spans, which `attend_spans` shows, or several
+                lines for one that was trained on lines that know nothing of each other.
         """
         from spanlm.analysis.attend import attend_words
 
+        if isinstance(self.config.model.memory, SpanBufferConfig):
+            raise InputError(
+                "model.memory.kind=span_buffer: the model looks at spans, and takes of them what its gate lets in; "
+                "attend_spans(text) tells of both"
+            )
         words = text_to_attend(self.config, self.pieces(text.split("\n")))
         start = (self.model, self.vocabulary, words)
         return attend_words(*start, expected=expected, title=self.title(), opened=self.opened)
+
+    def attend_spans(self, text: str, *, expected: int = 5) -> SpanRecord:
+        """Read a text and record at which spans a span buffer looked, its gate, and what each part expected next.
+
+        Args:
+            text: as of `attend`.
+            expected: how many of the most probable next words of each part to keep.
+
+        Raises:
+            InputError: no words, a model without a span buffer, or several lines for one that was trained on lines
+                that know nothing of each other.
+        """
+        from spanlm.analysis.spans import attend_spans
+
+        words = text_to_attend(self.config, self.pieces(text.split("\n")))
+        start = (self.model, self.vocabulary, words)
+        return attend_spans(*start, expected=expected, title=self.title(), opened=self.opened)
 
     def generate(
         self,
@@ -286,6 +310,11 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
     if folder.is_file():
         raise InputError(f"{folder}: is a file; name the folder of a run.")
     if not (folder / CONFIG).is_file():
+        if members := sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")):
+            raise InputError(
+                f"{folder}: holds {', '.join(members[:3])}{', …' * (len(members) > 3)}, and is no run itself. Name one "
+                f"of them, {folder / members[0]}, or several as an ensemble."
+            )
         raise InputError(
             f"{folder}: is not the folder of a run: it has no {CONFIG}. `spanlm train --out {folder}` makes one."
         )

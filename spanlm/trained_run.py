@@ -14,7 +14,7 @@ from spanlm.data.registry import CORPORA
 from spanlm.data.text import Text
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.evaluation.words import Piece, StateMode
 from spanlm.files import run_name
@@ -74,7 +74,8 @@ class TrainedRun:
         """Load a corpus in this model's vocabulary.
 
         Args:
-            name: a registered corpus, a folder, or a text file (taken whole); by default the corpus of the training.
+            name: a registered corpus, a folder, or a text file (taken whole, unless it is the one of the training,
+                which has parts); by default the corpus of the training.
             split: load only this part; by default all.
             data_dir: where registered corpora are.
             download: fetch a registered corpus that is not there.
@@ -82,8 +83,9 @@ class TrainedRun:
         Raises:
             InputError: there is no such corpus, or it breaks a rule of `spanlm.data.text`.
         """
+        require(split is None or split in SPLITS, "split", split, "train, valid or test")
         data = self.config.data
-        if name is not None and name != data.corpus:
+        if name is not None and not _same_text(name, data.corpus):
             data = DataConfig(
                 corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents, lines=data.lines
             )
@@ -122,3 +124,11 @@ class TrainedRun:
             InputError: see `spanlm.context.refuse_other_context`.
         """
         refuse_other_context(self.config, state)
+
+
+def _same_text(name: str, other: str) -> bool:
+    """Whether two names of corpora mean one, however paths are written."""
+    if name == other:
+        return True
+    one, two = (Path(path).expanduser() for path in (name, other))
+    return name not in CORPORA and other not in CORPORA and one.exists() and two.exists() and one.samefile(two)

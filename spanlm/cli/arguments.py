@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -41,6 +41,17 @@ def add_corpus(parser: VerbParser) -> None:
     parser.add_argument("--split", default="test", choices=SPLITS, help="which part of a corpus (default: test)")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--download", action="store_true", help="fetch a registered corpus that is not there")
+
+
+def refuse_overwriting(path: Path | None, read: Iterable[Path]) -> None:
+    """Refuse to write over a file that is read.
+
+    Raises:
+        InputError: it would be.
+    """
+    for source in read:
+        if path is not None and path.exists() and source.exists() and path.samefile(source):
+            raise InputError(f"--out={path}: is the file that is read, which would be lost. Choose another.")
 
 
 @contextmanager

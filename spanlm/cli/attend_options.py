@@ -189,3 +189,5 @@ def _check_corpus(options: argparse.Namespace) -> None:
     for name, value in (("corpus", options.corpus), ("split", options.split)):
         if options.what == "--by-epoch" and value is not None:
             raise InputError(f"--{name}={value}: --by-epoch reads no text, but what the run told of its own valid")
+        if options.what in ("--text", "--file", "--sentence") and value is not None:
+            raise InputError(f"--{name}={value}: is not read beside {options.what}, which is the text")

@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from rich.table import Table
 
 from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_device, output, verb_parser
+from spanlm.cli.arguments import add_device, output, refuse_overwriting, verb_parser
 from spanlm.cli.ensemble import add_runs, described, load_runs, run_field, runs_and_files
 from spanlm.cli.terminal import console, out, out_json
 from spanlm.context import cloze_contexts, reads_line_by_line
@@ -70,6 +70,7 @@ def run(arguments: list[str]) -> None:
     """Rank."""
     keep_freed_memory()
     options = _parse(arguments)
+    refuse_overwriting(options.out, map(Path, options.questions))
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
     contexts = cloze_contexts(model.config, options.context and list(dict.fromkeys(options.context)))

@@ -13,12 +13,18 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
+from spanlm.data.corpora import Corpus
 from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.training.config import BatchingConfig, TrainingConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
 from spanlm.training.position import Position
 from spanlm.training.run import Prepared
+
+_UNTRAINED_UNK = (
+    "no word of the training text is: words that it lacks will have probabilities by chance (--data.min_count 2 makes "
+    "those that come once <unk>)"
+)
 
 
 def ppl(loss: float) -> str:
@@ -80,6 +86,7 @@ class TrainingReport(Watcher):
                     f"θ_M {run.parameters.model:,} (without word representations), θ_W+M {run.parameters.total:,}",
                 ),
                 ("data", f"{corpus.name}: {sizes} tokens; vocabulary {len(corpus.vocabulary):,}"),
+                *([("<unk>", _UNTRAINED_UNK)] if _without_unk(corpus) else []),
                 (
                     "training",
                     f"{optimizer.kind}, lr {optimizer.lr:g}; {_batches(batching)}; "
@@ -156,6 +163,11 @@ def _batches(batching: BatchingConfig) -> str:
     if batching.kind != "sentences":
         return f"{batching.batch_size} streams × {batching.length} steps"
     return f"{batching.batch_size} sentences a step{', of similar length' if batching.bucket else ''}"
+
+
+def _without_unk(corpus: Corpus) -> bool:
+    """Whether no word of the training text is <unk>."""
+    return not bool((corpus.splits["train"].ids == corpus.vocabulary.unk_id).any())
 
 
 def _left_out(run: Prepared) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
-from spanlm.cli.arguments import add_device, output, verb_parser
+from spanlm.cli.arguments import add_device, output, refuse_overwriting, verb_parser
 from spanlm.cli.ensemble import add_runs, load_runs, runs_and_files
 from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
 from spanlm.cli.terminal import finite, note
@@ -26,6 +27,8 @@ so no word is left out. Text is cut into words as the training text was, and lin
 A model that was trained on sentences of which the first word is only read (training.batching.predict_first=false) has
 no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), and a note on
 standard error says so. Each line stands alone there; --state has no other choice.
+
+Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it.
 
   spanlm score runs/demo stimuli.txt --base 2 > surprisal.tsv
   echo "the name is bound ." | spanlm score runs/demo - --format jsonl
@@ -71,8 +74,9 @@ def run(arguments: list[str]) -> None:
     if len(files) > 1:
         parser.error(f"unrecognized arguments: {' '.join(files[1:])}")
     check_gate(options, len(runs))
-    model = tempered(load_runs(runs, options), options)
     path = Path("/dev/stdin") if files in ([], ["-"]) else Path(files[0])
+    refuse_overwriting(options.out, [path])
+    model = tempered(load_runs(runs, options), options)
     scores = model.score(Text(path), state=options.state, base=BASES[options.base], oov=options.oov, eos=options.eos)
     first = next(scores, None)  # before anything is written: a file that cannot be read leaves nothing behind
     with output(options.out) as file:
@@ -82,13 +86,13 @@ def run(arguments: list[str]) -> None:
 
 
 def _write_tsv(scores: Iterator[WordScore], file: TextIO) -> None:
-    # words hold no white space, so no quoting is needed; R: read.delim(file, quote = "", na.strings = "")
+    # a word that holds a quotation mark is quoted: R, pandas and csv would else take all to the next one for one field
     # NaN rather than an empty cell: R, pandas and float() all read it as a number
-    file.write("\t".join(COLUMNS) + "\n")
+    rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+    rows.writerow(COLUMNS)
     for s in scores:
         values = (_number(s.surprisal), _number(s.entropy), "NaN" if s.rank is None else s.rank)
-        row = (s.sentence, s.index, s.word, *values, int(s.oov))
-        file.write("\t".join(map(str, row)) + "\n")
+        rows.writerow((s.sentence, s.index, s.word, *values, int(s.oov)))
 
 
 def _number(value: float) -> str:

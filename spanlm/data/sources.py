@@ -141,7 +141,8 @@ def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], fol
     folder = f"set --data.dir (--data-dir) or {DATA_VARIABLE} to the folder that holds {name}/"
     files = _files(published, splits)
     if all(published.files[split].url for split in splits):
-        way = f"fetch it with --data.download true (evaluate, attend: --download), or {folder}train.txt"
+        fetch = "fetch it once with `spanlm train --data.download true` (or evaluate or attend with --download)"
+        way = f"{fetch}, or {folder}train.txt"
     else:
         way = f"it cannot be downloaded by this program: {folder} with these files (.txt or .txt.gz)"
     return InputError(f"data.corpus={name}: no {files} in {where}; {way}")

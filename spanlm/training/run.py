@@ -145,6 +145,19 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
         )
     if old != new and old.training.finetune.stages:
         _refuse_another_past(old, new, folder)
+    elif new.training.epochs < old.training.epochs:
+        _refuse_fewer_than_done(new, folder)
+
+
+def _refuse_fewer_than_done(new: RunConfig, folder: Path) -> None:
+    """Refuse to say that a run has fewer epochs than it has had."""
+    checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)
+    done = Position.from_json(checkpoint.position).epoch if checkpoint else 0
+    if new.training.epochs < done:
+        raise InputError(
+            f"training.epochs={new.training.epochs}: {folder} has had {done} already. Take that or "
+            "more, or choose another --out."
+        )
 
 
 def _refuse_another_past(old: RunConfig, new: RunConfig, folder: Path) -> None:

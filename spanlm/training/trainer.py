@@ -289,7 +289,11 @@ class Trainer:
         carried = {name: x.to(self.device) for name, x in checkpoint.carried.items() if not is_generator(name)}
         self.state = LMState.from_flat(carried)
         restore_generators(checkpoint.carried, self.device)
-        self.journal.watcher.note(f"going on from step {position.step} (epoch {position.epoch + 1})")
+        self.journal.watcher.note(
+            f"finished before, after {position.epoch} epochs; more training.epochs go on"
+            if run_over(position, self.config.training)
+            else f"going on from step {position.step} (epoch {position.epoch + 1})"
+        )
 
     def _interrupt(self, number: int) -> None:
         self._checkpoint()

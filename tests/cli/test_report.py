@@ -84,6 +84,19 @@ def test_what_of_the_text_is_never_predicted_is_said(tmp_path: Path, capsys: pyt
         assert left_out in said and ("left out" in said) == bool(left_out)
 
 
+def test_an_unk_that_is_never_trained_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = make_corpus()
+    tokens, unk = corpus.splits["train"], corpus.vocabulary.unk_id
+    known = np.where(tokens.ids == unk, unk + 1, tokens.ids)
+    for name, ids in (("there", tokens.ids), ("not", known)):
+        assert bool((ids == unk).any()) == (name == "there")
+        splits = {**corpus.splits, "train": replace(tokens, ids=ids.astype(tokens.ids.dtype))}
+        with TrainingReport() as report:
+            train(make_config(epochs=1), replace(corpus, splits=splits), tmp_path / name, report)
+        said = " ".join(capsys.readouterr().out.split())
+        assert ("<unk> no word of the training text is: words that it lacks" in said) == (name == "not")
+
+
 def test_what_learns_is_said_where_that_is_not_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train(make_config(epochs=1), make_corpus(), tmp_path / "first")
     for learns in ("all", "memory"):

@@ -109,6 +109,11 @@ def test_going_on(cli: Cli, tiny_corpus: Path) -> None:
     resumed, uninterrupted = (load_file(Path(run) / "model.safetensors") for run in ("run", "whole"))
     assert resumed.keys() == uninterrupted.keys()
     assert all(torch.equal(resumed[name], uninterrupted[name]) for name in resumed)
+    out = cli("train", "--no-tour", "--out", "run", "--resume", "auto").done
+    assert "finished before, after 3 epochs; more training.epochs go on" in out and "going on from" not in out
+    fewer = cli("train", "--no-tour", "--out", "run", "--resume", "auto", "--training.epochs=2")
+    fewer.refused("training.epochs=2: run has had 3 already", "more")
+    assert RunConfig.load(Path("run/config.yaml")).training.epochs == 3
     refused = cli("train", "--no-tour", "--out", "run", "--resume", "auto", "--training.optimizer.lr=0.5")
     refused.refused("training.optimizer.lr=0.002, not 0.5")
 

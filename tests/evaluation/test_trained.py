@@ -411,3 +411,40 @@ def test_weights_of_another_model_are_refused(tiny_run: Path, lstm_run: Path, tm
 def test_devices_that_are_not_there_are_refused(tiny_run: Path) -> None:
     with pytest.raises(InputError, match=r"^--device=nonsense: there is no such device here\. Use auto or cpu\.$"):
         spanlm.load(tiny_run, "nonsense")
+
+
+def test_a_part_that_no_corpus_has_is_refused(model: TrainedModel) -> None:
+    for ask in (model.evaluate, model.corpus, model.tune_cache):
+        arguments = ([5],) if ask == model.tune_cache else ()
+        with pytest.raises(InputError, match="split=dev: must be train, valid or test"):
+            ask(*arguments, split="dev")  # type: ignore[operator]
+
+
+def test_the_text_of_the_training_has_its_parts_however_it_is_written(tiny_run: Path, tmp_path: Path) -> None:
+    """Never taken whole, which would be a test on what was trained on."""
+    model = spanlm.load(tiny_run)
+    text = tmp_path / "own.txt"
+    text.write_text("the cat sat .\n" * 50)
+    data = replace(model.config.data, corpus=str(text))
+    own = TrainedModel(model.model, model.vocabulary, replace(model.config, data=data), tiny_run)
+    (tmp_path / "link.txt").symlink_to(text)
+    (tmp_path / "copy.txt").write_text(text.read_text())
+    parts = own.evaluate(split="test").tokens
+    for name in (text, tmp_path / "." / "own.txt", tmp_path / "link.txt"):
+        assert own.evaluate(str(name), "test").tokens == parts
+    assert own.evaluate(str(tmp_path / "copy.txt")).tokens > parts
+
+
+def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        shutil.copytree(tiny_run, tmp_path / f"seed-{seed}")
+    with pytest.raises(InputError, match=r"holds seed-1, seed-2, and is no run itself\. Name one of them"):
+        spanlm.load(tmp_path)
+
+
+def test_a_span_buffer_shows_spans_and_not_words(span_run: Path) -> None:
+    model = spanlm.load(span_run)
+    with pytest.raises(InputError, match=r"looks at spans, .* attend_spans"):
+        model.attend("the cat sat on the mat .")
+    record = model.attend_spans("the cat sat .", expected=3)
+    assert record.words == ["<eos>", "the", "cat", "sat", "."]

@@ -54,9 +54,12 @@ class MixtureOfSoftmaxesConfig:
         latent_dropout: on what the experts see, one mask for all steps of a segment.
         tied: score with the embedding's own matrix.
         bias: add a bias per word, the same for all experts.
-        adversarial: ε, see `SoftmaxConfig`; of every expert.
-        adversarial_direction: see `SoftmaxConfig`.
-        adversarial_gate: see `SoftmaxConfig`.
+        adversarial: ε, how far the target's vector may move while training, as a share of its length (Wang et al.,
+            2019), against every expert; 0: not at all.
+        adversarial_direction: own: each prediction's worst one; shared: as in the public code, where a word that is
+            the target more than once in a segment has the direction of the last time.
+        adversarial_gate: cosine: as in the public code, only an expert that points towards the word has a margin;
+            none: as in the paper, every one.
         buffer: of a model with a span buffer, what the buffer predicts by: mixture (the experts of the encoder's
             prediction) or projection (one softmax over the same matrix, after a learned projection).
     """
