@@ -37,7 +37,8 @@ Where the model looked.
   spanlm attend runs/spans --by-epoch --out use.svg
 
 Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
-hover a word), a figure (.svg, .png) or data (.csv, .npz). It is read alone: nothing is known of what stands before.
+hover a word), a figure (.svg, .png) or data (.csv, .npz). It is read alone: nothing is known of what stands before;
+from line to line the state is carried, which it is not in `spanlm score` unless asked.
 
 With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
 table. Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the
@@ -49,11 +50,12 @@ is read alone, and every run that is named has a panel beside the others; printe
 
 A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
 weights when its last word was guessed, and what the buffer, the encoder and both expected there; a figure (.svg, .png)
-shows the same, the whole buffer and the steps before it. The page (.html) and the data (.csv, .json) have it of every
-word. Of spans, too, --flatness tells how equal their weights are, and --by-lag which get them, by the lag of a span's
-last word; beside each other by lag stand only runs whose spans have one length and grid. With --by-epoch, how often its
-gate preferred the buffer on valid after each epoch of training, and how often the buffer was better: a table, and
-(--out) a figure or data. A run that is still in training can be looked at, too.
+shows the same, the whole buffer and the steps before it. The page (.html) and .json have it of every word; .csv has a
+row for every span that a word looked at, and the gate, λ before its temperature. Of spans, too, --flatness tells how
+equal their weights are, and --by-lag which get them, by the lag of a span's last word; beside each other by lag stand
+only runs whose spans have one length and grid. With --by-epoch, how often its gate preferred the buffer on valid after
+each epoch of training, and how often the buffer was better: a table, and (--out) a figure or data. A run that is still
+in training can be looked at, too.
 
 Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
 it does: Penn Treebank is lower case, with N for numbers and 's and n't apart. A model that was trained on lines or
