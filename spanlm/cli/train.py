@@ -137,6 +137,7 @@ def _own_parser() -> VerbParser:
 def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
     mine, rest = _split(arguments)
     own = _own_parser().parse_args(mine)
+    _refuse_twice_said(own, rest)
     if own.corpus is not None:
         rest += ["--data.corpus", own.corpus]
     begun = _begun(own) if own.resume == "auto" and own.out is not None else None
@@ -159,6 +160,20 @@ def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
         tour=alone and own.seeds is None if own.tour is None else own.tour,
     )
     return request, rest, own.help
+
+
+def _refuse_twice_said(own: argparse.Namespace, fields: list[str]) -> None:
+    """Refuse a field beside the option that would take its place.
+
+    Raises:
+        InputError: both are given.
+    """
+    for option, value, field in (
+        ("--corpus", own.corpus, "--data.corpus"),
+        ("--match-parameters", own.match_parameters, "--model.encoder.hidden_size"),
+    ):
+        if value is not None and (given := _value_of(field, fields)) is not None:
+            raise InputError(f"{option}={value} and {field}={given}: say the same thing twice; take one")
 
 
 def _begun(own: argparse.Namespace) -> Path | None:

@@ -66,6 +66,16 @@ COMMAND_LINES = [
         "trim",
     ),
     (
+        "train demo --corpus a.txt --data.corpus demo",
+        "--corpus=a.txt and --data.corpus=demo",
+        "take one",
+    ),
+    (
+        "train demo --match-parameters LSTM300 --model.encoder.hidden_size 20",
+        "--match-parameters=LSTM300 and --model.encoder.hidden_size=20",
+        "take one",
+    ),
+    (
         "train demo --training.batching.predict_first=false",
         "training.batching.predict_first=false: must be true unless",
     ),
