@@ -96,7 +96,7 @@ def test_data_dir_names_where_registered_corpora_are(cli: Cli, tiny_run: Path, t
 def test_the_way_out_is_an_option_of_this_verb(cli: Cli, tiny_run: Path) -> None:
     """A library's message serves every verb: it says which option is whose, and no other."""
     error = cli("evaluate", tiny_run, "--corpus", "ptb").err
-    assert "--data.download true (evaluate, attend: --download)" in error
+    assert "`spanlm train --data.download true` (or evaluate or attend with --download)" in error
     assert "--data.dir (--data-dir)" in error
     offered = set(re.findall(r"--[\w.-]+", error))
     own = {option for option in offered if not option.startswith("--data.")}
