@@ -98,8 +98,8 @@ def test_a_grid_learns_from_what_it_is_told() -> None:
 
 
 def test_without_a_gate_it_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (dynamic_module, tuning_module):
-        monkeypatch.setattr(module, "tally", lambda *_, **__: pytest.fail("minutes were spent"))
+    for module, reads in ((dynamic_module, "evaluate"), (tuning_module, "tally")):
+        monkeypatch.setattr(module, reads, lambda *_, **__: pytest.fail("minutes were spent"))
     model = reference.small_model()
     message = r"dynamic\.loss=training: must be likelihood without a span buffer"
     with pytest.raises(InputError, match=message):
