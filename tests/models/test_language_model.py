@@ -179,8 +179,9 @@ def test_weights_start_in_range(config: ModelConfig) -> None:
     for name, parameter in LanguageModel(larger, 50).named_parameters():
         if not name.startswith(("encoder.", "head.latent.", "head.prior.")):
             assert parameter.requires_grad
-            assert -0.03 <= parameter.min() < -0.02, name
-            assert 0.02 < parameter.max() <= 0.03, name
+            assert -0.03 <= parameter.min() <= parameter.max() <= 0.03, name
+            if parameter.numel() > 20:  # the bias of a gate has two
+                assert parameter.min() < -0.02 and parameter.max() > 0.02, name
 
 
 def test_init_range_and_forget_bias_reach_the_encoder() -> None:
