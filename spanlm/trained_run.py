@@ -19,6 +19,7 @@ from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pie
 from spanlm.evaluation.words import Piece, StateMode
 from spanlm.files import run_name
 from spanlm.models.next_word_model import NextWordModel
+from spanlm.training.provenance import changed_texts
 
 
 class TrainedRun:
@@ -84,8 +85,8 @@ class TrainedRun:
             InputError: there is no such corpus, or it breaks a rule of `spanlm.data.text`.
         """
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
-        data = self.config.data
-        if name is not None and not _same_text(name, data.corpus):
+        data, other = self.config.data, name is not None and not _same_text(name, self.config.data.corpus)
+        if name is not None and other:
             data = DataConfig(
                 corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents, lines=data.lines
             )
@@ -93,7 +94,17 @@ class TrainedRun:
                 return load_text(data, self.vocabulary)
         if data_dir is not None:
             data = replace(data, dir=data_dir)
-        return load_corpus(replace(data, download=download), self.vocabulary, SPLITS if split is None else (split,))
+        found = load_corpus(replace(data, download=download), self.vocabulary, SPLITS if split is None else (split,))
+        return found if other else self._as_in_training(found)
+
+    def _as_in_training(self, corpus: Corpus) -> Corpus:
+        """Note it if the corpus of the training is not what it was."""
+        changed = changed_texts(self.folder, corpus.texts)
+        note = (
+            f"{corpus.name} {' and '.join(changed)}: not the text that it was when this model was trained, which may "
+            "have read some of it"
+        )
+        return replace(corpus, notes=[*corpus.notes, note]) if changed else corpus
 
     def part(self, corpus: Corpus | str | None, split: Split) -> tuple[Corpus, str]:
         """Return a corpus in this model's vocabulary, and which part of it is meant; a file is taken whole.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -36,6 +36,7 @@ class Corpus:
             written in the text is not among them.
         tokenizer: How the text was cut into words; new text must be cut by the same rule.
         lines: Where lines end, as in `DataConfig`; a count by sentences is of other tokens than one by lines.
+        texts: The SHA-256 of each split's text, where it came from a file.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Corpus:
     oov: dict[str, int]
     tokenizer: Tokenizer
     lines: Lines = "as-written"
+    texts: dict[str, str] = field(default_factory=dict)
 
 
 WHOLE = "text"
@@ -89,6 +91,7 @@ def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits
         oov=oov,
         tokenizer=config.tokenizer,
         lines=config.lines,
+        texts={str(split): prints[split] for split in splits},
     )
 
 

@@ -8,6 +8,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,16 @@ PROVENANCE = "provenance.jsonl"
 _GIT_SECONDS = 10
 
 
-def record_start(folder: Path, device: torch.device, started: WarmStart | None = None) -> None:
-    """Add this start to the run's `provenance.jsonl`, with the SHA-256 of the weights that it took from another run.
+def record_start(
+    folder: Path, device: torch.device, started: WarmStart | None = None, texts: Mapping[str, str] | None = None
+) -> None:
+    """Add this start to the run's `provenance.jsonl`.
+
+    Args:
+        folder: of the run.
+        device: what it trains on.
+        started: the weights that it took from another run, of which their SHA-256 is kept.
+        texts: the SHA-256 of each part of the corpus.
 
     Raises:
         RunError: the disk refused.
@@ -33,7 +42,8 @@ def record_start(folder: Path, device: torch.device, started: WarmStart | None =
     path = folder / PROVENANCE
     try:
         before = path.read_bytes() if path.exists() else b""
-        start = provenance(device) | ({} if started is None else {"started_from_weights": started.weights})
+        start = provenance(device) | ({"texts": dict(texts)} if texts else {})
+        start |= {} if started is None else {"started_from_weights": started.weights}
         replace_file(path, before + json.dumps(start, ensure_ascii=False).encode() + b"\n")
     except OSError as error:
         raise RunError(f"{path}: could not be written: {error.strerror}. Make room, or choose another --out.") from None
@@ -50,6 +60,16 @@ def starts(folder: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     except ValueError:
         raise RunError(f"{path}: damaged: a line is not JSON. Move it away; the run itself does not need it.") from None
+
+
+def changed_texts(folder: Path, texts: Mapping[str, str]) -> list[str]:
+    """Return which parts of a corpus are not what they were when a run was last started.
+
+    Raises:
+        RunError: see `starts`.
+    """
+    before: dict[str, str] = next((start["texts"] for start in reversed(starts(folder)) if "texts" in start), {})
+    return [part for part, text in texts.items() if before.get(part, text) != text]
 
 
 def provenance(device: torch.device) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import spanlm
+from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect
 from spanlm.data.config import DataConfig
 from spanlm.data.text import Text
@@ -22,6 +23,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.trained import TrainedModel
+from tests.conftest import tiny_lines
 from tests.evaluation import reference
 
 STATES: list[Any] = ["carry", "document", "line"]
@@ -448,3 +450,20 @@ def test_a_span_buffer_shows_spans_and_not_words(span_run: Path) -> None:
         model.attend("the cat sat on the mat .")
     record = model.attend_spans("the cat sat .", expected=3)
     assert record.words == ["<eos>", "the", "cat", "sat", "."]
+
+
+def test_a_text_that_was_changed_since_the_training_is_noted(tiny_config: RunConfig, tmp_path: Path) -> None:
+    """Its parts may hold what was trained on."""
+    text = tmp_path / "own.txt"
+    text.write_text("\n".join(tiny_lines(200, 1)) + "\n")
+    config = replace(tiny_config, data=DataConfig(corpus=str(text)))
+    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
+    model = spanlm.load(tmp_path / "run")
+    assert model.corpus().notes == spanlm.load_corpus(config.data, model.vocabulary).notes
+    text.write_text("\n".join(tiny_lines(200, 1)[50:]) + "\n")
+    for name in (None, str(text)):
+        assert model.corpus(name, "test").notes[-1].startswith("own.txt test: not the text that it was when this model")
+    (tmp_path / "copy.txt").write_text(text.read_text())
+    assert not any("not the text" in note for note in model.corpus(str(tmp_path / "copy.txt")).notes)
+    (tmp_path / "run" / "provenance.jsonl").unlink()
+    assert not any("not the text" in note for note in model.corpus().notes)
