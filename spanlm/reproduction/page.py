@@ -131,9 +131,7 @@ def commands(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
         has = {seed for seeds in row.seeds for seed in seeds} & asked
         of_many = any(len(seeds) > 1 for seeds in row.seeds)  # an ensemble, which says itself what it needs
         alike.setdefault(tuple(sorted(asked if of_many or not has else has)), []).append(row.row)
-    if len(alike) == 1:
-        return [command(plan, table, next(iter(alike.values())), plan.request.seeds)]
-    return [command(plan, table, shown, seeds, every=False) for seeds, shown in alike.items()]
+    return [command(plan, table, shown, seeds, every=len(alike) == 1) for seeds, shown in alike.items()]
 
 
 def command(plan: Plan, table: Table, shown: Collection[str], seeds: Sequence[int], *, every: bool = True) -> str:
