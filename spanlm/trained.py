@@ -27,7 +27,7 @@ from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.words import StateMode, WordScore, score_words
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.memories import SpanBufferMemory
 from spanlm.trained_dynamic import find_statistics
 from spanlm.trained_run import TrainedRun
 from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
@@ -218,7 +218,7 @@ class TrainedModel(TrainedRun):
         """
         from spanlm.analysis.attend import attend_words
 
-        if isinstance(self.config.model.memory, SpanBufferConfig):
+        if self._has_spans:
             raise InputError(
                 "model.memory.kind=span_buffer: the model looks at spans, and takes of them what its gate lets in; "
                 "attend_spans(text) tells of both"
@@ -226,6 +226,10 @@ class TrainedModel(TrainedRun):
         words = text_to_attend(self.config, self.pieces(text.split("\n")))
         start = (self.model, self.vocabulary, words)
         return attend_words(*start, expected=expected, title=self.title(), opened=self.opened)
+
+    @property
+    def _has_spans(self) -> bool:
+        return isinstance(getattr(self.model, "memory", None), SpanBufferMemory)
 
     def attend_spans(self, text: str, *, expected: int = 5) -> SpanRecord:
         """Read a text and record at which spans a span buffer looked, its gate, and what each part expected next.
@@ -240,6 +244,8 @@ class TrainedModel(TrainedRun):
         """
         from spanlm.analysis.spans import attend_spans
 
+        if not self._has_spans:
+            raise InputError(f"{self.title()}: has no span buffer; attend(text) tells at which words a model looked")
         words = text_to_attend(self.config, self.pieces(text.split("\n")))
         start = (self.model, self.vocabulary, words)
         return attend_spans(*start, expected=expected, title=self.title(), opened=self.opened)

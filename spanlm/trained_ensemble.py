@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from spanlm.config import RunConfig
 from spanlm.context import State
@@ -64,17 +65,8 @@ class TrainedEnsemble(TrainedModel):
         precision: Precision = "fp32",
     ) -> EnsembleEvaluation:
         """Measure each member, the ensemble and the oracle bound in one pass; arguments as of `evaluate`."""
-        loaded, part = self.part(corpus, split)
-        kind = self.batching(loaded, part, state)
-        return evaluate_members(
-            self.model,
-            loaded,
-            part,
-            kind=kind,
-            batch_size=batch_size,
-            precision=precision,
-            predict_first=self.opened,
-        )
+        text, how = self._read(corpus, split, state)
+        return evaluate_members(self.model, *text, batch_size=batch_size, precision=precision, **how)
 
     def tune_weights(
         self,
@@ -86,17 +78,15 @@ class TrainedEnsemble(TrainedModel):
         precision: Precision = "fp32",
     ) -> TunedWeights:
         """Find the mixture's best weights for a split, for `reweighted`; arguments as of `evaluate`."""
-        loaded, part = self.part(corpus, split)
-        kind = self.batching(loaded, part, state)
-        return tune_weights(
-            self.model,
-            loaded,
-            part,
-            kind=kind,
-            batch_size=batch_size,
-            precision=precision,
-            predict_first=self.opened,
-        )
+        text, how = self._read(corpus, split, state)
+        return tune_weights(self.model, *text, batch_size=batch_size, precision=precision, **how)
+
+    def _read(
+        self, corpus: Corpus | str | None, split: Split, state: State
+    ) -> tuple[tuple[Corpus, str], dict[str, Any]]:
+        """Return what is to be read, and how."""
+        text = self.part(corpus, split)
+        return text, {"kind": self.batching(*text, state), "predict_first": self.opened}
 
     def batching(self, corpus: Corpus, split: str, state: State = "auto") -> BatchingKind:
         """Return how a part of a corpus is cut, as of a single model; what one member could not use is refused."""
