@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from spanlm.data.corpora import Corpus, load_corpus
     from spanlm.evaluation.cache import CacheConfig
     from spanlm.evaluation.dynamic import DynamicConfig
+    from spanlm.loading import load
     from spanlm.presets import PRESETS, find_preset
-    from spanlm.trained import TrainedModel, load
+    from spanlm.trained import TrainedModel
     from spanlm.trained_ensemble import TrainedEnsemble, load_ensemble
     from spanlm.training.run import train
 
@@ -33,7 +34,7 @@ _HOMES = {
     "TrainedEnsemble": "spanlm.trained_ensemble",
     "TrainedModel": "spanlm.trained",
     "find_preset": "spanlm.presets",
-    "load": "spanlm.trained",
+    "load": "spanlm.loading",
     "load_corpus": "spanlm.data.corpora",
     "load_ensemble": "spanlm.trained_ensemble",
     "train": "spanlm.training.run",

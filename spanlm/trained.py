@@ -6,14 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from spanlm.config import RunConfig
 from spanlm.context import State, cloze_contexts, reads_line_by_line, text_to_attend
 from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
-from spanlm.data.vocabulary import Vocabulary
-from spanlm.device import pick_device
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, tune_cache
@@ -26,11 +23,9 @@ from spanlm.evaluation.lessons import LessonLoss, Report, quiet
 from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.words import StateMode, WordScore, score_words
-from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferMemory
 from spanlm.trained_dynamic import find_statistics
 from spanlm.trained_run import TrainedRun
-from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
 
 if TYPE_CHECKING:
     from spanlm.analysis.record import AttentionRecord
@@ -300,32 +295,3 @@ class TrainedModel(TrainedRun):
         return generate(
             *start, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unk=unk, **how
         )
-
-
-def load(run: str | Path, device: str = "auto") -> TrainedModel:
-    """Load the best model of a run folder.
-
-    Args:
-        run: the folder.
-        device: auto (a GPU if there is one), cpu, cuda.
-
-    Raises:
-        InputError: not a run folder, or files that do not belong together.
-    """
-    folder = Path(run)
-    if folder.is_file():
-        raise InputError(f"{folder}: is a file; name the folder of a run.")
-    if not (folder / CONFIG).is_file():
-        if members := sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")):
-            raise InputError(
-                f"{folder}: holds {', '.join(members[:3])}{', …' * (len(members) > 3)}, and is no run itself. Name one "
-                f"of them, {folder / members[0]}, or several as an ensemble."
-            )
-        raise InputError(
-            f"{folder}: is not the folder of a run: it has no {CONFIG}. `spanlm train --out {folder}` makes one."
-        )
-    config = RunConfig.load(folder / CONFIG)
-    vocabulary = Vocabulary.load(folder / VOCABULARY)
-    model = LanguageModel(config.model, len(vocabulary))
-    load_weights(folder, model, vocabulary)
-    return TrainedModel(model.to(pick_device(device, "--device")).eval(), vocabulary, config, folder)

@@ -15,8 +15,9 @@ from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.words import StateMode
+from spanlm.loading import load
 from spanlm.models.ensemble import Combination, Ensemble
-from spanlm.trained import TrainedModel, load
+from spanlm.trained import TrainedModel
 
 
 class TrainedEnsemble(TrainedModel):

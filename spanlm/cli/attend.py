@@ -32,8 +32,9 @@ from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.loading import load
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
-from spanlm.trained import TrainedModel, load
+from spanlm.trained import TrainedModel
 from spanlm.training.setup import remembers_everything
 
 NEAREST = 15

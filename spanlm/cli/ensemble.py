@@ -20,9 +20,10 @@ from spanlm.errors import InputError
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown
+from spanlm.loading import load
 from spanlm.models.counting import count_parameters
 from spanlm.models.ensemble import normalised
-from spanlm.trained import TrainedModel, load
+from spanlm.trained import TrainedModel
 from spanlm.trained_ensemble import TrainedEnsemble, load_ensemble
 from spanlm.training.run_folder import CONFIG
 

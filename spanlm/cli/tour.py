@@ -12,10 +12,11 @@ from spanlm.cli.terminal import out, table
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
+from spanlm.loading import load
 from spanlm.models.counting import count_configured, match_parameters
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, RecurrentMemoryConfig
-from spanlm.trained import TrainedModel, load
+from spanlm.trained import TrainedModel
 from spanlm.training.run import train
 
 WORDS_SHOWN = 120

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from spanlm.cli.allocation import keep_freed_memory
+from spanlm.cli.configuring import named_config, print_fields, value_of, with_options
 from spanlm.cli.family import members_begun, train_family
 from spanlm.cli.main import VerbParser
+from spanlm.cli.matching import matched
 from spanlm.cli.report import TrainingReport
 from spanlm.cli.terminal import out
 from spanlm.cli.tour import tour
-from spanlm.config import PARTS, RunConfig, Tree, config_parser, kinds_of, parsed_config, read_yaml
+from spanlm.config import RunConfig, config_parser, kinds_of
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, require
-from spanlm.models.counting import count_configured, lstm_budget, match_parameters
-from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.presets import find_preset
 from spanlm.training.run import train
 from spanlm.training.run_folder import CONFIG
 from spanlm.training.stages import refuse_unfit
-
-DEFAULT_PRESET = "demo"
-
-_BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,2})?)(?P<scale>[KM]?)")
 
 _DESCRIPTION = """
 Train a language model. With nothing else: a small Key-Value-Predict model on the embedded corpus, in about a minute.
@@ -61,15 +54,19 @@ def run(arguments: list[str]) -> None:
     """Train."""
     keep_freed_memory()
     request, rest, helping = _request(arguments)
-    base = find_preset(request.preset or DEFAULT_PRESET).config if helping else _base_config(request)
-    config = _configure(base, rest, helping)
+    if helping:
+        _own_parser().print_help()
+        out("\nfields of the configuration:")
+        print_fields(named_config(request.preset, None), rest)
+        return
+    config = with_options(_base_config(request), rest)
     if request.print_config:
         out(config.to_yaml())
         return
     refuse_unfit(config)  # before a large text is read
     corpus = load_corpus(config.data)
     if request.match is not None:
-        config = _matched(config, request.match, len(corpus.vocabulary))
+        config = matched(config, request.match, len(corpus.vocabulary))
     folder = request.out or _free_folder(request, config)
     try:
         if request.seeds is not None:
@@ -172,7 +169,7 @@ def _refuse_twice_said(own: argparse.Namespace, fields: list[str]) -> None:
         ("--corpus", own.corpus, "--data.corpus"),
         ("--match-parameters", own.match_parameters, "--model.encoder.hidden_size"),
     ):
-        if value is not None and (given := _value_of(field, fields)) is not None:
+        if value is not None and (given := value_of(field, fields)) is not None:
             raise InputError(f"{option}={value} and {field}={given}: say the same thing twice; take one")
 
 
@@ -201,104 +198,20 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _base_config(request: Request) -> RunConfig:
-    """Return what the options change: the folder's own when going on, else a file's, else the preset's."""
-    unnamed = request.preset is None and request.config is None
-    if request.begun is not None and unnamed:
-        return RunConfig.load(request.begun / CONFIG)
-    if request.resume and request.out is not None and unnamed:
-        way = "It holds a family of runs: add --seeds" if members_begun(request.out) else "Check the path"
-        raise InputError(
-            f"--out={request.out}: holds no run to go on with. {way}, or name a preset to begin one there."
-        )
-    preset = find_preset(request.preset or DEFAULT_PRESET).config
-    if request.config is None:
-        return preset
-    tree = read_yaml(request.config)
-    if request.preset is None:
-        return RunConfig.from_tree(tree, str(request.config))
-    return RunConfig.from_tree(_overlaid(preset.to_tree(), tree), str(request.config))
+    """Return what the options change: the folder's own when going on, else what is named.
 
-
-def _configure(base: RunConfig, options: list[str], helping: bool) -> RunConfig:
-    """Apply `--group.field value` options."""
-    changed: Tree = {"model": {part: {"kind": k} for part, k in _kinds_in(options).items()}}
-    if _value_of("--training.finetune.stages", options) == "0":
-        changed["training"] = {"finetune": {"stages": 0}}
-    tree = _overlaid(base.to_tree(), changed)
-    parser = config_parser(kinds_of(tree))
-    parser.set_defaults(_flat(tree))
-    if helping:
-        _own_parser().print_help()
-        out("\nfields of the configuration:")
-        parser.prog = "spanlm train"
-        parser.usage = argparse.SUPPRESS
-        parser.print_help()
-        raise SystemExit(0)
-    return parsed_config(parser, parser.parse_args(options))
-
-
-def _kinds_in(options: list[str]) -> dict[str, str]:
-    found = {part: _value_of(f"--model.{part}.kind", options) for part in PARTS}
-    return {part: kind for part, kind in found.items() if kind is not None}
-
-
-def _value_of(field: str, options: list[str]) -> str | None:
-    """Return what is given for a field, the last time it is; None if it is not."""
-    given = None
-    for position, option in enumerate(options):
-        name, _, value = option.partition("=")
-        if name == field:
-            given = value or (options[position + 1] if position + 1 < len(options) else "")
-    return given
-
-
-def _overlaid(base: Tree, change: Tree) -> Tree:
-    """Put `change` over `base`; a part of another kind, or without stages, takes nothing over from the old one."""
-    merged = dict(base)
-    for name, value in change.items():
-        old = base.get(name)
-        if isinstance(value, dict) and isinstance(old, dict) and not _begins_anew(value, old):
-            merged[name] = _overlaid(old, value)
-        else:
-            merged[name] = value
-    return merged
-
-
-def _begins_anew(change: Tree, old: Tree) -> bool:
-    """Say whether what was said of a group goes: of a part with its kind, of finetuning with its stages."""
-    return change.get("kind", old.get("kind")) != old.get("kind") or change.get("stages") == 0
-
-
-def _flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
-
-
-def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
-    model = match_parameters(config.model, vocabulary_size, _budget(wanted, config, vocabulary_size))
-    count = count_configured(model, vocabulary_size)
-    field = "last_size" if isinstance(model.encoder, AWDLSTMConfig) else "hidden_size"
-    out(
-        f"matched to {wanted}: model.encoder.{field}={model.encoder.output_size}, θ_M {count.model:,} "
-        f"at a vocabulary of {vocabulary_size:,} words"
-    )
-    return replace(config, model=model)
-
-
-def _budget(wanted: str, config: RunConfig, vocabulary_size: int) -> int:
-    found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
-    if found is None:
-        raise InputError(
-            f"--match-parameters={wanted}: must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
-        )
-    if found["units"]:
-        return lstm_budget(int(found["units"]), config.model, vocabulary_size)
-    return round(float(found["number"]) * {"": 1, "K": 1e3, "M": 1e6}[found["scale"]])
+    Raises:
+        InputError: nothing is named, and there is no run to go on with.
+    """
+    if request.preset is None and request.config is None:
+        if request.begun is not None:
+            return RunConfig.load(request.begun / CONFIG)
+        if request.resume and request.out is not None:
+            way = "It holds a family of runs: add --seeds" if members_begun(request.out) else "Check the path"
+            raise InputError(
+                f"--out={request.out}: holds no run to go on with. {way}, or name a preset to begin one there."
+            )
+    return named_config(request.preset, request.config)
 
 
 def _free_folder(request: Request, config: RunConfig) -> Path:

@@ -19,12 +19,13 @@ from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
 from spanlm.evaluation.lessons import Report, quiet
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.files import make_folder
+from spanlm.loading import load
 from spanlm.reproduction.measurement import finished_measurement, measure
 from spanlm.reproduction.plan import Plan
 from spanlm.reproduction.questions import cloze_accuracies
 from spanlm.reproduction.record import finished_record, make_record, save_record
 from spanlm.reproduction.tasks import Job, Task
-from spanlm.trained import TrainedModel, load
+from spanlm.trained import TrainedModel
 from spanlm.training.events import Watcher
 from spanlm.training.run import train
 from spanlm.training.run_folder import MODEL

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from spanlm.config import RunConfig
+from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
@@ -73,6 +74,36 @@ def refuse_unbounded(memory: AnyMemoryConfig, kind: BatchingKind, asked: str) ->
             f"sentence, but training.batching.kind={cut}. Take training.batching.kind=sentences, or give "
             "model.memory.window a number."
         )
+
+
+def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int, *, whole: bool) -> Batcher:
+    """Cut a part of the corpus as the configuration says.
+
+    Args:
+        config: the run's, or that of one of its stages.
+        corpus: its data; how the training part is cut decides for all.
+        split: train, valid or test.
+        batch_size: streams, or sentences, side by side.
+        whole: every token is predicted, in the order of the text, as in validation; else as in training.
+
+    Raises:
+        InputError: as `resolved` and `refuse_unbounded`.
+    """
+    asked, tokens = config.training.batching, corpus.splits[split]
+    kind, batching = resolved(asked, corpus.splits["train"])
+    refuse_unbounded(config.model.memory, kind, asked.kind)
+    return make_batcher(
+        kind,
+        tokens,
+        corpus.vocabulary.eos_id,
+        # more streams than whole documents would only read padding
+        batch_size=min(batch_size, len(tokens.documents)) if kind == "documents" and whole else batch_size,
+        length=batching.length,
+        shuffle=batching.shuffle and not whole,
+        whole=whole,
+        sentences=batching.sentences(training=not whole),
+        streams=batching.streams(training=not whole),
+    )
 
 
 def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from spanlm.config import RunConfig
-from spanlm.data.batching import Batcher, Segment, make_batcher
+from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
@@ -32,7 +32,7 @@ from spanlm.training.part_sums import FIELDS, part_means
 from spanlm.training.position import Position
 from spanlm.training.provenance import record_start
 from spanlm.training.run_folder import CHECKPOINTS, MODEL, copy_weights, load_weights, save_model
-from spanlm.training.setup import build_model, data_fingerprint, refuse_unbounded, resolved
+from spanlm.training.setup import build_model, data_fingerprint, split_batcher
 from spanlm.training.signals import StopRequest, stop_request
 from spanlm.training.stages import averages_begin, refuse_unfit, run_over, stage_config, stage_over
 from spanlm.training.stepping import add_gradients, clip
@@ -59,7 +59,7 @@ class Trainer:
         self.device = pick_device(config.training.device, "training.device")
         self.position = Position(rate=config.training.optimizer.lr, data=data_fingerprint(corpus))
         # streams of equal length in training; in validation the context of a word must not depend on the batch size
-        self.valid = self._batcher(config, "valid", config.training.batching.eval_batch_size, whole=True)
+        self.valid = split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
         self._set_up()
         self.started = self._warm_start()
 
@@ -71,7 +71,7 @@ class Trainer:
         if config.training.learns == "memory":
             hold_all_but_new(self.model)
         self.optimizer = build_optimizer(config.training.optimizer, self.model)
-        self.batcher = self._batcher(config, "train", streams, whole=False)
+        self.batcher = split_batcher(config, self.corpus, "train", streams, whole=False)
         self.segments = self.batcher.count(self._order())
         self.initial = self.model.init_state(streams)
         self.state = self.initial
@@ -111,23 +111,6 @@ class Trainer:
     def finished(self) -> bool:
         """Whether the last stage has ended."""
         return run_over(self.position, self.config.training)
-
-    def _batcher(self, config: RunConfig, split: str, batch_size: int, *, whole: bool) -> Batcher:
-        asked, tokens = config.training.batching, self.corpus.splits[split]
-        kind, batching = resolved(asked, self.corpus.splits["train"])
-        refuse_unbounded(config.model.memory, kind, asked.kind)
-        return make_batcher(
-            kind,
-            tokens,
-            self.corpus.vocabulary.eos_id,
-            # more streams than whole documents would only read padding
-            batch_size=min(batch_size, len(tokens.documents)) if kind == "documents" and whole else batch_size,
-            length=batching.length,
-            shuffle=batching.shuffle and not whole,
-            whole=whole,
-            sentences=batching.sentences(training=not whole),
-            streams=batching.streams(training=not whole),
-        )
 
     def _order(self) -> int:
         # one order an epoch, known without having drawn those before it

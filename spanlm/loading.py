@@ -1,0 +1,42 @@
+"""A run folder becomes a `TrainedModel`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spanlm.config import RunConfig
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.device import pick_device
+from spanlm.errors import InputError
+from spanlm.models.language_model import LanguageModel
+from spanlm.trained import TrainedModel
+from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
+
+
+def load(run: str | Path, device: str = "auto") -> TrainedModel:
+    """Load the best model of a run folder.
+
+    Args:
+        run: the folder.
+        device: auto (a GPU if there is one), cpu, cuda.
+
+    Raises:
+        InputError: not a run folder, or files that do not belong together.
+    """
+    folder = Path(run)
+    if folder.is_file():
+        raise InputError(f"{folder}: is a file; name the folder of a run.")
+    if not (folder / CONFIG).is_file():
+        if members := sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")):
+            raise InputError(
+                f"{folder}: holds {', '.join(members[:3])}{', …' * (len(members) > 3)}, and is no run itself. Name one "
+                f"of them, {folder / members[0]}, or several as an ensemble."
+            )
+        raise InputError(
+            f"{folder}: is not the folder of a run: it has no {CONFIG}. `spanlm train --out {folder}` makes one."
+        )
+    config = RunConfig.load(folder / CONFIG)
+    vocabulary = Vocabulary.load(folder / VOCABULARY)
+    model = LanguageModel(config.model, len(vocabulary))
+    load_weights(folder, model, vocabulary)
+    return TrainedModel(model.to(pick_device(device, "--device")).eval(), vocabulary, config, folder)
