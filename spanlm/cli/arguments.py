@@ -8,12 +8,16 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from spanlm.cli.main import VerbParser
-from spanlm.data.config import SPLITS
+from spanlm.data.config import SPLITS, Split
+from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError
 from spanlm.files import replacing, run_name
+
+if TYPE_CHECKING:
+    from spanlm.trained_run import TrainedRun
 
 
 def verb_parser(verb: str, description: str) -> VerbParser:
@@ -38,9 +42,29 @@ def add_corpus(parser: VerbParser) -> None:
         metavar="NAME|PATH",
         help="a registered corpus, a folder, or a whole text file (default: as in training)",
     )
-    parser.add_argument("--split", default="test", choices=SPLITS, help="which part of a corpus (default: test)")
+    parser.add_argument(
+        "--split", choices=SPLITS, help="which part of a corpus (default: test); a text file alone is taken whole"
+    )
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--download", action="store_true", help="fetch a registered corpus that is not there")
+
+
+def corpus_of(model: TrainedRun, options: argparse.Namespace) -> tuple[Corpus, str]:
+    """Load the corpus that `add_corpus` names, and say which part of it is meant.
+
+    Raises:
+        InputError: there is no such corpus or part, or a part is named of a file that is taken whole.
+    """
+    split: Split = options.split or "test"
+    corpus = model.corpus(options.corpus, split, data_dir=options.data_dir, download=options.download)
+    if WHOLE not in corpus.splits:
+        return corpus, split
+    if options.split is not None:
+        raise InputError(
+            f"--split={options.split}: {options.corpus} is one file, which is taken whole. Leave --split out, or name "
+            "a folder with train.txt, valid.txt and test.txt."
+        )
+    return corpus, WHOLE
 
 
 def refuse_overwriting(path: Path | None, read: Iterable[Path]) -> None:

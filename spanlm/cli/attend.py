@@ -13,11 +13,11 @@ from spanlm.analysis.published_lags import RECURRENT_MEMORY
 from spanlm.analysis.record import AttentionRecord
 from spanlm.analysis.sentence_export import save_flatness, save_sentence_maps
 from spanlm.analysis.sentence_map import attend_sentence
-from spanlm.cli.arguments import run_names
+from spanlm.cli.arguments import corpus_of, run_names
 from spanlm.cli.attend_by_epoch import show_by_epoch
 from spanlm.cli.attend_options import parsed_options, require_out
 from spanlm.cli.attend_spans import check_spans, has_spans, show_spans, slots_of
-from spanlm.cli.attended_text import corpus_of, sentence_of, targets_of
+from spanlm.cli.attended_text import sentence_of, targets_of
 from spanlm.cli.attention_prints import (
     print_flatness,
     print_lags,

@@ -144,7 +144,6 @@ def _parser() -> VerbParser:
     )
     add_gate(parser)
     add_corpus(parser)
-    parser.set_defaults(split=None)  # whether it was given matters to --by-epoch
     parser.add_argument(
         "--out",
         type=Path,

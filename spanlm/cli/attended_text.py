@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from spanlm.analysis.excerpt import excerpt
+from spanlm.cli.arguments import corpus_of
 from spanlm.context import refuse_several_lines, text_to_attend
-from spanlm.data.config import Split
-from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
@@ -57,10 +56,3 @@ def sentence_of(model: TrainedModel, text: str) -> list[str]:
             "(data.lines=sentences); give each with its own --sentence"
         )
     return words
-
-
-def corpus_of(model: TrainedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
-    """Load the corpus that is asked for, and say which part of it is meant."""
-    split: Split = options.split or "test"
-    corpus = model.corpus(options.corpus, split, data_dir=options.data_dir, download=options.download)
-    return corpus, WHOLE if WHOLE in corpus.splits else split

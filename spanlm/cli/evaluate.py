@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_corpus, add_device, verb_parser
+from spanlm.cli.arguments import add_corpus, add_device, corpus_of, verb_parser
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
 from spanlm.cli.dynamic import (
     add_dynamic,
@@ -111,7 +111,7 @@ def run(arguments: list[str]) -> None:
     check_gate(options, len(runs))
     model = tempered(load_runs(runs, options), options)
     check_has_parts(options, model)
-    corpus = model.corpus(options.corpus, options.split, data_dir=options.data_dir, download=options.download)
+    corpus, options.split = corpus_of(model, options)
     if isinstance(model, TrainedEnsemble) and options.cache is None:
         evaluate_several(model, corpus, options)
         return

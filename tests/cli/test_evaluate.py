@@ -78,6 +78,15 @@ def test_another_corpus_is_read_in_the_models_vocabulary(cli: Cli, tiny_run: Pat
     assert (result["corpus"], result["split"]) == ("other.txt", "text")
 
 
+@pytest.mark.parametrize("verb", [["evaluate"], ["attend", "--by-lag"]])
+def test_a_part_of_a_file_that_has_none_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path, verb: list[str]) -> None:
+    """The whole file's number would stand under the name of a part."""
+    (tmp_path / "other.txt").write_text("the cat sees the dog\n" * 3)
+    asked = [verb[0], tiny_run, *verb[1:], "--corpus", "other.txt"]
+    cli(*asked, "--split", "valid").refused("--split=valid: other.txt is one file, which is taken whole")
+    assert cli(*asked).status == 0
+
+
 def test_a_folder_needs_only_the_part_that_is_evaluated(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "test.txt").write_text("the cat\n" * 10)
