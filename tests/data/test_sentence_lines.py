@@ -57,6 +57,8 @@ def word_by_word(line: list[str]) -> list[str]:
         ("He went .", ["He went ."]),
         ("He went", ["He went"]),
         (". . .", [". . ."]),
+        ('" He went . " Then " he said . " Then', ['" He went . "', 'Then " he said . "', "Then"]),
+        ('" He " went . " Then . "', ['" He " went .', '" Then . "']),
         ("He ... Then", ["He ... Then"]),
     ],
 )

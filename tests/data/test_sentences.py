@@ -12,11 +12,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spanlm.data import sentences as module
 from spanlm.data.batching import SentenceBatcher, SentenceRules
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
+from spanlm.data.sentence_rules import SentenceOrder
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError
+from spanlm.training.config import BatchingConfig
 
 EOS = 0
 LINES = st.lists(st.integers(0, 9), min_size=1, max_size=14)
@@ -168,6 +171,14 @@ def skewed(count: int = 3000) -> list[int]:
     return [int(x) for x in np.random.default_rng(7).geometric(0.06, count)]
 
 
+@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize("bucket", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_the_configuration_says_whether_sentences_are_opened(opened: bool, bucket: bool, training: bool) -> None:
+    config = BatchingConfig(kind="sentences", predict_first=opened, bucket=bucket, shuffle=True)
+    assert config.sentences(training=training).opened == opened
+
+
 @pytest.mark.parametrize("batch_size", [8, 32])
 def test_buckets_have_little_padding(batch_size: int) -> None:
     tokens = text(skewed())
@@ -184,6 +195,20 @@ def test_by_length_goes_from_short_to_long() -> None:
     batcher = SentenceBatcher(text(skewed(100)), EOS, batch_size=7, rules=SentenceRules(order="by-length"))
     lengths = [len(targets) for batch in read(batcher) for _, targets in batch]
     assert lengths == sorted(lengths)
+
+
+def test_only_neighbours_of_the_drawn_order_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket is sorted, not the text: whose sentences come together would else be the same in every epoch."""
+    monkeypatch.setattr(module, "POOL", 3)
+
+    def firsts(order: SentenceOrder) -> list[list[int]]:
+        rules = SentenceRules(order=order)
+        batcher = SentenceBatcher(text(skewed(60)), EOS, batch_size=4, rules=rules, shuffle=True)
+        return [[targets[0] for _, targets in batch] for batch in read(batcher, seed=3)]
+
+    drawn = [word for batch in firsts("drawn") for word in batch]
+    pools = {word: place // 12 for place, word in enumerate(drawn)}
+    assert all(len({pools[word] for word in batch}) == 1 for batch in firsts("bucketed"))
 
 
 def test_buckets_are_drawn_anew_for_another_seed_and_for_nothing_else() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, VariationalLSTMConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, PointerSentinelConfig
@@ -189,6 +189,20 @@ def test_init_range_and_forget_bias_reach_the_encoder() -> None:
     lstm = LanguageModel(ModelConfig(encoder=encoder, init_range=0.02), 10).encoder.lstm
     assert lstm.bias_ih_l0.tolist()[6:12] == [1.5] * 6
     assert 0.015 < lstm.weight_hh_l0.abs().max() <= 0.02
+
+
+@every_model
+def test_biases_have_a_range_of_their_own(config: ModelConfig) -> None:
+    """With 0 they start at zero, but for the forget gate's, which has an option, and what starts as its paper has it."""
+    encoder = config.encoder
+    if isinstance(encoder, LSTMConfig | VariationalLSTMConfig):
+        encoder = dataclasses.replace(encoder, forget_bias=0.0)
+    model = LanguageModel(dataclasses.replace(config, bias_range=0.0, init_range=0.5, encoder=encoder), 10)
+    own = ("head.latent", *["encoder"] * isinstance(encoder, AWDLSTMConfig))
+    found = {name: x for name, x in model.named_parameters() if not name.startswith(own)}
+    biases = {name for name in found if name.rsplit(".", 1)[-1].startswith("bias")}
+    assert biases or isinstance(encoder, AWDLSTMConfig)
+    assert {name for name, x in found.items() if not x.count_nonzero()} == biases
 
 
 def dropped(kept: Tensor, plain: Tensor, rate: float) -> None:

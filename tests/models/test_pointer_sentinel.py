@@ -176,6 +176,14 @@ def test_only_words_read_in_the_window_are_copied(window: int) -> None:
                 assert {word for word in range(VOCABULARY) if mass[word] > 0} == seen
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_pointer_is_trained_alone_where_that_is_asked_for(wanted: bool) -> None:
+    memory = build(PointerSentinelConfig(window=3, pointer_loss=wanted), 8, VOCABULARY)
+    readout, _ = memory(values(4, 2, 8), words(4, 2), memory.init_state(2))
+    assert readout.pointer is not None
+    assert readout.pointer.trained_alone == wanted
+
+
 def test_no_tensor_holds_every_step_slot_and_unit() -> None:
     steps, batch, window, vocabulary = 64, 2, 40, 50
     memory = build(PointerSentinelConfig(window=window), 32, vocabulary)

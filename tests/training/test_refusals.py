@@ -207,6 +207,12 @@ def test_what_remembers_everything_needs_sentences(
     assert train(sentences, text, room / "sentences").epoch == 1
 
 
+@pytest.mark.parametrize("kind", ["streams", "documents"])
+def test_the_merge_alone_remembers_nothing_and_needs_no_sentences(room: Path, kind: str) -> None:
+    config = make_config(AttentiveConfig(score="none"), kind=kind, shuffle=False, epochs=1)
+    assert train(config, make_corpus(), room / "run").epoch == 1
+
+
 def test_sentences_longer_than_allowed_are_refused(room: Path, corpus: Corpus) -> None:
     config = with_batching(make_config(kind="sentences", epochs=1), long_sentences="refuse")
     with pytest.raises(InputError, match=r"^training\.batching\.length=6: .* sentences are longer"):

@@ -269,6 +269,16 @@ def test_what_is_not_changed_stays(room: Path) -> None:
     assert torch.equal(watcher.first_words[0], watcher.first_words[1])
 
 
+def test_zero_is_a_change_too(room: Path) -> None:
+    """A stage that turns something off has said so; null is what changes nothing."""
+    config = RUNS[STAGES]()
+    config = with_model(config, input_noise=0.05, head=replace(config.model.head, adversarial=0.003))
+    finetune = FinetuneConfig(stages=1, epochs=1, input_noise=0.0, adversarial=0.0, last_latent_dropout=0.0)
+    watcher = Looks()
+    watcher.follow(with_training(config, finetune=finetune), room)
+    assert watcher.seen == {0: (0.003, 0.05, 0.1, 1.0), 1: (0.0, 0.0, 0.0, 1.0)}
+
+
 def test_the_rate_of_a_step_is_the_segment_s_share_of_it(room: Path) -> None:
     """Drawn lengths; with lagged rates, once averages began, that of the step before, but for the first."""
     watcher = Follows()
