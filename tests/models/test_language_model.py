@@ -193,7 +193,7 @@ def test_init_range_and_forget_bias_reach_the_encoder() -> None:
 
 @every_model
 def test_biases_have_a_range_of_their_own(config: ModelConfig) -> None:
-    """With 0 they start at zero, but for the forget gate's, which has an option, and what starts as its paper has it."""
+    """With 0 they start at zero, but for the forget gate, which has an option, and rooms whose papers start them."""
     encoder = config.encoder
     if isinstance(encoder, LSTMConfig | VariationalLSTMConfig):
         encoder = dataclasses.replace(encoder, forget_bias=0.0)
