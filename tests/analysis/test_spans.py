@@ -74,6 +74,12 @@ def test_every_weight_has_its_words(kind: str, steps: int, monkeypatch: pytest.M
         assert not looks or sum(look.weight for look in looks) == pytest.approx(1, abs=1e-5)
 
 
+def test_of_equal_weights_the_newest_span_comes_first() -> None:
+    record = recorded(span_model(memory=MEMORIES["sliding"]))
+    even = replace(record, weights=np.where(record.weights > 0, np.float32(0.5), np.float32(0)))
+    assert [look.last for look in even.looks(len(TEXT) - 1)] == ends(len(TEXT) - 1, "sliding")
+
+
 @pytest.mark.parametrize("head", ["softmax", "mixture"])
 def test_each_list_is_that_of_its_part(head: str) -> None:
     model = span_model(head)

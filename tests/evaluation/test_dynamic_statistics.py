@@ -36,6 +36,7 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig
 from tests import reference_dynamic
 from tests.evaluation import reference
+from tests.evaluation.test_parts import span_model
 from tests.models import small
 
 EOS_ID = reference.VOCABULARY.eos_id
@@ -85,6 +86,13 @@ def test_the_published_streams_and_length() -> None:
     ids = drawn(100 * 12)
     model = reference.small_model("none")
     columns = reference_dynamic.columns_of(ids, EOS_ID, 100)
+    assert_sizes(gathered(model, corpus_of(ids)), model, *reference_dynamic.mean_squares(model, columns, 5))
+
+
+def test_of_a_span_buffer_they_are_of_the_likelihood(few_streams: int) -> None:
+    """At the temperature of evaluation and without the reward, whatever the weights learn from afterwards."""
+    model, ids = span_model(), drawn(few_streams * 22)
+    columns = reference_dynamic.columns_of(ids, EOS_ID, few_streams)
     assert_sizes(gathered(model, corpus_of(ids)), model, *reference_dynamic.mean_squares(model, columns, 5))
 
 

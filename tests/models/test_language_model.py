@@ -280,3 +280,16 @@ def test_readout_of_a_model_has_no_hidden_state() -> None:
         collected.append(readout)
     assert_same(join(collected), Readout(expected.features, expected.attention))
     assert not list(model.named_buffers())
+
+
+def test_noise_stands_between_both_dropouts_of_the_input() -> None:
+    """As in the public code of Wang et al. (2019): on dropped words, too, and dropped itself."""
+    config = dataclasses.replace(small.models()[0].values[0], embedding_dropout=0.5, input_noise=0.3)
+    zeros = []
+    for rate in (0.0, 0.4):
+        model = language_model(dataclasses.replace(config, input_dropout=rate)).train()
+        seen: list[Tensor] = []
+        model.encoder.register_forward_pre_hook(lambda _, inputs, seen=seen: seen.append(inputs[0]))
+        model(words(9, 8), model.init_state(8))
+        zeros.append(float((seen[0] == 0).double().mean()))
+    assert zeros[0] == 0 and 0.2 < zeros[1] < 0.6

@@ -236,3 +236,14 @@ def test_a_chunk_bounds_what_is_held(even: bool, monkeypatch: pytest.MonkeyPatch
     with Largest() as largest:
         with_gradients(fused(leaves, targets, even), leaves, grads_of("padded", 40))
     assert largest.elements == 400
+
+
+@expecting
+def test_autocast_rounds_products_alone(even: bool, division: str) -> None:
+    """Of numbers whose products bfloat16 holds; the prior, the margin and the bias are as wide as the answer."""
+    leaves, targets = inputs((5, 3, 8, 9))
+    for n in (0, 3):
+        leaves[n] = (leaves[n].detach().clamp(-1, 1) * 2).round().div(2).requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        log_p = fused(narrowed(leaves), targets, even)
+    torch.testing.assert_close(log_p.double(), plain(leaves, targets), rtol=1e-5, atol=1e-5)

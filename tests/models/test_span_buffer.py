@@ -344,3 +344,14 @@ def test_the_ways_out_that_are_named_are_none_that_is_refused() -> None:
     SpanBufferConfig(reward=0.0, reward_power=2.0)  # what is logged of it
     ModelConfig(memory=SpanBufferConfig(), head=MixtureOfSoftmaxesConfig(buffer="projection"))
     ModelConfig(memory=SpanBufferConfig(dropout=0.0), output_dropout=0.0, encoder=RNNConfig())
+
+
+def test_autocast_does_not_touch_the_gate() -> None:
+    """A small temperature of evaluation would make much of what bfloat16 rounds."""
+    memory = build(SMALL, HIDDEN, VOCABULARY).float()
+    h = values(7, 3, HIDDEN, dtype=torch.float32)
+    expected, _ = read(memory, h, memory.init_state(3))
+    with torch.autocast("cpu", torch.bfloat16):
+        readout, _ = read(memory, h, memory.init_state(3))
+    assert torch.equal(readout.buffer.gate, expected.buffer.gate)
+    assert not torch.equal(readout.attention, expected.attention)

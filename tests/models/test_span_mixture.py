@@ -247,3 +247,18 @@ def test_narrow_gates_give_float32_and_hard_ones_no_nan(temperature: float) -> N
     assert scores.log_prob.dtype == scores.extra_loss.dtype == scores.parts.log_share.dtype == torch.float32
     (gradient,) = torch.autograd.grad((scores.extra_loss - scores.log_prob).sum(), gate)
     assert scores.log_prob.isfinite().all() and scores.extra_loss.isfinite().all() and gradient.isfinite().all()
+
+
+def test_a_reward_that_is_no_constant_has_a_gradient_where_the_power_would_overflow() -> None:
+    p, q = (numbers(x)[None].float().requires_grad_() for x in (-40.0, -1.0))
+    torch.autograd.backward(rewards(p, q, RULE).sum())
+    assert RULE.reward_power * 39 > math.log(torch.finfo(torch.float32).max)
+    assert p.grad is not None and q.grad is not None and not p.grad.any() and not q.grad.any()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_all_words_have_the_temperature_of_the_target(training: bool) -> None:
+    readout, targets = Readout(values(STEPS, BATCH, SIZE), buffer=buffered()), words(STEPS, BATCH)
+    model = head(training)
+    every = model.log_probs(readout)
+    assert_same(model.log_prob(readout, targets), every.gather(-1, targets[..., None]).squeeze(-1))

@@ -162,6 +162,21 @@ def test_without_averages_it_is_sgd_bit_for_bit(lagged: bool) -> None:
         assert torch.equal(walk_of(ours), walk_of(theirs))
 
 
+def test_the_rate_that_was_asked_for_comes_back_if_a_step_fails() -> None:
+    walk = Walk()
+    optimizer = NTASGD(walk.weights, lr=30.0, lagged_rates=True)
+    optimizer.start_averaging()
+    list(walk.steps(optimizer, RATES[:1]))
+    optimizer.param_groups[0]["lr"] = RATES[1]
+
+    def fails() -> float:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        optimizer.step(fails)
+    assert optimizer.param_groups[0]["lr"] == RATES[1]
+
+
 def walk_of(walk: Walk) -> Tensor:
     return torch.cat([weight.detach().flatten() for weight in walk.weights])
 

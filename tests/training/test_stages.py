@@ -19,8 +19,19 @@ from spanlm.models.memories import NoMemoryConfig
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig
 from spanlm.training.events import EpochEvent, Phase, StepEvent
+from spanlm.training.stages import stage_config
 from spanlm.training.trainer import Trainer
-from tests.training.small import NT_ASGD, RUNS, Heard, make_config, make_corpus, rows, with_model, with_training
+from tests.training.small import (
+    NT_ASGD,
+    RUNS,
+    Heard,
+    make_config,
+    make_corpus,
+    rows,
+    with_batching,
+    with_model,
+    with_training,
+)
 
 STAGES = "mixture of softmaxes, span buffer, two finetune stages"
 OF_OPTIMIZER = ("nonmonotone", "switch_after", "lagged_rates")
@@ -269,14 +280,21 @@ def test_what_is_not_changed_stays(room: Path) -> None:
     assert torch.equal(watcher.first_words[0], watcher.first_words[1])
 
 
-def test_zero_is_a_change_too(room: Path) -> None:
-    """A stage that turns something off has said so; null is what changes nothing."""
+def test_a_stage_switches_off_what_it_sets_to_nothing() -> None:
+    """0 and false are not "as before": the published stages have no noise (Wang et al., 2019)."""
     config = RUNS[STAGES]()
     config = with_model(config, input_noise=0.05, head=replace(config.model.head, adversarial=0.003))
-    finetune = FinetuneConfig(stages=1, epochs=1, input_noise=0.0, adversarial=0.0, last_latent_dropout=0.0)
-    watcher = Looks()
-    watcher.follow(with_training(config, finetune=finetune), room)
-    assert watcher.seen == {0: (0.003, 0.05, 0.1, 1.0), 1: (0.0, 0.0, 0.0, 1.0)}
+    config = with_batching(config, partial_shuffle=True)
+    nothing: dict[str, Any] = {
+        "adversarial": 0.0,
+        "input_noise": 0.0,
+        "last_latent_dropout": 0.0,
+        "partial_shuffle": False,
+    }
+    stage = stage_config(with_training(config, finetune=FinetuneConfig(stages=1, **nothing)), 1)
+    head: Any = stage.model.head
+    assert (head.adversarial, stage.model.input_noise, head.latent_dropout) == (0.0, 0.0, 0.0)
+    assert not stage.training.batching.partial_shuffle
 
 
 def test_the_rate_of_a_step_is_the_segment_s_share_of_it(room: Path) -> None:
