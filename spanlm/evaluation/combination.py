@@ -201,7 +201,7 @@ def em_weights(
 
     Args:
         log_p: log p_m of token n, (M, N), float64.
-        start: the first weights, all above 0; None: equal ones.
+        start: the first weights, all above 0 and scaled to sum to 1; None: equal ones.
         tolerance: nats a token.
         steps: at most.
 
@@ -211,6 +211,7 @@ def em_weights(
     count = len(log_p)
     weights = log_p.new_full((count,), 1 / count) if start is None else log_p.new_tensor(start)
     require(bool((weights > 0).all()), "start", start, "above 0 throughout")
+    weights = weights / weights.sum()
     # relative to the best member of each token: no probability is lost to rounding
     best = log_p.amax(0)
     likely, base, history = (log_p - best).exp(), float(best.mean()), []

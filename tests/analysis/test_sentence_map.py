@@ -59,6 +59,8 @@ def test_a_map_has_every_weight_at_its_word(config: Any) -> None:
     np.testing.assert_allclose(one.matrix, expected, atol=1e-6)
     assert (~np.isnan(one.matrix)).sum(axis=1).tolist() == one.slots.tolist()
     np.testing.assert_allclose(np.nansum(one.matrix, axis=1) + one.on_no_word, one.slots > 0, atol=1e-6)
+    if one.flatness is not None:  # a window of one word has none
+        assert one.flatness.nearest_lag == one.record.nearest_lag
 
 
 @pytest.mark.parametrize("config", ATTENDING)

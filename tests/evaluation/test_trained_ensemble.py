@@ -50,6 +50,11 @@ def test_everything_else_is_one_call(several: TrainedEnsemble, tmp_path: Path) -
     assert not several.model.training
 
 
+def test_other_weights_are_combined_alike(several: TrainedEnsemble) -> None:
+    product = TrainedEnsemble(several.runs, "geometric", [3, 1])
+    assert product.reweighted(None).model.head.combination == "geometric"
+
+
 def test_weights_can_be_tuned_and_given(several: TrainedEnsemble) -> None:
     tuned = several.tune_weights()
     best = several.reweighted(tuned.weights)

@@ -273,9 +273,14 @@ def test_it_is_one_module_of_its_members_weights() -> None:
     assert all(p.dtype == torch.float32 for model in members for p in model.parameters())
     assert not any(model.training for model in members)
     assert (whole.device, whole.vocabulary_size) == (members[0].device, small.VOCABULARY)
+
+
+@each_way
+def test_other_weights_are_of_the_same_members_combined_alike(combination: Combination) -> None:
+    whole = ensemble(combination)
     again = whole.reweighted([3, 0, 1, 0, 0, 0])
-    assert again.head.weights == (0.75, 0.0, 0.25, 0.0, 0.0, 0.0) and again.head.combination == "linear"
-    assert all(a is b for a, b in zip(again.members, members, strict=True))
+    assert again.head.weights == (0.75, 0.0, 0.25, 0.0, 0.0, 0.0) and again.head.combination == combination
+    assert all(a is b for a, b in zip(again.members, whole.members, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,19 @@ def test_time_sum_is_the_mean_times_tokens_by_streams(corpus: Corpus, room: Path
         torch.testing.assert_close(time_sum.gradients[0][name], gradient * tokens / streams, rtol=2e-5, atol=1e-7)
 
 
+def test_time_sum_divides_by_the_streams_that_read_nothing_too(corpus: Corpus, room: Path) -> None:
+    """As the code of Salton et al. (2017): the last batch of an epoch has fewer sentences, and its loss is less."""
+    config = make_config(optimizer=PLAIN, dropout=0.0, kind="sentences", batch_size=7)
+    mean, time_sum = (Spied(with_training(config, loss=loss), corpus, room) for loss in ("mean", "time-sum"))
+    *_, last = mean.trainer.batcher.segments()
+    assert not last.mask.any(0).all()
+    for spied in (mean, time_sum):
+        spied.trainer.step(last)
+    share = int(last.mask.sum()) / 7
+    for name, gradient in mean.gradients[0].items():
+        torch.testing.assert_close(time_sum.gradients[0][name], gradient * share, rtol=2e-5, atol=1e-7)
+
+
 def test_padding_counts_for_nothing(corpus: Corpus, room: Path) -> None:
     config = make_config(optimizer=PLAIN, dropout=0.0, kind="sentences", batch_size=3)
     spied = Spied(config, corpus, room)
