@@ -293,3 +293,13 @@ def test_noise_stands_between_both_dropouts_of_the_input() -> None:
         model(words(9, 8), model.init_state(8))
         zeros.append(float((seen[0] == 0).double().mean()))
     assert zeros[0] == 0 and 0.2 < zeros[1] < 0.6
+
+
+@every_model
+def test_penalties_are_of_what_the_encoder_gave(config: ModelConfig) -> None:
+    """TAR's h is that before any dropout (Merity et al., 2018), whatever memory and head come after it."""
+    model = language_model(dataclasses.replace(config, output_dropout=0.5)).train()
+    given: list[Tensor] = []
+    model.encoder.register_forward_hook(lambda _, inputs, found: given.append(found[0]))
+    readout, _ = model(words(5, 3), model.init_state(3))
+    assert readout.hidden is not None and torch.equal(readout.hidden, given[0])
