@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -144,10 +145,8 @@ def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None
         InputError: a model that attends to nothing.
     """
     accumulator, span, fixed = LagAccumulator(nearest), 1, False
-    for scored in scored_segments(model, batcher.segments()):
-        readout = scored.readout
-        weights = _by_slot(readout)[scored.segment.mask].float().cpu().numpy()
-        accumulator.update(weights, readout.nearest_lag)
+    for readout, weights, slots in _rows(model, batcher):
+        accumulator.update(weights, slots, readout.nearest_lag)
         span, fixed = readout.span, readout.fixed
     return replace(accumulator.profile(), span=span, fixed=fixed)
 
@@ -160,13 +159,28 @@ def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
     Raises:
         InputError: a model that attends to nothing, or a split in which it never has a choice.
     """
-    accumulator, read = FlatnessAccumulator(), torch.zeros(1, dtype=torch.long)
+    accumulator = FlatnessAccumulator()
+    for readout, weights, slots in _rows(model, batcher):
+        accumulator.nearest_lag, accumulator.span = readout.nearest_lag, readout.span
+        accumulator.update(weights, slots)
+    return accumulator.result()
+
+
+class _Rows(NamedTuple):
+    """Of a segment: `weights` (N, m) of what is attended, and how many `slots` (N,) there were to look at."""
+
+    readout: Readout
+    weights: NDArray[np.float32]
+    slots: NDArray[np.int64]
+
+
+def _rows(model: NextWordModel, batcher: Batcher) -> Iterator[_Rows]:
+    """Read a split and give the attention of its words, segment by segment."""
+    read = torch.zeros(1, dtype=torch.long)
     for scored in scored_segments(model, batcher.segments()):
         segment, readout, weights = scored.segment, scored.readout, _by_slot(scored.readout)
         read = torch.where(segment.reset.cpu(), 0, read)  # words that each stream remembers
-        accumulator.nearest_lag, accumulator.span = readout.nearest_lag, readout.span
         slots = _slots(readout, read + torch.arange(len(weights)).unsqueeze(1), weights.shape[-1])
         mask = segment.mask.cpu()
-        accumulator.update(weights[segment.mask].float().cpu().numpy(), slots[mask].numpy())
+        yield _Rows(readout, weights[segment.mask].float().cpu().numpy(), slots[mask].numpy())
         read = read + len(weights)
-    return accumulator.result()

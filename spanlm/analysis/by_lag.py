@@ -146,20 +146,24 @@ class LagAccumulator:
         self._nearest_lag = 1
         self._sum: NDArray[np.float64] | None = None
 
-    def update(self, weights: ArrayLike, nearest_lag: int = 1) -> None:
-        """Add the rows of `weights` (N, L); column j is lag L - 1 - j + `nearest_lag`.
+    def update(self, weights: ArrayLike, slots: ArrayLike, nearest_lag: int = 1) -> None:
+        """Add rows of attention.
 
-        A window is full if its oldest slot, column 0, has weight: a memory fills from its nearest lag on, and a
-        softmax gives every filled slot some. Rows of zeros (padding, an empty memory) are therefore left out. Of a
-        window that grows, the rows have any width.
+        Args:
+            weights: (N, L), column j is lag L - 1 - j + `nearest_lag`. Of a window that grows, of any width.
+            slots: (N,), how many of them, counted from the nearest, held a word. The weights do not tell: that of a
+                word which a model is sure to have no use for is 0 in float32.
+            nearest_lag: the lag of the last column.
 
         Raises:
-            InputError: If `weights` is not (N, L), L or the nearest lag changed since the last call, or a weight is
-                not finite.
+            InputError: If shapes do not fit, L or the nearest lag changed since the last call, or a weight is not
+                finite.
         """
         require(nearest_lag >= 0, "nearest_lag", nearest_lag, "at least 0")
         rows = np.asarray(weights)
         require(rows.ndim == 2 and rows.shape[1] > 0, "weights.shape", rows.shape, "(N, L) with L at least 1")
+        held = np.asarray(slots)
+        require(held.shape == rows.shape[:1], "slots.shape", held.shape, f"({len(rows)},) for {len(rows)} rows")
         older = np.zeros(len(rows))
         if self._nearest is not None:
             older = rows[:, : -self._nearest].sum(axis=1, dtype=np.float64)
@@ -173,7 +177,7 @@ class LagAccumulator:
         )
         if not (np.isfinite(rows).all() and np.isfinite(older).all()):
             raise InputError("weights: every weight must be a finite number")
-        full = (rows[:, 0] > 0) | (older > 0)
+        full = held >= window
         # float64: a test set has a million rows, and float32 stops adding small weights long before
         self._sum += rows[full].sum(axis=0, dtype=np.float64)
         self._older += float(older[full].sum())
@@ -202,11 +206,14 @@ class LagAccumulator:
 def mean_by_lag(weights: ArrayLike, nearest_lag: int = 1) -> LagProfile:
     """Return the mean attention by lag of `weights` (N, L) over the positions whose window is full.
 
+    A window is taken to be full if its oldest slot, column 0, has weight: a memory fills from its nearest lag on.
+
     Raises:
         InputError: As `LagAccumulator.update` and `LagAccumulator.profile`.
     """
-    accumulator = LagAccumulator()
-    accumulator.update(weights, nearest_lag)
+    accumulator, rows = LagAccumulator(), np.asarray(weights)
+    require(rows.ndim == 2 and rows.shape[1] > 0, "weights.shape", rows.shape, "(N, L) with L at least 1")
+    accumulator.update(rows, np.where(rows[:, 0] > 0, rows.shape[1], 0), nearest_lag)
     return accumulator.profile()
 
 

@@ -57,9 +57,14 @@ def test_a_record_has_every_weight_at_its_lag(nearest_lag: int) -> None:
     assert record.occupied.sum(axis=1).tolist() == filled
 
 
+@pytest.mark.parametrize("sharp", [1, 1_000])
 @every_nearest_lag
-def test_by_lag_is_the_mean_over_full_windows_of_every_document(nearest_lag: int) -> None:
+def test_by_lag_is_the_mean_over_full_windows_of_every_document(nearest_lag: int, sharp: float) -> None:
+    """However sure the model is: weights of full windows are 0 in float32 then."""
     model = make_model(MEMORIES[nearest_lag])
+    with torch.no_grad():
+        of_scores: Any = model.memory
+        (of_scores.score if nearest_lag else of_scores.keys.weight).mul_(sharp)
     tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), DOCUMENTS)
     batcher = make_batcher("documents", tokens, VOCABULARY.eos_id, batch_size=2, length=2)
     profile = attention_by_lag(model, batcher)

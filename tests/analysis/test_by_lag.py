@@ -48,13 +48,18 @@ def test_what_lies_on_no_word_is_what_is_missing() -> None:
     assert mean_by_lag([[0.5, 0.5]]).on_no_step == 0
 
 
+def held(rows: object) -> np.ndarray:
+    """How many slots held a word, where every one that did has weight."""
+    return np.count_nonzero(np.logical_or.accumulate(np.asarray(rows) > 0, axis=1), axis=1)
+
+
 GROWING = [[[0.0, 0.0, 1.0]], [[0.1, 0.2, 0.3, 0.4], [0.0, 0.0, 0.5, 0.5]], [[1.0]], [[0.2, 0.2, 0.2, 0.2, 0.2]]]
 
 
 def test_of_a_window_that_grows_the_nearest_lags_are_told_apart() -> None:
     accumulator = LagAccumulator(nearest=3)
     for rows in GROWING:
-        accumulator.update(rows)
+        accumulator.update(rows, held(rows))
     profile = accumulator.profile()
     assert (profile.positions, profile.left_out, list(profile.lags)) == (2, 3, [3, 2, 1])
     assert profile.percent == pytest.approx((20, 25, 30)) and profile.older == pytest.approx((10 + 40) / 2)
@@ -64,14 +69,14 @@ def test_of_a_window_that_grows_the_nearest_lags_are_told_apart() -> None:
 
 def test_weight_on_older_lags_says_that_the_nearest_are_filled() -> None:
     accumulator = LagAccumulator(nearest=2)
-    accumulator.update([[0.4, 0.0, 0.6], [0.0, 0.0, 1.0]])
+    accumulator.update([[0.4, 0.0, 0.6], [0.0, 0.0, 1.0]], [3, 1])
     assert (accumulator.positions, accumulator.left_out) == (1, 1)
     assert accumulator.profile() == LagProfile((0.0, pytest.approx(60)), 1, 1, older=pytest.approx(40))
 
 
 def test_a_window_that_grows_and_never_reaches_the_nearest_lags_is_an_error() -> None:
     accumulator = LagAccumulator(nearest=15)
-    accumulator.update(GROWING[0])
+    accumulator.update(GROWING[0], [1])
     with pytest.raises(InputError, match="none of 1 positions has 15 words to look back at"):
         accumulator.profile()
     with pytest.raises(InputError, match="nearest=0"):
@@ -97,7 +102,8 @@ def test_streaming_equals_whole(parts: list[list[list[float]]]) -> None:
     streamed = LagAccumulator()
     for part in parts:
         if part:
-            streamed.update(np.asarray(part, dtype=np.float32))
+            full = len(part[0]) * (np.asarray(part)[:, 0] > 0)
+            streamed.update(np.asarray(part, dtype=np.float32), full)
     if not any(row[0] > 0 for row in rows):
         with pytest.raises(InputError, match="full window"):
             streamed.profile()
@@ -110,9 +116,9 @@ def test_streaming_equals_whole(parts: list[list[list[float]]]) -> None:
 def test_small_weights_are_not_lost_in_a_large_sum() -> None:
     # float32 would stop counting: 2**24 + 1 == 2**24
     accumulator = LagAccumulator()
-    accumulator.update(np.array([[2.0**24, 1.0]], dtype=np.float32))
+    accumulator.update(np.array([[2.0**24, 1.0]], dtype=np.float32), [2])
     for _ in range(10):
-        accumulator.update(np.ones((1, 2), dtype=np.float32))
+        accumulator.update(np.ones((1, 2), dtype=np.float32), [2])
     assert accumulator.profile().percent[0] * 11 / 100 == 2.0**24 + 10
 
 
@@ -122,18 +128,31 @@ def test_weights_of_another_shape_are_refused(weights: np.ndarray) -> None:
         mean_by_lag(weights)
 
 
+def test_a_full_window_may_have_no_weight_on_its_oldest_word() -> None:
+    accumulator = LagAccumulator()
+    accumulator.update([[0.0, 0.0, 1.0], [0.5, 0.25, 0.25], [0.0, 0.0, 1.0]], [3, 3, 1])
+    assert (accumulator.positions, accumulator.left_out) == (2, 1)
+    assert accumulator.profile().percent == pytest.approx((25, 12.5, 62.5))
+
+
+@pytest.mark.parametrize("slots", [[1, 1], 1, [[1]]])
+def test_slots_are_one_number_for_each_row(slots: object) -> None:
+    with pytest.raises(InputError, match=r"slots\.shape"):
+        LagAccumulator().update([[1.0]], slots)  # type: ignore[arg-type]
+
+
 def test_the_window_may_not_change() -> None:
     accumulator = LagAccumulator()
-    accumulator.update(np.ones((1, 3)))
+    accumulator.update(np.ones((1, 3)), [3])
     with pytest.raises(InputError, match=r"\(N, 3\)"):
-        accumulator.update(np.ones((1, 4)))
+        accumulator.update(np.ones((1, 4)), [4])
 
 
 def test_the_nearest_lag_may_not_change() -> None:
     accumulator = LagAccumulator()
-    accumulator.update(np.ones((1, 3)), 0)
+    accumulator.update(np.ones((1, 3)), [3], 0)
     with pytest.raises(InputError, match="nearest_lag=1: must be 0 as in the first update"):
-        accumulator.update(np.ones((1, 3)), 1)
+        accumulator.update(np.ones((1, 3)), [3], 1)
     with pytest.raises(InputError, match="nearest_lag=-1"):
         mean_by_lag(np.ones((1, 3)), -1)
 
