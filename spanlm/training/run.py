@@ -11,7 +11,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
 from spanlm.files import make_folder, remove_unfinished, replace_file
 from spanlm.models.counting import ParameterCount, count_configured
-from spanlm.training.checkpoints import load_last_checkpoint
+from spanlm.training.checkpoints import holds_checkpoints, load_last_checkpoint
 from spanlm.training.events import Watcher
 from spanlm.training.position import Position
 from spanlm.training.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
@@ -113,6 +113,22 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Non
             f"{folder / VOCABULARY}: is not the vocabulary of {config.data.corpus} as it is now. "
             "Put the text back, or start with another --out."
         )
+    if existing and not holds_checkpoints(folder / CHECKPOINTS):
+        _refuse_lost_checkpoints(folder)
+
+
+def _refuse_lost_checkpoints(folder: Path) -> None:
+    """Refuse to begin anew over a model that took longer than an epoch: there is nothing to go on from.
+
+    A run that was killed before its first checkpoint may have the model of one epoch.
+    """
+    metrics = folder / METRICS
+    epochs = metrics.read_bytes().count(b'"event": "valid"') if metrics.exists() else 0
+    if (folder / MODEL).exists() and (epochs > 1 or not metrics.exists()):
+        raise InputError(
+            f"{folder}: holds a trained model, but no {CHECKPOINTS}/ to go on from: training would begin anew and "
+            f"replace it. Put {CHECKPOINTS}/ back, or choose another --out."
+        )
 
 
 def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
@@ -128,6 +144,8 @@ def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
 def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     """Refuse to resume with another configuration than the run began with.
 
+    Where the text lies may change: what it is, the vocabulary and the checkpoint tell.
+
     Raises:
         InputError: names the first field that differs.
     """
@@ -135,7 +153,8 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     if before.stages and finetune.stages:
         finetune = replace(before, epochs=finetune.epochs, stages=finetune.stages)
     extended = replace(old.training, epochs=training.epochs, patience=training.patience, finetune=finetune)
-    difference = first_difference(replace(old, training=extended).to_tree(), new.to_tree())
+    moved = replace(old.data, dir=new.data.dir, download=new.data.download)
+    difference = first_difference(replace(old, training=extended, data=moved).to_tree(), new.to_tree())
     if difference:
         field, was, now = difference
         may = ", ".join(f"training.{name}" for name in EXTENDABLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -104,12 +105,16 @@ def test_another_vocabulary_of_the_same_size_is_refused(begun: Path) -> None:
         train(make_config(), make_corpus(words=words), begun, resume=True)
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_a_folder_with_a_run_is_refused_without_resume(begun: Path, corpus: Corpus) -> None:
-    kept = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
+    kept = contents(begun)
     with pytest.raises(InputError, match=r"already holds a run \(config\.yaml.*--resume auto") as error:
         train(make_config(), corpus, begun)
     assert error.value.exit_status == 2
-    assert {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()} == kept
+    assert contents(begun) == kept
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "checkpoints", "model.safetensors", "metrics.jsonl"])
@@ -118,6 +123,24 @@ def test_any_part_of_a_run_is_a_run(room: Path, corpus: Corpus, name: str) -> No
     (room / "run" / name).touch()
     with pytest.raises(InputError, match=name):
         train(make_config(), corpus, room / "run")
+
+
+@pytest.mark.parametrize("lost", [("checkpoints",), ("checkpoints", "metrics.jsonl")])
+def test_a_model_without_checkpoints_is_not_trained_anew(begun: Path, corpus: Corpus, lost: tuple[str, ...]) -> None:
+    train(make_config(), corpus, begun, resume=True)
+    for name in lost:
+        shutil.rmtree(begun / name) if (begun / name).is_dir() else (begun / name).unlink()
+    kept = contents(begun)
+    with pytest.raises(InputError, match=r"holds a trained model, but no checkpoints/ to go on from.*another --out"):
+        train(make_config(), corpus, begun, resume=True)
+    assert contents(begun) == kept
+
+
+def test_where_the_text_lies_may_change(begun: Path, corpus: Corpus) -> None:
+    config = make_config()
+    moved = replace(config, data=replace(config.data, dir="elsewhere", download=True))
+    assert train(moved, corpus, begun, resume=True).epoch == config.training.epochs
+    assert RunConfig.load(begun / "config.yaml") == moved
 
 
 def test_resume_in_an_empty_folder_begins(room: Path, corpus: Corpus) -> None:
