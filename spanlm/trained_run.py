@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from spanlm.config import RunConfig
 from spanlm.context import State, cut_of, refuse_other_context
-from spanlm.data.config import SPLITS, BatchingKind, DataConfig, Split
+from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
 from spanlm.data.registry import CORPORA
-from spanlm.data.text import Text
+from spanlm.data.sources import split_by_lines
+from spanlm.data.text import Text, fingerprint
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
@@ -19,7 +21,7 @@ from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pie
 from spanlm.evaluation.words import Piece, StateMode
 from spanlm.files import run_name
 from spanlm.models.next_word_model import NextWordModel
-from spanlm.training.provenance import changed_texts
+from spanlm.training.provenance import changed_texts, read_texts
 
 
 class TrainedRun:
@@ -85,8 +87,10 @@ class TrainedRun:
             InputError: there is no such corpus, or it breaks a rule of `spanlm.data.text`.
         """
         require(split is None or split in SPLITS, "split", split, "train, valid or test")
-        data, other = self.config.data, name is not None and not _same_text(name, self.config.data.corpus)
-        if name is not None and other:
+        data, other = self.config.data, name is not None and not self._is_of_training(name)
+        if name is not None and not other:
+            data = replace(data, corpus=name)
+        elif name is not None:
             data = DataConfig(
                 corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents, lines=data.lines
             )
@@ -105,6 +109,24 @@ class TrainedRun:
             "have read some of it"
         )
         return replace(corpus, notes=[*corpus.notes, note]) if changed else corpus
+
+    def _is_of_training(self, name: str) -> bool:
+        """Whether a name is that of the training's corpus, however the path is written and wherever from."""
+        known = self.config.data.corpus
+        if name == known or known in (DEMO, *CORPORA) or name in (DEMO, *CORPORA):
+            return name == known
+        one, two = (Path(os.path.expanduser(path)) for path in (name, known))
+        if one.exists() and two.exists() and one.samefile(two):
+            return True
+        # a relative path of the training means something else in another folder: what the file has in it does not
+        return one.is_file() and not two.is_dir() and self._has_texts_of_training(one)
+
+    def _has_texts_of_training(self, path: Path) -> bool:
+        try:
+            parts, _ = split_by_lines(path)
+        except InputError:
+            return False  # what is wrong with it is said by what reads it
+        return {split: fingerprint(text) for split, text in parts.items()} == read_texts(self.folder)
 
     def part(self, corpus: Corpus | str | None, split: Split) -> tuple[Corpus, str]:
         """Return a corpus in this model's vocabulary, and which part of it is meant; a file is taken whole.
@@ -135,11 +157,3 @@ class TrainedRun:
             InputError: see `spanlm.context.refuse_other_context`.
         """
         refuse_other_context(self.config, state)
-
-
-def _same_text(name: str, other: str) -> bool:
-    """Whether two names of corpora mean one, however paths are written."""
-    if name == other:
-        return True
-    one, two = (Path(path).expanduser() for path in (name, other))
-    return name not in CORPORA and other not in CORPORA and one.exists() and two.exists() and one.samefile(two)

@@ -62,13 +62,22 @@ def starts(folder: Path) -> list[dict[str, Any]]:
         raise RunError(f"{path}: damaged: a line is not JSON. Move it away; the run itself does not need it.") from None
 
 
+def read_texts(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each part of the corpus when a run was last started; empty if that was not recorded.
+
+    Raises:
+        RunError: see `starts`.
+    """
+    return next((start["texts"] for start in reversed(starts(folder)) if "texts" in start), {})
+
+
 def changed_texts(folder: Path, texts: Mapping[str, str]) -> list[str]:
     """Return which parts of a corpus are not what they were when a run was last started.
 
     Raises:
         RunError: see `starts`.
     """
-    before: dict[str, str] = next((start["texts"] for start in reversed(starts(folder)) if "texts" in start), {})
+    before = read_texts(folder)
     return [part for part, text in texts.items() if before.get(part, text) != text]
 
 

@@ -462,6 +462,28 @@ def test_a_span_buffer_shows_spans_and_not_words(span_run: Path) -> None:
     assert record.words == ["<eos>", "the", "cat", "sat", "."]
 
 
+def test_the_text_of_the_training_has_its_parts_wherever_it_is_named_from(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path in the run's configuration is none of the folder that the model is used in."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("own.txt").write_text("\n".join(tiny_lines(200, 1)) + "\n")
+    config = replace(tiny_config, data=DataConfig(corpus="own.txt"))
+    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
+    parts = spanlm.load("run").evaluate().tokens
+    monkeypatch.chdir("elsewhere")
+    model, text = spanlm.load(tmp_path / "run"), tmp_path / "own.txt"
+    assert model.evaluate(str(text)).tokens == parts
+    assert model.corpus(str(text), "test").splits.keys() == {"test"}
+    Path("copy.txt").write_text(text.read_text())
+    assert model.evaluate("copy.txt").tokens == parts
+    Path("other.txt").write_text("\n".join(tiny_lines(200, 2)) + "\n")
+    Path("line.txt").write_text("the cat\n")
+    for name in ("other.txt", "line.txt"):
+        assert model.corpus(name).splits.keys() == {"text"}
+
+
 def test_a_text_that_was_changed_since_the_training_is_noted(tiny_config: RunConfig, tmp_path: Path) -> None:
     """Its parts may hold what was trained on."""
     text = tmp_path / "own.txt"
