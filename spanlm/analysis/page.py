@@ -57,7 +57,7 @@ def _payload(record: AttentionRecord) -> dict[str, object]:
 def _mean_percent(record: AttentionRecord) -> list[float] | None:
     """Return the mean attention by lag, or None where the window is not full, or only in the end."""
     accumulator = LagAccumulator()
-    accumulator.update(record.weights)
+    accumulator.update(record.weights, record.occupied.sum(axis=1))
     # of a window that grows with the text only the last is full
     if accumulator.positions <= 1:
         return None
