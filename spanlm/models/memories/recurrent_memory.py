@@ -26,6 +26,7 @@ from spanlm.errors import require
 from spanlm.models.interfaces import Init, Memory, Readout
 from spanlm.models.memories.slots import cleared, with_steps
 from spanlm.models.ops.dot_window_attention import dot_window_attention
+from spanlm.models.ops.precision import wide
 from spanlm.models.state import Tensors
 
 
@@ -77,11 +78,11 @@ class GatedComposition(nn.Module):
         self.of_reset = nn.Linear(size, size, bias=False)  # U
 
     def forward(self, read: Tensor, h: Tensor) -> Tensor:
-        """Compose."""
+        """Compose; under autocast the products are in its type, gates and what is made with them in float32."""
         size = h.shape[-1]
-        from_read = self.of_read(read)
-        update, reset = torch.sigmoid(from_read[..., : 2 * size] + self.of_hidden(h)).chunk(2, -1)
-        candidate = torch.tanh(from_read[..., 2 * size :] + self.of_reset(reset * h))
+        from_read = wide(self.of_read(read))
+        update, reset = torch.sigmoid(from_read[..., : 2 * size] + wide(self.of_hidden(h))).chunk(2, -1)
+        candidate = torch.tanh(from_read[..., 2 * size :] + wide(self.of_reset(reset * h)))
         return h + update * (candidate - h)
 
 
