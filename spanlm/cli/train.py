@@ -30,7 +30,7 @@ Train a language model. With nothing else: a small Key-Value-Predict model on th
   spanlm train --out runs/demo --resume auto
   spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 10 --out runs/family
 
-A resumed run ends with the same weights, bit for bit, as one that was never stopped.
+On CPU a resumed run ends with the same weights, bit for bit, as one that was never stopped.
 Every field of the configuration is an option; `--print_config` shows them all as YAML, `--config FILE` reads that.
 """
 

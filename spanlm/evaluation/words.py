@@ -45,7 +45,7 @@ class WordScore:
     Attributes:
         sentence: which line, from 1.
         index: which word of the line, from 1; of an <eos>, the number after the word before it.
-        word: as written.
+        word: as written; with the tokenizer `words` in lower case, and cut where that cuts.
         surprisal: −log p(word), in the unit asked for; NaN of what comes first in a line that nothing opens.
         entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
         rank: 1 if no word was more probable; None where nothing was predicted.

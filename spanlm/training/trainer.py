@@ -43,7 +43,8 @@ class Trainer:
     """Trains one model in one run folder, which the caller has locked.
 
     Every step between two checkpoints is a function of the checkpoint and the configuration, on the same machine
-    and number of threads: a run that is killed and resumed ends with the same weights, bit for bit.
+    and number of threads: a run that is killed and resumed ends with the same weights, bit for bit. On a GPU some sums
+    have no fixed order, and the last bits may differ, as they may between two runs that nobody disturbed.
 
     Args:
         config: the whole run's.
