@@ -135,7 +135,10 @@ def test_numbers_and_sources_are_those_of_the_paper(name: str, row: Row) -> None
 
 @EVERY_ROW
 def test_the_recipe_is_that_of_the_paper(name: str, row: Row) -> None:
-    """§4.1: Adam 0.001, batch 64, BPTT 20, norm 5, forget bias 1, U(-0.1, 0.1), one layer, untied, no dropout."""
+    """§4.1: Adam 0.001, batch 64, BPTT 20, norm 5, forget bias 1, U(-0.1, 0.1), one layer, untied, no dropout.
+
+    The number of epochs is ours, as the paper gives none.
+    """
     tree = preset(name).config.to_tree()
     assert tree["model"] == {
         "embedding_size": 300,
@@ -165,6 +168,7 @@ def test_the_recipe_is_that_of_the_paper(name: str, row: Row) -> None:
     assert (training.batching.batch_size, training.batching.length) == (64, 20)
     assert training.schedule == ScheduleConfig(kind="constant")
     assert (training.loss, training.precision) == ("mean", "fp32")
+    assert (training.epochs, training.patience) == (50, 2)
 
 
 @EVERY_ROW

@@ -269,7 +269,7 @@ def test_rows_hold_the_mean_since_the_row_before(corpus: Corpus, room: Path) -> 
     assert [event.segment for event in watcher.steps[-per_epoch:]] == list(range(1, per_epoch + 1))
 
 
-@pytest.mark.parametrize("name", [name for name in RUNS if "bf16" not in name])
+@pytest.mark.parametrize("name", RUNS)
 def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str) -> None:
     """With dropout in training; the file holds the weights of the best epoch."""
     config = RUNS[name]()
@@ -283,6 +283,7 @@ def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str
         "valid",
         kind=batching.kind,
         batch_size=batching.eval_batch_size,
+        precision=config.training.precision,
         predict_first=batching.predict_first,
     )
     unopened: Any = found.salton2017
