@@ -55,6 +55,22 @@ def test_the_heat_map_of_the_current_word_has_a_column_for_it(current: Attention
     assert cell.y < rows["cat"] < cell.y + cell.height, "the current word stands in its own row"
 
 
+def test_every_cell_of_the_heat_map_lies_under_its_lag_and_beside_its_word(
+    record: AttentionRecord, current: AttentionRecord
+) -> None:
+    words = [f"w{number}" for number in range(len(record) + 1)]
+    for known in (record, current):
+        drawing = heatmap(replace(known, words=words[:-1], targets=words[1:]))
+        headings = {text.text: text.x for text in drawing.shapes if isinstance(text, Text) and text.anchor == "middle"}
+        rows = {text.text: text.y for text in drawing.shapes if isinstance(text, Text) and text.anchor == "end"}
+        for cell in _cells(drawing):
+            source, heading, steps, percent = re.findall(r"w(\d+), (−?(\d)): (.*) %", cell.tip)[0]
+            lag, read = int(steps), int(source) + int(steps)
+            assert cell.x < headings[heading] < cell.x + cell.width
+            assert cell.y < rows[f"w{read}"] < cell.y + cell.height
+            assert percent == f"{100 * known.weights[read, known.lags.index(lag)]:.1f}"
+
+
 def test_the_scale_is_not_set_by_the_opening_words() -> None:
     weights = np.full((30, 10), 0.1)
     weights[1] = [0] * 9 + [1]  # the first look has only one word to go to

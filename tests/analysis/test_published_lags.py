@@ -25,6 +25,19 @@ def test_the_current_word_is_named() -> None:
     assert "current word" in axis_title(0) and "current word" not in axis_title(1)
 
 
+# typed from the paper, oldest position first; the last of the first row is what the others lack to 100
+FIGURE_3B = {
+    "RM(+tM-g)": "1.6 2.1 2.0 2.1 2.3 2.3 2.6 2.9 3.5 4.1 4.9 5.9 8.6 15.2 39.9",
+    "key-value-predict": "4.0 4.0 4.0 4.1 4.2 4.4 4.6 4.9 5.4 5.9 6.7 7.8 9.5 12.5 17.8",
+    "key-value": "4.2 4.2 4.3 4.4 4.5 4.7 5.0 5.3 5.8 6.3 7.1 8.0 9.5 11.8 14.9",
+    "attention": "4.6 4.6 4.7 4.7 4.9 5.0 5.2 5.5 5.8 6.2 6.8 7.5 8.8 11.1 14.7",
+}
+
+
+def test_every_number_is_that_of_the_figure() -> None:
+    assert {name: " ".join(map(str, row.percent)) for name, row in PUBLISHED.items()} == FIGURE_3B
+
+
 @pytest.mark.parametrize("model", PUBLISHED)
 def test_published_rows_are_whole(model: str) -> None:
     row = PUBLISHED[model]
