@@ -5,6 +5,7 @@ import math
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from spanlm.data.batching import Segment
 from spanlm.data.config import BatchingKind, DataConfig, Lines
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.evaluation import perplexity as module
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.scoring import Tally, perplexity, shown
+from spanlm.evaluation.scoring import Scored, Tally, perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.head import TargetScores
@@ -57,6 +59,28 @@ def test_the_three_contexts_are_three_numbers() -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
     found = [evaluate(model, corpus, kind=kind).nll for kind in STATES]
     assert min(abs(a - b) for a, b in zip(found, [*found[1:], found[0]], strict=True)) > 1e-3
+
+
+def test_speed_is_tokens_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=iter([100.0, 104.0]).__next__))
+    assert evaluate(reference.small_model(), reference.corpus(reference.TEXT)).tokens_per_second == TARGETS / 4
+
+
+def test_float32_answers_are_summed_in_float64() -> None:
+    """Ten thousand tokens, of which a few are <unk> and come first."""
+    shape = (100, 100)
+    draw = torch.Generator().manual_seed(0)
+    log_p, targets = -10 * torch.rand(shape, generator=draw), torch.randint(5, shape, generator=draw)
+    whole, starts = torch.ones(shape, dtype=torch.bool), torch.ones(100, dtype=torch.bool)
+    segment = Segment(inputs=targets, targets=targets, mask=whole, reset=starts)
+    total = Tally().plus(Scored(segment, log_p, Readout(log_p)), unk_id=3)
+    assert total.tokens == 10_000
+    for found, summed in (
+        (total.nll, log_p),
+        (total.unk_nll, log_p[targets == 3]),
+        (total.first_nll, log_p[0]),
+    ):
+        assert found == pytest.approx(-math.fsum(summed.flatten().tolist()), rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["documents", "sentences"])

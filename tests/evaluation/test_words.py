@@ -15,12 +15,16 @@ from hypothesis import strategies as st
 from spanlm.data.config import BatchingKind
 from spanlm.data.sentence_lines import into_sentences
 from spanlm.data.tokens import TokenFile
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation import text_pieces, words
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces
 from spanlm.evaluation.words import StateMode, WordScore, score_words
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference
 
 KINDS: dict[StateMode, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
@@ -225,6 +229,20 @@ def test_entropy_of_equal_chances_is_the_logarithm_of_their_number() -> None:
     for row in rows:
         assert row.surprisal == pytest.approx(math.log2(11)) == row.entropy
         assert row.rank == 1, "no word is more probable"
+
+
+def test_entropy_of_many_words_is_summed_in_float64() -> None:
+    torch.manual_seed(0)
+    many = Vocabulary((EOS, UNK, *map(str, range(50_000))))
+    config = ModelConfig(embedding_size=2, encoder=LSTMConfig(hidden_size=2), memory=NoMemoryConfig())
+    model = LanguageModel(config, len(many)).eval()
+    with torch.no_grad():
+        model.head.bias.normal_(std=2)  # type: ignore[union-attr, operator]
+        log_p, _ = model.log_probs(torch.arange(8).unsqueeze(1), model.init_state(1))
+    exact = [-sum(math.exp(x) * x for x in row) for row in log_p[:, 0].tolist()]
+    text = " ".join(many.words[1:8])
+    rows = list(score_words(model, many, lines_as_pieces([text], "whitespace"), base=math.e, eos=True))
+    assert [row.entropy for row in rows] == pytest.approx(exact, rel=1e-8)
 
 
 def test_unknown_words_are_scored_as_unk_and_flagged() -> None:
