@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from spanlm.cli.main import main
 from spanlm.cli.report import TrainingReport
@@ -90,6 +91,21 @@ def test_interrupted_while_the_lstm_runs_as_a_loop(room: Path, monkeypatch: pyte
         train(config, corpus, room / "run", Signals(signal.SIGTERM, 11))
     train(config, corpus, room / "run", resume=True)
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_interrupted_on_a_gpu(room: Path) -> None:
+    """Masks are drawn there, and there the state lies. Other masks would be far off; bits are the CPU's promise."""
+    config, corpus = make_config(device="cuda"), make_corpus()
+    train(config, corpus, room / "whole")
+    with pytest.raises(Interrupted):
+        train(config, corpus, room / "run", Signals(signal.SIGTERM, 11))
+    train(config, corpus, room / "run", resume=True)
+    (found, _), (expected, _) = (load_last_checkpoint(room / name / "checkpoints") for name in ("run", "whole"))
+    assert found is not None and expected is not None
+    assert found.position["step"] == expected.position["step"] > 30
+    torch.testing.assert_close(found.weights, expected.weights, rtol=0, atol=0.01)
 
 
 def test_interrupted_while_validating(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
