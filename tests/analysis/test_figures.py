@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import sys
 from dataclasses import replace
@@ -69,6 +70,15 @@ def test_every_cell_of_the_heat_map_lies_under_its_lag_and_beside_its_word(
             assert cell.x < headings[heading] < cell.x + cell.width
             assert cell.y < rows[f"w{read}"] < cell.y + cell.height
             assert percent == f"{100 * known.weights[read, known.lags.index(lag)]:.1f}"
+
+
+def test_beside_every_row_of_the_heat_map_stands_what_came_and_its_bits(record: AttentionRecord) -> None:
+    words = [f"w{number}" for number in range(len(record) + 1)]
+    written = [s for s in heatmap(replace(record, words=words[:-1], targets=words[1:])).shapes if isinstance(s, Text)]
+    for t, surprisal in enumerate(record.surprisal.tolist()):
+        (label,) = (text for text in written if text.text == words[t] and text.anchor == "end")
+        row = sorted((text for text in written if text.y == label.y), key=lambda text: text.x)
+        assert [text.text for text in row] == [words[t], words[t + 1], f"{surprisal / math.log(2):.1f}"]
 
 
 def test_the_scale_is_not_set_by_the_opening_words() -> None:

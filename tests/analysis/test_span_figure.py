@@ -127,6 +127,7 @@ def test_every_step_has_a_row_and_a_gate_and_a_cell_for_each_span(name: str) -> 
     assert [gate.tip for gate in gates] == [f"λ {record.gate[t]:.3f}" for t in steps if record.filled[t]]
     for t, gate in zip((t for t in steps if record.filled[t]), gates, strict=True):
         row = [s for s in drawing.shapes if isinstance(s, Rect) and s.height == 16 and abs(s.y - gate.y) < 8]
+        row.sort(key=lambda cell: cell.x)
         looks = sorted(record.looks(t), key=lambda look: look.last)
         together = -(-len(looks) // len(row))
         assert together == 1 or len(looks) > 90
@@ -135,6 +136,9 @@ def test_every_step_has_a_row_and_a_gate_and_a_cell_for_each_span(name: str) -> 
         column = len(row) - 1 - (len(looks) - 1 - heaviest) // together
         darkest = min((cell.fill for cell in row), key=_lightness)
         assert row[column].fill == darkest
+        beside = [s for s in drawing.shapes if isinstance(s, Text) and gate.y + 4 < s.y < gate.y + 12]
+        read, came, *_ = sorted(beside, key=lambda text: text.x)
+        assert (read.text, came.text) == (record.words[t], record.targets[t])
 
 
 def _lightness(colour: str) -> int:

@@ -72,6 +72,8 @@ def test_every_row_has_its_word_to_the_left_and_every_column_its_word_at_its_hea
         if row:
             (label,) = (label for label in labels if row[0].y < label.y < row[0].y + row[0].height)
             assert label.x < row[0].x and shows(label, target)
+    for row, weights in zip(rows, one.matrix, strict=True):
+        assert [cell.x for cell in row] == [columns[column] for column in np.flatnonzero(~np.isnan(weights))]
     for column, x in columns.items():
         first = min((cell for row in rows for cell in row if cell.x == x), key=lambda cell: cell.y)
         (head,) = (h for h in heads if x <= h.x < x + first.width and first.y - first.height < h.y <= first.y)
