@@ -60,10 +60,12 @@ def test_every_single_cut_gives_the_same_headings() -> None:
         [],
         [1, 5, 6, 7, 1],
         [],
+        [1, 5, 1, 6, 1],
+        [],
         [6],
     ]
     expected = find(lines, "heading")
-    assert len(expected) == 2
+    assert len(expected) == 3
     total = sum(len(line) + 1 for line in lines)
     for cut in range(total):
         assert find(lines, "heading", [cut]) == expected

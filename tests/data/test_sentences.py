@@ -68,6 +68,15 @@ def padding(batcher: SentenceBatcher, seed: int = 0) -> float:
     return 1 - sum(int(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
 
 
+def test_lines_are_found_to_the_end_of_a_text_of_millions_of_words() -> None:
+    """Their ends are looked for in blocks of 2 ** 22 tokens."""
+    ids = np.resize(np.array([*range(1, 10), EOS], np.int32), (1 << 22) + 26)
+    batcher = SentenceBatcher(TokenFile(ids, np.zeros(1, np.int64)), EOS, batch_size=1)
+    assert len(batcher) == len(ids) // 10
+    for segment in batcher.segments(start=len(batcher) - 4):
+        assert segment.targets.flatten().tolist() == [*range(1, 10), EOS]
+
+
 @given(lines=LINES, limit=st.integers(1, 9))
 def test_cut_keeps_the_first_targets_and_loses_the_rest(lines: list[int], limit: int) -> None:
     expected = [([EOS, *line][: len(line)][:limit], line[:limit]) for line in whole(lines)]

@@ -38,10 +38,10 @@ def test_capitals_and_punctuation_are_scored_as_they_were_trained(lowered: Train
 
 
 def test_another_file_is_cut_into_words_as_the_training_was(lowered: TrainedModel, tmp_path: Path) -> None:
-    (tmp_path / "written.txt").write_text("The Cat sat.\nA DOG ran on the mat.\n")
-    (tmp_path / "cut.txt").write_text("the cat sat .\na dog ran on the mat .\n")
+    (tmp_path / "written.txt").write_text("The Cat sat.\nA ZEBRA ran on the mat.\n")
+    (tmp_path / "cut.txt").write_text("the cat sat .\na zebra ran on the mat .\n")
     written, cut = (lowered.evaluate(str(tmp_path / name)) for name in ("written.txt", "cut.txt"))
-    assert (written.tokens, written.oov_tokens) == (cut.tokens, cut.oov_tokens) == (13, 0)
+    assert (written.tokens, written.oov_tokens) == (cut.tokens, cut.oov_tokens) == (13, 1)
     assert written.nll == cut.nll
 
 
