@@ -9,6 +9,7 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,18 +18,39 @@ from typing import BinaryIO, TextIO
 from spanlm.errors import InputError
 
 UNFINISHED = ".unfinished"
+_REPEATED = 50
+"""Letters of a file's name that its temporary name repeats: file systems refuse names of more than 255 bytes."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a new file that takes the place of `path` when the block ends without an error.
 
-    A reader sees the old content or the new one, and writers at the same time do not mix.
+    A reader sees the old content or the new one, and writers at the same time do not mix. What a link names is
+    replaced, not the link. A pipe or a device is written to: one renamed over it would be no pipe any more.
 
     Raises:
         OSError: the disk refused; the old file is intact and nothing is left of the new one.
     """
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
+    if _takes_a_stream(path):
+        with path.open("wb") as file:
+            yield file
+    else:
+        with _replacing_file(Path(os.path.realpath(path))) as file:
+            yield file
+
+
+def _takes_a_stream(path: Path) -> bool:
+    """Say whether `path` is there and no regular file."""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _replacing_file(path: Path) -> Iterator[BinaryIO]:
+    temporary = path.with_name(f"{path.name[:_REPEATED]}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
         with temporary.open("xb") as file:
             yield file

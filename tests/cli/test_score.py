@@ -64,6 +64,17 @@ def test_what_is_read_is_never_written_over(cli: Cli, tiny_run: Path, file: Path
     assert file.read_text(encoding="utf-8") == TEXT
 
 
+def test_rows_go_into_a_pipe_that_is_named(cli: Cli, tiny_run: Path, file: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        cli("score", tiny_run, file, "--out", "pipe")
+        assert os.read(reader, 1 << 16).decode() == cli("score", tiny_run, file).done
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
 @pytest.mark.parametrize(("state", "of_evaluate"), [("line", "line"), ("document", "document"), ("carry", "carry")])
 def test_with_line_ends_the_sum_is_the_evaluations(
     cli: Cli, tiny_run: Path, tiny_corpus: Path, state: str, of_evaluate: str
