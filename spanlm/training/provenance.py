@@ -44,7 +44,9 @@ def record_start(
         before = path.read_bytes() if path.exists() else b""
         start = provenance(device) | ({"texts": dict(texts)} if texts else {})
         start |= {} if started is None else {"started_from_weights": started.weights}
-        replace_file(path, before + json.dumps(start, ensure_ascii=False).encode() + b"\n")
+        # an argument that is not UTF-8 has halves of surrogate pairs, which no encoding can write
+        line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")
+        replace_file(path, before + line + b"\n")
     except OSError as error:
         raise RunError(f"{path}: could not be written: {error.strerror}. Make room, or choose another --out.") from None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,14 @@ def test_a_start_names_code_machine_and_command(tmp_path: Path, monkeypatch: pyt
     assert start["threads"] == torch.get_num_threads()
     assert start["device"] == "cpu"
     assert start["processor"] == processor.described()
+
+
+def test_a_command_that_is_no_utf8_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    argument = os.fsdecode(b"caf\xe9")  # as the interpreter hands it on
+    monkeypatch.setattr("sys.argv", ["spanlm", "train", "--out", argument])
+    record_start(tmp_path, CPU)
+    (start,) = starts(tmp_path)
+    assert shlex.split(start["command"]) == ["spanlm", "train", "--out", argument]
 
 
 def test_every_start_adds_a_line(tmp_path: Path) -> None:
