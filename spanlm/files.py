@@ -86,6 +86,11 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def expanded(path: str | Path) -> Path:
+    """Return a path with ~ and ~USER in full; as the shell has it, what begins with no user's ~ is left as it is."""
+    return Path(os.path.expanduser(path))  # `Path` has it, too, but raises for such a user
+
+
 def make_folder(folder: Path, option: str) -> None:
     """Make a folder and those above it, if need be.
 

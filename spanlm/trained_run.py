@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.evaluation.words import Piece, StateMode
-from spanlm.files import run_name
+from spanlm.files import expanded, run_name
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.training.provenance import changed_texts, read_texts
 
@@ -94,7 +93,7 @@ class TrainedRun:
             data = DataConfig(
                 corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents, lines=data.lines
             )
-            if name not in CORPORA and Path(name).expanduser().is_file():
+            if name not in CORPORA and expanded(name).is_file():
                 return load_text(data, self.vocabulary)
         if data_dir is not None:
             data = replace(data, dir=data_dir)
@@ -115,7 +114,7 @@ class TrainedRun:
         known = self.config.data.corpus
         if name == known or known in (DEMO, *CORPORA) or name in (DEMO, *CORPORA):
             return name == known
-        one, two = (Path(os.path.expanduser(path)) for path in (name, known))
+        one, two = (expanded(path) for path in (name, known))
         if one.exists() and two.exists() and one.samefile(two):
             return True
         # a relative path of the training means something else in another folder: what the file has in it does not

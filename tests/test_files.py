@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import spanlm
 from spanlm.analysis.files import write_whole
-from spanlm.files import replace_file
+from spanlm.files import expanded, replace_file
 
 
 def test_what_a_link_names_is_replaced_not_the_link(tmp_path: Path) -> None:
@@ -61,3 +62,16 @@ def test_a_name_that_is_too_long_is_the_one_that_is_told(tmp_path: Path) -> None
     with pytest.raises(OSError, match="too long") as error:
         replace_file(path, b"content")
     assert error.value.filename == str(path)
+
+
+def test_a_tilde_is_a_home_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expanded("~/a") == Path("/home/me/a")
+    assert expanded("~nobody-of-this-name/a") == Path("~nobody-of-this-name/a")
+    assert expanded(Path("b/~")) == Path("b/~")
+
+
+def test_homes_are_found_in_one_way() -> None:
+    package = Path(spanlm.__file__).parent
+    users = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "expanduser" in path.read_text()}
+    assert users == {"files.py"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from spanlm.errors import RunError
-from spanlm.files import UNFINISHED, replacing
+from spanlm.files import UNFINISHED, expanded, replacing
 
 CACHE_VARIABLE = "SPANLM_CACHE"
 STALE_SECONDS = 24 * 3600
@@ -20,7 +20,7 @@ STALE_SECONDS = 24 * 3600
 def cache_folder() -> Path:
     """Return $SPANLM_CACHE, else `~/.cache/spanlm`. The folder need not exist."""
     chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "spanlm"
+    return expanded(chosen) if chosen else Path.home() / ".cache" / "spanlm"
 
 
 def cache_key(*parts: object) -> str:

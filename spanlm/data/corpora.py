@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from spanlm.data.text import Text, fingerprint
 from spanlm.data.tokens import TokenFile, count_words, token_file
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError
+from spanlm.files import expanded
 
 # words that occur once in the demo stand for the words it does not have
 DEMO_MIN_COUNT = 2
@@ -102,7 +102,7 @@ def load_text(config: DataConfig, vocabulary: Vocabulary) -> Corpus:
         InputError: The file breaks a rule of `spanlm.data.text`; the message names it.
         RunError: The cache folder cannot be written.
     """
-    path = Path(config.corpus).expanduser()
+    path = expanded(config.corpus)
     text = Text(path)
     tokens, oov = token_file(text, fingerprint(text), vocabulary, config.tokenizer, config.effective_documents)
     splits, notes = _in_lines(config, {WHOLE: tokens}, vocabulary)

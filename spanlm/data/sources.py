@@ -12,6 +12,7 @@ from spanlm.data.download import download, downloaded_folder
 from spanlm.data.registry import CORPORA, PublishedCorpus
 from spanlm.data.text import Text, chunks
 from spanlm.errors import InputError, nearest
+from spanlm.files import expanded
 
 DATA_VARIABLE = "SPANLM_DATA"
 _SUFFIXES = (".txt", ".txt.gz")
@@ -51,7 +52,7 @@ def find_source(config: DataConfig, splits: Sequence[Split]) -> Source:
     published = CORPORA.get(config.corpus)
     if published is not None:
         return _published_source(config, published, splits)
-    path = Path(os.path.expanduser(config.corpus))
+    path = expanded(config.corpus)
     # os.path takes every string; Path raises for one that is too long to be a name
     if os.path.isdir(path):
         return Source(path.resolve().name, {split: Text(_in_folder(path, split)) for split in splits})
@@ -94,7 +95,7 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
     """Find a published corpus: a local copy, what was downloaded before, or a download."""
     name, target = config.corpus, downloaded_folder(config.corpus)
     local = config.dir or os.environ.get(DATA_VARIABLE)
-    copy = Path(os.path.expanduser(local)) / name if local else None
+    copy = expanded(local) / name if local else None
     folders = [folder for folder in (copy, target) if folder is not None]
     for folder in folders:
         for version in filter(None, (published, published.rebuilt)):

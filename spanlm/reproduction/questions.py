@@ -12,6 +12,7 @@ from spanlm.data.config import CBT
 from spanlm.data.sources import DATA_VARIABLE
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze_accuracy import ClozeTally
+from spanlm.files import expanded
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES
 from spanlm.trained import TrainedModel
 
@@ -38,7 +39,7 @@ def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path,
     if given:
         return given
     root = data_dir or os.environ.get(DATA_VARIABLE)
-    folder = Path(root).expanduser() / CBT if root else None
+    folder = expanded(root) / CBT if root else None
     found = sorted(folder.rglob("cbt*_test_2500*.txt*")) if folder else []
     if not found:
         where = f"in {folder}" if folder else f"({DATA_VARIABLE} is not set)"

@@ -12,6 +12,7 @@ from spanlm.data.registry import CORPORA
 from spanlm.data.sources import DATA_VARIABLE
 from spanlm.errors import InputError, nearest
 from spanlm.evaluation.scoring import Precision
+from spanlm.files import expanded
 from spanlm.reproduction.papers import find_paper
 from spanlm.reproduction.scale import Scale
 from spanlm.reproduction.tables import Table
@@ -129,7 +130,7 @@ def chosen_text(corpus: str, request: Request) -> DataConfig:
     Raises:
         InputError: wikipedia, which is not there.
     """
-    path = Path(corpus).expanduser()
+    path = expanded(corpus)
     if corpus == WIKIPEDIA and not path.is_dir():
         path = _wikipedia(request.data_dir)
     if corpus not in CORPORA and (path / _BUILT).is_file():
@@ -141,8 +142,8 @@ def _wikipedia(data_dir: str | None) -> Path:
     """Find the corpus that `spanlm data wikipedia` built."""
     roots = [root for root in (data_dir, os.environ.get(DATA_VARIABLE)) if root]
     for root in roots:
-        if (Path(root).expanduser() / WIKIPEDIA / _BUILT).is_file():
-            return Path(root).expanduser() / WIKIPEDIA
+        if (expanded(root) / WIKIPEDIA / _BUILT).is_file():
+            return expanded(root) / WIKIPEDIA
     raise InputError(
         "--corpus=wikipedia: the paper's corpus is no longer to be had. Build one: `spanlm data wikipedia "
         "--source ARTICLES --out wikipedia`, then `--corpus wikipedia` (a folder of that name here or in --data-dir)."

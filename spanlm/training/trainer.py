@@ -15,6 +15,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.scoring import tally, to_device
+from spanlm.files import expanded
 from spanlm.models.state import LMState
 from spanlm.training.checkpoints import (
     Checkpoint,
@@ -106,7 +107,7 @@ class Trainer:
         origin = self.config.training.start_from
         if origin is None or holds_checkpoints(self.folder / CHECKPOINTS):
             return None
-        return warm_start(self.model, Path(origin).expanduser(), self.corpus.vocabulary)
+        return warm_start(self.model, expanded(origin), self.corpus.vocabulary)
 
     @property
     def finished(self) -> bool:

@@ -16,6 +16,7 @@ from spanlm.data.wikipedia.records import Page, Record
 from spanlm.data.wikipedia.stream import ByteStream, Damage
 from spanlm.data.wikipedia.xml_dump import DumpReader
 from spanlm.errors import InputError
+from spanlm.files import expanded
 
 Kind = Literal["json", "xml"]
 # of the records that a worker gets at once
@@ -46,7 +47,7 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
         InputError: There is no such file, a folder has none, a file comes twice, is neither JSON lines of
             articles nor XML, or is XML and mwparserfromhell is not installed.
     """
-    files = [file for path in paths for file in _files(path.expanduser())]
+    files = [file for path in paths for file in _files(expanded(path))]
     seen: set[Path] = set()
     for file in files:
         if file.resolve() in seen:

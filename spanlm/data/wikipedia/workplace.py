@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spanlm.data.wikipedia.pieces import Piece
 from spanlm.errors import InputError, RunError
-from spanlm.files import UNFINISHED, hold, replace_file, sync_folder
+from spanlm.files import UNFINISHED, expanded, hold, replace_file, sync_folder
 
 SUMMARY = "corpus.json"
 _LOCK = ".lock"
@@ -90,7 +90,7 @@ def workplace(out: Path) -> Iterator[Workplace]:
         InputError: `out` holds something, or cannot be made.
         RunError: Another process is at work there, or the disk is full.
     """
-    out = Path(os.path.abspath(out.expanduser()))
+    out = Path(os.path.abspath(expanded(out)))
     _check_free(out)
     folder = out.parent / f".{out.name}{UNFINISHED}"
     try:
