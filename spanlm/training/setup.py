@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 from typing import cast
 
@@ -15,6 +16,8 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError
+from spanlm.models.config import ModelConfig
+from spanlm.models.counting import count_configured
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig
 from spanlm.training.config import BatchingConfig
@@ -107,9 +110,31 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
 
 
 def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
-    """Make the model with the run's own seed; leaves the global generator where training begins."""
+    """Make the model with the run's own seed; leaves the global generator where training begins.
+
+    Raises:
+        InputError: its weights are more than the machine has memory.
+    """
+    _refuse_too_large(config.model, vocabulary_size)
     torch.manual_seed(config.training.seed)
     return LanguageModel(config.model, vocabulary_size)
+
+
+def _refuse_too_large(model: ModelConfig, vocabulary_size: int) -> None:
+    """Refuse weights that the machine cannot hold: they would end in the allocator, or in the system's killing us."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        size = count_configured(model, vocabulary_size).total * torch.float32.itemsize
+        needed = f"{size:,}"
+    except (RuntimeError, TypeError) as error:
+        if "verflow" not in str(error):
+            raise
+        size, needed = memory + 1, "2^63 or more"  # of one matrix alone: torch counts no further
+    if size > memory:
+        raise InputError(
+            f"model: its weights would take {needed} bytes, and this machine has {memory:,}. Take smaller sizes "
+            "(model.encoder, model.embedding_size), or a smaller vocabulary (data.max_size)."
+        )
 
 
 def data_fingerprint(corpus: Corpus) -> str:

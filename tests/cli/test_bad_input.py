@@ -276,6 +276,15 @@ def test_rooms_that_do_not_fit(cli: Cli, tiny_corpus: Path, option: str, message
     cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", *option.split()).refused(message)
 
 
+@pytest.mark.parametrize(
+    ("hidden_size", "size"), [(3_000_000, "160,000,412,"), (3 * 10**9, "2^63 or more"), (10**30, "2^63 or more")]
+)
+def test_a_model_larger_than_the_memory(cli: Cli, tiny_corpus: Path, hidden_size: int, size: str) -> None:
+    result = cli("train", "--corpus", tiny_corpus, *SMALL, f"--model.encoder.hidden_size={hidden_size}", "--out", "new")
+    result.refused(f"model: its weights would take {size}", "bytes, and this machine has", "model.encoder", out=None)
+    assert not Path("new").exists()
+
+
 def test_a_refused_run_leaves_its_folder_free(cli: Cli, tiny_corpus: Path) -> None:
     command = ["train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run"]
     cli(*command, "--model.encoder.hidden_size=10").refused("Use 9 or 12.")
