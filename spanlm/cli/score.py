@@ -14,9 +14,10 @@ from typing import TextIO
 from spanlm.cli.arguments import add_device, output, refuse_overwriting, verb_parser
 from spanlm.cli.ensemble import add_runs, load_runs, runs_and_files
 from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
-from spanlm.cli.terminal import finite, note
+from spanlm.cli.terminal import note
 from spanlm.data.text import Text
 from spanlm.evaluation.words import WordScore
+from spanlm.plain_json import finite
 
 _DESCRIPTION = """
 One row for every word: its surprisal −log p(word | context), the entropy of the distribution it was drawn from, its

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from typing import Any
 
 from rich.console import Console
+
+from spanlm.plain_json import finite
 
 PLAIN_SECONDS = 10.0
 """How often a line is printed where there is no terminal to draw a bar on."""
@@ -29,15 +30,6 @@ def note(text: str) -> None:
 def out_json(value: Any) -> None:
     """Print a value as one line of JSON; a number that is not finite, which JSON has no word for, becomes null."""
     out(json.dumps(finite(value), allow_nan=False))
-
-
-def finite(value: Any) -> Any:
-    """Return a value as JSON can hold it: None for a number that is not finite."""
-    if isinstance(value, dict):
-        return {name: finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table(rows: list[tuple[str, str]]) -> None:

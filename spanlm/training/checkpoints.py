@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -27,8 +28,10 @@ from torch import Tensor
 
 from spanlm.errors import RunError
 from spanlm.files import sync_folder, write_synced
+from spanlm.plain_json import json_object
 
 KEPT = 2
+_NAME = re.compile(r"step-\d{9,}")
 TENSOR_FILES = ("weights", "optimizer", "carried")
 
 
@@ -107,7 +110,8 @@ def _drop_others(folder: Path, newest: Path) -> None:
 
 
 def _steps(folder: Path) -> list[Path]:
-    return sorted(folder.glob("step-*"))
+    # what else is there was put there by somebody, and is neither read nor removed
+    return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir())
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -131,7 +135,7 @@ def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
 
 def _read(path: Path) -> Checkpoint:
     try:
-        manifest = dict(json.loads((path / "manifest.json").read_bytes()))
+        manifest = json_object((path / "manifest.json").read_bytes())
     except ValueError:
         raise ValueError("manifest.json is not what was written") from None
 

@@ -103,8 +103,9 @@ def test_a_missing_file_is_refused_by_name(two: Path, name: str) -> None:
     assert name in refused(two, two / "step-000000002")
 
 
-def test_a_damaged_manifest_is_refused_by_name(two: Path) -> None:
-    (two / "step-000000002" / "manifest.json").write_bytes(b"{")
+@pytest.mark.parametrize("content", [b"{", b"5", b"[5]", b"null", b"\xff", b"[" * 10_000], ids=lambda text: text[:5])
+def test_a_damaged_manifest_is_refused_by_name(two: Path, content: bytes) -> None:
+    (two / "step-000000002" / "manifest.json").write_bytes(content)
     assert "manifest.json" in refused(two, two / "step-000000002")
 
 
@@ -147,6 +148,18 @@ def test_leftovers_of_a_killed_save_are_ignored_and_removed(two: Path) -> None:
     assert loaded is not None and same(loaded, make_checkpoint(2)) and not notes
     save_checkpoint(two, 3, make_checkpoint(3))
     assert sorted(path.name for path in two.iterdir()) == ["step-000000002", "step-000000003"]
+
+
+def test_what_is_no_checkpoint_is_left_alone(two: Path) -> None:
+    (two / "step-foo").write_bytes(b"")
+    (two / "step-000000002.copy").mkdir()
+    (two / "step-000000009").write_bytes(b"")
+    loaded, notes = load_last_checkpoint(two)
+    assert loaded is not None and same(loaded, make_checkpoint(2)) and not notes
+    save_checkpoint(two, 3, make_checkpoint(3))
+    others = ["step-000000002.copy", "step-000000009", "step-foo"]
+    names = ["step-000000002", "step-000000003", *others]
+    assert sorted(path.name for path in two.iterdir()) == sorted(names)
 
 
 def test_the_same_step_again_replaces_a_damaged_copy(two: Path) -> None:
