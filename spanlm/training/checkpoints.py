@@ -8,7 +8,8 @@
         manifest.json           SHA-256 of each of these
 
 A checkpoint is written under a temporary name and renamed when the disk has all of it, so there is none that is
-half written. The last two are kept. One that does not match its manifest is refused and the one before it taken.
+half written. One of the same step steps aside for it, as `step-000001500.before`, and goes when it has its name. The
+last two are kept. One that does not match its manifest is refused and the one before it taken.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from spanlm.files import sync_folder, write_synced
 from spanlm.plain_json import json_object
 
 KEPT = 2
-_NAME = re.compile(r"step-\d{9,}")
+_ASIDE = ".before"
+_NAME = re.compile(rf"step-(\d{{9,}})({re.escape(_ASIDE)})?")
 TENSOR_FILES = ("weights", "optimizer", "carried")
 
 
@@ -58,8 +60,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
         _remove_leftovers(folder)
         temporary.mkdir()
         _write_contents(temporary, checkpoint)
-        if final.exists():  # the same step again, after a fall back past a damaged copy of it
-            shutil.rmtree(final)
+        _step_aside(final)
         os.replace(temporary, final)
         sync_folder(folder)
     except OSError as error:
@@ -99,19 +100,34 @@ def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, refused
 
 
+def _step_aside(final: Path) -> None:
+    """Make room for another checkpoint of the same step: at an epoch's end, or past a damaged copy, it is saved twice.
+
+    It is not removed before the other has its name: it may be the only one.
+    """
+    if final.exists():
+        aside = final.with_name(final.name + _ASIDE)
+        if aside.exists():  # of a save that was killed after its checkpoint had the name
+            shutil.rmtree(aside)
+        os.replace(final, aside)
+
+
 def _drop_others(folder: Path, newest: Path) -> None:
     """Keep `newest` and the one before it; what claims to be later is damaged, or the run would stand there."""
-    steps = _steps(folder)
+    found = _steps(folder)
+    steps = [path for path in found if path.suffix != _ASIDE]
     place = steps.index(newest)
     kept = steps[max(0, place - KEPT + 1) : place + 1]
-    for other in steps:
+    for other in found:
         if other not in kept:
             shutil.rmtree(other)
 
 
 def _steps(folder: Path) -> list[Path]:
-    # what else is there was put there by somebody, and is neither read nor removed
-    return sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name) and path.is_dir())
+    """Return the checkpoints, the newest last; what else is there is neither read nor removed."""
+    found = {path: _NAME.fullmatch(path.name) for path in folder.glob("step-*") if path.is_dir()}
+    order = {path: (int(name[1]), name[2] is None) for path, name in found.items() if name}
+    return sorted(order, key=order.__getitem__)
 
 
 def _remove_leftovers(folder: Path) -> None:

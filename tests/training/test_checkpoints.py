@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,6 +169,59 @@ def test_the_same_step_again_replaces_a_damaged_copy(two: Path) -> None:
     save_checkpoint(two, 2, make_checkpoint(2))
     loaded, notes = load_last_checkpoint(two)
     assert loaded is not None and same(loaded, make_checkpoint(2)) and not notes
+
+
+class Killed(BaseException):
+    """Ends a save as a kill would: nothing of ours catches it."""
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, folder: Path, count: int, checkpoint: Checkpoint) -> bool:
+    """Save step 2 and be killed before the rename or removal of that number; say whether it came to that."""
+    calls = itertools.count()
+
+    def dying(call: Callable[..., object]) -> Callable[..., object]:
+        def until(*arguments: object, **named: object) -> object:
+            if next(calls) == count:
+                raise Killed
+            return call(*arguments, **named)
+
+        return until
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", dying(os.replace))
+        patch.setattr(shutil, "rmtree", dying(shutil.rmtree))
+        try:
+            save_checkpoint(folder, 2, checkpoint)
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["one before", "the only one"])
+def test_the_same_step_again_is_there_at_every_moment(two: Path, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    again = replace(make_checkpoint(2), position={"step": 2, "rate": 0.05, "best_loss": 3.0})
+    if alone:
+        shutil.rmtree(two / "step-000000001")
+    for count in itertools.count():
+        save_checkpoint(two, 2, make_checkpoint(2))
+        killed = killed_at(monkeypatch, two, count, again)
+        loaded, notes = load_last_checkpoint(two)
+        assert loaded is not None and not notes
+        assert same(loaded, again) or (killed and same(loaded, make_checkpoint(2)))
+        if not killed:
+            break
+    assert count >= 2
+    left = ["step-000000002"] if alone else ["step-000000001", "step-000000002"]
+    assert sorted(path.name for path in two.iterdir()) == left
+
+
+def test_a_save_of_the_same_step_that_was_killed_is_gone_after_the_next(
+    two: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert killed_at(monkeypatch, two, 1, make_checkpoint(3))
+    assert (two / "step-000000002.before").exists()
+    save_checkpoint(two, 3, make_checkpoint(3))
+    assert sorted(path.name for path in two.iterdir()) == ["step-000000001", "step-000000003"]
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "open", "mkdir"])
