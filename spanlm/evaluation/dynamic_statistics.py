@@ -35,6 +35,7 @@ from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.lessons import Report, learning_weights, lessons, quiet
 from spanlm.files import replace_file
 from spanlm.models.next_word_model import NextWordModel
+from spanlm.plain_json import json_object
 
 DYNAMIC = "dynamic.safetensors"
 """Its name in the folder of a run."""
@@ -207,7 +208,7 @@ def read_statistics(
     """
     try:
         with safe_open(path, framework="pt") as file:
-            marks = json.loads((file.metadata() or {}).get("spanlm", "{}"))
+            marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         found = DynamicStatistics(
             {name: x.to(model.device) for name, x in tensors.items()},

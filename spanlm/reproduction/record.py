@@ -16,6 +16,7 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
+from spanlm.plain_json import json_object
 from spanlm.reproduction.tasks import Job
 from spanlm.trained import TrainedModel
 from spanlm.training.provenance import starts
@@ -62,7 +63,7 @@ def read_record(path: Path, corpus: Corpus, config: RunConfig, shown: Sequence[s
         InputError: the file is no record, or that of another configuration or text.
     """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json_object(path.read_text(encoding="utf-8"))
         recorded = RunConfig.from_tree(record["config"], str(path))
         _ = [record[name] for name in shown], [float(record[split]["perplexity"]) for split in ("valid", "test")]
         _text(record)

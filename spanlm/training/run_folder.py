@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.files import hold, replace_file
+from spanlm.plain_json import json_object
 from spanlm.training.checkpoints import to_bytes
 
 CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
@@ -99,7 +100,7 @@ def read_weights(folder: Path, vocabulary: Vocabulary) -> tuple[dict[str, Tensor
     path = folder / MODEL
     try:
         with safe_open(path, framework="pt") as file:
-            marks = json.loads((file.metadata() or {}).get("spanlm", "{}"))
+            marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Is {folder} the folder of a run that finished an epoch?") from None

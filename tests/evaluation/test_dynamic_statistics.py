@@ -34,6 +34,7 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig
+from spanlm.training.checkpoints import to_bytes
 from tests import reference_dynamic
 from tests.evaluation import reference
 from tests.evaluation.test_parts import span_model
@@ -287,6 +288,14 @@ def test_a_damaged_file_is_refused(saved: Saved, damage: Callable[[bytes], bytes
 def test_a_file_of_something_else_is_refused(saved: Saved, tiny_run: Path) -> None:
     path, model, _ = saved
     path.write_bytes((tiny_run / "model.safetensors").read_bytes())
+    with pytest.raises(InputError, match=r"dynamic\.safetensors: damaged"):
+        read_statistics(path, model, WORDS, OTHER, 5, None)
+
+
+@pytest.mark.parametrize("marks", ["[]", "5", "[" * 10_000], ids=lambda marks: marks[:3])
+def test_marks_that_are_no_object_are_damage(saved: Saved, marks: str) -> None:
+    path, model, _ = saved
+    path.write_bytes(to_bytes(dict(model.named_parameters()), {"spanlm": marks}))
     with pytest.raises(InputError, match=r"dynamic\.safetensors: damaged"):
         read_statistics(path, model, WORDS, OTHER, 5, None)
 

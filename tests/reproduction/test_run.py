@@ -194,7 +194,7 @@ def test_a_record_that_lost_a_part_is_told(tiny_corpus: Path, lost: str) -> None
         outcomes(made)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"config": 3}'])
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"config": 3}', "[" * 10_000], ids=lambda text: text[:9])
 def test_a_file_that_is_no_record_is_left_alone(tiny_corpus: Path, content: str) -> None:
     made = plan(tiny_corpus, table="2b", rows=("2-gram",))
     made.jobs[0].record.parent.mkdir(parents=True)

@@ -86,6 +86,14 @@ def test_a_truncated_model_is_refused_by_name(room: Path, corpus: Corpus, saved:
             load_weights(room, fresh(), corpus.vocabulary)
 
 
+@pytest.mark.parametrize("marks", ["[]", "5", "{", "[" * 10_000], ids=lambda marks: marks[:3])
+def test_marks_that_are_no_object_are_damage(room: Path, corpus: Corpus, saved: LanguageModel, marks: str) -> None:
+    weights = dict(saved.named_parameters())
+    (room / "model.safetensors").write_bytes(to_bytes(weights, {"spanlm": marks}))
+    with pytest.raises(InputError, match=r"model\.safetensors: damaged: .*\. Train again"):
+        load_weights(room, fresh(), corpus.vocabulary)
+
+
 def test_a_flipped_bit_of_the_model_is_refused(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
     path, draw = room / "model.safetensors", random.Random(0)
     content = path.read_bytes()
