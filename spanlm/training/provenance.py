@@ -19,6 +19,7 @@ import spanlm
 from spanlm import processor
 from spanlm.errors import RunError
 from spanlm.files import replace_file
+from spanlm.plain_json import json_object
 from spanlm.training.warm_start import WarmStart
 
 PROVENANCE = "provenance.jsonl"
@@ -59,9 +60,12 @@ def starts(folder: Path) -> list[dict[str, Any]]:
     """
     path = folder / PROVENANCE
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        # bytes: of text, splitlines cuts at letters that a command may hold
+        return [json_object(line) for line in path.read_bytes().splitlines()] if path.exists() else []
     except ValueError:
-        raise RunError(f"{path}: damaged: a line is not JSON. Move it away; the run itself does not need it.") from None
+        raise RunError(
+            f"{path}: damaged: a line is no JSON object. Move it away; the run itself does not need it."
+        ) from None
 
 
 def read_texts(folder: Path) -> dict[str, str]:
@@ -70,7 +74,8 @@ def read_texts(folder: Path) -> dict[str, str]:
     Raises:
         RunError: see `starts`.
     """
-    return next((start["texts"] for start in reversed(starts(folder)) if "texts" in start), {})
+    found = (start.get("texts") for start in reversed(starts(folder)))
+    return next((texts for texts in found if isinstance(texts, dict)), {})
 
 
 def changed_texts(folder: Path, texts: Mapping[str, str]) -> list[str]:

@@ -14,8 +14,9 @@ import torch
 
 import spanlm
 from spanlm import processor
+from spanlm.errors import RunError
 from spanlm.training import provenance
-from spanlm.training.provenance import PROVENANCE, record_start, starts
+from spanlm.training.provenance import PROVENANCE, changed_texts, record_start, starts
 
 CPU = torch.device("cpu")
 
@@ -61,6 +62,35 @@ def test_a_command_that_is_no_utf8_is_kept(tmp_path: Path, monkeypatch: pytest.M
     record_start(tmp_path, CPU)
     (start,) = starts(tmp_path)
     assert shlex.split(start["command"]) == ["spanlm", "train", "--out", argument]
+
+
+@pytest.mark.parametrize("letters", ["a\u2028b", "a\x85b", "a\nb"], ids=ascii)
+def test_a_command_is_one_line_whatever_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, letters: str) -> None:
+    monkeypatch.setattr("sys.argv", ["spanlm", "train", "--out", letters])
+    record_start(tmp_path, CPU)
+    (start,) = starts(tmp_path)
+    assert shlex.split(start["command"])[-1] == letters
+
+
+@pytest.mark.parametrize("line", [b"5", b"null", b"[]", b"{", b"\xff", b"[" * 10_000], ids=lambda line: line[:5])
+def test_a_line_that_is_no_object_is_damage(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / PROVENANCE).write_bytes(b"{}\n" + line + b"\n")
+    for read in (starts, lambda folder: changed_texts(folder, {"train": "0"})):
+        with pytest.raises(RunError, match=r"provenance\.jsonl: damaged: a line is no JSON object"):
+            read(tmp_path)
+
+
+def test_texts_that_are_none_are_not_known(tmp_path: Path) -> None:
+    (tmp_path / PROVENANCE).write_text('{"texts": {"train": "1"}}\n{"texts": 5}\n')
+    assert changed_texts(tmp_path, {"train": "0", "valid": "0"}) == ["train"]
+
+
+def test_texts_are_those_of_the_last_start(tmp_path: Path) -> None:
+    record_start(tmp_path, CPU, texts={"train": "0"})
+    record_start(tmp_path, CPU, texts={"train": "1"})
+    record_start(tmp_path, CPU)
+    assert changed_texts(tmp_path, {"train": "1"}) == []
+    assert changed_texts(tmp_path, {"train": "0"}) == ["train"]
 
 
 def test_every_start_adds_a_line(tmp_path: Path) -> None:
