@@ -34,9 +34,7 @@ def test_a_link_to_nothing_makes_what_it_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [replace_file, write_whole], ids=["bytes", "figure"])
 @pytest.mark.parametrize("name", ["pipe.svg", "link.svg"])
-def test_a_pipe_is_written_to_and_stays_one(
-    tmp_path: Path, write: Callable[[Path, bytes], None], name: str
-) -> None:
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path, write: Callable[[Path, bytes], None], name: str) -> None:
     pipe = tmp_path / "pipe.svg"
     os.mkfifo(pipe)
     (tmp_path / "link.svg").symlink_to(pipe)

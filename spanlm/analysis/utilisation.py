@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spanlm.errors import InputError, require
+from spanlm.plain_json import json_object
 from spanlm.training.run_folder import METRICS
 
 EXPLAINED = (
@@ -45,15 +45,18 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
     """Read what a run has told of its epochs so far; it may be in training.
 
     Raises:
-        InputError: it is no run.
+        InputError: it is no run, or a line is damaged.
     """
     try:
-        lines = (folder / METRICS).read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = (folder / METRICS).read_bytes().splitlines(keepends=True)
     except OSError:
         raise InputError(f"{folder}: has no {METRICS}; name the folder of a run") from None
-    # the last line of a run in training may be half written
-    rows = (json.loads(line) for line in lines if line.endswith("\n"))
-    return [row for row in rows if row["event"] == "valid"]
+    try:
+        # the last line of a run in training may be half written
+        rows = [json_object(line) for line in lines if line.endswith(b"\n")]
+    except ValueError as error:
+        raise InputError(f"{folder / METRICS}: damaged: a line {error}; take that line out, or train again") from None
+    return [row for row in rows if row.get("event") == "valid"]
 
 
 def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation | None:

@@ -49,6 +49,20 @@ def test_files_are_written(cli: Cli, in_training: Path, suffix: str) -> None:
     assert "in-training" in Path(f"a.{suffix}").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("line", ["{", "5", "\xff", "[" * 10_000], ids=lambda line: line[:3])
+def test_a_damaged_line_is_refused(cli: Cli, in_training: Path, line: str) -> None:
+    with (in_training / "metrics.jsonl").open("a", encoding="latin-1") as file:
+        file.write(line + "\n")
+    cli("attend", in_training, "--by-epoch").refused("metrics.jsonl: damaged: a line", "take that line out")
+
+
+def test_a_line_that_is_being_written_is_not_read(cli: Cli, in_training: Path) -> None:
+    before = cli("attend", in_training, "--by-epoch").done
+    with (in_training / "metrics.jsonl").open("a") as file:
+        file.write('{"event": "val')
+    assert cli("attend", in_training, "--by-epoch").done == before
+
+
 def test_what_cannot_be_told_is_refused(cli: Cli, tiny_run: Path, in_training: Path) -> None:
     cli("attend", tiny_run, "--by-epoch").refused("no span buffer to tell of")
     cli("attend", in_training, "--by-epoch", "--out", "a.html").refused("a.html: cannot write .html")

@@ -98,7 +98,10 @@ COMMAND_LINES = [
     ("train demo --corpus bad.gz", "bad.gz: damaged gzip file"),
     ("train demo --corpus folder", "folder: no train.txt or train.txt.gz in it"),
     ("train demo --corpus ~no-user/a.txt", "data.corpus=~no-user/a.txt: no such corpus, folder or file"),
-    ("train demo --training.start_from ~no-user/run --out new", "training.start_from=~no-user/run: is not the folder of a run"),
+    (
+        "train demo --training.start_from ~no-user/run --out new",
+        "training.start_from=~no-user/run: is not the folder of a run",
+    ),
     # configuration files
     ("train --config missing.yaml", "missing.yaml: cannot be read"),
     ("train --config folder", "folder: cannot be read"),
