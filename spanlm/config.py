@@ -100,8 +100,10 @@ def read_yaml(path: Path) -> Tree:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: no UTF-8, or a date that no calendar has
         raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise InputError(f"{path}: is nested too deeply; fields are in groups of groups, no deeper") from None
     return {} if tree is None else _as_group(tree, str(path))
 
 

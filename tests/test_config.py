@@ -737,11 +737,19 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"a: [", b"\xff\xfe", b"a: b: c", b"a: !!python/object/apply:os.getcwd []", b"\t- x: ["], ids=str
+    "content",
+    [b"a: [", b"\xff\xfe", b"a: b: c", b"a: !!python/object/apply:os.getcwd []", b"\t- x: [", b"a: 2020-99-99"],
+    ids=str,
 )
 def test_what_is_no_yaml_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_bytes(content)
     with pytest.raises(InputError, match=r"c\.yaml: is not YAML"):
+        RunConfig.load(tmp_path / "c.yaml")
+
+
+def test_what_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("[" * 3_000)
+    with pytest.raises(InputError, match=r"c\.yaml: is nested too deeply"):
         RunConfig.load(tmp_path / "c.yaml")
 
 
