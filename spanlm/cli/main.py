@@ -68,6 +68,7 @@ def _overview() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    _open_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         accept_every_letter(stream)
     try:
@@ -87,6 +88,13 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"spanlm: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
         return 1
+
+
+def _open_what_is_closed() -> None:
+    """Drop what is written to a stream that the caller closed (`>&-`); for one that is None, print takes the other."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
 
 
 def accept_every_letter(stream: TextIO) -> None:

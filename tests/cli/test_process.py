@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -55,6 +56,26 @@ def test_a_reader_that_is_gone_is_no_error() -> None:
         ["bash", "-c", script], capture_output=True, timeout=60, check=False, env=environment, text=True
     )
     assert (found.returncode, found.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_output_that_nobody_wants_is_no_error(tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat\n")
+    script = shlex.join([sys.executable, "-m", "spanlm", "score", str(tiny_run), "text.txt"])
+    found = subprocess.run(
+        ["bash", "-c", f"{script} >&-"], capture_output=True, timeout=60, check=False, text=True, cwd=tmp_path
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_closed_stream_is_not_written_into_the_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setattr(sys, name, None)
+    status = module.main(["presets"] if name == "stdout" else ["trian"])
+    getattr(sys, name).close()
+    assert status == (0 if name == "stdout" else 2)
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(
