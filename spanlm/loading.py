@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from spanlm.config import RunConfig
@@ -33,7 +34,8 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
                 f"of them, {folder / members[0]}, or several as an ensemble."
             )
         raise InputError(
-            f"{folder}: is not the folder of a run: it has no {CONFIG}. `spanlm train --out {folder}` makes one."
+            f"{folder}: is not the folder of a run: it has no {CONFIG}. "
+            f"`spanlm train --out {shlex.quote(str(folder))}` makes one."
         )
     config = RunConfig.load(folder / CONFIG)
     vocabulary = Vocabulary.load(folder / VOCABULARY)

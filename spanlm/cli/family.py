@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -55,7 +56,7 @@ def train_family(
         out(f"run {number} of {seeds}: {path}")
         train_one(member, corpus, path, resume=resume)
         out()
-    out(f"{seeds} runs are trained. All as one: spanlm evaluate {folder / PREFIX}*")
+    out(f"{seeds} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / PREFIX))}*")
 
 
 def _check(members: dict[Path, RunConfig], folder: Path, resume: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -155,7 +156,7 @@ class TrainingReport(Watcher):
             return
         out(
             f"best epoch {position.best_epoch} of {position.epoch}: valid ppl {ppl(position.best_loss)}. "
-            f"Test it once: spanlm evaluate {folder} --split test"
+            f"Test it once: spanlm evaluate {shlex.quote(str(folder))} --split test"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -39,7 +40,8 @@ def tour(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         page = folder / "attention.html"
         save_attention(model.attend(_excerpt(corpus)), page)
         out(f"\nwhere it looked, word by word: open {page} in a browser")
-    out(f'next: spanlm score {folder} FILE · spanlm generate {folder} --prompt "the" · spanlm presets')
+    run = shlex.quote(str(folder))
+    out(f'next: spanlm score {run} FILE · spanlm generate {run} --prompt "the" · spanlm presets')
 
 
 def _baseline(config: RunConfig, corpus: Corpus, folder: Path) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def run(arguments: list[str]) -> None:
             tour(config, corpus, folder)
     except Interrupted as stop:
         more = f"{f' --seeds {request.seeds}' if request.seeds else ''}{' --tour' if request.tour else ''}"
-        again = f"spanlm train --out {folder} --resume auto{more}"
+        again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
 
 

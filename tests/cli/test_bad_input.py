@@ -288,6 +288,10 @@ def test_a_model_larger_than_the_memory(cli: Cli, tiny_corpus: Path, hidden_size
     assert not Path("new").exists()
 
 
+def test_a_command_that_is_told_can_be_typed(cli: Cli) -> None:
+    cli("evaluate", "no where").refused("no where: is not", "`spanlm train --out 'no where'` makes one.")
+
+
 def test_a_refused_run_leaves_its_folder_free(cli: Cli, tiny_corpus: Path) -> None:
     command = ["train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run"]
     cli(*command, "--model.encoder.hidden_size=10").refused("Use 9 or 12.")

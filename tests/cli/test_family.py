@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 from pathlib import Path
 
@@ -77,20 +78,21 @@ def test_ctrl_c_stops_the_family_and_it_goes_on(
     per_run = max(int(path.name.removeprefix("step-")) for path in Path("whole/seed-1/checkpoints").iterdir())
     with monkeypatch.context() as patch:
         interrupt_after(patch, per_run + 5)
-        stopped = cli(*command, "--seeds", "3", "--out", "fam")
-    again = "spanlm train --out fam --resume auto --seeds 3"
-    stopped.refused("stopped by Ctrl-C after step 5", "fam/seed-2", again, status=130, out=None)
-    assert not Path("fam/seed-3").exists(), "the next one is not begun"
-    finished = Path("fam/seed-1/model.safetensors").stat().st_mtime_ns
-    result = cli(*again.split()[1:])
+        stopped = cli(*command, "--seeds", "3", "--out", "my fam")
+    again = "spanlm train --out 'my fam' --resume auto --seeds 3"
+    stopped.refused("stopped by Ctrl-C after step 5", "my fam/seed-2", again, status=130, out=None)
+    assert not Path("my fam/seed-3").exists(), "the next one is not begun"
+    finished = Path("my fam/seed-1/model.safetensors").stat().st_mtime_ns
+    result = cli(*shlex.split(again)[1:])
     assert re.search(
-        r"^run 1 of 3, fam/seed-1: finished before; best epoch \d of 2: valid ppl [\d.]+$", result.done, re.M
+        r"^run 1 of 3, my fam/seed-1: finished before; best epoch \d of 2: valid ppl [\d.]+$", result.done, re.M
     )
     assert "going on from step 5 (epoch 1)" in result.done
     assert epochs(result.done) == 4
-    assert Path("fam/seed-1/model.safetensors").stat().st_mtime_ns == finished
-    assert all(same(weights(f"fam/seed-{seed}"), weights(f"whole/seed-{seed}")) for seed in (1, 2, 3))
-    third = cli(*again.split()[1:]).done
+    assert result.done.splitlines()[-1] == "3 runs are trained. All as one: spanlm evaluate 'my fam/seed-'*"
+    assert Path("my fam/seed-1/model.safetensors").stat().st_mtime_ns == finished
+    assert all(same(weights(f"my fam/seed-{seed}"), weights(f"whole/seed-{seed}")) for seed in (1, 2, 3))
+    third = cli(*shlex.split(again)[1:]).done
     assert epochs(third) == 0 and third.count("finished before") == 3
 
 

@@ -288,9 +288,9 @@ def prose(tmp_path: Path) -> Path:
 
 
 def test_the_tour(cli: Cli, prose: Path) -> None:
-    out = cli("train", "demo", *SMALL, "--corpus", prose, "--out", "run", "--tour").done
+    out = cli("train", "demo", *SMALL, "--corpus", prose, "--out", "a run", "--tour").done
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    own, other = spanlm.load("run"), spanlm.load("run/lstm")
+    own, other = spanlm.load("a run"), spanlm.load("a run/lstm")
     assert f"this model test ppl {own.evaluate().perplexity:.2f}" in lines
     assert f"LSTM of the same size test ppl {other.evaluate().perplexity:.2f}" in lines
     assert other.config.model.memory == NoMemoryConfig()
@@ -302,10 +302,12 @@ def test_the_tour(cli: Cli, prose: Path) -> None:
     assert len(written) == 3
     assert all(set(line.split()) <= {*own.vocabulary.words, "…"} for line in written)
     assert lines[at + 4] == ""
-    page = Path("run/attention.html").read_text(encoding="utf-8")
+    page = Path("a run/attention.html").read_text(encoding="utf-8")
     assert "mat" in page
     assert "://" not in page.replace("http://www.w3.org", ""), "nothing is fetched"
-    assert "open run/attention.html in a browser" in out
+    assert "open a run/attention.html in a browser" in out
+    assert out.splitlines()[-1].startswith("next: spanlm score 'a run' FILE · spanlm generate 'a run' --prompt")
+    assert "Test it once: spanlm evaluate 'a run' --split test" in out
 
 
 def test_the_tour_of_a_resumed_run_trains_nothing_again(cli: Cli, prose: Path) -> None:
