@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.files import hold, replace_file
-from spanlm.plain_json import json_object
+from spanlm.plain_json import finite, json_object
 from spanlm.training.checkpoints import to_bytes
 
 CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
@@ -158,9 +158,9 @@ class MetricsLog:
             self._file.seek(size)
 
     def write(self, row: dict[str, Any]) -> None:
-        """Append a row."""
+        """Append a row; a number that is not finite, as a perplexity beyond e^700, becomes null."""
         with self._named_errors():
-            self._file.write(json.dumps(row).encode() + b"\n")
+            self._file.write(json.dumps(finite(row), allow_nan=False).encode() + b"\n")
             self._file.flush()
 
     def sync(self) -> int:

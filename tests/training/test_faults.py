@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from spanlm.evaluation.scoring import Tally
 from spanlm.models.head import Head
 from spanlm.training import trainer as trainer_module
 from spanlm.training.run import train
+from spanlm.training.run_folder import MetricsLog
 from spanlm.training.trainer import Trainer
 from tests.training.processes import Processes
 from tests.training.small import SGD, Heard, checkpoints, differing, make_config, outcome, rows, with_training
@@ -177,6 +179,15 @@ def test_metrics_that_cannot_be_written_end_the_run_in_one_line(no_room_for_metr
 
 def test_metrics_that_cannot_be_written_are_named(no_room_for_metrics: str) -> None:
     assert "metrics.jsonl" in no_room_for_metrics.splitlines()[-1]
+
+
+def test_metrics_are_json_whatever_the_numbers(room: Path) -> None:
+    log = MetricsLog(room / "metrics.jsonl")
+    log.write({"loss": 701.0, "perplexity": math.inf, "parts": {"valid": {"gate": math.nan}}})
+    log.close()
+    assert (
+        room / "metrics.jsonl"
+    ).read_text() == '{"loss": 701.0, "perplexity": null, "parts": {"valid": {"gate": null}}}\n'
 
 
 def test_metrics_that_do_not_reach_the_disk_are_named(
