@@ -97,7 +97,7 @@ def _write_tsv(scores: Iterator[WordScore], file: TextIO) -> None:
 
 
 def _number(value: float) -> str:
-    return "NaN" if math.isnan(value) else f"{value:.6f}"
+    return "NaN" if math.isnan(value) else f"{value:z.6f}"  # z: nothing is ever minus zero
 
 
 def _write_jsonl(scores: Iterator[WordScore], file: TextIO) -> None:

@@ -241,5 +241,6 @@ def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor
     rank = (log_p > own).sum(-1) + 1
     probability = log_p.exp()
     # p log p is 0 where p is: a word of probability 0 would give 0 · -inf
-    entropy = -torch.where(probability > 0, probability * log_p, 0.0).sum(-1, dtype=torch.float64)
-    return -own.squeeze(-1).double(), entropy, rank
+    # 0 − x, not −x: what is certain has surprisal and entropy 0, not -0.0
+    entropy = 0.0 - torch.where(probability > 0, probability * log_p, 0.0).sum(-1, dtype=torch.float64)
+    return 0.0 - own.squeeze(-1).double(), entropy, rank

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import spanlm
+from spanlm.evaluation.words import WordScore
+from spanlm.trained import TrainedModel
 from tests.cli.conftest import Cli
 from tests.evaluation import reference
 
@@ -62,6 +64,12 @@ def test_what_is_read_is_never_written_over(cli: Cli, tiny_run: Path, file: Path
     cli("score", tiny_run, file, "--out", name).refused(f"--out={name.removeprefix('./')}: is the file that is read")
     cli("cloze", tiny_run, file, "--out", name).refused("is the file that is read")
     assert file.read_text(encoding="utf-8") == TEXT
+
+
+def test_no_number_is_minus_zero(cli: Cli, tiny_run: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [WordScore(1, 1, "the", -0.0, -1e-9, 1, False)]  # a sum of shares can be a little more than 1
+    monkeypatch.setattr(TrainedModel, "score", lambda *_, **__: iter(rows))
+    assert cli("score", tiny_run, file).done.splitlines()[1] == "1\t1\tthe\t0.000000\t0.000000\t1\t0"
 
 
 def test_rows_go_into_a_pipe_that_is_named(cli: Cli, tiny_run: Path, file: Path, tmp_path: Path) -> None:

@@ -208,6 +208,7 @@ def test_entropy_of_a_certain_distribution_is_zero() -> None:
         model.head.bias[1] = 1e5  # type: ignore[index, operator]
     (row,) = score(["the"], model)
     assert (row.surprisal, row.entropy, row.rank) == (0.0, 0.0, 1)
+    assert math.copysign(1, row.surprisal) == math.copysign(1, row.entropy) == 1
 
 
 def test_entropy_of_an_impossible_word_is_no_nan() -> None:
