@@ -54,6 +54,14 @@ def test_json_is_the_evaluation(cli: Cli, both: list[Path], options: list[str], 
     assert without_clock(found) == without_clock(right)
 
 
+def test_the_precision_is_as_asked_for(cli: Cli, both: list[Path]) -> None:
+    found = json.loads(cli("evaluate", *both, "--precision", "bf16", "--json").done)
+    ensemble = spanlm.load_ensemble(both)
+    right, usual = ensemble.evaluate_members(precision="bf16"), ensemble.evaluate_members()
+    assert right.ensemble.nll != pytest.approx(usual.ensemble.nll, rel=1e-7), "else a dropped option is not seen"
+    assert found["ensemble"]["nll"] == pytest.approx(right.ensemble.nll, rel=1e-9)
+
+
 def rows(out: str) -> list[list[str]]:
     """Cells of the table that ends a report."""
     lines = out.splitlines()

@@ -3,10 +3,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import spanlm
+from spanlm.data import sources
+from spanlm.data.registry import PublishedFile
+from spanlm.errors import RunError
 from spanlm.models.counting import count_parameters
 from tests.cli.conftest import Cli
 
@@ -39,6 +43,18 @@ def test_json_is_the_evaluation(cli: Cli, tiny_run: Path, split: str, state: str
         assert result[name] == pytest.approx(expected[name]), name
     assert result["run"] == str(tiny_run)
     assert result["tokens_per_second"] > 0
+
+
+@pytest.mark.parametrize(
+    "how", [{"state": "carry", "batch_size": 3}, {"state": "carry", "precision": "bf16"}], ids=lambda how: [*how][-1]
+)
+def test_how_it_is_computed_is_as_asked_for(cli: Cli, tiny_run: Path, how: dict[str, Any]) -> None:
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in how.items()]
+    model = spanlm.load(tiny_run)
+    right, usual = model.evaluate(**how), model.evaluate(state="carry")
+    assert right.nll != pytest.approx(usual.nll, rel=1e-7), "else an option that is dropped is not seen"
+    result = json.loads(cli("evaluate", tiny_run, *options, "--json").done)
+    assert (result["nll"], result["protocol"]) == (pytest.approx(right.nll, rel=1e-9), right.protocol)
 
 
 def test_json_is_one_line_alone(cli: Cli, tiny_run: Path) -> None:
@@ -100,6 +116,15 @@ def test_data_dir_names_where_registered_corpora_are(cli: Cli, tiny_run: Path, t
     for split in ("train", "valid", "test"):
         (tmp_path / "mine" / "ptb" / f"{split}.txt").write_text("not the published text\n")
     cli("evaluate", tiny_run, "--corpus", "ptb", "--data-dir", "mine").refused("not the published ptb")
+
+
+def test_a_corpus_is_fetched_where_that_is_asked_for(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing_there(file: PublishedFile, path: Path) -> None:
+        raise RunError(f"asked for {path.name}")
+
+    monkeypatch.setattr(sources, "download", nothing_there)
+    cli("evaluate", tiny_run, "--corpus", "ptb").refused("--download")
+    cli("evaluate", tiny_run, "--corpus", "ptb", "--download").refused("asked for test.txt", status=1)
 
 
 def test_the_way_out_is_an_option_of_this_verb(cli: Cli, tiny_run: Path) -> None:

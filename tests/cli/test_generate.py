@@ -23,6 +23,14 @@ def test_the_same_seed_the_same_words(cli: Cli, tiny_run: Path) -> None:
     assert cli("generate", tiny_run, "--length", "20", "--seed", "2").done != first
 
 
+def test_unk_is_drawn_where_that_is_asked_for(cli: Cli, tiny_run: Path) -> None:
+    drawn = ["--length", "200", "--temperature", "3"]
+    words = spanlm.load(tiny_run).generate(length=200, temperature=3.0, unk=True)
+    assert "<unk>" in words
+    assert cli("generate", tiny_run, *drawn, "--unk").done.split() == [word for word in words if word != "<eos>"]
+    assert "<unk>" not in cli("generate", tiny_run, *drawn).done
+
+
 def test_defaults(cli: Cli, tiny_run: Path) -> None:
     words = spanlm.load(tiny_run).generate()
     assert len(words) == 50

@@ -56,6 +56,14 @@ def test_a_start_names_code_machine_and_command(tmp_path: Path, monkeypatch: pyt
     assert start["processor"] == processor.described()
 
 
+def test_folders_of_the_machine_are_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["train", "--corpus", "/home/me/text.txt", "--out=/data/runs/one", "--config", "mine/c.yaml"]
+    monkeypatch.setattr("sys.argv", ["spanlm", *words])
+    record_start(tmp_path, CPU)
+    (start,) = starts(tmp_path)
+    assert start["command"] == "spanlm train --corpus text.txt --out=one --config mine/c.yaml"
+
+
 def test_a_command_that_is_no_utf8_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     argument = os.fsdecode(b"caf\xe9")  # as the interpreter hands it on
     monkeypatch.setattr("sys.argv", ["spanlm", "train", "--out", argument])
