@@ -26,6 +26,9 @@ EXTENDABLE = ("epochs", "patience", "finetune.epochs", "finetune.stages")
 While a run has no finetune stages, or is to have none, all of `finetune` may change: no step was or will be of it.
 """
 
+MOVABLE = ("dir", "download")
+"""Fields of `data` that a resumed run may change: where the text lies. What it is, vocabulary and checkpoint tell."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -61,7 +64,7 @@ def train(
         folder: made if need be; holds everything of the run.
         watcher: told of progress; by default nobody.
         resume: go on from the last checkpoint if there is one. The folder's own configuration must be `config` but
-            for fields of `training` that are `EXTENDABLE`.
+            for fields of `training` that are `EXTENDABLE`, and of `data` that are `MOVABLE`.
 
     Returns:
         Where the run ended; `best_epoch` and `best_loss` are those of `model.safetensors`.
@@ -144,8 +147,6 @@ def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
 def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     """Refuse to resume with another configuration than the run began with.
 
-    Where the text lies may change: what it is, the vocabulary and the checkpoint tell.
-
     Raises:
         InputError: names the first field that differs.
     """
@@ -153,11 +154,11 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     if before.stages and finetune.stages:
         finetune = replace(before, epochs=finetune.epochs, stages=finetune.stages)
     extended = replace(old.training, epochs=training.epochs, patience=training.patience, finetune=finetune)
-    moved = replace(old.data, dir=new.data.dir, download=new.data.download)
+    moved = replace(old.data, **{name: getattr(new.data, name) for name in MOVABLE})
     difference = first_difference(replace(old, training=extended, data=moved).to_tree(), new.to_tree())
     if difference:
         field, was, now = difference
-        may = ", ".join(f"training.{name}" for name in EXTENDABLE)
+        may = ", ".join([*(f"training.{name}" for name in EXTENDABLE), *(f"data.{name}" for name in MOVABLE)])
         raise InputError(
             f"{folder}: the run began with {field}={as_written(was)}, not {as_written(now)}; resuming would not be the "
             f"same run. Leave {field} as it was (only {may} may change), or choose another --out."

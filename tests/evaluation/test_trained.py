@@ -15,7 +15,6 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect
 from spanlm.data.config import DataConfig
 from spanlm.data.text import Text
@@ -23,7 +22,6 @@ from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.trained import TrainedModel
-from tests.conftest import tiny_lines
 from tests.evaluation import reference
 
 STATES: list[Any] = ["carry", "document", "line"]
@@ -422,21 +420,6 @@ def test_a_part_that_no_corpus_has_is_refused(model: TrainedModel) -> None:
             ask(*arguments, split="dev")  # type: ignore[operator]
 
 
-def test_the_text_of_the_training_has_its_parts_however_it_is_written(tiny_run: Path, tmp_path: Path) -> None:
-    """Never taken whole, which would be a test on what was trained on."""
-    model = spanlm.load(tiny_run)
-    text = tmp_path / "own.txt"
-    text.write_text("the cat sat .\n" * 50)
-    data = replace(model.config.data, corpus=str(text))
-    own = TrainedModel(model.model, model.vocabulary, replace(model.config, data=data), tiny_run)
-    (tmp_path / "link.txt").symlink_to(text)
-    (tmp_path / "copy.txt").write_text(text.read_text())
-    parts = own.evaluate(split="test").tokens
-    for name in (text, tmp_path / "." / "own.txt", tmp_path / "link.txt"):
-        assert own.evaluate(str(name), "test").tokens == parts
-    assert own.evaluate(str(tmp_path / "copy.txt")).tokens > parts
-
-
 def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> None:
     for seed in (1, 2):
         shutil.copytree(tiny_run, tmp_path / f"seed-{seed}")
@@ -460,42 +443,3 @@ def test_a_span_buffer_shows_spans_and_not_words(span_run: Path) -> None:
         model.attend("the cat sat on the mat .")
     record = model.attend_spans("the cat sat .", expected=3)
     assert record.words == ["<eos>", "the", "cat", "sat", "."]
-
-
-def test_the_text_of_the_training_has_its_parts_wherever_it_is_named_from(
-    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A relative path in the run's configuration is none of the folder that the model is used in."""
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path)
-    Path("own.txt").write_text("\n".join(tiny_lines(200, 1)) + "\n")
-    config = replace(tiny_config, data=DataConfig(corpus="own.txt"))
-    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
-    parts = spanlm.load("run").evaluate().tokens
-    monkeypatch.chdir("elsewhere")
-    model, text = spanlm.load(tmp_path / "run"), tmp_path / "own.txt"
-    assert model.evaluate(str(text)).tokens == parts
-    assert model.corpus(str(text), "test").splits.keys() == {"test"}
-    Path("copy.txt").write_text(text.read_text())
-    assert model.evaluate("copy.txt").tokens == parts
-    Path("other.txt").write_text("\n".join(tiny_lines(200, 2)) + "\n")
-    Path("line.txt").write_text("the cat\n")
-    for name in ("other.txt", "line.txt"):
-        assert model.corpus(name).splits.keys() == {"text"}
-
-
-def test_a_text_that_was_changed_since_the_training_is_noted(tiny_config: RunConfig, tmp_path: Path) -> None:
-    """Its parts may hold what was trained on."""
-    text = tmp_path / "own.txt"
-    text.write_text("\n".join(tiny_lines(200, 1)) + "\n")
-    config = replace(tiny_config, data=DataConfig(corpus=str(text)))
-    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
-    model = spanlm.load(tmp_path / "run")
-    assert model.corpus().notes == spanlm.load_corpus(config.data, model.vocabulary).notes
-    text.write_text("\n".join(tiny_lines(200, 1)[50:]) + "\n")
-    for name in (None, str(text)):
-        assert model.corpus(name, "test").notes[-1].startswith("own.txt test: not the text that it was when this model")
-    (tmp_path / "copy.txt").write_text(text.read_text())
-    assert not any("not the text" in note for note in model.corpus(str(tmp_path / "copy.txt")).notes)
-    (tmp_path / "run" / "provenance.jsonl").unlink()
-    assert not any("not the text" in note for note in model.corpus().notes)

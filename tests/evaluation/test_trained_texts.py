@@ -1,4 +1,4 @@
-"""Text that a trained run is given is cut into words and lines as the text of its training was."""
+"""Texts that a trained run is given: cut as the text of its training was, and told from it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import spanlm
+from spanlm.config import RunConfig
 from spanlm.data.cbt import Question
 from spanlm.data.config import DataConfig
 from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.trained import TrainedModel
+from tests.conftest import tiny_lines
 
 LOWERED = {"words": {"tokenizer": "words"}, "the demo": {"corpus": "demo"}}
 
@@ -64,3 +66,57 @@ def test_another_file_is_cut_into_sentences_if_the_training_was(sentence_run: Pa
     assert paragraph.nll == pytest.approx(sentences.nll, rel=1e-6)
     assert paragraph.protocol == sentences.protocol == model.evaluate().protocol
     assert "sentences" in paragraph.protocol
+
+
+def test_the_text_of_the_training_has_its_parts_however_it_is_written(tiny_run: Path, tmp_path: Path) -> None:
+    """Never taken whole, which would be a test on what was trained on."""
+    model = spanlm.load(tiny_run)
+    text = tmp_path / "own.txt"
+    text.write_text("the cat sat .\n" * 50)
+    data = replace(model.config.data, corpus=str(text))
+    own = TrainedModel(model.model, model.vocabulary, replace(model.config, data=data), tiny_run)
+    (tmp_path / "link.txt").symlink_to(text)
+    (tmp_path / "copy.txt").write_text(text.read_text())
+    parts = own.evaluate(split="test").tokens
+    for name in (text, tmp_path / "." / "own.txt", tmp_path / "link.txt"):
+        assert own.evaluate(str(name), "test").tokens == parts
+    assert own.evaluate(str(tmp_path / "copy.txt")).tokens > parts
+
+
+def test_the_text_of_the_training_has_its_parts_wherever_it_is_named_from(
+    tiny_config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relative path in the run's configuration is none of the folder that the model is used in."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    Path("own.txt").write_text("\n".join(tiny_lines(200, 1)) + "\n")
+    config = replace(tiny_config, data=DataConfig(corpus="own.txt"))
+    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
+    parts = spanlm.load("run").evaluate().tokens
+    monkeypatch.chdir("elsewhere")
+    model, text = spanlm.load(tmp_path / "run"), tmp_path / "own.txt"
+    assert model.evaluate(str(text)).tokens == parts
+    assert model.corpus(str(text), "test").splits.keys() == {"test"}
+    Path("copy.txt").write_text(text.read_text())
+    assert model.evaluate("copy.txt").tokens == parts
+    Path("other.txt").write_text("\n".join(tiny_lines(200, 2)) + "\n")
+    Path("line.txt").write_text("the cat\n")
+    for name in ("other.txt", "line.txt"):
+        assert model.corpus(name).splits.keys() == {"text"}
+
+
+def test_a_text_that_was_changed_since_the_training_is_noted(tiny_config: RunConfig, tmp_path: Path) -> None:
+    """Its parts may hold what was trained on."""
+    text = tmp_path / "own.txt"
+    text.write_text("\n".join(tiny_lines(200, 1)) + "\n")
+    config = replace(tiny_config, data=DataConfig(corpus=str(text)))
+    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
+    model = spanlm.load(tmp_path / "run")
+    assert model.corpus().notes == spanlm.load_corpus(config.data, model.vocabulary).notes
+    text.write_text("\n".join(tiny_lines(200, 1)[50:]) + "\n")
+    for name in (None, str(text)):
+        assert model.corpus(name, "test").notes[-1].startswith("own.txt test: not the text that it was when this model")
+    (tmp_path / "copy.txt").write_text(text.read_text())
+    assert not any("not the text" in note for note in model.corpus(str(tmp_path / "copy.txt")).notes)
+    (tmp_path / "run" / "provenance.jsonl").unlink()
+    assert not any("not the text" in note for note in model.corpus().notes)
