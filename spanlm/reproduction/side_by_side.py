@@ -52,7 +52,7 @@ class _Running:
 def run_side_by_side(
     plan: Plan, jobs: int, started: Callable[[Task], None] = lambda task: None, showing: Showing = quietly
 ) -> Iterator[Outcome]:
-    """Do what is not done, `jobs` tasks at a time; give each outcome when it is there, which is not the plan's order.
+    """Do what is not done, `jobs` tasks at a time, the plan's last first; give each outcome when it is there.
 
     As in `run_plan`, a task that fails stops only those that need it. A script that calls this must not do so on being
     imported (`if __name__ == "__main__":`), for its processes import it.
@@ -77,7 +77,8 @@ def run_side_by_side(
         else:
             started(task)
             yield outcome
-    yield from _run(plan, coming, min(jobs, len(coming)), started, showing)
+    # Papers go from the plainest system to the most involved, which takes longest: begun last, it would run alone.
+    yield from _run(plan, coming[::-1], min(jobs, len(coming)), started, showing)
 
 
 def _run(
