@@ -45,8 +45,8 @@ one Markdown page and one figure a table, measured and published side by side.
   spanlm reproduce li2020 --corpus ptb --scale small --jobs 2
 
 With --jobs N, N rows are trained or measured at a time, each on its share of the processor's threads (on a GPU they
-share it); small models, of which one does not keep many threads busy, are done sooner so. Their speeds and minutes in
-the tables are those of a share.
+share it), the last of a table first, for it takes longest; small models, of which one does not keep many threads busy,
+are done sooner so. Their speeds and minutes in the tables are those of a share.
 
 Finished runs are skipped and unfinished ones go on, so the same command can be given again at any time; a row that
 fails does not stop the others. The test part is read once for every run, and again for every row that evaluates a

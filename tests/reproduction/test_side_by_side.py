@@ -25,6 +25,7 @@ from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, run_plan
 from spanlm.reproduction.side_by_side import label, run_side_by_side
+from spanlm.reproduction.tasks import Task
 from spanlm.training.events import StepEvent, Watcher
 
 ENSEMBLE = ("medium-x2",)
@@ -55,6 +56,13 @@ def test_records_are_those_of_one_after_another(tiny_corpus: Path) -> None:
     assert numbers(found) == pytest.approx(numbers(list(run_plan(one))), rel=1e-6)
     assert all(outcome.job.record.exists() and not outcome.done_before for outcome in found)
     assert all(outcome.done_before for outcome in run_plan(many))
+
+
+def test_the_last_training_of_a_plan_begins_first_and_what_needs_it_as_soon_as_it_can(tiny_corpus: Path) -> None:
+    made = plan(tiny_corpus)
+    first, second, both = made.tasks
+    begun: list[Task] = []
+    assert [outcome.job for outcome in run_side_by_side(made, 1, begun.append)] == begun == [second, first, both]
 
 
 def test_what_is_done_needs_no_process_and_the_others_share_the_threads(
