@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from spanlm.analysis.by_lag import LagProfile, format_lag_table
 from spanlm.analysis.figure_files import FIGURES, drawn
-from spanlm.analysis.files import checked_suffix, csv_bytes, write_whole
+from spanlm.analysis.files import checked_suffix, csv_bytes, json_bytes, write_whole
 from spanlm.analysis.heatmap import heatmap
 from spanlm.analysis.lag_comparison import (
     MeasuredLags,
@@ -174,14 +173,13 @@ def _lag_csv(profile: LagProfile, model: str | None) -> bytes:
 def _lag_json(profile: LagProfile, model: str | None) -> bytes:
     published = published_by_lag(model, profile.window)
     content = {
-        "format": 1,
         **profile.to_json(),
         "published_model": model if published else None,
         "published_percent": published.percent if published else None,
         "published_inferred_lags": published.inferred_lags if published else None,
         "published_source": PUBLISHED_SOURCE if published else None,
     }
-    return (json.dumps(content, indent=2) + "\n").encode()
+    return json_bytes(content)
 
 
 _ATTENTION: dict[str, Callable[[AttentionRecord], bytes]] = {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from spanlm.errors import InputError, RunError
 from spanlm.files import replacing
+from spanlm.provenance import made
 
 
 def listed(suffixes: Sequence[str]) -> str:
@@ -38,6 +41,12 @@ def csv_bytes(rows: Iterable[tuple[object, ...]]) -> bytes:
     text = io.StringIO(newline="")
     csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(rows)
     return text.getvalue().encode("utf-8", "replace")
+
+
+def json_bytes(content: Mapping[str, Any]) -> bytes:
+    """Return an object as JSON, with what made it: `format`, `made` (time, command, version, commit), and `content`."""
+    whole = {"format": 1, "made": made(), **content}
+    return (json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace")
 
 
 def write_whole(path: Path, content: bytes) -> None:

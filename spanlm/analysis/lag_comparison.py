@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile
+from spanlm.analysis.files import json_bytes
 from spanlm.analysis.lags import lag_groups
 from spanlm.analysis.published_lags import ABOUT, PUBLISHED_SOURCE, PublishedRow, published_cut, published_notes
 from spanlm.errors import InputError
@@ -176,8 +176,7 @@ def csv_with_gaps(rows: Iterable[Sequence[object]]) -> bytes:
 
 def comparison_json(measured: Sequence[MeasuredLags]) -> bytes:
     """Return everything that is known, with the notes."""
-    content = {"format": 1, "notes": notes(measured), "runs": [_run(one) for one in measured]}
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+    return json_bytes({"notes": notes(measured), "runs": [_run(one) for one in measured]})
 
 
 def _run(one: MeasuredLags) -> dict[str, Any]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from spanlm.analysis.files import checked_suffix, csv_bytes, write_whole
+from spanlm.analysis.files import checked_suffix, csv_bytes, json_bytes, write_whole
 from spanlm.analysis.flatness import Flatness, FlatnessRow
 from spanlm.analysis.png import render_png
 from spanlm.analysis.sentence_map import SentenceMap, mean_flatness
@@ -98,14 +97,13 @@ def _weights(one: SentenceMap) -> Iterator[tuple[object, ...]]:
 def _sentences_json(sentences: Sentences) -> bytes:
     by_model = [mean_flatness(maps) for maps in zip(*sentences, strict=True)]
     content = {
-        "format": 1,
         "runs": [
             {"run": one.name, "memory": one.memory, "flatness": _flatness(flatness)}
             for one, flatness in zip(sentences[0], by_model, strict=True)
         ],
         "sentences": [[_panel(one) for one in maps] for maps in sentences],
     }
-    return _json(content)
+    return json_bytes(content)
 
 
 def _panel(one: SentenceMap) -> dict[str, Any]:
@@ -152,11 +150,7 @@ def _flatness_csv(measured: Measured) -> bytes:
 
 def _flatness_json(measured: Measured) -> bytes:
     runs = [{"run": name, "text": text, **(_flatness(flatness) or {})} for name, (text, flatness) in measured.items()]
-    return _json({"format": 1, "runs": runs})
-
-
-def _json(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+    return json_bytes({"runs": runs})
 
 
 _SENTENCES: dict[str, Callable[[Sentences], bytes]] = {

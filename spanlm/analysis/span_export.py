@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from spanlm.analysis.figure_files import drawn
-from spanlm.analysis.files import checked_suffix, csv_bytes, write_whole
+from spanlm.analysis.files import checked_suffix, csv_bytes, json_bytes, write_whole
 from spanlm.analysis.span_figure import span_figure
 from spanlm.analysis.span_page import render_span_page
 from spanlm.analysis.spans import SpanRecord
@@ -53,5 +52,5 @@ _SPANS: dict[str, Callable[[SpanRecord], bytes]] = {
     ".html": lambda record: render_span_page(record).encode("utf-8"),
     **drawn(span_figure),
     ".csv": _csv,
-    ".json": lambda record: (json.dumps(record.to_json(), indent=1) + "\n").encode(),
+    ".json": lambda record: json_bytes(record.to_json()),
 }

@@ -108,7 +108,7 @@ class SpanRecord:
             }
             for t in range(len(self.words))
         ]
-        return {"format": 1, "title": self.title, "span": self.span, "positions": positions}
+        return {"title": self.title, "span": self.span, "positions": positions}
 
 
 def attend_spans(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from spanlm.analysis.figure_files import FIGURES, drawn
-from spanlm.analysis.files import checked_suffix, csv_bytes, write_whole
+from spanlm.analysis.files import checked_suffix, csv_bytes, json_bytes, write_whole
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.analysis.utilisation_figure import check_drawable, utilisation_figure
 
@@ -51,7 +50,7 @@ def _csv(measured: Sequence[Utilisation]) -> bytes:
 
 def _json(measured: Sequence[Utilisation]) -> bytes:
     runs = [{"run": one.name, "utilisation": one.learned, "oracle_utilisation": one.oracle} for one in measured]
-    return (json.dumps({"format": 1, "split": "valid", "runs": runs}, indent=1) + "\n").encode()
+    return json_bytes({"split": "valid", "runs": runs})
 
 
 _UTILISATION: dict[str, Callable[[Sequence[Utilisation]], bytes]] = {

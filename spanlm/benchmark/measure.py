@@ -32,7 +32,7 @@ from spanlm.benchmark.span_buffer import AWD_SNB, span_buffer_group
 from spanlm.device import pick_device
 from spanlm.evaluation.scoring import Precision
 from spanlm.models.ops.linear import product
-from spanlm.training.provenance import provenance
+from spanlm.provenance import provenance
 
 MATRIX = 2048
 

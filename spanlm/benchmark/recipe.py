@@ -22,8 +22,8 @@ from spanlm.errors import RunError
 from spanlm.evaluation.scoring import Precision, tally
 from spanlm.models.counting import count_configured
 from spanlm.models.next_word_model import NextWordModel
+from spanlm.provenance import provenance
 from spanlm.training.events import Watcher
-from spanlm.training.provenance import provenance
 from spanlm.training.trainer import Trainer
 
 WARM_UP = 2

@@ -55,7 +55,7 @@ row for every span that a word looked at, and the gate, λ before its temperatur
 equal their weights are, and --by-lag which get them, by the lag of a span's last word; beside each other by lag stand
 only runs whose spans have one length and grid. With --by-epoch, how often its gate preferred the buffer on valid after
 each epoch of training, and how often the buffer was better: a table, and (--out) a figure or data. A run that is still
-in training can be looked at, too.
+in training can be looked at, too. Every .json file has the command, the commit and the time that made it.
 
 Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
 it does: Penn Treebank is lower case, with N for numbers and 's and n't apart. A model that was trained on lines or

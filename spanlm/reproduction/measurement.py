@@ -12,13 +12,13 @@ from spanlm.errors import InputError
 from spanlm.evaluation.lessons import Report, quiet
 from spanlm.loading import load
 from spanlm.models.counting import count_parameters
+from spanlm.provenance import provenance
 from spanlm.reproduction.adapted import MEASURED, Results, adapted
 from spanlm.reproduction.record import finished_record, read_record, recorded_config, refuse_another, save_record
 from spanlm.reproduction.tables import Averaged, Cached
 from spanlm.reproduction.tasks import Job, Measurement
 from spanlm.trained import TrainedModel
 from spanlm.trained_ensemble import TrainedEnsemble
-from spanlm.training.provenance import provenance
 from spanlm.training.run_folder import MODEL
 
 _SHOWN = ("row", "how", "members", "corpus", "vocabulary_size", "all_parameters", "seconds", "starts", "details")

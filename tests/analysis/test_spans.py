@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import spanlm
 from spanlm.analysis import reading
 from spanlm.analysis.span_export import save_spans
 from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
@@ -115,6 +116,7 @@ def test_files_hold_every_position(tmp_path: Path) -> None:
     record = recorded(span_model(), title="t")
     save_spans(record, tmp_path / "a.json")
     found = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert (found.pop("format"), found.pop("made")["spanlm"]) == (1, spanlm.__version__)
     assert found == json.loads(json.dumps(record.to_json()))
     assert [p["target"] for p in found["positions"]] == TEXT and (found["span"], found["title"]) == (3, "t")
     assert found["positions"][0]["gate"] is None and found["positions"][-1]["gate"] == record.gate[-1]
