@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from torch import Tensor
+
+from spanlm.errors import InputError
 
 
 def is_generator(name: str) -> bool:
@@ -17,6 +21,20 @@ def generator_states(device: torch.device) -> dict[str, Tensor]:
     if device.type == "cuda":
         states["generator.cuda"] = torch.cuda.get_rng_state(device)
     return states
+
+
+def refuse_another_device(carried: Collection[str], device: torch.device) -> None:
+    """Refuse to go on on another kind of device than a checkpoint was made on: other generators drew there.
+
+    Raises:
+        InputError: names the field and the device.
+    """
+    before = "cuda" if "generator.cuda" in carried else "cpu"
+    if device.type != before:
+        raise InputError(
+            f"training.device={device.type}: the run was trained on {before}, and its random numbers go on only there. "
+            f"Use training.device={before}, or begin another run from its weights (training.start_from)."
+        )
 
 
 def restore_generators(carried: dict[str, Tensor], device: torch.device) -> None:

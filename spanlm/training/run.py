@@ -12,11 +12,12 @@ from spanlm.errors import InputError, RunError, as_written
 from spanlm.files import make_folder, remove_unfinished, replace_file
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.training.checkpoints import holds_checkpoints, load_last_checkpoint
+from spanlm.training.config import TrainingConfig
 from spanlm.training.events import Watcher
 from spanlm.training.position import Position
 from spanlm.training.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
 from spanlm.training.setup import data_fingerprint
-from spanlm.training.stages import run_over
+from spanlm.training.stages import run_over, stage_over
 from spanlm.training.trainer import Trainer
 from spanlm.training.warm_start import WarmStart
 
@@ -26,8 +27,11 @@ EXTENDABLE = ("epochs", "patience", "finetune.epochs", "finetune.stages")
 While a run has no finetune stages, or is to have none, all of `finetune` may change: no step was or will be of it.
 """
 
-MOVABLE = ("dir", "download")
-"""Fields of `data` that a resumed run may change: where the text lies. What it is, vocabulary and checkpoint tell."""
+MOVABLE = ("data.dir", "data.download", "training.device")
+"""Fields that a resumed run may change: where the text lies, and the machine's name for what it trains on.
+
+What the text is, vocabulary and checkpoint tell; and the checkpoint, whether it was a GPU.
+"""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def train(
         folder: made if need be; holds everything of the run.
         watcher: told of progress; by default nobody.
         resume: go on from the last checkpoint if there is one. The folder's own configuration must be `config` but
-            for fields of `training` that are `EXTENDABLE`, and of `data` that are `MOVABLE`.
+            for fields of `training` that are `EXTENDABLE`, and those that are `MOVABLE`.
 
     Returns:
         Where the run ended; `best_epoch` and `best_loss` are those of `model.safetensors`.
@@ -153,42 +157,35 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     training, before, finetune = new.training, old.training.finetune, new.training.finetune
     if before.stages and finetune.stages:
         finetune = replace(before, epochs=finetune.epochs, stages=finetune.stages)
-    extended = replace(old.training, epochs=training.epochs, patience=training.patience, finetune=finetune)
-    moved = replace(old.data, **{name: getattr(new.data, name) for name in MOVABLE})
+    extended = replace(
+        old.training, epochs=training.epochs, patience=training.patience, finetune=finetune, device=training.device
+    )
+    moved = replace(old.data, dir=new.data.dir, download=new.data.download)
     difference = first_difference(replace(old, training=extended, data=moved).to_tree(), new.to_tree())
     if difference:
         field, was, now = difference
-        may = ", ".join([*(f"training.{name}" for name in EXTENDABLE), *(f"data.{name}" for name in MOVABLE)])
+        may = ", ".join([*(f"training.{name}" for name in EXTENDABLE), *MOVABLE])
         raise InputError(
             f"{folder}: the run began with {field}={as_written(was)}, not {as_written(now)}; resuming would not be the "
             f"same run. Leave {field} as it was (only {may} may change), or choose another --out."
         )
-    if old != new and old.training.finetune.stages:
-        _refuse_another_past(old, new, folder)
-    elif new.training.epochs < old.training.epochs:
-        _refuse_fewer_than_done(new, folder)
+    if old.training != new.training:
+        _refuse_another_past(old.training, new.training, folder)
 
 
-def _refuse_fewer_than_done(new: RunConfig, folder: Path) -> None:
-    """Refuse to say that a run has fewer epochs than it has had."""
+def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path) -> None:
+    """Refuse to say anew when something ends that has ended or is under way past that, or how many stages there are.
+
+    Raises:
+        InputError: names the field.
+    """
     checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)
-    done = Position.from_json(checkpoint.position).epoch if checkpoint else 0
-    if new.training.epochs < done:
-        raise InputError(
-            f"training.epochs={new.training.epochs}: {folder} has had {done} already. Take that or "
-            "more, or choose another --out."
-        )
-
-
-def _refuse_another_past(old: RunConfig, new: RunConfig, folder: Path) -> None:
-    """Refuse to say anew when a stage ends that has ended, or how many there are if the last has begun."""
-    checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)
-    stage = Position.from_json(checkpoint.position).stage if checkpoint else 0
-    before, now = old.training.finetune, new.training.finetune
-    last_differs = before.last_latent_dropout is not None and stage == before.stages
+    position = Position.from_json(checkpoint.position) if checkpoint else Position(rate=new.optimizer.lr)
+    stage, before, now = position.stage, old.finetune, new.finetune
+    last_differs = before.last_latent_dropout is not None and stage in (before.stages, now.stages) and stage > 0
     for field, was, wanted, fits in (
-        ("epochs", old.training.epochs, new.training.epochs, stage == 0),
-        ("patience", old.training.patience, new.training.patience, stage == 0),
+        ("epochs", old.epochs, new.epochs, stage == 0),
+        ("patience", old.patience, new.patience, stage == 0),
         ("finetune.stages", before.stages, now.stages, now.stages >= stage and not last_differs),
         ("finetune.epochs", before.epochs, now.epochs, stage < 2),
     ):
@@ -197,6 +194,24 @@ def _refuse_another_past(old: RunConfig, new: RunConfig, folder: Path) -> None:
                 f"{folder}: training.{field} was {as_written(was)}, not {as_written(wanted)}, and the run is in "
                 f"finetune stage {stage} already. Leave training.{field} as it was, or choose another --out."
             )
+    _refuse_fewer_than_done(position, new, folder)
+    if position.segment and stage_over(position, new) and not run_over(position, new):
+        raise InputError(
+            f"{folder}: is inside epoch {position.epoch + 1}, and with the training.epochs, training.patience or "
+            "training.finetune.epochs that you give the next stage would begin there. Leave them as they were until "
+            "the epoch has ended, or choose another --out."
+        )
+
+
+def _refuse_fewer_than_done(position: Position, new: TrainingConfig, folder: Path) -> None:
+    """Refuse to say that a stage has fewer epochs than it has had."""
+    field, wanted = ("finetune.epochs", new.finetune.epochs) if position.stage else ("epochs", new.epochs)
+    if wanted < position.stage_epochs:
+        where = f" in finetune stage {position.stage}" if position.stage else ""
+        raise InputError(
+            f"training.{field}={wanted}: {folder} has had {position.stage_epochs} already{where}. Take that or more, "
+            "or choose another --out."
+        )
 
 
 def first_difference(old: object, new: object, prefix: str = "") -> tuple[str, object, object] | None:

@@ -25,7 +25,7 @@ from spanlm.training.checkpoints import (
     save_checkpoint,
 )
 from spanlm.training.events import Watcher
-from spanlm.training.generators import generator_states, is_generator, restore_generators
+from spanlm.training.generators import generator_states, is_generator, refuse_another_device, restore_generators
 from spanlm.training.journal import Journal
 from spanlm.training.nt_asgd import NTASGD
 from spanlm.training.optimizers import build_optimizer, expected_state, next_rate, optimizer_state, restore_optimizer
@@ -268,6 +268,7 @@ class Trainer:
         copy_weights(checkpoint.weights, self.model, "checkpoint")
         expected = expected_state(self.config.training.optimizer, self.model, position)
         require_names(checkpoint.optimizer, expected, "optimizer.safetensors")
+        refuse_another_device(checkpoint.carried, self.device)
         names = {*self.initial.flat(), *generator_states(self.device)}
         require_names(checkpoint.carried, names, "carried.safetensors")
         restore_optimizer(self.optimizer, self.model, checkpoint.optimizer, position)

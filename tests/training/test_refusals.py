@@ -10,16 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError, SpanlmError
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig
+from spanlm.training import trainer as trainer_module
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
+from spanlm.training.generators import refuse_another_device
 from spanlm.training.run import train
 from tests.training.small import WORDS, checkpoints, make_config, make_corpus, with_batching, with_training
 
+CPU = torch.device("cpu")
 Changed = Callable[[RunConfig], RunConfig]
 
 
@@ -70,6 +74,31 @@ def test_another_configuration_is_refused_by_the_field(begun: Path, corpus: Corp
 def test_epochs_and_patience_may_change(begun: Path, corpus: Corpus) -> None:
     assert train(make_config(epochs=2, patience=1), corpus, begun, resume=True).epoch == 2
     assert RunConfig.load(begun / "config.yaml") == make_config(epochs=2, patience=1)
+
+
+def test_random_numbers_go_on_only_where_they_were_drawn(
+    room: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was begun on a GPU, on a machine without one; and the other way round."""
+    own = trainer_module.generator_states
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            trainer_module, "generator_states", lambda device: own(device) | {"generator.cuda": torch.ones(1)}
+        )
+        train(make_config(epochs=1), corpus, room)
+    with pytest.raises(InputError, match=r"training\.device=cpu: .* was trained on cuda.* Use training\.device=cuda"):
+        train(make_config(epochs=2), corpus, room, resume=True)
+    with pytest.raises(InputError, match=r"training\.device=cuda: .* was trained on cpu.* Use training\.device=cpu"):
+        refuse_another_device(own(CPU), torch.device("cuda"))
+
+
+def test_a_run_that_chose_its_device_may_be_told_it(
+    room: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    train(make_config(epochs=1, device="auto"), corpus, room)
+    assert train(make_config(epochs=2), corpus, room, resume=True).epoch == 2
+    assert RunConfig.load(room / "config.yaml").training.device == "cpu"
 
 
 def other_split(corpus: Corpus, split: str, change: Callable[[TokenFile], TokenFile]) -> Corpus:

@@ -209,6 +209,69 @@ def test_what_would_change_the_past_is_refused(done: Path, fields: Any, finetune
     assert (done / "config.yaml").read_bytes() == kept
 
 
+MAIN = averaging(epochs=3, switch_after=1, finetune=FinetuneConfig(stages=1, epochs=3))
+"""Interrupted in its third epoch."""
+TWO_STAGES = averaging(epochs=1, switch_after=None, finetune=FinetuneConfig(stages=2, epochs=2))
+"""Likewise, in the second of its first stage."""
+
+
+@pytest.mark.parametrize(
+    ("config", "sooner"),
+    [
+        (MAIN, with_training(MAIN, epochs=2)),
+        (MAIN, with_training(MAIN, patience=1)),
+        (TWO_STAGES, with_finetune(TWO_STAGES, epochs=1)),
+    ],
+    ids=["epochs", "patience", "finetune.epochs"],
+)
+def test_no_stage_begins_inside_an_epoch(
+    room: Path, monkeypatch: pytest.MonkeyPatch, config: RunConfig, sooner: RunConfig
+) -> None:
+    script(monkeypatch, [5.0, 6.0, 7.0])
+    corpus, step = make_corpus(), 2 * STEPS + 3
+    with pytest.raises(Interrupted, match=rf"after step {step};"):
+        train(config, corpus, room, Signals(signal.SIGTERM, step))
+    with pytest.raises(InputError, match=r"is inside epoch 3, and with the .* the next stage would begin there"):
+        train(sooner, corpus, room, resume=True)
+    assert finished(config, corpus, room) is None
+
+
+def test_a_stage_that_is_to_end_a_run_may_end_inside_an_epoch(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing comes after it, and more epochs go on from there."""
+    script(monkeypatch, [5.0, 4.0, 3.0])
+    config, corpus = averaging(epochs=3, switch_after=1), make_corpus()
+    with pytest.raises(Interrupted):
+        train(config, corpus, room, Signals(signal.SIGTERM, 2 * STEPS + 3))
+    assert train(with_training(config, epochs=2), corpus, room, resume=True).epoch == 2
+    assert train(config, corpus, room, resume=True).epoch == 3
+
+
+@pytest.mark.parametrize("stages", [0, 1])
+def test_no_stage_has_fewer_epochs_than_it_has_had(room: Path, monkeypatch: pytest.MonkeyPatch, stages: int) -> None:
+    script(monkeypatch, [5.0, 4.0, 3.0])
+    config, corpus = averaging(epochs=2, switch_after=None), make_corpus()
+    train(config, corpus, room)
+    with pytest.raises(InputError, match=r"training\.epochs=1: .* has had 2 already\. Take that or more"):
+        train(with_stages(with_training(config, epochs=1), stages), corpus, room, resume=True)
+
+
+def test_a_finetune_stage_has_no_fewer_epochs_than_it_has_had(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(monkeypatch, [5.0, 4.0, 3.0])
+    config, corpus = averaging(epochs=1, switch_after=None, finetune=FinetuneConfig(stages=1, epochs=2)), make_corpus()
+    train(config, corpus, room)
+    with pytest.raises(InputError, match=r"finetune\.epochs=1: .* has had 2 already in finetune stage 1\."):
+        train(with_finetune(config, epochs=1), corpus, room, resume=True)
+
+
+def test_the_stage_under_way_does_not_become_the_last(room: Path) -> None:
+    """Its latent dropout would change within it."""
+    config, corpus = RUNS[STAGES](), make_corpus()
+    with pytest.raises(Interrupted):
+        train(config, corpus, room, Signals(signal.SIGTERM, 2 * STEPS + 3))
+    with pytest.raises(InputError, match=r"finetune\.stages was 2, not 1, and the run is in finetune stage 1 already"):
+        train(with_finetune(config, stages=1), corpus, room, resume=True)
+
+
 def test_more_stages_after_the_last_where_it_was_like_the_others(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(monkeypatch, [5.0, 4.0, 3.0])
     first = averaging(epochs=1, switch_after=None, finetune=FinetuneConfig(stages=1, epochs=1))

@@ -38,7 +38,8 @@ class Adversary:
     Attributes:
         epsilon: ε; 0: not at all.
         direction: own: each row's δ. shared: the public code's, in which all rows of a target have the δ of the
-            last one of them, none if that has none.
+            last one of them, none if that has none. (Where a span buffer predicts with the same experts, or the same
+            softmax, its rows come after the encoder's: the δ of either is the buffer's.)
         gate: cosine: none where cos(x, w) <= 0, as in the public code. none: everywhere, as in the paper.
     """
 

@@ -2,7 +2,8 @@
 
 Slots that stand L apart never meet those between them: of T steps, those of one phase (t mod L) look at slots of one
 phase alone, at m of them, and the next of these steps at one newer. Side by side, as L · B streams of T / L steps, they
-are the plain window of m slots of `window_attention`. So nothing of (T, B, m, D) is ever made, and a segment shorter
+are the plain window of m slots of `window_attention`. So nothing of (T, B, m, D) is ever made but the activations of
+tanh for the gradients, and these only up to `KEPT_ELEMENTS` (128 MB; larger ones are made again), and a segment shorter
 than L touches the slots of its own phases alone.
 
 A grid lays out T steps as F streams of Q steps, and what they look at as m + Q slots of each stream; step q looks at
