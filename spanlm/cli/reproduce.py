@@ -163,7 +163,7 @@ def _dry_run(plan: Plan) -> None:
     shown.add_column("row")
     for name in ("seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "at most"):
         shown.add_column(name, justify="right")
-    total = 0.0
+    total, searching = 0.0, False
     known: dict[str, _Expected] = {}
     for task in plan.tasks:
         if finished(task, plan.text_of(task)) is not None:
@@ -172,10 +172,13 @@ def _dry_run(plan: Plan) -> None:
             if task.row not in known:  # its seeds differ in nothing that takes time
                 known[task.row] = _expected(plan, task)
             cells, seconds = known[task.row]
+            searching = searching or (isinstance(task, Measurement) and task.search is not None)
         shown.add_row(*_sizes(task), *cells)
         total += seconds
     console().print(shown)
     out(f"in all at most {_duration(total)} on this machine as it is now; runs that stop improving end before")
+    if searching:
+        out("more, where none of a search's finalists helps: it reads on, one pair of η and λ after another")
     for row, reason in plan.left_out.items():
         out(f"left out: {row}: {reason}")
 

@@ -64,7 +64,7 @@ def dynamic_seconds(
     """Return how long dynamic evaluation with its search takes, from a few lessons of an untrained model.
 
     Valid is read once for the search and, as test, once for its result with the trained weights throughout, and as
-    often with weights that adapt as points of the grid say.
+    often with weights that adapt as there are finalists; a search that must read on after them takes longer.
     """
     model = build_model(config, len(corpus.vocabulary)).to(pick_device(config.training.device, "training.device"))
     spent, statistics = timed(

@@ -98,7 +98,7 @@ def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(cli: Cli, tiny_corpus
             rf"^{re.escape(row)} +1 +[\d,]+ +[\d,]+ +[\d,]+ +1 +[\d,]+ +\d:\d\d:\d\d$", out, re.MULTILINE
         ), row
     assert result.status == 0 and result.err.splitlines() == [f"measuring: {row}" for row in rows]
-    assert "in all at most 0:" in out
+    assert "in all at most 0:" in out and "it reads on" not in out
     assert not Path("runs").exists() and not Path("results").exists()
 
 
@@ -131,6 +131,7 @@ def test_a_dry_run_goes_on_after_what_cannot_be_measured(
     result = cli(*command)
     assert result.status == 0, result
     assert re.search(rf"^awd-snb-ptb-dynamic +1 +fails: {error}$", result.out, re.MULTILINE)
+    assert "where none of a search's finalists helps: it reads on" in result.out
     assert re.search(r"^awd-ptb .* \d:\d\d:\d\d$", result.out, re.MULTILINE)
 
 
