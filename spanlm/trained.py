@@ -64,7 +64,7 @@ class TrainedModel(TrainedRun):
         Raises:
             InputError: no such corpus or part, one in another vocabulary, an option outside its range, or a cache and
                 weights that follow the text at once.
-            RunError: weights that followed the text went astray.
+            AstrayError: weights that followed the text went astray.
         """
         loaded, part = self.part(corpus, split)
         how: dict[str, Any] = {

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from spanlm.errors import InputError, SpanlmError
 from spanlm.evaluation.dynamic_statistics import (
-    DYNAMIC,
     LENGTH,
     PART,
     DynamicStatistics,
@@ -32,7 +31,8 @@ def find_statistics(
 ) -> DynamicStatistics:
     """Return a run's gradient statistics: those in its folder, or, if they are not of these weights and text, new ones.
 
-    New ones are saved in the folder; where that cannot be written they are only returned. `origin` says which.
+    New ones are saved in the folder, as `run.statistics_file`; where that cannot be written they are only returned.
+    `origin` says which.
 
     Args:
         run: one model, no ensemble.
@@ -50,7 +50,7 @@ def find_statistics(
             "dynamic evaluation: is for one run. Members of an ensemble would learn from its mixture, of which there "
             "are no statistics; evaluate each run by itself."
         )
-    path, weights = run.folder / DYNAMIC, weights_digest(dict(run.model.named_parameters()))
+    path, weights = run.folder / run.statistics_file, weights_digest(dict(run.model.named_parameters()))
     try:
         corpus = run.corpus(None, PART, data_dir=data_dir, download=download)
     except SpanlmError as missing:
@@ -82,13 +82,14 @@ def _without_text(
     run: TrainedRun, weights: str, length: int, segments: int | None, missing: SpanlmError
 ) -> DynamicStatistics:
     """Return what the folder has, where the training text is not there to be compared."""
-    path = run.folder / DYNAMIC
+    path = run.folder / run.statistics_file
     try:
         found = read_statistics(path, run.model, weights, None, length, segments)
     except (FileNotFoundError, InputError) as error:
         why = f"there is no {path}" if isinstance(error, FileNotFoundError) else str(error)
         raise InputError(
             f"dynamic evaluation without statistics: {why}, and the text of the training, on which they are gathered, "
-            f"is not to be had: {missing} Put the text back where it was, or this model's {DYNAMIC} into {run.folder}."
+            f"is not to be had: {missing} Put the text back where it was, or this model's {path.name} into "
+            f"{run.folder}."
         ) from None
     return replace(found, origin=f"{found.origin}; the training text is not there to be compared")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spanlm.errors import InputError
-from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
-from spanlm.evaluation.lessons import Report, quiet
+from spanlm.evaluation.dynamic_statistics import statistics_file
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
 from spanlm.models.span_mixture import require_temperature
@@ -34,8 +33,8 @@ def gated(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
 class TemperedModel(TrainedModel):
     """The same weights, and λ̂ ∝ exp(W_g h_t / T) with another T.
 
-    Its statistics for dynamic evaluation are those of the model as it was trained: they belong to the weights, are kept
-    in the run's folder, and do not change with what is asked of the gate.
+    Its statistics for dynamic evaluation are of the likelihood at that T, as all that is evaluated is; they have a file
+    of their own in the run's folder.
 
     Attributes:
         own: the run's own evaluation temperature.
@@ -60,18 +59,5 @@ class TemperedModel(TrainedModel):
         model.load_state_dict(trained.model.state_dict())
         model.to(trained.model.device).eval()
         super().__init__(model, trained.vocabulary, replace(trained.config, model=rooms), trained.folder)
-        self.own, self.temperature, self._trained = memory.evaluation_temperature, temperature, trained
-
-    def dynamic_statistics(
-        self,
-        *,
-        segments: int | None = None,
-        length: int = LENGTH,
-        data_dir: str | None = None,
-        download: bool = False,
-        report: Report = quiet,
-    ) -> DynamicStatistics:
-        """Return those of the model as it was trained; see `TrainedModel.dynamic_statistics`."""
-        return self._trained.dynamic_statistics(
-            segments=segments, length=length, data_dir=data_dir, download=download, report=report
-        )
+        self.own, self.temperature = memory.evaluation_temperature, temperature
+        self.statistics_file = statistics_file(None if temperature == self.own else temperature)

@@ -16,6 +16,7 @@ from spanlm.data.text import Text, fingerprint
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, require
+from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.evaluation.words import Piece, StateMode
 from spanlm.files import expanded, run_name
@@ -31,7 +32,10 @@ class TrainedRun:
         vocabulary: its words.
         config: the run's configuration.
         folder: where it came from.
+        statistics_file: the name in the folder of what dynamic evaluation has to know of the model.
     """
+
+    statistics_file = DYNAMIC
 
     def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
         """Keep the four together."""

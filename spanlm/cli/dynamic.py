@@ -258,6 +258,6 @@ def _notes(choice: DynamicChoice, tuning: DynamicTuning) -> list[str]:
 
 
 def _chosen(tuning: DynamicTuning) -> str:
-    read = [point for point in tuning.grid if point.perplexity is not None]
+    read = [point for point in tuning.grid if point.whole]
     how = "" if len(read) == len(tuning.grid) else f", {len(read)} of them on all of it"
     return f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {len(tuning.grid)} pairs{how}"

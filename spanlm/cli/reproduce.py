@@ -25,6 +25,7 @@ from spanlm.reproduction.grids import grids, order_notes
 from spanlm.reproduction.page import protocol
 from spanlm.reproduction.papers import PAPERS
 from spanlm.reproduction.plan import Plan, make_plan
+from spanlm.reproduction.record import ASTRAY
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, finished, finished_before, run_plan
 from spanlm.reproduction.side_by_side import label, run_side_by_side
@@ -166,8 +167,8 @@ def _dry_run(plan: Plan) -> None:
     total, searching = 0.0, False
     known: dict[str, _Expected] = {}
     for task in plan.tasks:
-        if finished(task, plan.text_of(task)) is not None:
-            cells, seconds = ("", "", "finished"), 0.0
+        if (record := finished(task, plan.text_of(task))) is not None:
+            cells, seconds = ("", "", "went astray" if ASTRAY in record else "finished"), 0.0
         else:
             if task.row not in known:  # its seeds differ in nothing that takes time
                 known[task.row] = _expected(plan, task)
@@ -261,7 +262,8 @@ def _reported(plan: Plan, jobs: int) -> Iterator[Outcome]:
 
 def _ended(outcome: Outcome) -> str:
     if outcome.record is None:
-        return f"failed: {outcome.error}"
+        again = f" {outcome.job.record} has what was tried; moved away, it is tried again"
+        return f"failed before: {outcome.error}{again}" if outcome.done_before else f"failed: {outcome.error}"
     valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
     when = "finished before" if outcome.done_before else f"after {_duration(outcome.seconds)}"
     return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"

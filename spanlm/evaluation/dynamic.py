@@ -38,12 +38,11 @@ from spanlm.data.batching import Batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
-from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
+from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics, gate_temperature
 from spanlm.evaluation.lesson_sums import LessonSums
 from spanlm.evaluation.lessons import Lesson, LessonLoss, Report, learning_weights, lessons, quiet
 from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, evaluations
 from spanlm.evaluation.scoring import Precision, Tally
-from spanlm.models.memories import SpanBufferMemory
 from spanlm.models.next_word_model import NextWordModel
 
 BLOCK = 2**17
@@ -51,6 +50,19 @@ BLOCK = 2**17
 
 ASTRAY = 1.0
 """Nats a token above equal probabilities, from which on weights that follow a text are said to have gone astray."""
+
+
+class AstrayError(RunError):
+    """Weights that followed a text were ruined by it.
+
+    Attributes:
+        details: what was tried, in plain values; empty where it was one setting.
+    """
+
+    def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
+        """Keep what was tried: it took long, and is all there is to be known."""
+        super().__init__(message)
+        self.details = details or {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +75,7 @@ class DynamicConfig:
         epsilon: ε.
         length: tokens of a full segment; with another one, η and λ are published in proportion to it.
         loss: what the weights learn from: likelihood, or, with a span buffer, training (temperature of training and
-            reward). The statistics are of the likelihood either way: they belong to the weights.
+            reward). The statistics are of the likelihood in evaluation either way.
         tuned_on: the text on which η and λ were chosen, if they were.
 
     Raises:
@@ -218,7 +230,7 @@ def evaluate_dynamic(
     Raises:
         InputError: no such split, several streams, statistics of segments of another length, or the loss of training
             for a model without a span buffer.
-        RunError: the weights went astray; see `went_astray`.
+        AstrayError: the weights went astray; see `went_astray`.
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
     require(batch_size in (None, 1), "batch_size", batch_size, f"1: {size}")
@@ -256,9 +268,8 @@ def require_loss(config: DynamicConfig, model: NextWordModel) -> None:
     Raises:
         InputError: the model has no span buffer, or is an ensemble.
     """
-    gated = isinstance(getattr(model, "memory", None), SpanBufferMemory)
     only = "likelihood without a span buffer: there is no gate that training has a temperature and a reward for"
-    require(config.loss == "likelihood" or gated, "dynamic.loss", config.loss, only)
+    require(config.loss == "likelihood" or gate_temperature(model) is not None, "dynamic.loss", config.loss, only)
 
 
 def went_astray(total: Tally, resting: float, vocabulary_size: int) -> bool:
@@ -275,8 +286,8 @@ def went_astray(total: Tally, resting: float, vocabulary_size: int) -> bool:
     return not total.loss <= max(resting, math.log(vocabulary_size)) + ASTRAY
 
 
-def _astray(config: DynamicConfig, total: Tally) -> RunError:
-    return RunError(
+def _astray(config: DynamicConfig, total: Tally) -> AstrayError:
+    return AstrayError(
         f"dynamic.rate={config.rate:g}: the weights went astray: after {total.tokens:,} tokens the mean NLL is "
         f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
         f"{config.epsilon:g})."

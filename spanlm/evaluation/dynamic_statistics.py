@@ -5,11 +5,13 @@ Krause, Kahembwe, Murray & Renals, "Dynamic Evaluation of Neural Sequence Models
     MS_i = sqrt(1/n Σ_s g_si²),    ḡ = 1/K Σ_{tensors k} mean_{i ∈ k} MS_i
 
 g_s is the gradient of the mean cross-entropy of segment s of the training part, with the trained weights and without
-dropout: 100 streams of 5 steps, state carried, the likelihood alone (no penalty, no reward). ḡ is a mean over the K
+dropout: 100 streams of 5 steps, state carried, the likelihood alone (no penalty, no reward), which of a span buffer is
+that at the gate's temperature of evaluation. ḡ is a mean over the K
 tensors, whatever their sizes; a tied matrix is one of them. A segment with fewer than its 500 tokens counts by its
 share of them, in g and in n (the published code leaves the last one out: n = 1859 on Penn Treebank, here 1859.2).
 
-They are kept in the run's folder, marked with the SHA-256 of the weights and of the text they are of.
+They are kept in the run's folder, marked with the SHA-256 of the weights and of the text they are of, and with the
+gate's temperature; where another one than the run's is asked for, in a file of its own (`statistics_file`).
 """
 
 from __future__ import annotations
@@ -34,18 +36,19 @@ from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.lessons import Report, learning_weights, lessons, quiet
 from spanlm.files import replace_file
+from spanlm.models.memories import SpanBufferMemory
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.plain_json import json_object
 
 DYNAMIC = "dynamic.safetensors"
-"""Its name in the folder of a run."""
+"""Their name in the folder of a run."""
 
 STREAMS, LENGTH = 100, 5
 """Published."""
 
 PART: Split = "train"
 
-_KEPT = ("text", "segments", "read", "tokens", "whole", "length")
+_KEPT = ("text", "segments", "read", "tokens", "whole", "length", "gate_temperature")
 """What the file says of them besides the tensors."""
 
 
@@ -61,6 +64,7 @@ class DynamicStatistics:
         tokens: that were predicted.
         whole: all of the text was read, not its first segments alone.
         length: steps of a full segment.
+        gate_temperature: of the likelihood, for a model with a span buffer; None: there is no gate.
         origin: how they came here, for people.
     """
 
@@ -71,6 +75,7 @@ class DynamicStatistics:
     tokens: int
     whole: bool
     length: int = LENGTH
+    gate_temperature: float | None = None
     origin: str = ""
 
     @property
@@ -148,10 +153,22 @@ def gather_statistics(
         tokens=tokens,
         whole=tokens == batcher.targets,
         length=length,
+        gate_temperature=gate_temperature(model),
     )
     if not 0 < found.mean < math.inf:
         raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, which says nothing.")
     return found
+
+
+def gate_temperature(model: NextWordModel) -> float | None:
+    """Return the temperature at which a span buffer's gate is evaluated; None: the model has none."""
+    memory = getattr(model, "memory", None)
+    return memory.config.evaluation_temperature if isinstance(memory, SpanBufferMemory) else None
+
+
+def statistics_file(gate: float | None = None) -> str:
+    """Name the file in a run's folder: one for the run as it is, and one for each other temperature of its gate."""
+    return DYNAMIC if gate is None else f"dynamic-gate-{gate!r}.safetensors"
 
 
 def require_training_part(corpus: Corpus) -> None:
@@ -212,7 +229,9 @@ def read_statistics(
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         found = DynamicStatistics(
             {name: x.to(model.device) for name, x in tensors.items()},
-            **{name: marks[name] for name in _KEPT},
+            # a file of before this mark was of the likelihood at the run's own temperature, whichever was asked for
+            **{name: marks[name] for name in _KEPT[:-1]},
+            gate_temperature=marks.get("gate_temperature"),
             origin=f"read from {path}",
         )
         of_weights, of_text, damaged = marks["weights"], marks["training_text"], marks["statistics"] != _digest(tensors)
@@ -226,6 +245,7 @@ def read_statistics(
         (damaged, "damaged: it does not have its SHA-256"),
         (of_weights != weights, "is of other weights"),
         (text not in (None, of_text), "is of another training text"),
+        (found.gate_temperature != gate_temperature(model), _other_gate(found, model)),
         (found.length != length, f"is of segments of {found.length} steps, not {length}"),
         ({name: x.shape for name, x in tensors.items()} != shapes, "does not fit the model"),
         (not enough, f"is of fewer segments (the first {found.read:,})"),
@@ -233,6 +253,12 @@ def read_statistics(
         if wrong:
             raise InputError(f"{path}: {why}")
     return found
+
+
+def _other_gate(found: DynamicStatistics, model: NextWordModel) -> str:
+    kept, asked = found.gate_temperature, gate_temperature(model)
+    of = "is of an unnamed temperature of the gate" if kept is None else f"is of temperature {kept} of a gate"
+    return f"{of}, not {'of a model without one' if asked is None else asked}"
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:

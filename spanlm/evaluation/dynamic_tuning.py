@@ -16,8 +16,15 @@ from typing import Any
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
-from spanlm.errors import RunError, require
-from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, require_length, require_loss, went_astray
+from spanlm.errors import require
+from spanlm.evaluation.dynamic import (
+    AstrayError,
+    DynamicConfig,
+    adapted_tally,
+    require_length,
+    require_loss,
+    went_astray,
+)
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.first_words import unopened_notes
 from spanlm.evaluation.grid_edge import edge_note
@@ -49,13 +56,15 @@ class TriedAdaptation:
         rate: η.
         decay: λ.
         first: perplexity of the first tokens; infinite from e^700 on.
-        perplexity: of all of the text; None where it was not among the best of the first.
+        perplexity: of all of the text, likewise; None where it was not among the best of the first.
+        whole: all of the text was read.
     """
 
     rate: float
     decay: float
     first: float
     perplexity: float | None
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -140,7 +149,7 @@ def tune_dynamic(
     Raises:
         InputError: no such split, no first tokens, a number of finalists below 0, a point of another length than the
             statistics, or the loss of training for a model without a span buffer.
-        RunError: at every point the weights went astray.
+        AstrayError: at every point the weights went astray; has the grid.
     """
     require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
     require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
@@ -200,8 +209,15 @@ def _summary(
     whole = {number: _perplexity(total) for number, total in finals.items()}
     results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
     best = min(results, key=lambda number: results[number])
+    tried = [
+        TriedAdaptation(config.rate, config.decay, _perplexity(first), whole.get(number), number in whole)
+        for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
+    ]
     if went_astray(finals.get(best, firsts[best]), plain.loss, len(text.corpus.vocabulary)):
-        raise RunError("dynamic.rate: at every point of the grid the weights went astray. Take lower rates.")
+        details = {"tried": len(grid), "plain": _perplexity(plain), "grid": [asdict(point) for point in tried]}
+        raise AstrayError(
+            "dynamic.rate: at every point of the grid the weights went astray. Take lower rates.", details
+        )
     chosen, name = grid[best], f"{text.corpus.name} {text.split}"
     return DynamicTuning(
         text=name,
@@ -210,10 +226,7 @@ def _summary(
         plain=_perplexity(plain),
         best=replace(chosen, tuned_on=name),
         perplexity=results[best],
-        grid=[
-            TriedAdaptation(config.rate, config.decay, _perplexity(first), whole.get(number))
-            for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
-        ],
+        grid=tried,
         # without finalists there is nothing to compare the trained weights with
         notes=[
             *_notes(chosen, grid, helps=not whole or results[best] < _perplexity(plain)),

@@ -7,7 +7,7 @@ from typing import Any
 
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.dynamic import DynamicConfig
+from spanlm.evaluation.dynamic import AstrayError, DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, tune_dynamic
 from spanlm.evaluation.lessons import Report
@@ -44,21 +44,26 @@ def adapted(
 
     Raises:
         InputError: the text of the training is not there, and no statistics that were gathered on it.
-        RunError: the weights went astray.
+        AstrayError: the weights went astray, at every setting on valid or at the chosen one; has what was tried.
     """
     if how.gate_temperature is not None:
         model = TemperedModel(model, how.gate_temperature)
     where = model.config.data.dir
     statistics = model.dynamic_statistics(segments=search.statistics, data_dir=where, report=report)
-    tuning = _tuned(model, corpus, statistics, search.grid(published), search, report)
-    results = {
-        split: model.evaluate(corpus, split, dynamic=tuning.best, statistics=statistics, report=report)
-        for split in MEASURED
-    }
     gathered = {name: value for name, value in statistics.to_json().items() if name != "origin"}  # a machine's paths
-    tuned = tuning.to_json()
-    details = {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
-    return results, {**details, "statistics": gathered}
+    details: dict[str, Any] = {"statistics": gathered}
+    try:
+        tuning = _tuned(model, corpus, statistics, search.grid(published), search, report)
+        tuned = tuning.to_json()
+        chosen = {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
+        details = {**chosen, **details}
+        results = {
+            split: model.evaluate(corpus, split, dynamic=tuning.best, statistics=statistics, report=report)
+            for split in MEASURED
+        }
+    except AstrayError as error:
+        raise AstrayError(str(error), {**error.details, **details}) from None
+    return results, details
 
 
 def _tuned(

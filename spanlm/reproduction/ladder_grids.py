@@ -229,6 +229,11 @@ def _gathered(details: Mapping[str, Any]) -> str:
     return "all of train" if statistics["whole"] else f"{statistics['tokens']:,}"
 
 
+def _read_whole(point: Mapping[str, Any]) -> bool:
+    """Whether a pair read all of valid; a perplexity beyond all numbers is null, too, and older records do not say."""
+    return bool(point.get("whole", point["perplexity"] is not None))
+
+
 def _adaptations(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     header = ("model", "η", "λ", "ε", "pairs tried", "on all of valid", "MS over words", "minutes")
     lines, notes = [], []
@@ -240,7 +245,7 @@ def _adaptations(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
             chosen = ("; ".join(f"{found['dynamic'][name]:.2g}" for found in details) for name in _SETTINGS)
             minutes = f"{summary.of('seconds').mean / 60:.1f}"
             points = details[0].get("grid")  # which older records do not have
-            whole = "–" if points is None else str(sum(point["perplexity"] is not None for point in points))
+            whole = "–" if points is None else str(sum(map(_read_whole, points)))
             lines.append((row.title, *chosen, str(details[0]["tried"]), whole, _gathered(details[0]), minutes))
     caption = f"Dynamic evaluation: η and λ chosen on valid; MS: the mean squares of gradients.{''.join(notes)}"
     return [Grid(header, tuple(lines), caption)] if lines else []

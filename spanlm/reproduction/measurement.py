@@ -9,12 +9,21 @@ from typing import Any
 
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
+from spanlm.evaluation.dynamic import AstrayError
 from spanlm.evaluation.lessons import Report, quiet
 from spanlm.loading import load
 from spanlm.models.counting import count_parameters
+from spanlm.plain_json import finite
 from spanlm.provenance import provenance
 from spanlm.reproduction.adapted import MEASURED, Results, adapted
-from spanlm.reproduction.record import finished_record, read_record, recorded_config, refuse_another, save_record
+from spanlm.reproduction.record import (
+    ASTRAY,
+    finished_record,
+    read_record,
+    recorded_config,
+    refuse_another,
+    save_record,
+)
 from spanlm.reproduction.tables import Averaged, Cached
 from spanlm.reproduction.tasks import Job, Measurement
 from spanlm.trained import TrainedModel
@@ -25,7 +34,7 @@ _SHOWN = ("row", "how", "members", "corpus", "vocabulary_size", "all_parameters"
 
 
 def finished_measurement(measurement: Measurement, corpus: Corpus) -> dict[str, Any] | None:
-    """Return the record of a measurement that is done, or None.
+    """Return the record of a measurement that is done, or None; if its weights went astray, it has no results.
 
     Raises:
         InputError: the file is no record, or that of another configuration, text, or of models that are no longer
@@ -51,11 +60,12 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
         report: told of the progress of dynamic evaluation.
 
     Returns:
-        The record, and whether it was there before.
+        The record, and whether it was there before. Where weights that adapted went astray it says so (`ASTRAY`) and
+        what was tried, so that this is done once, too.
 
     Raises:
         InputError: the record is another one's, or a model is not there; or the text is too short for the cache.
-        RunError: the disk refused, or weights that adapted went astray.
+        RunError: the disk refused.
     """
     record = finished_measurement(measurement, corpus)
     if record is not None:
@@ -63,7 +73,11 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
     members = [_trained(job, corpus) for job in measurement.jobs]
     models = [load(job.folder, job.config.training.device) for job in measurement.jobs]
     began = time.perf_counter()
-    found = _measured(measurement, models, corpus, report)
+    try:
+        found = _measured(measurement, models, corpus, report)
+    except AstrayError as error:
+        sizes: dict[str, Any] = {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
+        found = {ASTRAY: str(error), **sizes, "details": finite(error.details)}
     first = measurement.jobs[0]
     record = {
         "row": measurement.row,
@@ -125,7 +139,7 @@ def _measured(
     else:
         assert search is not None  # a plan gives it to every such measurement
         results, details = adapted(models[0], corpus, how, search, report, measurement.jobs[0].preset.dynamic)
-    return {**{split: result.to_json() for split, result in results.items()}, "details": details}
+    return {**{split: result.to_json() for split, result in results.items()}, "details": finite(details)}
 
 
 def _cached(model: TrainedModel, corpus: Corpus, how: Cached) -> Results:

@@ -38,6 +38,9 @@ _SHOWN = (
 )
 """What tables take of every record, beside the perplexities."""
 
+ASTRAY = "astray"
+"""Of the record of a measurement that has no perplexities: why it has none."""
+
 
 def finished_record(job: Job, corpus: Corpus) -> dict[str, Any] | None:
     """Return the record of a job that is done, or None.
@@ -65,7 +68,9 @@ def read_record(path: Path, corpus: Corpus, config: RunConfig, shown: Sequence[s
     try:
         record = json_object(path.read_text(encoding="utf-8"))
         recorded = RunConfig.from_tree(record["config"], str(path))
-        _ = [record[name] for name in shown], [float(record[split]["perplexity"]) for split in ("valid", "test")]
+        _ = [record[name] for name in shown]
+        if ASTRAY not in record:
+            _ = [float(record[split]["perplexity"]) for split in ("valid", "test")]
         _text(record)
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{path}: is not a record of a run. Move it away, or choose another --out.") from None

@@ -23,7 +23,7 @@ from spanlm.loading import load
 from spanlm.reproduction.measurement import finished_measurement, measure
 from spanlm.reproduction.plan import Plan
 from spanlm.reproduction.questions import cloze_accuracies
-from spanlm.reproduction.record import finished_record, make_record, save_record
+from spanlm.reproduction.record import ASTRAY, finished_record, make_record, save_record
 from spanlm.reproduction.tasks import Job, Task
 from spanlm.trained import TrainedModel
 from spanlm.training.events import Watcher
@@ -118,7 +118,13 @@ def attempt(
         # RuntimeError: how the tensor library reports a device that is out of memory
         text = " ".join(str(error).split()) or type(error).__name__
         return Outcome(task, None, text, seconds=time.perf_counter() - began)
-    return Outcome(task, record, done_before=before, seconds=time.perf_counter() - began)
+    return _outcome(task, record, before, time.perf_counter() - began)
+
+
+def _outcome(task: Task, record: dict[str, Any], before: bool, seconds: float = 0.0) -> Outcome:
+    """Return how a task ended that has a record; one of weights that went astray is no result."""
+    error = record.get(ASTRAY, "")
+    return Outcome(task, None if error else record, error, before, seconds)
 
 
 def _do(
@@ -160,7 +166,7 @@ def done_before(task: Task, corpus: Corpus) -> Outcome | None:
     record = finished(task, corpus)
     if record is None or (isinstance(task, Job) and _missing(task, record)):
         return None
-    return Outcome(task, record, done_before=True)
+    return _outcome(task, record, before=True)
 
 
 def _missing(job: Job, record: Mapping[str, Any]) -> list[str]:

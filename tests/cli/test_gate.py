@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import save
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.evaluation.dynamic_statistics import DYNAMIC
+from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics, statistics_file
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
@@ -71,21 +74,62 @@ def test_parts_alone_are_what_they_were(cli: Cli, span_run: Path) -> None:
     assert one["nll"] != pytest.approx(other["nll"], rel=1e-6)
 
 
-def test_dynamic_evaluation_takes_the_statistics_of_the_model_as_it_was_trained(cli: Cli, own_span_run: Path) -> None:
+def test_dynamic_evaluation_takes_statistics_of_the_likelihood_that_is_evaluated(cli: Cli, own_span_run: Path) -> None:
+    """By hand those of a model that is configured so; in a file of their own, beside the run's, which stays."""
     model = spanlm.load(own_span_run)
-    found = json.loads(cli("evaluate", own_span_run, *GIVEN, "--gate-temperature", 0.2, "--json").done)
+    own = model.dynamic_statistics()
     kept = (own_span_run / DYNAMIC).read_bytes()
-    (own_span_run / DYNAMIC).unlink()
-    statistics = model.dynamic_statistics()
-    assert (own_span_run / DYNAMIC).read_bytes() == kept
+    found = json.loads(cli("evaluate", own_span_run, *GIVEN, "--gate-temperature", 0.2, "--json").done)
+    expected = gather_statistics(by_hand(model, 0.2), model.corpus(), kind="documents")
+    assert expected.mean != pytest.approx(own.mean, rel=1e-4)
     tempered = TemperedModel(model, 0.2)
-    expected = tempered.evaluate(dynamic=CONFIG, statistics=statistics)
-    assert found["nll"] == pytest.approx(expected.nll, rel=1e-12)
-    (own_span_run / DYNAMIC).unlink()
-    assert tempered.evaluate(dynamic=CONFIG).nll == expected.nll
-    assert (own_span_run / DYNAMIC).read_bytes() == kept
+    by_these = tempered.evaluate(dynamic=CONFIG, statistics=expected)
+    assert found["nll"] == pytest.approx(by_these.nll, rel=1e-12)
+    assert found["nll"] != pytest.approx(tempered.evaluate(dynamic=CONFIG, statistics=own).nll, rel=1e-9)
     assert found["nll"] != pytest.approx(model.evaluate(dynamic=CONFIG).nll, rel=1e-6)
     assert found["without_dynamic"]["nll"] == pytest.approx(tempered.evaluate().nll, rel=1e-9)
+    assert (own_span_run / DYNAMIC).read_bytes() == kept
+    again = tempered.dynamic_statistics()
+    assert again.origin == f"read from {own_span_run / 'dynamic-gate-0.2.safetensors'}"
+    assert (own.gate_temperature, again.gate_temperature) == (1.0, 0.2)
+    assert found["dynamic_statistics"]["gate_temperature"] == 0.2
+
+
+def test_the_runs_own_temperature_asked_for_has_the_runs_own_statistics(own_span_run: Path) -> None:
+    model = spanlm.load(own_span_run)
+    model.dynamic_statistics()
+    assert TemperedModel(model, 1.0).dynamic_statistics().origin == f"read from {own_span_run / DYNAMIC}"
+
+
+def test_statistics_of_another_temperature_are_not_taken_for_those_asked_for(own_span_run: Path) -> None:
+    model = spanlm.load(own_span_run)
+    tempered, own, other = TemperedModel(model, 0.2), own_span_run / DYNAMIC, own_span_run / statistics_file(0.2)
+    expected = tempered.dynamic_statistics().mean
+    model.dynamic_statistics()
+    shutil.copyfile(own, other)
+    found = tempered.dynamic_statistics()
+    assert f"gathered anew ({other}: is of temperature 1.0 of a gate, not 0.2)" in found.origin
+    assert found.mean == pytest.approx(expected, rel=1e-12)
+    shutil.copyfile(other, own)
+    assert f"({own}: is of temperature 0.2 of a gate, not 1.0)" in model.dynamic_statistics().origin
+
+
+def without_its_temperature(path: Path) -> None:
+    """Make of a file what earlier versions wrote: statistics of the run's own temperature, which did not say so."""
+    with safe_open(path, framework="pt") as file:
+        marks = json.loads(file.metadata()["spanlm"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    del marks["gate_temperature"]
+    path.write_bytes(save(tensors, {"spanlm": json.dumps(marks)}))
+
+
+def test_files_of_before_are_good_where_there_is_no_gate(own_span_run: Path, tiny_run: Path, tmp_path: Path) -> None:
+    plain = shutil.copytree(tiny_run, tmp_path / "plain")
+    for folder in (plain, own_span_run):
+        spanlm.load(folder).dynamic_statistics()
+        without_its_temperature(folder / DYNAMIC)
+    assert spanlm.load(plain).dynamic_statistics().origin == f"read from {plain / DYNAMIC}"
+    assert "is of an unnamed temperature of the gate, not 1.0" in spanlm.load(own_span_run).dynamic_statistics().origin
 
 
 def test_words_are_scored_with_it(cli: Cli, span_run: Path, tmp_path: Path) -> None:

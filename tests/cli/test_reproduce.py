@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from spanlm.errors import Interrupted, RunError
+from spanlm.evaluation.dynamic import AstrayError
 from spanlm.reproduction import run as run_module
 from spanlm.reproduction.daniluk2017 import DANILUK2017
 from spanlm.reproduction.estimate import Estimate
@@ -249,3 +250,24 @@ def test_the_smoke_scale_runs_the_tables_of_many_papers(cli: Cli, command: tuple
     assert "not run yet" not in page and "**failed**" not in page
     for record in folder.glob("*.json"):
         assert json.loads(record.read_text())["test"]["perplexity"] < 1e5
+
+
+def test_a_row_that_went_astray_is_said_again_and_not_tried_again(
+    cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def astray(*_: object) -> None:
+        raise AstrayError("dynamic.rate: at every point of the grid the weights went astray. Take lower rates.")
+
+    monkeypatch.setattr("spanlm.reproduction.measurement.adapted", astray)
+    command = (*LI, "--table", "1", "--corpus", tiny_corpus, "--rows", "awd-snb-ptb-dynamic")
+    first = cli(*command)
+    said = "dynamic.rate: at every point of the grid the weights went astray. Take lower rates."
+    assert first.status == 1 and f"\nfailed: {said}\n" in first.out
+    monkeypatch.setattr("spanlm.reproduction.measurement.adapted", lambda *_: pytest.fail("it was tried again"))
+    again = cli(*command)
+    record = "results/li2020/tiny-smoke/awd-snb-ptb-dynamic-seed-1.json"
+    assert again.status == 1 and f"\nfailed before: {said} {record} has what was tried; moved away" in again.out
+    assert f"**failed**: {said}" in Path("results/li2020/tiny-smoke/table-1.md").read_text()
+    assert re.search(r"^awd-snb-ptb-dynamic +1 +went astray$", cli(*command, "--dry-run").out, re.MULTILINE)
+    side_by_side = cli(*command, "--jobs", "2")
+    assert side_by_side.status == 1 and "failed before: " in side_by_side.out

@@ -205,7 +205,7 @@ def test_json() -> None:
     found = tuned(first_tokens=10, finalists=1).to_json()
     assert found.keys() == {"text", "tokens", "first_tokens", "plain", "best", "perplexity", "grid", "notes"}
     assert found["best"].keys() == {"rate", "decay", "epsilon", "length", "loss", "tuned_on"}
-    assert found["grid"][0].keys() == {"rate", "decay", "first", "perplexity"}
+    assert found["grid"][0].keys() == {"rate", "decay", "first", "perplexity", "whole"}
     assert sum(point["perplexity"] is None for point in found["grid"]) == 5
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.dynamic import DynamicConfig
+from spanlm.evaluation.dynamic import AstrayError, DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
@@ -23,10 +23,12 @@ from spanlm.reproduction import estimate as estimate_module
 from spanlm.reproduction import measurement as measurement_module
 from spanlm.reproduction import run as run_module
 from spanlm.reproduction.estimate import dynamic_seconds, estimate
+from spanlm.reproduction.page import markdown_page
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, run_plan
 from spanlm.reproduction.scale import DynamicSearch
+from spanlm.reproduction.tasks import Measurement
 from spanlm.trained import TrainedModel
 from tests.conftest import tiny_lines
 
@@ -120,18 +122,24 @@ def test_another_temperature_of_the_gate_is_that_of_the_same_weights(text: Path)
     assert found[TEMPERED]["test"]["without_dynamic"]["nll"] == pytest.approx(by_hand, rel=1e-9)
     assert by_hand != pytest.approx(found[WHOLE]["test"]["without_dynamic"]["nll"], rel=1e-7)
     assert found[TEMPERED]["how"]["gate_temperature"] == 1.0
+    temperatures = [found[row]["details"]["statistics"].pop("gate_temperature") for row in (WHOLE, TEMPERED)]
+    assert temperatures == [0.1, 1.0]
     assert found[TEMPERED]["details"]["statistics"] == found[WHOLE]["details"]["statistics"]
 
 
-def test_the_statistics_are_those_of_the_model_as_it_was_trained(text: Path) -> None:
-    """Whichever row gathers them, and whatever temperature it then evaluates at."""
-    made = plan(text, TEMPERED)
-    statistics, record = made.jobs[0].folder / DYNAMIC, made.tasks[1].record
-    kept = statistics.read_bytes()
-    statistics.unlink()
-    record.unlink()
+def test_each_temperature_has_statistics_of_its_own(text: Path) -> None:
+    """Whichever row gathers first; those of the run as it was trained are not written over."""
+    made = plan(text, WHOLE, TEMPERED)
     records(made)
-    assert statistics.read_bytes() == kept
+    folder = made.jobs[0].folder
+    kept = {name: (folder / name).read_bytes() for name in (DYNAMIC, "dynamic-gate-1.0.safetensors")}
+    assert len(set(kept.values())) == 2
+    for measurement in made.tasks[1:]:
+        measurement.record.unlink()
+    for name in kept:
+        (folder / name).unlink()
+    records(plan(text, TEMPERED, WHOLE))
+    assert {name: (folder / name).read_bytes() for name in kept} == kept
 
 
 def test_what_is_measured_is_not_measured_again(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,3 +263,64 @@ def test_a_row_is_measured_with_the_point_of_its_preset(text: Path, monkeypatch:
     with pytest.raises(RunError, match="enough"):
         measurement_module.measure(replace(measurement, jobs=(own,), record=Path("new.json")), made.corpus)
     assert given == [published]
+
+
+def ruined(made: Plan) -> Plan:
+    """The same plan with a search whose every rate ruins the weights; nothing of it is measured yet."""
+    trained, measurement = made.tasks
+    assert isinstance(measurement, Measurement) and measurement.search is not None
+    search = replace(measurement.search, rates=(1e4, 1e30), decays=(0.0,))
+    measurement.record.unlink()
+    return replace(made, tasks=(trained, replace(measurement, search=search)))
+
+
+def test_what_goes_astray_has_a_record_and_is_not_tried_again(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = ruined(plan(text, WHOLE))
+    _, first = run_plan(made)
+    assert first.record is None and not first.done_before
+    assert first.error == "dynamic.rate: at every point of the grid the weights went astray. Take lower rates."
+    kept = made.tasks[1].record.read_text()
+    record = json.loads(kept, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    points = record["details"]["grid"]
+    assert [(point["rate"], point["decay"], point["whole"]) for point in points] == [(1e4, 0, True), (1e30, 0, True)]
+    assert points[1]["perplexity"] is None and record["details"]["tried"] == 2
+    assert record["valid"] == {"tokens": len(made.corpus.splits["valid"])}, "there is no result"
+    assert record["details"]["statistics"]["text"] == "text train" and record["starts"][0]["command"]
+    monkeypatch.setattr(measurement_module, "load", lambda *_: pytest.fail("it was tried again"))
+    _, again = run_plan(made)
+    assert again == replace(first, done_before=True, seconds=again.seconds)
+    assert made.tasks[1].record.read_text() == kept
+
+
+def test_the_page_says_of_what_went_astray_that_it_did(text: Path) -> None:
+    made = ruined(plan(text, WHOLE))
+    table = made.tables[0]
+    pages = [markdown_page(made, table, list(run_plan(made)), None) for _ in range(2)]
+    assert pages[0] == pages[1]
+    assert f"(`{WHOLE}`): **failed**: dynamic.rate: at every point of the grid the weights went astray" in pages[0]
+
+
+def test_a_setting_that_goes_astray_on_test_is_kept_too(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test was read: whoever gave the same command again would read it once more."""
+    made = plan(text, WHOLE)
+    made.tasks[1].record.unlink()
+    measure = TrainedModel.evaluate
+
+    def astray(self: TrainedModel, corpus: Any, split: Any, **options: Any) -> Any:
+        if split == "test":
+            raise AstrayError("dynamic.rate=1: the weights went astray")
+        return measure(self, corpus, split, **options)
+
+    monkeypatch.setattr(TrainedModel, "evaluate", astray)
+    assert [outcome.error for outcome in run_plan(made)] == ["", "dynamic.rate=1: the weights went astray"]
+    details = json.loads(made.tasks[1].record.read_text())["details"]
+    assert details["dynamic"]["tuned_on"] == "text valid" and details["statistics"] and details["grid"]
+    monkeypatch.setattr(TrainedModel, "evaluate", lambda *_, **__: pytest.fail("test was read again"))
+    assert [outcome.error for outcome in run_plan(made)] == ["", "dynamic.rate=1: the weights went astray"]
+
+
+def test_the_record_of_another_search_that_went_astray_is_refused(text: Path) -> None:
+    made = plan(text, WHOLE)
+    list(run_plan(ruined(made)))
+    with pytest.raises(InputError, match=r"how\.search\.rates was .*10000"):
+        list(run_plan(made))
