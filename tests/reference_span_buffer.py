@@ -27,6 +27,7 @@ class Spans:
     w_h: Tensor | None  # (d, H)
     v: Tensor  # (d,)
     b: Tensor | None = None  # (d,), within the tanh
+    zero: bool = False  # the outputs of before a stream are zeros
 
 
 def span_ends(now: int, p: Spans) -> list[tuple[int, int]]:
@@ -37,7 +38,7 @@ def span_ends(now: int, p: Spans) -> list[tuple[int, int]]:
     found = []
     for n in range(p.buffer_size // p.length):
         last = newest - n * p.length
-        if last - p.offset >= 0:
+        if last - p.offset >= 0 or (p.zero and last >= 0):
             found.append((last - p.offset, last))
     return found
 
@@ -55,7 +56,9 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
             if p.current:
                 outputs.append(current)
             ends = span_ends(len(outputs), p)
-            spans = [outputs[last] - outputs[first] if p.offset else outputs[last] for first, last in ends]
+            spans = [
+                outputs[last] - outputs[first] if p.offset and first >= 0 else outputs[last] for first, last in ends
+            ]
             exponentials = []
             for span in spans:
                 inner = p.w_s.mv(span)

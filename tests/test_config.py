@@ -121,6 +121,7 @@ buffer_choices: dict[str, Any] = {
     "attention_size": maybe(counts),
     "score": st.sampled_from(["tanh", "literal"]),
     "newest": st.sampled_from(["before", "current"]),
+    "penalised": st.booleans(),
     "own_segment_gradients": st.booleans(),
     "biases": st.booleans(),
     "gate_range": maybe(st.floats(0, 1e6)),
@@ -149,15 +150,22 @@ taught = st.sampled_from(
 spans_or_words = st.sampled_from(
     [
         {"words": True},
-        *({"grid": grid, "span_offset": offset} for grid in ("sliding", "fixed") for offset in ("literal", "length")),
+        *(
+            {"grid": grid, "span_offset": offset, "before_stream": before}
+            for grid in ("sliding", "fixed")
+            for offset in ("literal", "length")
+            for before in ("masked", "zero")
+        ),
     ]
 )
 span_buffers = span_lengths.flatmap(
     lambda length: st.builds(
-        lambda kind, dropped, reward, who, **fields: SpanBufferConfig(
-            **{**fields, **kind, **dropped, **reward, **(who if reward["reward"] else {})}
+        lambda kind, annealed, dropped, reward, who, **fields: SpanBufferConfig(
+            **{**fields, **kind, **annealed, **dropped, **reward, **(who if reward["reward"] else {})}
         ),
         kind=spans_or_words,
+        annealed=st.just({})
+        | st.fixed_dictionaries({"annealed_temperature": temperatures, "annealing_epochs": st.integers(1, 100)}),
         dropped=st.fixed_dictionaries({"dropout": shares})
         | st.fixed_dictionaries({"dropout": st.floats(1e-3, 0.999), "kept": st.just("dropped")}),
         who=taught,
@@ -326,7 +334,7 @@ def test_the_strategies_leave_no_field_out() -> None:
         RecurrentMemoryConfig: 4,
         PointerSentinelConfig: 3,
         AttentiveConfig: 6,
-        SpanBufferConfig: 26,
+        SpanBufferConfig: 30,
         SoftmaxConfig: 8,
         MixtureOfSoftmaxesConfig: 10,
         OptimizerConfig: 7,

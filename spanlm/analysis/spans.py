@@ -83,7 +83,7 @@ class SpanRecord:
         row = self.weights[position]
         first = position + 1 - len(row) - self.nearest_lag
         ends = ((first + column, row[column]) for column in np.flatnonzero(row).tolist())
-        found = [Look(end - self.span + 1, end, float(weight)) for end, weight in ends]
+        found = [Look(max(0, end - self.span + 1), end, float(weight)) for end, weight in ends]
         return sorted(found, key=lambda look: (-look.weight, -look.last))
 
     def words_of(self, look: Look) -> str:

@@ -89,6 +89,7 @@ class Readout:
         buffer: what else the head is to predict from, and to mix with its own distribution.
         members: the readouts of the members of an ensemble, which its head combines.
         hidden: (T, B, H), what the encoder gave, before any dropout: penalties of training ask for it.
+        penalised: what else they are to hold for, after dropout and before it.
     """
 
     features: Tensor
@@ -101,6 +102,7 @@ class Readout:
     buffer: Buffered | None = None
     members: tuple[Readout, ...] = ()
     hidden: Tensor | None = None
+    penalised: tuple[Tensor, Tensor] | None = None
 
     @property
     def attention(self) -> Tensor | None:
@@ -141,3 +143,6 @@ class Memory(nn.Module, ABC):
     @abstractmethod
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H); `tokens` (T, B) are the words the encoder read at these steps."""
+
+    def begin_epoch(self, epochs: int) -> None:
+        """Be told, before each epoch of a training, how many it has had; what changes with them is not in a state."""

@@ -15,16 +15,16 @@ What else the paper leaves open, and how it is read here; options of `model.memo
 * The buffer holds what the encoder gave before dropout (`kept`), across segments without gradients
   (`own_segment_gradients`: within one with them). Query, gate and ξ have one mask, in place of the output dropout.
 * An empty buffer has no share and no reward. No span reaches back beyond where a stream begins: with states of zeros
-  there, the first L − 1 of a text would not be differences. W_g starts small, so λ starts at about a half
-  (`gate_range`).
+  there, the first L − 1 of a text would not be differences (`before_stream`). W_g starts small, so λ starts at about a
+  half (`gate_range`).
 * r is a constant for the gradient (`reward_constant`); its λ has no temperature (`reward_gate`); for r < 0, η r log λ
   as printed (`negative_reward`), but bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q
-  are those of the loss (`rewarded`). "Annealed" means two temperatures, no schedule; "w/o annealing" is one of 1.
-* No option is there for the uneven distances that Eq. 4 has at its two ends; a schedule of temperatures, of which
-  nothing is printed; penalties on ξ.
-* Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
-  likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream; validation in
-  training is ten.
+  are those of the loss (`rewarded`). "Annealed" means two temperatures, no schedule, of which nothing is printed
+  (`annealed_temperature`); "w/o annealing" is one of 1.
+* No option is there for the uneven distances that Eq. 4 has at its two ends.
+* Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone (`penalised`). Dynamic evaluation
+  adapts to the likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream;
+  validation in training is ten.
 """
 
 from __future__ import annotations

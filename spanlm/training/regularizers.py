@@ -3,6 +3,8 @@
     AR  = α · mean(f²)                f: what the head reads, after dropout
     TAR = β · mean((h_{t+1} − h_t)²)  h: what the encoder gave, before dropout
 
+and, of a span buffer that says so (`model.memory.penalised`), both once more of what it reads.
+
 The paper writes L2 norms; the code, and the published α = 2 and β = 1, mean over every element of (T, B, ·). Padding is
 left out: of TAR a pair of steps counts where both are predicted. Both are given as sums over places, each the mean over
 its features, so that groups of streams can be added up and divided once.

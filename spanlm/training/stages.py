@@ -43,7 +43,7 @@ def stage_config(config: RunConfig, stage: int) -> RunConfig:
 
 
 def refuse_unfit(config: RunConfig) -> None:
-    """Refuse finetune stages that change what this run does not have, and what is said of margins where there are none.
+    """Refuse finetune stages that change what a run does not have, and what is said of margins or penalties it has not.
 
     Raises:
         InputError: names the field.
@@ -59,6 +59,10 @@ def refuse_unfit(config: RunConfig) -> None:
         stage_config(config, stage)
     if not (head.adversarial or finetune.adversarial):
         _refuse_margins(config)
+    memory, training = config.model.memory, config.training
+    if isinstance(memory, SpanBufferConfig) and not (training.activation_penalty or training.temporal_penalty):
+        nothing = "without training.activation_penalty or training.temporal_penalty above 0: nothing is penalised"
+        require_defaults(memory, "model.memory", ["penalised"], nothing)
 
 
 def _refuse_margins(config: RunConfig) -> None:

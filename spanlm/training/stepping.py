@@ -79,12 +79,13 @@ class _Share:
 
     def of_activations(self, readout: Readout, mask: Tensor) -> Tensor | float:
         """AR and TAR; means whatever the loss is."""
+        assert readout.hidden is not None  # every language model of one's own says what its encoder gave
         total: Tensor | float = 0.0
-        if self._training.activation_penalty:
-            total = self._training.activation_penalty * activation(readout.features, mask) / self.tokens
-        if self._pairs is not None:
-            assert readout.hidden is not None  # every language model of one's own says what its encoder gave
-            total += self._training.temporal_penalty * temporal_activation(readout.hidden, mask) / self._pairs
+        for after, before in ((readout.features, readout.hidden), *filter(None, (readout.penalised,))):
+            if self._training.activation_penalty:
+                total += self._training.activation_penalty * activation(after, mask) / self.tokens
+            if self._pairs is not None:
+                total += self._training.temporal_penalty * temporal_activation(before, mask) / self._pairs
         return total
 
 

@@ -120,6 +120,7 @@ class Trainer:
 
     def _epoch(self, request: StopRequest) -> None:
         self.model.train()
+        self.model.memory.begin_epoch(self.position.epoch)
         self.journal.begin_epoch()
         self.segments = self.batcher.count(self._order())
         for segment in self.batcher.segments(self._order(), start=self.position.segment):

@@ -35,6 +35,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "fixed length": {"buffer_size": 9, "span_length": 3, "grid": "fixed", "span_offset": "length"},
     "words": {"words": True},
     "current": {"buffer_size": 9, "span_length": 3, "newest": "current"},
+    "zero": {"buffer_size": 9, "span_length": 3, "before_stream": "zero"},
+    "fixed zero": {"buffer_size": 9, "span_length": 3, "grid": "fixed", "before_stream": "zero"},
     "fixed current": {"buffer_size": 9, "span_length": 3, "grid": "fixed", "newest": "current"},
     "words and the current one": {"words": True, "newest": "current"},
 }
@@ -60,7 +62,8 @@ def looked_at(model: LanguageModel, tokens: TokenFile, eos: int) -> list[list[fl
     offset = 0 if config.words else config.span_length - (config.span_offset == "literal")
     weights = memory.span_key.weight, memory.query.weight, memory.score
     length, current = 1 if config.words else config.span_length, config.newest == "current"
-    p = Spans(config.buffer_size, length, offset, config.grid == "fixed", current, *weights)
+    zero = config.before_stream == "zero"
+    p = Spans(config.buffer_size, length, offset, config.grid == "fixed", current, *weights, zero=zero)
     found, starts = [], [*tokens.documents.tolist(), len(tokens)]
     for start, end in pairwise(starts):
         read = [eos, *tokens.ids[start : end - 1].tolist()]

@@ -31,6 +31,7 @@ MEMORIES = {
     "fixed": SpanBufferConfig(buffer_size=6, span_length=3, grid="fixed"),
     "words": SpanBufferConfig(buffer_size=4, words=True),
     "current": SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
+    "zero": SpanBufferConfig(buffer_size=6, span_length=3, before_stream="zero"),
 }
 
 
@@ -50,7 +51,7 @@ def ends(position: int, kind: str) -> list[int]:
     if kind == "words":
         return [i for i in range(position - 1, -1, -1)][:4]
     newest = {"fixed": position // 3 * 3 - 1, "current": position}.get(kind, position - 1)
-    return [i for i in (newest, newest - 3) if i - memory.reach >= 0]
+    return [i for i in (newest, newest - 3) if i - (0 if kind == "zero" else memory.reach) >= 0]
 
 
 @pytest.mark.parametrize("kind", MEMORIES)
@@ -68,7 +69,7 @@ def test_every_weight_has_its_words(kind: str, steps: int, monkeypatch: pytest.M
         assert bool(looks) == bool(record.filled[t])
         assert [look.weight for look in looks] == sorted((look.weight for look in looks), reverse=True)
         for look in looks:
-            assert look.last - look.first == length - 1 and look.first >= 0
+            assert look.first == (max(0, look.last - length + 1) if kind == "zero" else look.last - length + 1) >= 0
             column = attention.shape[-1] - (t - look.last) - (kind == "current")
             assert look.weight == pytest.approx(attention[t, 0, column].item(), abs=1e-6)
             assert record.words_of(look).split() == ["<eos>", *TEXT][look.first : look.last + 1]

@@ -40,13 +40,14 @@ def span_ends(config: Any, step: int) -> list[tuple[int, int]]:
     before = config.newest == "before"
     newest = before + ((step + 1 - before) % length if config.grid == "fixed" else 0)
     ends = [newest + length * n for n in range(config.buffer_size // length)]
-    return [(end + apart, end) for end in ends if end + apart <= step]
+    needed = 0 if config.before_stream == "zero" else apart
+    return [(end + apart, end) for end in ends if end + needed <= step]
 
 
 def looked_at(config: Any, step: int) -> set[int]:
     """The lags at which `step` of a new stream looks at what the encoder wrote; its own is one."""
     if config.kind == "span_buffer":
-        return {0}.union(*span_ends(config, step))
+        return {lag for lag in {0}.union(*span_ends(config, step)) if lag <= step}
     reach = 0 if config.kind in READS_ONLY_WORDS else REACH[config.kind](config)
     return set(range(min(reach, step) + 1))
 

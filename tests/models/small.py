@@ -76,6 +76,8 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
         SpanBufferConfig(buffer_size=6, span_length=3, newest="current", grid="fixed"),
         SpanBufferConfig(buffer_size=3, words=True, newest="current"),
         SpanBufferConfig(buffer_size=4, span_length=2, biases=True, gate_range=0.03),
+        SpanBufferConfig(buffer_size=6, span_length=3, before_stream="zero"),
+        SpanBufferConfig(buffer_size=6, span_length=3, before_stream="zero", grid="fixed", newest="current"),
     ],
 }
 SMALL_ENCODERS: dict[str, list[Any]] = {

@@ -310,6 +310,27 @@ def test_parameters(changes: dict[str, Any], size: int) -> None:
             lambda: SpanBufferConfig(dropout=0.0, kept="dropped"),
             "model.memory.kept=dropped: must be raw with model.memory.dropout=0: nothing is dropped",
         ),
+        (
+            lambda: SpanBufferConfig(annealed_temperature=1.0),
+            "model.memory.annealing_epochs=null: must be at least 1 beside model.memory.annealed_temperature=1",
+        ),
+        (
+            lambda: SpanBufferConfig(annealed_temperature=1.0, annealing_epochs=0),
+            "model.memory.annealing_epochs=0: must be at least 1 beside model.memory.annealed_temperature=1",
+        ),
+        (
+            lambda: SpanBufferConfig(annealing_epochs=3),
+            "model.memory.annealing_epochs=3: must be null unless model.memory.annealed_temperature is a temperature",
+        ),
+        (
+            lambda: SpanBufferConfig(annealed_temperature=0.0, annealing_epochs=3),
+            "model.memory.annealed_temperature=0.0: must be from 1e-06 on and finite",
+        ),
+        (
+            lambda: SpanBufferConfig(words=True, before_stream="zero"),
+            "model.memory.before_stream=zero: must be masked with model.memory.words=true: there are no spans",
+        ),
+        (lambda: SpanBufferConfig(before_stream="kept"), "model.memory.before_stream=kept: must be masked or zero"),
         (lambda: SpanBufferConfig(kept="both"), "model.memory.kept=both: must be raw or dropped"),
         (lambda: SpanBufferConfig(reward_gate="none"), "model.memory.reward_gate=none: must be plain or tempered"),
         (
@@ -355,3 +376,35 @@ def test_autocast_does_not_touch_the_gate() -> None:
         readout, _ = read(memory, h, memory.init_state(3))
     assert torch.equal(readout.buffer.gate, expected.buffer.gate)
     assert not torch.equal(readout.attention, expected.attention)
+
+
+def test_the_temperature_of_training_falls_by_the_same_factor_after_each_epoch() -> None:
+    config = replace(SMALL, training_temperature=100.0, annealed_temperature=0.1, annealing_epochs=3)
+    assert [config.temperature_after(n) for n in range(6)] == pytest.approx([100.0, 10.0, 1.0, 0.1, 0.1, 0.1])
+    assert [SMALL.temperature_after(n) for n in (0, 3, 100)] == [100.0] * 3
+    rising = replace(config, training_temperature=1.0, annealed_temperature=4.0, annealing_epochs=2)
+    assert [rising.temperature_after(n) for n in range(4)] == pytest.approx([1.0, 2.0, 4.0, 4.0])
+
+
+def test_an_epochs_temperature_is_that_of_its_likelihood_and_of_nothing_else() -> None:
+    """Until it is told an epoch, and in what learns in evaluation, a model has the last one."""
+    memory = build(replace(SMALL, annealed_temperature=1.0, annealing_epochs=2), HIDDEN, VOCABULARY)
+    h = values(7, 2, HIDDEN)
+    for epochs, temperature in ((None, 1.0), (0, 100.0), (1, 10.0), (2, 1.0), (7, 1.0), (0, 100.0)):
+        if epochs is not None:
+            memory.begin_epoch(epochs)
+        buffer = read(memory.train(), h, memory.init_state(2))[0].buffer
+        assert_same(buffer.log_shares(training=True), (buffer.gate / temperature).log_softmax(-1))
+        assert_same(buffer.log_shares(training=False), (buffer.gate / 0.1).log_softmax(-1))
+        assert_same(buffer.rewarded_log_shares(), buffer.gate.log_softmax(-1))
+
+
+def test_what_is_penalised_besides_is_what_is_read_with_its_mask_and_without() -> None:
+    h = values(7, 3, HIDDEN)
+    (readout, _), _ = trained(replace(SMALL, dropout=0.4, penalised=True), h)
+    masked, whole = readout.penalised
+    assert masked is readout.buffer.features and (masked == 0).any() and not (whole == 0).any()
+    kept = masked != 0
+    assert_same(masked[kept], whole[kept] / 0.6)
+    (usual, _), _ = trained(replace(SMALL, dropout=0.4), h)
+    assert usual.penalised is None

@@ -35,6 +35,9 @@ CONFIGS = [
     SpanBufferConfig(buffer_size=1, words=True, newest="current"),
     SpanBufferConfig(buffer_size=6, span_length=2, biases=True),
     SpanBufferConfig(buffer_size=4, span_length=2, score="literal", biases=True),
+    SpanBufferConfig(buffer_size=6, span_length=3, before_stream="zero"),
+    SpanBufferConfig(buffer_size=4, span_length=2, before_stream="zero", grid="fixed", span_offset="length"),
+    SpanBufferConfig(buffer_size=8, span_length=4, before_stream="zero", newest="current"),
 ]
 every_config = pytest.mark.parametrize("config", CONFIGS, ids=small.identify)
 
@@ -48,6 +51,7 @@ def parameters(memory: SpanBufferMemory) -> twin.Spans:
         offset=0 if config.words else length - (config.span_offset == "literal"),
         fixed=config.grid == "fixed",
         current=config.newest == "current",
+        zero=config.before_stream == "zero",
         w_s=memory.span_key.weight,
         w_h=None if memory.query is None else memory.query.weight,
         v=memory.score,

@@ -196,7 +196,14 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     ),
     "mixture of softmaxes, span buffer, two finetune stages": lambda: with_model(
         make_config(
-            SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, dropout=0.1),
+            SpanBufferConfig(
+                buffer_size=12,
+                span_length=3,
+                attention_size=4,
+                dropout=0.1,
+                annealed_temperature=1.0,
+                annealing_epochs=3,
+            ),
             dropout=0.0,
             kind="streams",
             shuffle=False,

@@ -50,6 +50,30 @@ def test_a_step_adds_both_to_its_gradient_and_not_to_what_it_logs(
             torch.testing.assert_close(gradients[1][name], gradients[0][name] + added, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("penalised", [False, True])
+def test_what_a_span_buffer_reads_is_penalised_where_it_says_so(corpus: Corpus, room: Path, penalised: bool) -> None:
+    memory = SpanBufferConfig(buffer_size=6, span_length=2, dropout=0.0, penalised=penalised)
+    config = make_config(memory, kind="streams", shuffle=False, dropout=0.0, activation_penalty=2.0)
+    trainer = Trainer(config, corpus, room, Heard())
+    model, segment = trainer.model.double().train(), next(trainer.batcher.segments())
+    gradients = []
+    for penalties in ((0.0, 0.0), (2.0, 3.0)):
+        model.zero_grad()
+        training = with_training(config, activation_penalty=penalties[0], temporal_penalty=penalties[1]).training
+        add_gradients(model, segment, model.init_state(len(segment.reset)), training)
+        gradients.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+    model.zero_grad()
+    readout, _ = model(segment.inputs, model.init_state(len(segment.reset)))
+    assert segment.mask.all() and readout.buffer is not None and readout.hidden is not None
+    weighed = [readout.hidden, *([readout.buffer.features] if penalised else [])]
+    penalty = sum(2.0 * x.pow(2).mean() + 3.0 * x.diff(dim=0).pow(2).mean() for x in weighed)
+    penalty.backward()  # type: ignore[union-attr]
+    for name, parameter in model.named_parameters():
+        if name in gradients[0]:
+            added = 0.0 if parameter.grad is None else parameter.grad
+            torch.testing.assert_close(gradients[1][name], gradients[0][name] + added, rtol=1e-9, atol=1e-12)
+
+
 def test_a_segment_of_one_step_has_no_change_to_weigh(corpus: Corpus, room: Path) -> None:
     config = make_config(NoMemoryConfig(), kind="streams", shuffle=False, temporal_penalty=3.0)
     trainer = Trainer(with_batching(config, length=1), corpus, room, Heard())

@@ -11,14 +11,17 @@ Where the paper leaves a choice: its Eq. 7 has no tanh, and without it all score
 that the attention does not depend on it (`score`); its Eq. 4 has other distances at its ends than within, so spans are
 counted from the newest state before t (`grid`); h_t has read the word of its step and is no part of a span of step t,
 which `newest` can change: the paper has h_t encode x_{1:t−1} and, in its Eq. 2 and 3, x_{1:t}. A span needs both its
-ends in the stream, and where there is none p̃ = p. States are kept as the encoder gave them: those that met different
-dropout masks have no meaningful difference (`kept`). The mask of a segment is put on h_t where it asks, gates and
-predicts, and on ξ_t. There are no biases (`biases`); W_g starts as small as all weights do, so that λ is near ½
-(`gate_range`). Gradients end where a segment begins, as for every memory.
+ends in the stream (`before_stream`), and where there is none p̃ = p. States are kept as the encoder gave them: those
+that met different dropout masks have no meaningful difference (`kept`). The mask of a segment is put on h_t where it
+asks, gates and predicts, and on ξ_t. There are no biases (`biases`); W_g starts as small as all weights do, so that λ
+is near ½ (`gate_range`). The temperatures of training and of evaluation are two constants (`annealed_temperature`), and
+what penalties of activations hold for is the encoder alone (`penalised`). Gradients end where a segment begins, as for
+every memory.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -45,7 +48,7 @@ class SpanBufferMemory(Memory):
 
     def __init__(self, config: SpanBufferConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
-        self.readout_size, self.config = hidden_size, config
+        self.readout_size, self.config, self.rule = hidden_size, config, config.rule
         self.fixed = config.grid == "fixed"
         self.count = config.buffer_size // config.stride
         # a step whose spans may end at itself looks at what the next one's end at before it
@@ -78,12 +81,12 @@ class SpanBufferMemory(Memory):
         filled = with_steps(state["filled"], len(h))
         grid = self._grid(len(h), state)
         held = wide(states if self.config.own_segment_gradients else states.detach())
-        values, there = spans(held, filled, self.config.reach, grid)
+        values, there = spans(held, filled, self.config.reach, grid, begins_there=self._begins_there)
         query = None if self.query is None else self.query(asking)
         read, weights, any_span = span_attention(query, self.span_key(values), values, self.score, there, grid)
-        read = read * mask if raw and mask is not None else read
+        unmasked, read = read, read * mask if raw and mask is not None else read
         policy = self._gate(asking.detach()) if self.config.reward_teaches == "gate" else None
-        buffer = Buffered(read, self._gate(asking), any_span, self.config.rule, policy)
+        buffer = Buffered(read, self._gate(asking), any_span, self.rule, policy)
         after = {"states": states[len(h) :], "filled": filled[len(h) :]}
         if self.fixed:
             after["phase"] = (state["phase"] + len(h)) % self.config.stride
@@ -93,11 +96,20 @@ class SpanBufferMemory(Memory):
             attention,
             nearest_lag=self.config.nearest_lag,
             span=self.config.stride,
-            reach=self.config.reach,
+            reach=self.config.reach if self._begins_there else 0,
             fixed=self.fixed,
             buffer=buffer,
+            penalised=(read, unmasked) if self.config.penalised else None,
         )
         return readout, after
+
+    def begin_epoch(self, epochs: int) -> None:
+        """Set T of training to what it is after so many epochs."""
+        self.rule = replace(self.config.rule, training_temperature=self.config.temperature_after(epochs))
+
+    @property
+    def _begins_there(self) -> bool:
+        return self.config.before_stream == "masked"
 
     def _grid(self, steps: int, state: Tensors) -> SlidingGrid | FixedGrid:
         layout = self.config.stride, self.count, steps

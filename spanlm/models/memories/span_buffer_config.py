@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 from spanlm.errors import InputError, require, require_defaults
@@ -16,6 +16,7 @@ SpanScore = Literal["tanh", "literal"]
 RewardTeaches = Literal["all", "gate"]
 Kept = Literal["raw", "dropped"]
 Newest = Literal["before", "current"]
+BeforeStream = Literal["masked", "zero"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class SpanBufferConfig:
             steps, so that only every L-th is projected).
         newest: the last step that a span of step t may end at: before (t − 1, as printed) or current (t, so that what
             is read can hold h_t).
+        before_stream: what becomes of a span that begins before its stream does: masked (it is not there) or zero (as
+            if the outputs of before were zeros: the span is h_i itself). One that ends there is never there.
         attention_size: units of the attention; null: as wide as the encoder's output.
         score: tanh (v · tanh(W_h h_t + W_s s_i)) or literal (as printed, without the tanh: then h_t adds the same to
             all scores and the attention does not depend on it, so that W_h is left out).
@@ -45,7 +48,11 @@ class SpanBufferConfig:
         own_segment_gradients: teach the encoder through the spans of the segment at hand, too.
         dropout: of h_t, for the query, the gate and the head, and of what is read, with one mask for a segment; it
             takes the place of model.output_dropout.
+        penalised: training.activation_penalty and training.temporal_penalty hold for what is read, too.
         training_temperature: of the gate in the likelihood that is trained.
+        annealed_temperature: what training_temperature falls to, by the same factor after each epoch; null: it stays
+            what it is, as the paper's two constants have it.
+        annealing_epochs: after so many epochs it has fallen to annealed_temperature; null where that is null.
         evaluation_temperature: of the gate in evaluation.
         reward: η, weight of the reward in the loss; 0: the gate learns from the likelihood alone.
         reward_power: κ, power of the ratio of the two probabilities.
@@ -71,6 +78,7 @@ class SpanBufferConfig:
     words: bool = False
     grid: GridKind = "sliding"
     newest: Newest = "before"
+    before_stream: BeforeStream = "masked"
     attention_size: int | None = None
     score: SpanScore = "tanh"
     biases: bool = False
@@ -78,7 +86,10 @@ class SpanBufferConfig:
     kept: Kept = "raw"
     own_segment_gradients: bool = True
     dropout: float = 0.4
+    penalised: bool = False
     training_temperature: float = 100.0
+    annealed_temperature: float | None = None
+    annealing_epochs: int | None = None
     evaluation_temperature: float = 0.1
     reward: float = 0.1
     reward_power: float = 5.0
@@ -100,7 +111,7 @@ class SpanBufferConfig:
         if self.words:
             # but for the length, which other fields are read beside
             nowhere = "with model.memory.words=true: there are no spans"
-            require_defaults(self, "model.memory", ["span_offset", "grid"], nowhere)
+            require_defaults(self, "model.memory", ["span_offset", "grid", "before_stream"], nowhere)
         else:
             _require_spans(self.buffer_size, self.span_length, self.span_offset)
         size = self.attention_size
@@ -110,6 +121,7 @@ class SpanBufferConfig:
         require(0 <= self.dropout < 1, "model.memory.dropout", self.dropout, "in [0, 1)")
         for name in ("training_temperature", "evaluation_temperature"):
             require_temperature(getattr(self, name), f"model.memory.{name}")
+        self._check_annealing()
         for name in ("reward_power", "reward_most", "reward_slope"):
             value = getattr(self, name)
             require(0 < value < math.inf, f"model.memory.{name}", value, "above 0 and finite")
@@ -125,9 +137,26 @@ class SpanBufferConfig:
         if not self.reward_constant:
             learned = "with model.memory.reward_constant=false: what r compares learns from it, and so does the encoder"
             require_defaults(self, "model.memory", ["rewarded", "reward_teaches", "negative_reward"], learned)
-        if self.training_temperature == 1:
+        if self.training_temperature == 1 and self.annealed_temperature is None:
             plain = "with model.memory.training_temperature=1: the λ of the likelihood is the plain one"
             require_defaults(self, "model.memory", ["reward_gate"], plain)
+
+    def _check_annealing(self) -> None:
+        last, epochs = self.annealed_temperature, self.annealing_epochs
+        if last is not None:
+            require_temperature(last, "model.memory.annealed_temperature")
+            beside = f"at least 1 beside model.memory.annealed_temperature={last:g}"
+            require(epochs is not None and epochs >= 1, "model.memory.annealing_epochs", epochs, beside)
+        else:
+            unless = "null unless model.memory.annealed_temperature is a temperature"
+            require(epochs is None, "model.memory.annealing_epochs", epochs, unless)
+
+    def temperature_after(self, epochs: int) -> float:
+        """Return T of training after so many epochs: T₀ (T₁ / T₀)^min(1, epochs / annealing_epochs)."""
+        if self.annealed_temperature is None or self.annealing_epochs is None:
+            return self.training_temperature
+        fall = self.annealed_temperature / self.training_temperature
+        return float(self.training_temperature * fall ** min(1.0, epochs / self.annealing_epochs))
 
     @property
     def parts(self) -> int:
@@ -153,8 +182,9 @@ class SpanBufferConfig:
 
     @property
     def rule(self) -> GateRule:
-        """How the two predictions are mixed and the gate is taught."""
-        return GateRule(**{field.name: getattr(self, field.name) for field in fields(GateRule)})
+        """How the two predictions are mixed and the gate is taught, once T of training has fallen as far as it does."""
+        rule = GateRule(**{field.name: getattr(self, field.name) for field in fields(GateRule)})
+        return replace(rule, training_temperature=self.temperature_after(self.annealing_epochs or 0))
 
     @property
     def description(self) -> str:
@@ -173,6 +203,7 @@ _CHOICES = {
     "span_offset": get_args(SpanOffset),
     "grid": get_args(GridKind),
     "newest": get_args(Newest),
+    "before_stream": get_args(BeforeStream),
     "score": get_args(SpanScore),
     "kept": get_args(Kept),
     "negative_reward": get_args(NegativeReward),

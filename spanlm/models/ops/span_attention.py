@@ -174,21 +174,24 @@ def _taken(x: Tensor, index: Tensor) -> Tensor:
     return x.take_along_dim(index.view(*index.shape, *[1] * (x.dim() - 2)), 0)
 
 
-def spans(states: Tensor, filled: Tensor, offset: int, grid: Grid) -> tuple[Tensor, Tensor]:
+def spans(
+    states: Tensor, filled: Tensor, offset: int, grid: Grid, *, begins_there: bool = True
+) -> tuple[Tensor, Tensor]:
     """Work out the spans that a segment looks at: a state less the one `offset` before it, or for 0 the state itself.
 
     Args:
-        states: (P + T, B, H), finite where nothing was.
+        states: (P + T, B, H), zero where nothing was.
         filled: (P + T, B) bool, which of them there are.
         offset: how far the two ends of a span are apart.
         grid: where they lie.
+        begins_there: a span must begin within its stream; if not, its last state is enough.
 
     Returns:
-        (m + Q, ·, H), and (m + Q, ·) bool: both ends are states of the stream.
+        (m + Q, ·, H), and (m + Q, ·) bool: the ends that must be are states of the stream.
     """
     states, filled = grid.lengthened(states, offset), grid.lengthened(filled, offset)
     first = grid.at(states, 0)
-    return grid.at(states, offset) - first if offset else first, grid.at(filled, 0)
+    return grid.at(states, offset) - first if offset else first, grid.at(filled, 0 if begins_there else offset)
 
 
 def span_attention(
