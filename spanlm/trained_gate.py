@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spanlm.errors import InputError
-from spanlm.evaluation.dynamic_statistics import statistics_file
+from spanlm.evaluation.dynamic_statistics import statistics_name
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
 from spanlm.models.span_mixture import require_temperature
@@ -60,4 +60,4 @@ class TemperedModel(TrainedModel):
         model.to(trained.model.device).eval()
         super().__init__(model, trained.vocabulary, replace(trained.config, model=rooms), trained.folder)
         self.own, self.temperature = memory.evaluation_temperature, temperature
-        self.statistics_file = statistics_file(None if temperature == self.own else temperature)
+        self.statistics_file = statistics_name(None if temperature == self.own else float(temperature))

@@ -165,7 +165,7 @@ span_buffers = span_lengths.flatmap(
         ),
         kind=spans_or_words,
         annealed=st.just({})
-        | st.fixed_dictionaries({"annealed_temperature": temperatures, "annealing_epochs": st.integers(1, 100)}),
+        | st.fixed_dictionaries({"annealed_temperature": st.floats(2e6, 1e9), "annealing_epochs": st.integers(1, 100)}),
         dropped=st.fixed_dictionaries({"dropout": shares})
         | st.fixed_dictionaries({"dropout": st.floats(1e-3, 0.999), "kept": st.just("dropped")}),
         who=taught,

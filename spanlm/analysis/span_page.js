@@ -1,11 +1,12 @@
 // weights[t] are in ten-thousandths, the newest span first; it ends at token newest[t], the next `span` tokens before it.
+// A span that began before the text has only those of its tokens that are in it.
 (() => {
   const { span, tokens, gate, newest, weights, bits, expected, darkest } = record;
   const NAMED = 6; // spans told in words
 
   const looksOf = (t) => weights[t].map((weight, k) => {
     const to = newest[t] - k * span;
-    return { from: to - span + 1, to, weight: weight / 10000 };
+    return { from: Math.max(0, to - span + 1), to, weight: weight / 10000 };
   });
   const largest = (t) => looksOf(t).sort((a, b) => b.weight - a.weight).slice(0, NAMED);
   const wordsOf = ({ from, to }) => tokens.slice(from, to + 1).map(spell).join(" ");

@@ -1,6 +1,7 @@
 """What a span buffer looked at in a text, and what each part expected (Li et al., 2020, Figure 5, Table 4).
 
-A span of L steps that ends at word i stands for the words i − L + 1 … i; an output in place of a span for word i.
+A span of L steps that ends at word i stands for the words i − L + 1 … i, or those of them that there are; an output in
+place of a span for word i.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def add_dynamic(parser: VerbParser) -> None:
         "--dynamic-loss",
         choices=get_args(LessonLoss),
         help="what they learn from: the likelihood (the default), or, of a model with a span buffer, the loss of its "
-        "training (its temperature, and the reward)",
+        "training (its temperature, if annealed the last, and the reward)",
     )
     parser.add_argument(
         "--dynamic-statistics",

@@ -52,7 +52,8 @@ are done sooner so. Their speeds and minutes in the tables are those of a share.
 Finished runs are skipped and unfinished ones go on, so the same command can be given again at any time; a row that
 fails does not stop the others. The test part is read once for every run, and again for every row that evaluates a
 trained model in another way: with a cache, with dynamic evaluation, or several as one; such rows train what they need
-and share it. Their settings are chosen on valid.
+and share it. Their settings are chosen on valid. Where dynamic evaluation went astray the row has failed, for good: its
+record, in the row's name under --out, says what was tried; without that file it is tried again.
 """
 
 _Expected = tuple[tuple[str, str, str], float]
@@ -262,8 +263,9 @@ def _reported(plan: Plan, jobs: int) -> Iterator[Outcome]:
 
 def _ended(outcome: Outcome) -> str:
     if outcome.record is None:
-        again = f" {outcome.job.record} has what was tried; moved away, it is tried again"
-        return f"failed before: {outcome.error}{again}" if outcome.done_before else f"failed: {outcome.error}"
+        tried = isinstance(outcome.job, Measurement) and outcome.job.record.exists()
+        kept = f" {outcome.job.record} says what was tried; without that file the row is tried again." if tried else ""
+        return f"failed{' before' if outcome.done_before else ''}: {outcome.error}{kept}"
     valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
     when = "finished before" if outcome.done_before else f"after {_duration(outcome.seconds)}"
     return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"

@@ -228,13 +228,13 @@ def evaluate_dynamic(
         report: told of progress.
 
     Raises:
-        InputError: no such split, several streams, statistics of segments of another length, or the loss of training
-            for a model without a span buffer.
+        InputError: no such split, several streams, statistics of segments of another length or of another temperature
+            of the gate, or the loss of training for a model without a span buffer.
         AstrayError: the weights went astray; see `went_astray`.
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
     require(batch_size in (None, 1), "batch_size", batch_size, f"1: {size}")
-    require_length(config, statistics)
+    require_statistics(config, statistics, model)
     require_loss(config, model)
     how: dict[str, Any] = {"kind": kind, "predict_first": predict_first}
     static = evaluate(model, corpus, split, precision=precision, **how)
@@ -253,13 +253,15 @@ def evaluate_dynamic(
     return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
 
 
-def require_length(config: DynamicConfig, statistics: DynamicStatistics) -> None:
-    """Refuse statistics of segments of another length: their gradients are of other means.
+def require_statistics(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
+    """Refuse statistics of segments of another length, whose gradients are of other means, or of another likelihood.
 
     Raises:
         InputError: they are.
     """
     require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
+    gate = gate_temperature(model)
+    require(statistics.gate_temperature == gate, "statistics.gate_temperature", statistics.gate_temperature, f"{gate}")
 
 
 def require_loss(config: DynamicConfig, model: NextWordModel) -> None:

@@ -5,13 +5,13 @@ Krause, Kahembwe, Murray & Renals, "Dynamic Evaluation of Neural Sequence Models
     MS_i = sqrt(1/n Σ_s g_si²),    ḡ = 1/K Σ_{tensors k} mean_{i ∈ k} MS_i
 
 g_s is the gradient of the mean cross-entropy of segment s of the training part, with the trained weights and without
-dropout: 100 streams of 5 steps, state carried, the likelihood alone (no penalty, no reward), which of a span buffer is
-that at the gate's temperature of evaluation. ḡ is a mean over the K
-tensors, whatever their sizes; a tied matrix is one of them. A segment with fewer than its 500 tokens counts by its
-share of them, in g and in n (the published code leaves the last one out: n = 1859 on Penn Treebank, here 1859.2).
+dropout: 100 streams of 5 steps, state carried, the likelihood alone (no penalty, no reward), of a span buffer that at
+the gate's temperature of evaluation. ḡ is a mean over the K tensors, whatever their sizes; a tied matrix is one of
+them. A segment with fewer than its 500 tokens counts by its share of them, in g and in n (the published code leaves the
+last one out: n = 1859 on Penn Treebank, here 1859.2).
 
 They are kept in the run's folder, marked with the SHA-256 of the weights and of the text they are of, and with the
-gate's temperature; where another one than the run's is asked for, in a file of its own (`statistics_file`).
+gate's temperature; where another one than the run's is asked for, in a file of its own (`statistics_name`).
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class DynamicStatistics:
     def description(self) -> str:
         """What they are of, in a few words, for people."""
         part = "" if self.whole else f"the first {self.read:,} segments of "
-        return f"{part}{self.text}, {self.tokens:,} tokens (n = {self.segments:,.1f})"
+        gate = "" if self.gate_temperature is None else f", gate's T {self.gate_temperature:g}"
+        return f"{part}{self.text}, {self.tokens:,} tokens (n = {self.segments:,.1f}){gate}"
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: all but the tensors."""
@@ -166,7 +167,7 @@ def gate_temperature(model: NextWordModel) -> float | None:
     return memory.config.evaluation_temperature if isinstance(memory, SpanBufferMemory) else None
 
 
-def statistics_file(gate: float | None = None) -> str:
+def statistics_name(gate: float | None = None) -> str:
     """Name the file in a run's folder: one for the run as it is, and one for each other temperature of its gate."""
     return DYNAMIC if gate is None else f"dynamic-gate-{gate!r}.safetensors"
 
@@ -180,7 +181,7 @@ def require_training_part(corpus: Corpus) -> None:
     if PART not in corpus.splits:
         raise InputError(
             f"dynamic evaluation without statistics: they are gathered on the text of the training, and {corpus.name} "
-            f"has no {PART} part. Name the folder that has it, or put this model's {DYNAMIC} into the run's folder."
+            f"has no {PART} part. Name the folder that has it, or put this model's statistics into the run's folder."
         )
 
 
@@ -223,15 +224,15 @@ def read_statistics(
         FileNotFoundError: there is none.
         InputError: it is damaged, or not what is asked for; says why.
     """
+    own = gate_temperature(model) if path.name == DYNAMIC else None
     try:
         with safe_open(path, framework="pt") as file:
             marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         found = DynamicStatistics(
             {name: x.to(model.device) for name, x in tensors.items()},
-            # a file of before this mark was of the likelihood at the run's own temperature, whichever was asked for
-            **{name: marks[name] for name in _KEPT[:-1]},
-            gate_temperature=marks.get("gate_temperature"),
+            # before there was this mark all files had one name, and were of the run's own temperature
+            **{name: {"gate_temperature": own, **marks}[name] for name in _KEPT},
             origin=f"read from {path}",
         )
         of_weights, of_text, damaged = marks["weights"], marks["training_text"], marks["statistics"] != _digest(tensors)
@@ -256,9 +257,7 @@ def read_statistics(
 
 
 def _other_gate(found: DynamicStatistics, model: NextWordModel) -> str:
-    kept, asked = found.gate_temperature, gate_temperature(model)
-    of = "is of an unnamed temperature of the gate" if kept is None else f"is of temperature {kept} of a gate"
-    return f"{of}, not {'of a model without one' if asked is None else asked}"
+    return f"is of temperature {found.gate_temperature} of a gate, not {gate_temperature(model)}"
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:

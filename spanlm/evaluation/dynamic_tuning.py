@@ -8,6 +8,7 @@ go astray later; where none of the best few does better than weights that rest, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -16,13 +17,13 @@ from typing import Any
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
-from spanlm.errors import require
+from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic import (
     AstrayError,
     DynamicConfig,
     adapted_tally,
-    require_length,
     require_loss,
+    require_statistics,
     went_astray,
 )
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
@@ -148,16 +149,20 @@ def tune_dynamic(
 
     Raises:
         InputError: no such split, no first tokens, a number of finalists below 0, a point of another length than the
-            statistics, or the loss of training for a model without a span buffer.
+            statistics, statistics of another temperature of the gate, or the loss of training for a model without a
+            span buffer.
         AstrayError: at every point the weights went astray; has the grid.
+        RunError: the trained weights predict no finite numbers.
     """
     require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
     require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
     for config in grid:
-        require_length(config, statistics)
+        require_statistics(config, statistics, model)
         require_loss(config, model)
     text = _Text(model, corpus, split, kind, precision, predict_first, statistics, report)
     plain = text.resting()
+    if not math.isfinite(plain.loss):
+        raise RunError(f"{corpus.name} {split}: the mean NLL of the trained weights is {plain.loss}: nothing can help.")
     most = first_tokens if first_tokens < plain.tokens else None
     firsts = [text.read(config, most, f"point {number} of {len(grid)}") for number, config in enumerate(grid, 1)]
     finals = dict(enumerate(firsts)) if most is None else {}

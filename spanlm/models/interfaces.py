@@ -89,7 +89,8 @@ class Readout:
         buffer: what else the head is to predict from, and to mix with its own distribution.
         members: the readouts of the members of an ensemble, which its head combines.
         hidden: (T, B, H), what the encoder gave, before any dropout: penalties of training ask for it.
-        penalised: what else they are to hold for, after dropout and before it.
+        penalised: what else they are to hold for, as the head reads it and as the memory read it; zero where it read
+            nothing.
     """
 
     features: Tensor
@@ -145,4 +146,7 @@ class Memory(nn.Module, ABC):
         """Look back from every step of h (T, B, H); `tokens` (T, B) are the words the encoder read at these steps."""
 
     def begin_epoch(self, epochs: int) -> None:
-        """Be told, before each epoch of a training, how many it has had; what changes with them is not in a state."""
+        """Be told, before each epoch of a training, how many it has had: a mode, as `train()` is one, and no state.
+
+        A model that is loaded is told nothing; what it predicts does not depend on it.
+        """

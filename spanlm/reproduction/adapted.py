@@ -52,17 +52,18 @@ def adapted(
     statistics = model.dynamic_statistics(segments=search.statistics, data_dir=where, report=report)
     gathered = {name: value for name, value in statistics.to_json().items() if name != "origin"}  # a machine's paths
     details: dict[str, Any] = {"statistics": gathered}
+    results: dict[Split, Evaluation] = {}
     try:
         tuning = _tuned(model, corpus, statistics, search.grid(published), search, report)
         tuned = tuning.to_json()
         chosen = {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
         details = {**chosen, **details}
-        results = {
-            split: model.evaluate(corpus, split, dynamic=tuning.best, statistics=statistics, report=report)
-            for split in MEASURED
-        }
+        for split in MEASURED:
+            given: dict[str, Any] = {"dynamic": tuning.best, "statistics": statistics, "report": report}
+            results[split] = model.evaluate(corpus, split, **given)
     except AstrayError as error:
-        raise AstrayError(str(error), {**error.details, **details}) from None
+        measured = {split: result.to_json() for split, result in results.items()}
+        raise AstrayError(str(error), {**error.details, **details, "measured": measured}) from None
     return results, details
 
 

@@ -24,7 +24,7 @@ from spanlm.reproduction.record import (
     refuse_another,
     save_record,
 )
-from spanlm.reproduction.tables import Averaged, Cached
+from spanlm.reproduction.tables import Averaged, Cached, Dynamic
 from spanlm.reproduction.tasks import Job, Measurement
 from spanlm.trained import TrainedModel
 from spanlm.trained_ensemble import TrainedEnsemble
@@ -43,8 +43,13 @@ def finished_measurement(measurement: Measurement, corpus: Corpus) -> dict[str, 
     path = measurement.record
     if not path.exists():
         return None
-    record = read_record(path, corpus, measurement.config, _SHOWN)
+    adapts = isinstance(measurement.how, Dynamic)
+    record = read_record(path, corpus, measurement.config, _SHOWN, adapts=adapts)
     refuse_another(path, record["how"], _how(measurement), "how")
+    if isinstance(measurement.how, Dynamic) and measurement.how.gate_temperature is not None:
+        # earlier versions took the statistics of another likelihood
+        found = _gate_of_statistics(record)
+        refuse_another(path, found, measurement.how.gate_temperature, "details.statistics.gate_temperature")
     found = [finished_record(job, corpus) for job in measurement.jobs]
     members = [was if one is None else _member(one) for was, one in zip(record["members"], found, strict=False)]
     refuse_another(path, record["members"], members, "members")
@@ -95,6 +100,13 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
     }
     save_record(measurement.record, record)
     return record, False
+
+
+def _gate_of_statistics(record: dict[str, Any]) -> object:
+    found: Any = record["details"]
+    for name in ("statistics", "gate_temperature"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
 
 
 def _how(measurement: Measurement) -> dict[str, Any]:

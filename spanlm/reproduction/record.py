@@ -53,7 +53,9 @@ def finished_record(job: Job, corpus: Corpus) -> dict[str, Any] | None:
     return read_record(job.record, corpus, job.config, _SHOWN)
 
 
-def read_record(path: Path, corpus: Corpus, config: RunConfig, shown: Sequence[str]) -> dict[str, Any]:
+def read_record(
+    path: Path, corpus: Corpus, config: RunConfig, shown: Sequence[str], *, adapts: bool = False
+) -> dict[str, Any]:
     """Read a record.
 
     Args:
@@ -61,6 +63,7 @@ def read_record(path: Path, corpus: Corpus, config: RunConfig, shown: Sequence[s
         corpus: the text it must be of.
         config: the configuration it must be of.
         shown: what must be in it beside that and the perplexities.
+        adapts: weights may have gone astray, so that there are no perplexities.
 
     Raises:
         InputError: the file is no record, or that of another configuration or text.
@@ -69,7 +72,7 @@ def read_record(path: Path, corpus: Corpus, config: RunConfig, shown: Sequence[s
         record = json_object(path.read_text(encoding="utf-8"))
         recorded = RunConfig.from_tree(record["config"], str(path))
         _ = [record[name] for name in shown]
-        if ASTRAY not in record:
+        if not (adapts and isinstance(record.get(ASTRAY), str) and record[ASTRAY]):
             _ = [float(record[split]["perplexity"]) for split in ("valid", "test")]
         _text(record)
     except (OSError, ValueError, KeyError, TypeError):

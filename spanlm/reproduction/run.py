@@ -123,8 +123,9 @@ def attempt(
 
 def _outcome(task: Task, record: dict[str, Any], before: bool, seconds: float = 0.0) -> Outcome:
     """Return how a task ended that has a record; one of weights that went astray is no result."""
-    error = record.get(ASTRAY, "")
-    return Outcome(task, None if error else record, error, before, seconds)
+    if "perplexity" in record["test"]:
+        return Outcome(task, record, done_before=before, seconds=seconds)
+    return Outcome(task, None, record[ASTRAY], before, seconds)
 
 
 def _do(

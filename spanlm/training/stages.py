@@ -57,12 +57,22 @@ def refuse_unfit(config: RunConfig) -> None:
     )
     for stage in range(1, finetune.stages + 1):
         stage_config(config, stage)
+    _refuse_annealing_without_end(config)
     if not (head.adversarial or finetune.adversarial):
         _refuse_margins(config)
     memory, training = config.model.memory, config.training
     if isinstance(memory, SpanBufferConfig) and not (training.activation_penalty or training.temporal_penalty):
         nothing = "without training.activation_penalty or training.temporal_penalty above 0: nothing is penalised"
         require_defaults(memory, "model.memory", ["penalised"], nothing)
+
+
+def _refuse_annealing_without_end(config: RunConfig) -> None:
+    """Refuse a schedule that is not over when the run is: a loaded model names its end the training's temperature."""
+    memory, training = config.model.memory, config.training
+    if isinstance(memory, SpanBufferConfig) and memory.annealing_epochs is not None:
+        epochs = training.epochs + training.finetune.stages * training.finetune.epochs
+        limit = f"at most all epochs of the run, {epochs}: after so many it is annealed_temperature"
+        require(memory.annealing_epochs <= epochs, "model.memory.annealing_epochs", memory.annealing_epochs, limit)
 
 
 def _refuse_margins(config: RunConfig) -> None:

@@ -28,6 +28,7 @@ LONG = ["<eos>", *(f"word{n}" for n in range(2000))]
 KINDS = {
     "sliding": make_spans(TEXT),
     "fixed": make_spans(TEXT, fixed=True),
+    "zero": make_spans(TEXT, zero=True),
     "words": make_spans(TEXT, span=1, spans=12),
     "one span": make_spans(TEXT[:6], span=4),
     "just one word": make_spans(TEXT[:2]),

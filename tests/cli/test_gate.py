@@ -15,7 +15,7 @@ from safetensors.torch import save
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics, statistics_file
+from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics, statistics_name
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
@@ -85,7 +85,8 @@ def test_dynamic_evaluation_takes_statistics_of_the_likelihood_that_is_evaluated
     tempered = TemperedModel(model, 0.2)
     by_these = tempered.evaluate(dynamic=CONFIG, statistics=expected)
     assert found["nll"] == pytest.approx(by_these.nll, rel=1e-12)
-    assert found["nll"] != pytest.approx(tempered.evaluate(dynamic=CONFIG, statistics=own).nll, rel=1e-9)
+    others = replace(own, gate_temperature=0.2)
+    assert found["nll"] != pytest.approx(tempered.evaluate(dynamic=CONFIG, statistics=others).nll, rel=1e-9)
     assert found["nll"] != pytest.approx(model.evaluate(dynamic=CONFIG).nll, rel=1e-6)
     assert found["without_dynamic"]["nll"] == pytest.approx(tempered.evaluate().nll, rel=1e-9)
     assert (own_span_run / DYNAMIC).read_bytes() == kept
@@ -103,7 +104,7 @@ def test_the_runs_own_temperature_asked_for_has_the_runs_own_statistics(own_span
 
 def test_statistics_of_another_temperature_are_not_taken_for_those_asked_for(own_span_run: Path) -> None:
     model = spanlm.load(own_span_run)
-    tempered, own, other = TemperedModel(model, 0.2), own_span_run / DYNAMIC, own_span_run / statistics_file(0.2)
+    tempered, own, other = TemperedModel(model, 0.2), own_span_run / DYNAMIC, own_span_run / statistics_name(0.2)
     expected = tempered.dynamic_statistics().mean
     model.dynamic_statistics()
     shutil.copyfile(own, other)
@@ -123,13 +124,45 @@ def without_its_temperature(path: Path) -> None:
     path.write_bytes(save(tensors, {"spanlm": json.dumps(marks)}))
 
 
-def test_files_of_before_are_good_where_there_is_no_gate(own_span_run: Path, tiny_run: Path, tmp_path: Path) -> None:
-    plain = shutil.copytree(tiny_run, tmp_path / "plain")
-    for folder in (plain, own_span_run):
-        spanlm.load(folder).dynamic_statistics()
+def test_files_of_before_are_of_the_runs_own_temperature(own_span_run: Path, tiny_run: Path, tmp_path: Path) -> None:
+    for folder in (shutil.copytree(tiny_run, tmp_path / "plain"), own_span_run):
+        expected = spanlm.load(folder).dynamic_statistics()
         without_its_temperature(folder / DYNAMIC)
-    assert spanlm.load(plain).dynamic_statistics().origin == f"read from {plain / DYNAMIC}"
-    assert "is of an unnamed temperature of the gate, not 1.0" in spanlm.load(own_span_run).dynamic_statistics().origin
+        found = spanlm.load(folder).dynamic_statistics()
+        assert found.origin == f"read from {folder / DYNAMIC}"
+        assert found.mean == pytest.approx(expected.mean, rel=1e-12)
+        assert found.gate_temperature == expected.gate_temperature
+    shutil.copyfile(own_span_run / DYNAMIC, own_span_run / statistics_name(0.2))
+    found = TemperedModel(spanlm.load(own_span_run), 0.2).dynamic_statistics()
+    assert "is of temperature None of a gate, not 0.2" in found.origin
+
+
+def test_statistics_of_another_temperature_are_refused_where_they_are_given(own_span_run: Path) -> None:
+    model = spanlm.load(own_span_run)
+    tempered, own = TemperedModel(model, 0.2), model.dynamic_statistics()
+    for adapt in (lambda **how: tempered.evaluate(dynamic=CONFIG, **how), tempered.tune_dynamic):
+        with pytest.raises(InputError, match=r"^statistics\.gate_temperature=1\.0: must be 0\.2"):
+            adapt(statistics=own)
+
+
+def test_without_the_training_text_each_temperature_needs_its_own_file(
+    own_span_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = spanlm.load(own_span_run)
+    tempered = TemperedModel(model, 2)
+    expected, own = tempered.dynamic_statistics().mean, model.dynamic_statistics().mean
+
+    def missing(*_: Any, **__: Any) -> None:
+        raise InputError("no train.txt.")
+
+    monkeypatch.setattr(TrainedModel, "corpus", missing)
+    assert tempered.dynamic_statistics().mean == pytest.approx(expected, rel=1e-12)
+    assert model.dynamic_statistics().mean == pytest.approx(own, rel=1e-12)
+    (own_span_run / "dynamic-gate-2.0.safetensors").unlink()
+    with pytest.raises(
+        InputError, match=r"there is no .*dynamic-gate-2\.0\.safetensors.* put this|or this model's dyn"
+    ):
+        tempered.dynamic_statistics()
 
 
 def test_words_are_scored_with_it(cli: Cli, span_run: Path, tmp_path: Path) -> None:

@@ -207,6 +207,7 @@ def test_json() -> None:
     assert found["best"].keys() == {"rate", "decay", "epsilon", "length", "loss", "tuned_on"}
     assert found["grid"][0].keys() == {"rate", "decay", "first", "perplexity", "whole"}
     assert sum(point["perplexity"] is None for point in found["grid"]) == 5
+    assert [point["whole"] for point in found["grid"]] == [point["perplexity"] is not None for point in found["grid"]]
 
 
 @pytest.mark.parametrize(

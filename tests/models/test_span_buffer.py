@@ -319,6 +319,10 @@ def test_parameters(changes: dict[str, Any], size: int) -> None:
             "model.memory.annealing_epochs=0: must be at least 1 beside model.memory.annealed_temperature=1",
         ),
         (
+            lambda: SpanBufferConfig(annealed_temperature=100.0, annealing_epochs=3),
+            "model.memory.annealed_temperature=100.0: must be another than model.memory.training_temperature=100, or",
+        ),
+        (
             lambda: SpanBufferConfig(annealing_epochs=3),
             "model.memory.annealing_epochs=3: must be null unless model.memory.annealed_temperature is a temperature",
         ),
@@ -384,6 +388,10 @@ def test_the_temperature_of_training_falls_by_the_same_factor_after_each_epoch()
     assert [SMALL.temperature_after(n) for n in (0, 3, 100)] == [100.0] * 3
     rising = replace(config, training_temperature=1.0, annealed_temperature=4.0, annealing_epochs=2)
     assert [rising.temperature_after(n) for n in range(4)] == pytest.approx([1.0, 2.0, 4.0, 4.0])
+    assert replace(rising, reward_gate="tempered").rule.reward_gate == "tempered"  # with 1 at first it means something
+    for first, last in ((49.0, 1.0), (1e308, 1e-6), (1e-6, 1e308)):
+        ends = replace(config, training_temperature=first, annealed_temperature=last)
+        assert (ends.temperature_after(0), ends.temperature_after(3), ends.temperature_after(9)) == (first, last, last)
 
 
 def test_an_epochs_temperature_is_that_of_its_likelihood_and_of_nothing_else() -> None:

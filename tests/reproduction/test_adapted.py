@@ -315,6 +315,7 @@ def test_a_setting_that_goes_astray_on_test_is_kept_too(text: Path, monkeypatch:
     assert [outcome.error for outcome in run_plan(made)] == ["", "dynamic.rate=1: the weights went astray"]
     details = json.loads(made.tasks[1].record.read_text())["details"]
     assert details["dynamic"]["tuned_on"] == "text valid" and details["statistics"] and details["grid"]
+    assert details["measured"].keys() == {"valid"} and details["measured"]["valid"]["perplexity"] > 1
     monkeypatch.setattr(TrainedModel, "evaluate", lambda *_, **__: pytest.fail("test was read again"))
     assert [outcome.error for outcome in run_plan(made)] == ["", "dynamic.rate=1: the weights went astray"]
 
@@ -324,3 +325,51 @@ def test_the_record_of_another_search_that_went_astray_is_refused(text: Path) ->
     list(run_plan(ruined(made)))
     with pytest.raises(InputError, match=r"how\.search\.rates was .*10000"):
         list(run_plan(made))
+
+
+def test_a_record_of_before_with_statistics_of_another_likelihood_is_refused(text: Path) -> None:
+    made = plan(text, TEMPERED, WHOLE)
+    paths = {task.row: task.record for task in made.tasks[1:]}
+    for path in paths.values():
+        record = json.loads(path.read_text())
+        del record["details"]["statistics"]["gate_temperature"]
+        path.write_text(json.dumps(record))
+    list(run_plan(plan(text, WHOLE)))  # at the run's own temperature they were right
+    with pytest.raises(InputError, match=r"details\.statistics\.gate_temperature was None, not 1\.0\. Move it away"):
+        list(run_plan(made))
+    for damaged in (None, {}, {"statistics": 3}):
+        path = paths[TEMPERED]
+        path.write_text(json.dumps({**json.loads(path.read_text()), "details": damaged}))
+        with pytest.raises(InputError, match=r"gate_temperature was None"):
+            list(run_plan(made))
+
+
+@pytest.mark.parametrize("said", [None, "", 5, ["x"]], ids=str)
+def test_what_only_seems_to_have_gone_astray_is_no_record(text: Path, said: object) -> None:
+    made = plan(text, WHOLE)
+    path = made.tasks[1].record
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "astray": said, "test": {"tokens": record["test"]["tokens"]}}))
+    with pytest.raises(InputError, match="is not a record of a run"):
+        list(run_plan(made))
+
+
+def test_a_training_never_went_astray(text: Path) -> None:
+    made = plan(text, WHOLE)
+    path = made.jobs[0].record
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "astray": "x", "test": {"tokens": record["test"]["tokens"]}}))
+    with pytest.raises(InputError, match="is not a record of a run"):
+        list(run_plan(made))
+
+
+def test_one_ruinous_pair_of_several_is_null_in_the_record(text: Path) -> None:
+    made = plan(text, WHOLE)
+    trained, measurement = made.tasks
+    assert isinstance(measurement, Measurement) and measurement.search is not None
+    search = replace(measurement.search, rates=(1e-4, 1e30), decays=(0.0,))
+    measurement.record.unlink()
+    list(run_plan(replace(made, tasks=(trained, replace(measurement, search=search)))))
+    kept = measurement.record.read_text()
+    points = json.loads(kept, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["details"]["grid"]
+    assert [(point["perplexity"] is None, point["whole"]) for point in points] == [(False, True), (True, True)]

@@ -40,7 +40,10 @@ def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]
         found["members"] = [{"row": name.removesuffix("-dynamic"), "seed": found["seed"]}]
         del found["seed"], found["training_seconds"]
         settings = {"rate": 1e-4, "decay": 0.002, "epsilon": 2e-5}
-        points = [{**settings, "first": 90.0, "perplexity": whole} for whole in (80.0, 81.0, *[None] * 4)]
+        # one beyond all numbers, and some as older records have them
+        points = [{**settings, "first": None, "perplexity": None, "whole": True}]
+        points += [{**settings, "first": 90.0, "perplexity": whole} for whole in (81.0, *[None] * 3)]
+        points.append({**settings, "first": 90.0, "perplexity": None, "whole": False})
         found |= {"details": {"dynamic": settings, "tried": 6, "grid": points, "notes": []}, "seconds": 120.0}
         found["details"]["statistics"] = {"whole": False, "tokens": 100_000}
     elif buffered:

@@ -202,7 +202,7 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
                 attention_size=4,
                 dropout=0.1,
                 annealed_temperature=1.0,
-                annealing_epochs=3,
+                annealing_epochs=1,
             ),
             dropout=0.0,
             kind="streams",

@@ -385,11 +385,26 @@ def test_penalties_of_what_is_read_where_there_are_none_are_refused() -> None:
         refuse_unfit(with_training(penalised, **{penalty: 0.1}))
 
 
+def test_annealing_that_would_not_end_is_refused() -> None:
+    config = RUNS["mixture of softmaxes, span buffer, two finetune stages"]()
+    epochs = config.training.epochs + 2
+
+    def annealed(over: int) -> Any:
+        return with_model(config, memory=replace(config.model.memory, annealing_epochs=over))
+
+    refuse_unfit(annealed(epochs))
+    with pytest.raises(
+        InputError, match=rf"^model\.memory\.annealing_epochs={epochs + 1}: must be at most all epochs of the run"
+    ):
+        refuse_unfit(annealed(epochs + 1))
+
+
 def test_every_step_has_the_temperature_of_its_epoch(
     room: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over all stages, and in a run that goes on inside an epoch, too."""
     config = with_training(RUNS["mixture of softmaxes, span buffer, two finetune stages"](), checkpoint_every=3)
+    config = with_model(config, memory=replace(config.model.memory, annealing_epochs=3))
     seen: dict[int, set[float]] = {}
     step = Trainer.step
     fails = iter([False] * 8 + [True])

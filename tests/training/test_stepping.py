@@ -52,21 +52,29 @@ def test_a_step_adds_both_to_its_gradient_and_not_to_what_it_logs(
 
 @pytest.mark.parametrize("penalised", [False, True])
 def test_what_a_span_buffer_reads_is_penalised_where_it_says_so(corpus: Corpus, room: Path, penalised: bool) -> None:
-    memory = SpanBufferConfig(buffer_size=6, span_length=2, dropout=0.0, penalised=penalised)
+    """α on what is read, masked, β before the mask; the masks are drawn again here."""
+    memory = SpanBufferConfig(buffer_size=6, span_length=2, dropout=0.5, penalised=penalised)
     config = make_config(memory, kind="streams", shuffle=False, dropout=0.0, activation_penalty=2.0)
     trainer = Trainer(config, corpus, room, Heard())
     model, segment = trainer.model.double().train(), next(trainer.batcher.segments())
     gradients = []
     for penalties in ((0.0, 0.0), (2.0, 3.0)):
+        torch.manual_seed(5)
         model.zero_grad()
         training = with_training(config, activation_penalty=penalties[0], temporal_penalty=penalties[1]).training
         add_gradients(model, segment, model.init_state(len(segment.reset)), training)
         gradients.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+    torch.manual_seed(5)
     model.zero_grad()
     readout, _ = model(segment.inputs, model.init_state(len(segment.reset)))
     assert segment.mask.all() and readout.buffer is not None and readout.hidden is not None
-    weighed = [readout.hidden, *([readout.buffer.features] if penalised else [])]
-    penalty = sum(2.0 * x.pow(2).mean() + 3.0 * x.diff(dim=0).pow(2).mean() for x in weighed)
+    mask = (readout.features[0] != 0) / 0.5
+    weighed = [(readout.features, readout.hidden)]
+    if penalised:
+        assert readout.penalised is not None
+        torch.testing.assert_close(readout.penalised[1] * mask, readout.buffer.features)
+        weighed.append((readout.buffer.features, readout.penalised[1]))
+    penalty = sum(2.0 * after.pow(2).mean() + 3.0 * before.diff(dim=0).pow(2).mean() for after, before in weighed)
     penalty.backward()  # type: ignore[union-attr]
     for name, parameter in model.named_parameters():
         if name in gradients[0]:
@@ -142,13 +150,15 @@ def test_so_they_do_with_a_span_buffer_under_a_mixture(
 ) -> None:
     """Its state, the rewards and the margins, too."""
     memory = SpanBufferConfig(
-        buffer_size=6, span_length=2, grid=grid, dropout=0.0, training_temperature=2.0, reward=0.5
+        buffer_size=6, span_length=2, grid=grid, dropout=0.0, training_temperature=2.0, reward=0.5, penalised=True
     )
     head = MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.0, adversarial=0.1)
     config = make_config(memory, kind="streams", shuffle=False, dropout=0.0, batch_size=4, optimizer=SGD)
-    trainer = Trainer(with_model(config, head=head), corpus, room, Heard())
+    penalties = {"activation_penalty": 2.0, "temporal_penalty": 3.0}
+    config = with_training(with_model(config, head=head), **penalties)
+    trainer = Trainer(config, corpus, room, Heard())
     assert trainer.segments > 2
-    assert_groups_add_up(trainer, group_size, activation_penalty=2.0)
+    assert_groups_add_up(trainer, group_size, **penalties)
 
 
 def assert_groups_add_up(trainer: Trainer, group_size: int, **penalties: float) -> None:

@@ -50,9 +50,10 @@ class SpanBufferConfig:
             takes the place of model.output_dropout.
         penalised: training.activation_penalty and training.temporal_penalty hold for what is read, too.
         training_temperature: of the gate in the likelihood that is trained.
-        annealed_temperature: what training_temperature falls to, by the same factor after each epoch; null: it stays
-            what it is, as the paper's two constants have it.
-        annealing_epochs: after so many epochs it has fallen to annealed_temperature; null where that is null.
+        annealed_temperature: what training_temperature becomes, changed by the same factor after each epoch; null: it
+            stays what it is, as the paper's two constants have it.
+        annealing_epochs: after so many epochs, finetuning's counted on, it is annealed_temperature; null where that is
+            null. A model that is loaded has that one wherever it is asked for a temperature of training.
         evaluation_temperature: of the gate in evaluation.
         reward: η, weight of the reward in the loss; 0: the gate learns from the likelihood alone.
         reward_power: κ, power of the ratio of the two probabilities.
@@ -145,6 +146,8 @@ class SpanBufferConfig:
         last, epochs = self.annealed_temperature, self.annealing_epochs
         if last is not None:
             require_temperature(last, "model.memory.annealed_temperature")
+            other = f"another than model.memory.training_temperature={self.training_temperature:g}, or null"
+            require(last != self.training_temperature, "model.memory.annealed_temperature", last, other)
             beside = f"at least 1 beside model.memory.annealed_temperature={last:g}"
             require(epochs is not None and epochs >= 1, "model.memory.annealing_epochs", epochs, beside)
         else:
@@ -152,11 +155,11 @@ class SpanBufferConfig:
             require(epochs is None, "model.memory.annealing_epochs", epochs, unless)
 
     def temperature_after(self, epochs: int) -> float:
-        """Return T of training after so many epochs: T₀ (T₁ / T₀)^min(1, epochs / annealing_epochs)."""
+        """Return T of training after so many epochs: T₀^(1 − s) T₁^s, s = min(1, epochs / annealing_epochs)."""
         if self.annealed_temperature is None or self.annealing_epochs is None:
             return self.training_temperature
-        fall = self.annealed_temperature / self.training_temperature
-        return float(self.training_temperature * fall ** min(1.0, epochs / self.annealing_epochs))
+        share = min(1.0, epochs / self.annealing_epochs)
+        return float(self.training_temperature ** (1 - share) * self.annealed_temperature**share)
 
     @property
     def parts(self) -> int:
@@ -182,7 +185,7 @@ class SpanBufferConfig:
 
     @property
     def rule(self) -> GateRule:
-        """How the two predictions are mixed and the gate is taught, once T of training has fallen as far as it does."""
+        """How the two predictions are mixed and the gate is taught, with the last T of training."""
         rule = GateRule(**{field.name: getattr(self, field.name) for field in fields(GateRule)})
         return replace(rule, training_temperature=self.temperature_after(self.annealing_epochs or 0))
 
