@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spanlm.config import RunConfig
     from spanlm.data.corpora import Corpus, load_corpus
     from spanlm.evaluation.cache import CacheConfig
-    from spanlm.evaluation.dynamic import DynamicConfig
+    from spanlm.evaluation.dynamic_config import DynamicConfig
     from spanlm.loading import load
     from spanlm.presets import PRESETS, find_preset
     from spanlm.trained import TrainedModel
@@ -29,7 +29,7 @@ _HOMES = {
     "PRESETS": "spanlm.presets",
     "CacheConfig": "spanlm.evaluation.cache",
     "Corpus": "spanlm.data.corpora",
-    "DynamicConfig": "spanlm.evaluation.dynamic",
+    "DynamicConfig": "spanlm.evaluation.dynamic_config",
     "RunConfig": "spanlm.config",
     "TrainedEnsemble": "spanlm.trained_ensemble",
     "TrainedModel": "spanlm.trained",

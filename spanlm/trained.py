@@ -15,16 +15,18 @@ from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, tune_cache
 from spanlm.evaluation.cloze import Context, RankedQuestion, rank_questions
-from spanlm.evaluation.dynamic import DynamicConfig, evaluate_dynamic
+from spanlm.evaluation.dynamic import evaluate_dynamic
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import EPSILON, DynamicTuning, dynamic_grid, tune_dynamic
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.lessons import LessonLoss, Report, quiet
 from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.search_log import SearchLog
 from spanlm.evaluation.words import StateMode, WordScore, score_words
 from spanlm.models.memories import SpanBufferMemory
-from spanlm.trained_dynamic import find_statistics
+from spanlm.trained_dynamic import find_statistics, search_log
 from spanlm.trained_run import TrainedRun
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class TrainedModel(TrainedRun):
         dynamic: DynamicConfig | None = None,
         statistics: DynamicStatistics | None = None,
         report: Report = quiet,
+        log: SearchLog | None = None,
     ) -> Evaluation:
         """Measure perplexity; see `spanlm.evaluation.perplexity.evaluate`.
 
@@ -60,6 +63,7 @@ class TrainedModel(TrainedRun):
             dynamic: let the weights follow the text, and put them back; the result has the numbers without it, too.
             statistics: for `dynamic`; None: as `dynamic_statistics` gives them, which may take long.
             report: told of the progress of `dynamic`.
+            log: of the search that found `dynamic`, as `search_log` gives it: what it has read is not read again.
 
         Raises:
             InputError: no such corpus or part, one in another vocabulary, an option outside its range, or a cache and
@@ -78,7 +82,7 @@ class TrainedModel(TrainedRun):
         if cache is not None:
             raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
         statistics = statistics or self.dynamic_statistics(length=dynamic.length, report=report)
-        return evaluate_dynamic(self.model, loaded, part, statistics, dynamic, report=report, **how)
+        return evaluate_dynamic(self.model, loaded, part, statistics, dynamic, report=report, log=log, **how)
 
     def tune_cache(
         self,
@@ -125,13 +129,26 @@ class TrainedModel(TrainedRun):
         precision: Precision = "fp32",
         statistics: DynamicStatistics | None = None,
         report: Report = quiet,
+        log: SearchLog | None = None,
     ) -> DynamicTuning:
-        """Find the best η and λ for a text; see `spanlm.evaluation.dynamic_tuning`, and `evaluate`."""
+        """Find the best η and λ for a text; see `spanlm.evaluation.dynamic_tuning`, and `evaluate`.
+
+        What a search that was stopped has read is in the folder and is not read again; without a `log` of the caller's
+        it is forgotten when the search is over.
+        """
         text, part = self.part(corpus, split)
         kind, grid = self.batching(text, part, state), dynamic_grid(rates, decays, epsilon, length, loss)
         statistics = statistics or self.dynamic_statistics(length=length, report=report)
         how: dict[str, Any] = {"kind": kind, "precision": precision, "predict_first": self.opened}
-        return tune_dynamic(self.model, text, part, statistics, grid, report=report, **how)
+        kept = log or self.search_log()
+        found = tune_dynamic(self.model, text, part, statistics, grid, report=report, log=kept, **how)
+        if log is None:
+            kept.remove()
+        return found
+
+    def search_log(self) -> SearchLog:
+        """Return what a search for η and λ on this model has read and did not finish; `remove()` it in the end."""
+        return search_log(self)
 
     def score(
         self,

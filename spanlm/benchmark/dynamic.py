@@ -12,7 +12,8 @@ from spanlm.benchmark.awd import AWD_PTB
 from spanlm.benchmark.contenders import Size, training_flops
 from spanlm.benchmark.groups import PRECISIONS, Aim, Contender
 from spanlm.data.batching import Segment
-from spanlm.evaluation.dynamic import DynamicConfig, adapting
+from spanlm.evaluation.dynamic import adapting
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.lesson_sums import LessonSums
 from spanlm.evaluation.lessons import learning_weights, lessons, short_segments

@@ -13,12 +13,14 @@ from spanlm.cli.option_names import refusing_options
 from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
-from spanlm.evaluation.dynamic import DynamicConfig, require_loss
+from spanlm.evaluation.dynamic import require_loss
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid
 from spanlm.evaluation.grid_edge import edge_note
 from spanlm.evaluation.lessons import LessonLoss, Report
 from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.search_log import SearchLog
 from spanlm.trained import TrainedModel
 
 _USUAL = DynamicConfig()
@@ -34,12 +36,14 @@ class DynamicChoice:
         statistics: of the model.
         tuning: how the configuration was found, if it was.
         sum_convention: it was given in that convention.
+        log: what the search has read.
     """
 
     config: DynamicConfig
     statistics: DynamicStatistics
     tuning: DynamicTuning | None
     sum_convention: bool
+    log: SearchLog | None = None
 
     @property
     def first_release(self) -> dict[str, float]:
@@ -195,8 +199,9 @@ def choose_dynamic(
         return DynamicChoice(config, statistics, None, in_sums)
     how: dict[str, Any] = {"state": options.state, "precision": options.precision, "statistics": statistics}
     grid: dict[str, Any] = {"rates": rates, "decays": decays, "epsilon": epsilon, "length": length, "loss": loss}
-    tuning = model.tune_dynamic(valid, TUNED_ON, report=report, **grid, **how)
-    return DynamicChoice(tuning.best, statistics, tuning, in_sums)
+    log = model.search_log()
+    tuning = model.tune_dynamic(valid, TUNED_ON, report=report, log=log, **grid, **how)
+    return DynamicChoice(tuning.best, statistics, tuning, in_sums, log)
 
 
 def _in_means(
@@ -220,7 +225,9 @@ def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
         return {}
     config = {**choice.config.to_json(), "sum_convention": choice.first_release}
     found = {"dynamic": config, "dynamic_statistics": choice.statistics.to_json()}
-    return found if choice.tuning is None else {**found, "tuning": choice.tuning.to_json()}
+    if choice.tuning is None or choice.log is None:
+        return found
+    return {**found, "tuning": {**choice.tuning.to_json(), "read_before": choice.log.before}}
 
 
 def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple[str, str]]:
@@ -239,7 +246,13 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
     if choice.tuning is None:
         return rows
     told = replace(choice.tuning, notes=_notes(choice, choice.tuning))
-    return [*rows, *tuned_rows(result, told, _chosen(told))]
+    return [*rows, *tuned_rows(result, told, _chosen(told)), *_resumed_rows(choice)]
+
+
+def _resumed_rows(choice: DynamicChoice) -> list[tuple[str, str]]:
+    """Say what was not read now."""
+    count = 0 if choice.log is None else choice.log.before
+    return [("resumed", f"{count} of its readings were made before it was stopped")] if count else []
 
 
 def _notes(choice: DynamicChoice, tuning: DynamicTuning) -> list[str]:

@@ -59,7 +59,8 @@ perplexity without it is shown, too; of several runs, which have one cache toget
 Dynamic evaluation lets the weights go on learning from the text, each word after it was predicted, and puts them back
 at the end (Krause et al., 2018). It needs to know how large each weight's gradients were on the training text; that is
 found out once, for each --gate-temperature, and kept in the run's folder. --tune-dynamic looks for the rates on the
-valid part. The perplexity with the trained weights throughout is shown, too.
+valid part; stopped, the same command goes on with what it had read. The perplexity with the trained weights throughout
+is shown, too.
 
 A model with a span buffer mixes two predictions (Li et al., 2020). --parts shows each of them alone, the bound that no
 choice between them passes, and how often the gate prefers the buffer (PoU) and the buffer is better (oracle PoU), from
@@ -120,8 +121,10 @@ def run(arguments: list[str]) -> None:
     with progress(shown=not options.json) as report, refusing_dynamic(options):
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
-            how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
+            how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report, "log": adapted.log}
         result = model.evaluate(corpus, options.split, cache=cache, **how)
+        if adapted is not None and adapted.log is not None:
+            adapted.log.remove()
     # the cache is one of all runs together; what each is alone takes a pass without it
     several = (
         (model, model.evaluate_members(corpus, options.split, **how)) if isinstance(model, TrainedEnsemble) else ()

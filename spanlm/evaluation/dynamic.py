@@ -14,12 +14,6 @@ Documents and lines reset the state, not the weights: these learn on over them, 
 are the plain parameters: under weight drop the raw matrix. Of a span buffer the likelihood at the temperature of
 evaluation is what is learnt from, or, with `loss` training, what its training made small (`spanlm.evaluation.lessons`);
 what counts is the likelihood at the temperature of evaluation either way.
-
-Two conventions of η, λ and ε are in use. This project's ("mean") is that of the authors' current code. Their first
-release, and the copies of it that came with the mixture of softmaxes and its successors ("sum"), took no mean, neither
-over the n segments in MS nor over the K tensors in ḡ:
-
-    η_mean = η_sum / √n,    ε_mean = ε_sum / √n,    λ_mean = λ_sum / K
 """
 
 from __future__ import annotations
@@ -28,8 +22,8 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from typing import Any, get_args
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,11 +32,13 @@ from spanlm.data.batching import Batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
-from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics, gate_temperature
+from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gate_temperature
 from spanlm.evaluation.lesson_sums import LessonSums
-from spanlm.evaluation.lessons import Lesson, LessonLoss, Report, learning_weights, lessons, quiet
+from spanlm.evaluation.lessons import Lesson, Report, learning_weights, lessons, quiet
 from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, evaluations
 from spanlm.evaluation.scoring import Precision, Tally
+from spanlm.evaluation.search_log import Reading, SearchLog, digest_of, segments_digest
 from spanlm.models.next_word_model import NextWordModel
 
 BLOCK = 2**17
@@ -63,70 +59,6 @@ class AstrayError(RunError):
         """Keep what was tried: it took long, and is all there is to be known."""
         super().__init__(message)
         self.details = details or {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class DynamicConfig:
-    """How weights follow a text. The defaults are the published ones, for an AWD-LSTM on Penn Treebank.
-
-    Attributes:
-        rate: η.
-        decay: λ.
-        epsilon: ε.
-        length: tokens of a full segment; with another one, η and λ are published in proportion to it.
-        loss: what the weights learn from: likelihood, or, with a span buffer, training (temperature of training and
-            reward). The statistics are of the likelihood in evaluation either way.
-        tuned_on: the text on which η and λ were chosen, if they were.
-
-    Raises:
-        InputError: a rate that is negative or not finite, a decay outside [0, 1], an epsilon that is not positive, a
-            length below 1, or another loss.
-    """
-
-    rate: float = 5e-5
-    decay: float = 0.002
-    epsilon: float = 2e-5
-    length: int = LENGTH
-    loss: LessonLoss = "likelihood"
-    tuned_on: str | None = None
-
-    def __post_init__(self) -> None:
-        require(0 <= self.rate < math.inf, "dynamic.rate", self.rate, "finite and at least 0")
-        require(0 <= self.decay <= 1, "dynamic.decay", self.decay, "in [0, 1]")
-        require(0 < self.epsilon < math.inf, "dynamic.epsilon", self.epsilon, "positive and finite")
-        require(self.length >= 1, "dynamic.length", self.length, "at least 1")
-        require(self.loss in get_args(LessonLoss), "dynamic.loss", self.loss, "likelihood or training")
-
-    @staticmethod
-    def from_sum_convention(
-        *, rate: float, decay: float, epsilon: float, segments: float, tensors: int, length: int = LENGTH
-    ) -> DynamicConfig:
-        """Convert η, λ and ε of the first release, given n and K of the statistics.
-
-        Raises:
-            InputError: a value that is outside its range.
-        """
-        root = math.sqrt(segments)
-        return DynamicConfig(rate=rate / root, decay=decay / tensors, epsilon=epsilon / root, length=length)
-
-    def sum_convention(self, segments: float, tensors: int) -> tuple[float, float, float]:
-        """Return η, λ and ε as the first release would have them, given n and K of the statistics."""
-        root = math.sqrt(segments)
-        return self.rate * root, self.decay * tensors, self.epsilon * root
-
-    @property
-    def description(self) -> str:
-        """What it is, in a few words, for people."""
-        chosen = "" if self.tuned_on is None else f" (tuned on {self.tuned_on})"
-        learnt = ", learning from the loss of training" if self.loss == "training" else ""
-        return (
-            f"dynamic evaluation, weights adapted after every {self.length} tokens, η {self.rate:.3g}, "
-            f"λ {self.decay:.3g}, ε {self.epsilon:.3g}{learnt}{chosen}"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
 
 
 @contextmanager
@@ -198,6 +130,31 @@ def adapted_tally(
     return sums.total
 
 
+def logged_reading(
+    log: SearchLog,
+    model: NextWordModel,
+    batcher: Batcher,
+    statistics: DynamicStatistics,
+    config: DynamicConfig,
+    unk_id: int,
+    *,
+    precision: Precision = "fp32",
+    most: int | None = None,
+    report: Callable[[int], None] = lambda tokens: None,
+) -> Reading:
+    """Return what `adapted_tally` gives, from the log of a search if the same was read before."""
+    setting = config.to_json() | {"tuned_on": None}
+    text = segments_digest(batcher, most)
+    learnt = (statistics.digest, statistics.gate_temperature)
+
+    def read() -> Tally:
+        how: dict[str, Any] = {"precision": precision, "most": most, "report": report}
+        return adapted_tally(model, batcher, statistics, config, unk_id, **how)
+
+    said = {name: setting[name] for name in ("rate", "decay")} | {"tokens": most or batcher.targets}
+    return log.reading(digest_of(text, learnt, setting, precision, unk_id), said, read)
+
+
 def evaluate_dynamic(
     model: NextWordModel,
     corpus: Corpus,
@@ -210,6 +167,7 @@ def evaluate_dynamic(
     precision: Precision = "fp32",
     predict_first: bool = True,
     report: Report = quiet,
+    log: SearchLog | None = None,
 ) -> Evaluation:
     """Measure perplexity with weights that follow the text, and without, each in a pass of its own.
 
@@ -226,6 +184,7 @@ def evaluate_dynamic(
         precision: of the products.
         predict_first: sentences are known opened; if not, they are read once more for the count of Salton et al.
         report: told of progress.
+        log: of the search that found `config`; what it has read is not read again.
 
     Raises:
         InputError: no such split, several streams, statistics of segments of another length or of another temperature
@@ -238,18 +197,21 @@ def evaluate_dynamic(
     require_loss(config, model)
     how: dict[str, Any] = {"kind": kind, "predict_first": predict_first}
     static = evaluate(model, corpus, split, precision=precision, **how)
+    log, seconds = log or SearchLog(), list[float]()
 
     def sums(batcher: Batcher) -> list[Tally]:
         def through(tokens: int) -> None:
             report("dynamic evaluation", tokens, batcher.targets)
 
-        unk_id = corpus.vocabulary.unk_id
-        total = adapted_tally(model, batcher, statistics, config, unk_id, precision=precision, report=through)
-        if went_astray(total, static.nll_per_token, len(corpus.vocabulary)):
-            raise _astray(config, total)
-        return [total]
+        unk_id, reads = corpus.vocabulary.unk_id, dict[str, Any](precision=precision, report=through)
+        found = logged_reading(log, model, batcher, statistics, config, unk_id, **reads)
+        if went_astray(found.total, static.nll_per_token, len(corpus.vocabulary)):
+            raise _astray(config, found.total)
+        seconds.append(found.seconds)
+        return [found.total]
 
     (adapted,) = evaluations(sums, corpus, split, batch_size=1, in_order=True, length=config.length, **how)
+    adapted = replace(adapted, tokens_per_second=adapted.tokens / seconds[0])
     return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
 
 

@@ -20,6 +20,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,11 @@ class DynamicStatistics:
     def mean(self) -> float:
         """ḡ."""
         return sum(float(x.double().mean()) for x in self.root_mean_squares.values()) / self.tensors
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the tensors."""
+        return _digest(_on_cpu(self.root_mean_squares))
 
     @property
     def description(self) -> str:
@@ -200,8 +206,8 @@ def save_statistics(path: Path, statistics: DynamicStatistics, weights: str, tex
     Raises:
         OSError: the disk refused; the file before is intact.
     """
-    tensors = {name: x.detach().cpu().contiguous() for name, x in statistics.root_mean_squares.items()}
-    marks = {"format": 1, "weights": weights, "training_text": text, "statistics": _digest(tensors)}
+    tensors = _on_cpu(statistics.root_mean_squares)
+    marks = {"format": 1, "weights": weights, "training_text": text, "statistics": statistics.digest}
     kept = {name: getattr(statistics, name) for name in _KEPT}
     # one key: the format writes several in no fixed order, and equal statistics should give equal files
     replace_file(path, save(tensors, {"spanlm": json.dumps({**marks, **kept})}))
@@ -258,6 +264,10 @@ def read_statistics(
 
 def _other_gate(found: DynamicStatistics, model: NextWordModel) -> str:
     return f"is of temperature {found.gate_temperature} of a gate, not {gate_temperature(model)}"
+
+
+def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:

@@ -20,18 +20,19 @@ from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic import (
     AstrayError,
-    DynamicConfig,
-    adapted_tally,
+    logged_reading,
     require_loss,
     require_statistics,
     went_astray,
 )
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.first_words import unopened_notes
 from spanlm.evaluation.grid_edge import edge_note
 from spanlm.evaluation.lessons import LessonLoss, Report, quiet
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Precision, Tally, perplexity, tally
+from spanlm.evaluation.search_log import SearchLog
 from spanlm.models.next_word_model import NextWordModel
 
 RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
@@ -130,6 +131,7 @@ def tune_dynamic(
     first_tokens: int = FIRST_TOKENS,
     finalists: int = FINALISTS,
     report: Report = quiet,
+    log: SearchLog | None = None,
 ) -> DynamicTuning:
     """Try every point of a grid.
 
@@ -146,6 +148,7 @@ def tune_dynamic(
         finalists: how many points read all of it, and more, one by one, until one helps; 0: none, and the first
             tokens decide.
         report: told of progress.
+        log: keeps what is read, and has what a search that was stopped has read.
 
     Raises:
         InputError: no such split, no first tokens, a number of finalists below 0, a point of another length than the
@@ -159,7 +162,7 @@ def tune_dynamic(
     for config in grid:
         require_statistics(config, statistics, model)
         require_loss(config, model)
-    text = _Text(model, corpus, split, kind, precision, predict_first, statistics, report)
+    text = _Text(model, corpus, split, kind, precision, predict_first, statistics, report, log or SearchLog())
     plain = text.resting()
     if not math.isfinite(plain.loss):
         raise RunError(f"{corpus.name} {split}: the mean NLL of the trained weights is {plain.loss}: nothing can help.")
@@ -188,6 +191,7 @@ class _Text:
     predict_first: bool
     statistics: DynamicStatistics
     report: Report
+    log: SearchLog
 
     def resting(self) -> Tally:
         """Read all of it with the trained weights."""
@@ -204,7 +208,8 @@ class _Text:
             self.report(f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}", tokens, most or batcher.targets)
 
         how: dict[str, Any] = {"precision": self.precision, "most": most, "report": through}
-        return adapted_tally(self.model, batcher, self.statistics, config, self.corpus.vocabulary.unk_id, **how)
+        unk_id = self.corpus.vocabulary.unk_id
+        return logged_reading(self.log, self.model, batcher, self.statistics, config, unk_id, **how).total
 
 
 def _summary(

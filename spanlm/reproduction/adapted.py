@@ -7,11 +7,13 @@ from typing import Any
 
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.dynamic import AstrayError, DynamicConfig
+from spanlm.evaluation.dynamic import AstrayError
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, tune_dynamic
 from spanlm.evaluation.lessons import Report
 from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.search_log import SearchLog
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tables import Dynamic
 from spanlm.trained import TrainedModel
@@ -31,6 +33,7 @@ def adapted(
     search: DynamicSearch,
     report: Report,
     published: DynamicConfig | None = None,
+    log: SearchLog | None = None,
 ) -> Results:
     """Measure a model with dynamic evaluation, and without.
 
@@ -41,6 +44,7 @@ def adapted(
         search: how settings are found.
         report: told of progress.
         published: settings that the model's authors had.
+        log: of this model; what it has of a search that was stopped is not read again.
 
     Raises:
         InputError: the text of the training is not there, and no statistics that were gathered on it.
@@ -54,12 +58,12 @@ def adapted(
     details: dict[str, Any] = {"statistics": gathered}
     results: dict[Split, Evaluation] = {}
     try:
-        tuning = _tuned(model, corpus, statistics, search.grid(published), search, report)
+        tuning = _tuned(model, corpus, statistics, search.grid(published), search, report, log)
         tuned = tuning.to_json()
         chosen = {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
         details = {**chosen, **details}
         for split in MEASURED:
-            given: dict[str, Any] = {"dynamic": tuning.best, "statistics": statistics, "report": report}
+            given: dict[str, Any] = {"dynamic": tuning.best, "statistics": statistics, "report": report, "log": log}
             results[split] = model.evaluate(corpus, split, **given)
     except AstrayError as error:
         measured = {split: result.to_json() for split, result in results.items()}
@@ -74,6 +78,7 @@ def _tuned(
     grid: Sequence[DynamicConfig],
     search: DynamicSearch,
     report: Report,
+    log: SearchLog | None,
 ) -> DynamicTuning:
     return tune_dynamic(
         model.model,
@@ -86,4 +91,5 @@ def _tuned(
         first_tokens=search.first_tokens,
         finalists=search.finalists,
         report=report,
+        log=log,
     )

@@ -12,7 +12,8 @@ from spanlm.config import RunConfig
 from spanlm.context import cut_of
 from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
-from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally
+from spanlm.evaluation.dynamic import adapted_tally
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import STREAMS, gather_statistics
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.reproduction.scale import DynamicSearch

@@ -11,6 +11,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.dynamic import AstrayError
 from spanlm.evaluation.lessons import Report, quiet
+from spanlm.evaluation.search_log import SearchLog
 from spanlm.loading import load
 from spanlm.models.counting import count_parameters
 from spanlm.plain_json import finite
@@ -65,8 +66,8 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
         report: told of the progress of dynamic evaluation.
 
     Returns:
-        The record, and whether it was there before. Where weights that adapted went astray it says so (`ASTRAY`) and
-        what was tried, so that this is done once, too.
+        The record, and whether it was there before; a search that was stopped goes on. Where weights that adapted went
+        astray it says so (`ASTRAY`) and what was tried, so that this is done once, too.
 
     Raises:
         InputError: the record is another one's, or a model is not there; or the text is too short for the cache.
@@ -77,9 +78,10 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
         return record, True
     members = [_trained(job, corpus) for job in measurement.jobs]
     models = [load(job.folder, job.config.training.device) for job in measurement.jobs]
+    log = models[0].search_log() if isinstance(measurement.how, Dynamic) else SearchLog()
     began = time.perf_counter()
     try:
-        found = _measured(measurement, models, corpus, report)
+        found = _measured(measurement, models, corpus, report, log)
     except AstrayError as error:
         sizes: dict[str, Any] = {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
         found = {ASTRAY: str(error), **sizes, "details": finite(error.details)}
@@ -93,12 +95,13 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
         "notes": corpus.notes,
         "vocabulary_size": len(corpus.vocabulary),
         "all_parameters": sum(count_parameters(model.model).total for model in models),
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": round(time.perf_counter() - began + log.seconds_before, 1),
         **found,
         "starts": [provenance(models[0].model.device)],
         "config": recorded_config(first.config, corpus),
     }
     save_record(measurement.record, record)
+    log.remove()
     return record, False
 
 
@@ -140,7 +143,7 @@ def _trained(job: Job, corpus: Corpus) -> dict[str, Any]:
 
 
 def _measured(
-    measurement: Measurement, models: Sequence[TrainedModel], corpus: Corpus, report: Report
+    measurement: Measurement, models: Sequence[TrainedModel], corpus: Corpus, report: Report, log: SearchLog
 ) -> dict[str, Any]:
     """Return a row's results, and the details of how they came about."""
     how, search = measurement.how, measurement.search
@@ -150,7 +153,8 @@ def _measured(
         results, details = _cached(models[0], corpus, how)
     else:
         assert search is not None  # a plan gives it to every such measurement
-        results, details = adapted(models[0], corpus, how, search, report, measurement.jobs[0].preset.dynamic)
+        results, details = adapted(models[0], corpus, how, search, report, measurement.jobs[0].preset.dynamic, log)
+        details |= {"read_before": log.before} if log.before else {}
     return {**{split: result.to_json() for split, result in results.items()}, "details": finite(details)}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.dynamic import DynamicConfig
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_tuning import dynamic_grid
 from spanlm.evaluation.scoring import Precision
 from spanlm.reproduction.wording import several

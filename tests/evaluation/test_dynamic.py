@@ -16,8 +16,9 @@ from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation import dynamic as module
 from spanlm.evaluation import perplexity as perplexity_module
-from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, adapting, evaluate_dynamic, went_astray
-from spanlm.evaluation.dynamic_statistics import DynamicStatistics
+from spanlm.evaluation.dynamic import adapted_tally, adapting, evaluate_dynamic, went_astray
+from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gate_temperature
 from spanlm.evaluation.lessons import learning_weights, lessons
 from spanlm.evaluation.perplexity import Evaluation, evaluate, evaluation_batcher
 from spanlm.evaluation.scoring import Tally
@@ -43,7 +44,8 @@ def statistics_of(model: LanguageModel, length: int = 5) -> tuple[DynamicStatist
     ids = small.words(3 * 22, seed=4, size=model.vocabulary_size).tolist()
     sums, n = reference_dynamic.mean_squares(model, reference_dynamic.columns_of(ids, EOS_ID, 3), length)
     sizes = {name: (x / n).sqrt() for name, x in zip(learning_weights(model), sums, strict=True)}
-    return DynamicStatistics(sizes, "small train", n, 5, len(ids), True, length), sums, n
+    read = (n, 5, len(ids), True, length, gate_temperature(model))
+    return DynamicStatistics(sizes, "small train", *read), sums, n
 
 
 def stream(kind: BatchingKind) -> list[list[int]]:

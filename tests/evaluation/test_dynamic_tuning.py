@@ -11,9 +11,11 @@ import pytest
 
 from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError, RunError
+from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation import dynamic_tuning as module
 from spanlm.evaluation import perplexity as perplexity_module
-from spanlm.evaluation.dynamic import DynamicConfig, adapted_tally, evaluate_dynamic
+from spanlm.evaluation.dynamic import adapted_tally, evaluate_dynamic
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_tuning import DECAYS, RATES, DynamicTuning, dynamic_grid, tune_dynamic
 from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
 from spanlm.evaluation.scoring import perplexity
@@ -90,7 +92,7 @@ def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
 def test_the_work_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int | None] = []
     tally: Callable[..., Any] = adapted_tally
-    monkeypatch.setattr(module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
+    monkeypatch.setattr(dynamic_module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
     tuned(first_tokens=10, finalists=2)
     assert read == [10] * 6 + [None] * 2
     read.clear()
@@ -103,7 +105,7 @@ def test_without_finalists_the_first_tokens_decide(monkeypatch: pytest.MonkeyPat
     beginning = tuned(first_tokens=10, finalists=6)
     read: list[int | None] = []
     tally: Callable[..., Any] = adapted_tally
-    monkeypatch.setattr(module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
+    monkeypatch.setattr(dynamic_module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
     found = tuned(first_tokens=10, finalists=0)
     assert read == [10] * 6
     assert [point.first for point in found.grid] == [point.first for point in beginning.grid]
@@ -171,7 +173,7 @@ def test_more_read_all_of_it_until_one_helps(monkeypatch: pytest.MonkeyPatch) ->
         # the higher a rate is, the better it looks at first
         return found if most is None else replace(found, nll=-given[3].rate)
 
-    monkeypatch.setattr(module, "adapted_tally", misleading)
+    monkeypatch.setattr(dynamic_module, "adapted_tally", misleading)
     told: list[str] = []
     found = tuned(grid, text, first_tokens=10, finalists=1, report=lambda what, *rest: told.append(what))
     assert [point.perplexity is not None for point in found.grid] == [True, True, True, False]

@@ -17,7 +17,8 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic import DynamicConfig, adapting, evaluate_dynamic
+from spanlm.evaluation.dynamic import adapting, evaluate_dynamic
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
 from spanlm.evaluation.lessons import lessons
 from spanlm.evaluation.part_tally import PartTally

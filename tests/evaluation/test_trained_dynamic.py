@@ -15,7 +15,8 @@ from spanlm import trained_dynamic as module
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic import DynamicConfig, evaluate_dynamic
+from spanlm.evaluation.dynamic import evaluate_dynamic
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics
 from spanlm.evaluation.dynamic_tuning import dynamic_grid, tune_dynamic
 from spanlm.trained import TrainedModel

@@ -13,7 +13,8 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.dynamic import AstrayError, DynamicConfig
+from spanlm.evaluation.dynamic import AstrayError
+from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
@@ -253,7 +254,7 @@ def test_a_row_is_measured_with_the_point_of_its_preset(text: Path, monkeypatch:
     given: list[DynamicConfig | None] = []
 
     def note(*arguments: Any) -> None:
-        given.append(arguments[-1])
+        given.append(arguments[-2])
         raise RunError("enough")
 
     made, published = plan(text, WHOLE), DynamicConfig(epsilon=1e-3)
