@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from contextlib import AbstractContextManager
+import signal
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -12,7 +14,7 @@ from spanlm.cli.main import VerbParser
 from spanlm.cli.option_names import refusing_options
 from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, Interrupted, require
 from spanlm.evaluation.dynamic import require_loss
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
@@ -142,6 +144,22 @@ def _refuse_options(options: argparse.Namespace) -> None:
             raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
 
 
+@contextmanager
+def going_on(options: argparse.Namespace) -> Iterator[None]:
+    """Say of a search that is stopped that it goes on.
+
+    Raises:
+        Interrupted: Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not options.tune_dynamic:
+            raise
+        said = "stopped; what was read to its end is kept in the run's folder. The same command goes on"
+        raise Interrupted(said, signal.SIGINT) from None
+
+
 def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None]:
     """Call η, λ and ε in errors what the options are called."""
     converted = options.dynamic_convention == "sum"
@@ -252,7 +270,8 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
 def _resumed_rows(choice: DynamicChoice) -> list[tuple[str, str]]:
     """Say what was not read now."""
     count = 0 if choice.log is None else choice.log.before
-    return [("resumed", f"{count} of its readings were made before it was stopped")] if count else []
+    were = "1 reading is that" if count == 1 else f"{count} readings are those"
+    return [("resumed", f"{were} of a search that was stopped")] if count else []
 
 
 def _notes(choice: DynamicChoice, tuning: DynamicTuning) -> list[str]:

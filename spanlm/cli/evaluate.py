@@ -14,6 +14,7 @@ from spanlm.cli.dynamic import (
     choose_dynamic,
     dynamic_fields,
     dynamic_rows,
+    going_on,
     refusing_dynamic,
 )
 from spanlm.cli.ensemble import (
@@ -118,7 +119,7 @@ def run(arguments: list[str]) -> None:
         return
     cache, tuning = choose_cache(model, corpus, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
-    with progress(shown=not options.json) as report, refusing_dynamic(options):
+    with going_on(options), progress(shown=not options.json) as report, refusing_dynamic(options):
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report, "log": adapted.log}

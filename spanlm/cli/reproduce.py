@@ -228,7 +228,8 @@ def _run(plan: Plan, jobs: int) -> None:
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
     except KeyboardInterrupt:
-        raise Interrupted("stopped between two steps; nothing is lost. The same command goes on", SIGINT) from None
+        said = "stopped between two steps; what was over is kept. The same command goes on"
+        raise Interrupted(said, SIGINT) from None
     for table in plan.tables:
         _show(plan, table, [*others, *ran])
     for path in written:

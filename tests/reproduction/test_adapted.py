@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.dynamic import AstrayError
+from spanlm.evaluation import dynamic as dynamic_module
+from spanlm.evaluation.dynamic import AstrayError, adapted_tally
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.scoring import Tally
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.presets import find_preset
@@ -264,6 +267,35 @@ def test_a_row_is_measured_with_the_point_of_its_preset(text: Path, monkeypatch:
     with pytest.raises(RunError, match="enough"):
         measurement_module.measure(replace(measurement, jobs=(own,), record=Path("new.json")), made.corpus)
     assert given == [published]
+
+
+def test_a_measurement_that_is_stopped_goes_on(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same results; only the readings that were not over are made again."""
+    made = plan(text, WHOLE)
+    path = made.tasks[1].record
+    expected = json.loads(path.read_text())
+    path.unlink()
+    tally: Callable[..., Tally] = adapted_tally
+    begun: list[int] = []
+
+    def stopped(*arguments: Any, **how: Any) -> Tally:
+        begun.append(1)
+        if len(begun) == len(expected["details"]["grid"]):
+            raise KeyboardInterrupt
+        return tally(*arguments, **how)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dynamic_module, "adapted_tally", stopped)
+        list(run_plan(made))
+    (log,) = made.jobs[0].folder.glob("dynamic-search-*.jsonl")
+    kept = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line]
+    assert len(kept) == len(begun) - 1 >= 1
+    (found,) = (records(made)[WHOLE],)
+    assert found["details"].pop("read_before") == len(kept)
+    assert found["details"] == expected["details"] and found["seconds"] >= kept[0]["seconds"]
+    for split in ("valid", "test"):
+        assert found[split]["nll"] == expected[split]["nll"] and found[split]["parts"] == expected[split]["parts"]
+    assert not list(made.jobs[0].folder.glob("dynamic-search-*.jsonl"))
 
 
 def ruined(made: Plan) -> Plan:
