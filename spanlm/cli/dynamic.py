@@ -1,27 +1,26 @@
-"""Dynamic evaluation of what `spanlm evaluate` evaluates: its options, and what is told of it."""
+"""Dynamic evaluation of what `spanlm evaluate` evaluates: its options, and what they ask for."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.option_names import refusing_options
-from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
+from spanlm.cli.tuning import TUNED_ON, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, require
 from spanlm.evaluation.dynamic import require_loss
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid
-from spanlm.evaluation.grid_edge import edge_note
 from spanlm.evaluation.lessons import LessonLoss, Report
-from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.search_log import SearchLog
 from spanlm.trained import TrainedModel
 
@@ -237,59 +236,8 @@ def _in_means(
     return [convert(rate=x).rate for x in rates], [convert(decay=x).decay for x in decays], convert().epsilon
 
 
-def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
-    """Return what JSON says of dynamic evaluation."""
-    if choice is None:
-        return {}
-    config = {**choice.config.to_json(), "sum_convention": choice.first_release}
-    found = {"dynamic": config, "dynamic_statistics": choice.statistics.to_json()}
-    if choice.tuning is None or choice.log is None:
-        return found
-    return {**found, "tuning": {**choice.tuning.to_json(), "read_before": choice.log.before}}
-
-
-def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple[str, str]]:
-    """Say what following the text changed, of what the statistics are, and how η and λ were chosen."""
-    if choice is None or result.without_dynamic is None:
-        return []
-    rows = [
-        ("without dynamic", both_counts(result.without_dynamic)),
-        ("statistics", f"{choice.statistics.description}; {choice.statistics.origin}"),
-    ]
-    if choice.sum_convention:
-        given = choice.first_release
-        rows.append(
-            ("convention", f"sum: η {given['rate']:.3g}, λ {given['decay']:.3g}, ε {given['epsilon']:.3g} as given")
-        )
-    if choice.tuning is None:
-        return rows
-    told = replace(choice.tuning, notes=_notes(choice, choice.tuning))
-    return [*rows, *tuned_rows(result, told, _chosen(told)), *_resumed_rows(choice)]
-
-
-def _resumed_rows(choice: DynamicChoice) -> list[tuple[str, str]]:
-    """Say what was not read now."""
-    count = 0 if choice.log is None else choice.log.before
-    were = "1 reading is that" if count == 1 else f"{count} readings are those"
-    return [("resumed", f"{were} of a search that was stopped")] if count else []
-
-
-def _notes(choice: DynamicChoice, tuning: DynamicTuning) -> list[str]:
-    """Say of a best value on the edge of the grid which ones to try next, as they are given as options."""
-    notes = list(tuning.notes)
-    for name, most in (("rate", math.inf), ("decay", 1.0)):
-        best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
-        noted = edge_note(f"dynamic.{name}", best, tried)
-        if noted in notes:
-            given = choice.first_release[name] / best if choice.sum_convention else 1.0
-            beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
-            values = " ".join(f"{value * given:.3g}" for value in beyond if value <= most)
-            said = edge_note(f"--dynamic-{name}", best * given, [value * given for value in tried])
-            notes[notes.index(noted)] = f"{said} Try --dynamic-{name} {values}" if " " in values else said
-    return notes
-
-
-def _chosen(tuning: DynamicTuning) -> str:
-    read = [point for point in tuning.grid if point.whole]
-    how = "" if len(read) == len(tuning.grid) else f", {len(read)} of them on all of it"
-    return f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {len(tuning.grid)} pairs{how}"
+def end_search(choice: DynamicChoice | None) -> None:
+    """Forget what a search has read, now that its result is out."""
+    if choice is not None and choice.log is not None:
+        sys.stdout.flush()  # fails while it can still be told anew
+        choice.log.remove()

@@ -12,11 +12,11 @@ from spanlm.cli.dynamic import (
     add_dynamic,
     check_dynamic,
     choose_dynamic,
-    dynamic_fields,
-    dynamic_rows,
+    end_search,
     going_on,
     refusing_dynamic,
 )
+from spanlm.cli.dynamic_told import dynamic_fields, dynamic_rows
 from spanlm.cli.ensemble import (
     add_runs,
     check_tuning,
@@ -124,8 +124,6 @@ def run(arguments: list[str]) -> None:
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report, "log": adapted.log}
         result = model.evaluate(corpus, options.split, cache=cache, **how)
-        if adapted is not None and adapted.log is not None:
-            adapted.log.remove()
     # the cache is one of all runs together; what each is alone takes a pass without it
     several = (
         (model, model.evaluate_members(corpus, options.split, **how)) if isinstance(model, TrainedEnsemble) else ()
@@ -137,12 +135,13 @@ def run(arguments: list[str]) -> None:
         if several:
             found["without_cache"] |= members_fields(*several)
         out_json(found)
-        return
-    changed = [*cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts_rows(result, options)]
-    _show(model, result, notes, changed)
-    if several:
-        out("\nwithout the cache: each run alone, all as one, and the oracle bound")
-        show_members(*several)
+    else:
+        changed = [*cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts_rows(result, options)]
+        _show(model, result, notes, changed)
+        if several:
+            out("\nwithout the cache: each run alone, all as one, and the oracle bound")
+            show_members(*several)
+    end_search(adapted)
 
 
 def _show(

@@ -74,6 +74,21 @@ def test_people_are_told(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "resumed 2 readings are those of a search that was stopped" in flat(cli("evaluate", run, *TUNED).done)
 
 
+def full(*_: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_result_that_could_not_be_told_is_not_lost(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = json.loads(cli("evaluate", run, *TUNED, "--json").done)
+    with monkeypatch.context() as patch:
+        patch.setattr("spanlm.cli.evaluate.table", full)
+        cli("evaluate", run, *TUNED).refused("No space left on device", status=1, out=None)
+    with monkeypatch.context() as patch:
+        begun = stopping(patch, 9)
+        assert json.loads(cli("evaluate", run, *TUNED, "--json").done)["nll"] == expected["nll"]
+        assert begun() == 0
+
+
 def test_a_reading_that_is_asked_for_alone_leaves_nothing(cli: Cli, run: Path) -> None:
     for _ in range(2):
         assert cli("evaluate", run, "--dynamic").done
