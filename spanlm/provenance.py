@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import spanlm
-from spanlm import processor
+from spanlm import code, processor
 
 _GIT_SECONDS = 10
 
@@ -62,18 +60,8 @@ def machine(device: torch.device) -> dict[str, Any]:
     }
 
 
-@cache
-def code_digest() -> str:
-    """Identify the code of the package, whether it is a checkout, changed, or installed."""
-    package, digest = Path(spanlm.__file__).parent, hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
-
-
 def _commit() -> tuple[str | None, bool | None]:
-    """Return the commit of the code and whether it was changed since; None where it is not a checkout.
+    """Return the commit on the disk and whether this process's code is another; None where it is not a checkout.
 
     An installed copy may lie inside somebody's repository, whose commit says nothing: the package must be tracked.
     """
@@ -82,7 +70,7 @@ def _commit() -> tuple[str | None, bool | None]:
         return None, None
     commit = _git(package, "rev-parse", "HEAD")
     changes = _git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
-    return commit, None if changes is None else bool(changes)
+    return commit, None if changes is None else bool(changes) or code.changed_since_loaded()
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -13,28 +13,25 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, tune_cache
 from spanlm.evaluation.cloze import Context, RankedQuestion, rank_questions
 from spanlm.evaluation.dynamic import evaluate_dynamic
 from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
-from spanlm.evaluation.dynamic_tuning import EPSILON, DynamicTuning, dynamic_grid, tune_dynamic
+from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.generation import generate
-from spanlm.evaluation.lessons import LessonLoss, Report, quiet
+from spanlm.evaluation.lessons import Report, quiet
 from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.search_log import SearchLog
 from spanlm.evaluation.words import StateMode, WordScore, score_words
 from spanlm.models.memories import SpanBufferMemory
-from spanlm.trained_dynamic import find_statistics, search_log
-from spanlm.trained_run import TrainedRun
+from spanlm.trained_tuning import TunedRun
 
 if TYPE_CHECKING:
     from spanlm.analysis.record import AttentionRecord
     from spanlm.analysis.spans import SpanRecord
 
 
-class TrainedModel(TrainedRun):
+class TrainedModel(TunedRun):
     """What `spanlm.load` gives: a model, its vocabulary, its config and its folder, and all that is done with them."""
 
     def evaluate(
@@ -83,72 +80,6 @@ class TrainedModel(TrainedRun):
             raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
         statistics = statistics or self.dynamic_statistics(length=dynamic.length, report=report)
         return evaluate_dynamic(self.model, loaded, part, statistics, dynamic, report=report, log=log, **how)
-
-    def tune_cache(
-        self,
-        windows: Sequence[int],
-        corpus: Corpus | str | None = None,
-        split: Split = "valid",
-        *,
-        thetas: Sequence[float] = THETAS,
-        lambdas: Sequence[float] = LAMBDAS,
-        state: State = "auto",
-        precision: Precision = "fp32",
-    ) -> CacheTuning:
-        """Find the best cache for a text; see `spanlm.evaluation.cache_tuning.tune_cache`, and `evaluate`."""
-        text, part = self.part(corpus, split)
-        kind, grid = self.batching(text, part, state), (windows, thetas, lambdas)
-        how: dict[str, Any] = {"kind": kind, "precision": precision, "predict_first": self.opened}
-        return tune_cache(self.model, text, part, *grid, **how)
-
-    def dynamic_statistics(
-        self,
-        *,
-        segments: int | None = None,
-        length: int = LENGTH,
-        data_dir: str | None = None,
-        download: bool = False,
-        report: Report = quiet,
-    ) -> DynamicStatistics:
-        """Return what `dynamic` needs, from the folder or gathered; see `spanlm.trained_dynamic.find_statistics`."""
-        return find_statistics(
-            self, segments=segments, length=length, data_dir=data_dir, download=download, report=report
-        )
-
-    def tune_dynamic(
-        self,
-        corpus: Corpus | str | None = None,
-        split: Split = "valid",
-        *,
-        rates: Sequence[float] | None = None,
-        decays: Sequence[float] | None = None,
-        epsilon: float = EPSILON,
-        length: int = LENGTH,
-        loss: LessonLoss = "likelihood",
-        state: State = "auto",
-        precision: Precision = "fp32",
-        statistics: DynamicStatistics | None = None,
-        report: Report = quiet,
-        log: SearchLog | None = None,
-    ) -> DynamicTuning:
-        """Find the best η and λ for a text; see `spanlm.evaluation.dynamic_tuning`, and `evaluate`.
-
-        What a search that was stopped has read is in the folder and is not read again; without a `log` of the caller's
-        it is forgotten when the search is over.
-        """
-        text, part = self.part(corpus, split)
-        kind, grid = self.batching(text, part, state), dynamic_grid(rates, decays, epsilon, length, loss)
-        statistics = statistics or self.dynamic_statistics(length=length, report=report)
-        how: dict[str, Any] = {"kind": kind, "precision": precision, "predict_first": self.opened}
-        kept = log or self.search_log()
-        found = tune_dynamic(self.model, text, part, statistics, grid, report=report, log=kept, **how)
-        if log is None:
-            kept.remove()
-        return found
-
-    def search_log(self) -> SearchLog:
-        """Return what a search for η and λ on this model has read and did not finish; `remove()` it in the end."""
-        return search_log(self)
 
     def score(
         self,

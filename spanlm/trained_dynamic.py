@@ -1,11 +1,8 @@
-"""What dynamic evaluation must know of a run: in its folder, or gathered on the text it was trained on.
-
-And what an unfinished search for its rates has read, likewise in the folder.
-"""
+"""What dynamic evaluation must know of a run: in its folder, or gathered on the text it was trained on."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from spanlm.errors import InputError, SpanlmError
 from spanlm.evaluation.dynamic_statistics import (
@@ -18,9 +15,7 @@ from spanlm.evaluation.dynamic_statistics import (
     text_digest,
 )
 from spanlm.evaluation.lessons import Report, quiet
-from spanlm.evaluation.search_log import SearchLog, digest_of
 from spanlm.models.ensemble import Ensemble
-from spanlm.provenance import code_digest, machine
 from spanlm.trained_run import TrainedRun
 from spanlm.training.run_folder import weights_digest
 
@@ -81,17 +76,6 @@ def find_statistics(
     except OSError as error:
         return replace(found, origin=f"{origin}; kept in memory alone: {path} could not be written: {error.strerror}")
     return replace(found, origin=f"{origin}, saved in {path}")
-
-
-def search_log(run: TrainedRun) -> SearchLog:
-    """Return what a search on a run has read and did not finish, in the folder; what it reads now is added there.
-
-    Args:
-        run: one model, no ensemble.
-    """
-    weights = weights_digest(dict(run.model.named_parameters()))
-    of = digest_of(weights, asdict(run.config.model), machine(run.model.device), code_digest())
-    return SearchLog(run.folder / f"dynamic-search-{of[:16]}.jsonl")
 
 
 def _without_text(

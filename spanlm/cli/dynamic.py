@@ -7,7 +7,7 @@ import math
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -144,19 +144,32 @@ def _refuse_options(options: argparse.Namespace) -> None:
 
 
 @contextmanager
-def going_on(options: argparse.Namespace) -> Iterator[None]:
-    """Say of a search that is stopped that it goes on.
+def searching(log: SearchLog | None) -> Iterator[None]:
+    """Forget what a search has read when its result is out; say of one that is stopped that it goes on.
+
+    Args:
+        log: of the search, if there is one.
 
     Raises:
-        Interrupted: Ctrl-C.
+        Interrupted: Ctrl-C, where something is kept or could not be.
     """
     try:
-        yield
+        with nullcontext() if log is None else log.until_over():
+            yield
+            sys.stdout.flush()  # fails while it can still be told anew
     except KeyboardInterrupt:
-        if not options.tune_dynamic:
+        said = "" if log is None else _kept(log)
+        if not said:
             raise
-        said = "stopped; what was read to its end is kept in the run's folder. The same command goes on"
-        raise Interrupted(said, signal.SIGINT) from None
+        raise Interrupted(f"stopped; {said}", signal.SIGINT) from None
+
+
+def _kept(log: SearchLog) -> str:
+    """Say what there is to go on with; nothing where nothing was read."""
+    if log.refused is not None:
+        return f"what was read could not all be kept: {log.folder}: {log.refused.strerror}; {log.kept:,} of it were"
+    readings = "1 reading is" if log.kept == 1 else f"{log.kept:,} readings are"
+    return f"{readings} kept in {log.folder}, and the same command goes on with what is there" if log.kept else ""
 
 
 def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None]:
@@ -188,9 +201,9 @@ def _length(options: argparse.Namespace) -> int:
 
 
 def choose_dynamic(
-    model: TrainedModel, corpus: Corpus, options: argparse.Namespace, report: Report
+    model: TrainedModel, corpus: Corpus, options: argparse.Namespace, report: Report, log: SearchLog | None
 ) -> DynamicChoice | None:
-    """Return what to evaluate with, if dynamic evaluation is asked for.
+    """Return what to evaluate with, if dynamic evaluation is asked for; a log is for a search.
 
     Raises:
         InputError: no statistics can be had, or nothing to tune on.
@@ -216,7 +229,6 @@ def choose_dynamic(
         return DynamicChoice(config, statistics, None, in_sums)
     how: dict[str, Any] = {"state": options.state, "precision": options.precision, "statistics": statistics}
     grid: dict[str, Any] = {"rates": rates, "decays": decays, "epsilon": epsilon, "length": length, "loss": loss}
-    log = model.search_log()
     tuning = model.tune_dynamic(valid, TUNED_ON, report=report, log=log, **grid, **how)
     return DynamicChoice(tuning.best, statistics, tuning, in_sums, log)
 
@@ -234,10 +246,3 @@ def _in_means(
         return DynamicConfig.from_sum_convention(rate=rate, decay=decay, epsilon=epsilon, **sizes)
 
     return [convert(rate=x).rate for x in rates], [convert(decay=x).decay for x in decays], convert().epsilon
-
-
-def end_search(choice: DynamicChoice | None) -> None:
-    """Forget what a search has read, now that its result is out."""
-    if choice is not None and choice.log is not None:
-        sys.stdout.flush()  # fails while it can still be told anew
-        choice.log.remove()

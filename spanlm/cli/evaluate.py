@@ -8,14 +8,7 @@ from typing import Any
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_corpus, add_device, corpus_of, verb_parser
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
-from spanlm.cli.dynamic import (
-    add_dynamic,
-    check_dynamic,
-    choose_dynamic,
-    end_search,
-    going_on,
-    refusing_dynamic,
-)
+from spanlm.cli.dynamic import add_dynamic, check_dynamic, choose_dynamic, refusing_dynamic, searching
 from spanlm.cli.dynamic_told import dynamic_fields, dynamic_rows
 from spanlm.cli.ensemble import (
     add_runs,
@@ -31,9 +24,11 @@ from spanlm.cli.gate import add_gate, check_gate, gate_fields, gate_rows, temper
 from spanlm.cli.parts import add_parts, check_has_parts, check_parts, parts_rows
 from spanlm.cli.progress import progress
 from spanlm.cli.terminal import out, out_json, table
+from spanlm.data.corpora import Corpus
 from spanlm.errors import require
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.search_log import SearchLog
 from spanlm.models.counting import count_parameters
 from spanlm.trained import TrainedModel
 from spanlm.trained_ensemble import TrainedEnsemble
@@ -117,10 +112,18 @@ def run(arguments: list[str]) -> None:
     if isinstance(model, TrainedEnsemble) and options.cache is None:
         evaluate_several(model, corpus, options)
         return
+    searched = options.tune_dynamic and not isinstance(model, TrainedEnsemble)
+    log = model.search_log() if searched else None
+    with searching(log):
+        _evaluate(model, corpus, options, log)
+
+
+def _evaluate(model: TrainedModel, corpus: Corpus, options: argparse.Namespace, log: SearchLog | None) -> None:
+    """Tune what is to be tuned, measure, and tell."""
     cache, tuning = choose_cache(model, corpus, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
-    with going_on(options), progress(shown=not options.json) as report, refusing_dynamic(options):
-        adapted = choose_dynamic(model, corpus, options, report)
+    with progress(shown=not options.json) as report, refusing_dynamic(options):
+        adapted = choose_dynamic(model, corpus, options, report, log)
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report, "log": adapted.log}
         result = model.evaluate(corpus, options.split, cache=cache, **how)
@@ -141,7 +144,6 @@ def run(arguments: list[str]) -> None:
         if several:
             out("\nwithout the cache: each run alone, all as one, and the oracle bound")
             show_members(*several)
-    end_search(adapted)
 
 
 def _show(

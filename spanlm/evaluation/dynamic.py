@@ -31,34 +31,19 @@ from torch import Tensor
 from spanlm.data.batching import Batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
-from spanlm.errors import RunError, require
+from spanlm.errors import require
+from spanlm.evaluation.astray import astray, went_astray
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gate_temperature
 from spanlm.evaluation.lesson_sums import LessonSums
 from spanlm.evaluation.lessons import Lesson, Report, learning_weights, lessons, quiet
 from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, evaluations
 from spanlm.evaluation.scoring import Precision, Tally
-from spanlm.evaluation.search_log import Reading, SearchLog, digest_of, segments_digest
+from spanlm.evaluation.search_log import Reading, SearchLog, digest_of, model_digest, segments_digest
 from spanlm.models.next_word_model import NextWordModel
 
 BLOCK = 2**17
 """Weights that a CPU changes at a time: between the two passes over them they stay in its cache."""
-
-ASTRAY = 1.0
-"""Nats a token above equal probabilities, from which on weights that follow a text are said to have gone astray."""
-
-
-class AstrayError(RunError):
-    """Weights that followed a text were ruined by it.
-
-    Attributes:
-        details: what was tried, in plain values; empty where it was one setting.
-    """
-
-    def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
-        """Keep what was tried: it took long, and is all there is to be known."""
-        super().__init__(message)
-        self.details = details or {}
 
 
 @contextmanager
@@ -144,15 +129,17 @@ def logged_reading(
 ) -> Reading:
     """Return what `adapted_tally` gives, from the log of a search if the same was read before."""
     setting = config.to_json() | {"tuned_on": None}
-    text = segments_digest(batcher, most)
-    learnt = (statistics.digest, statistics.gate_temperature)
+    learnt = model_digest(model), statistics.digest, statistics.gate_temperature
 
     def read() -> Tally:
         how: dict[str, Any] = {"precision": precision, "most": most, "report": report}
         return adapted_tally(model, batcher, statistics, config, unk_id, **how)
 
     said = {name: setting[name] for name in ("rate", "decay")} | {"tokens": most or batcher.targets}
-    return log.reading(digest_of(text, learnt, setting, precision, unk_id), said, read)
+    key = digest_of(segments_digest(batcher), most, learnt, setting, precision, unk_id)
+    found = log.reading(key, said, read)
+    assert most is not None or not math.isfinite(found.total.loss) or found.total.tokens == batcher.targets
+    return found
 
 
 def evaluate_dynamic(
@@ -206,7 +193,7 @@ def evaluate_dynamic(
         unk_id, reads = corpus.vocabulary.unk_id, dict[str, Any](precision=precision, report=through)
         found = logged_reading(log, model, batcher, statistics, config, unk_id, **reads)
         if went_astray(found.total, static.nll_per_token, len(corpus.vocabulary)):
-            raise _astray(config, found.total)
+            raise astray(config, found.total)
         seconds.append(found.seconds)
         return [found.total]
 
@@ -234,25 +221,3 @@ def require_loss(config: DynamicConfig, model: NextWordModel) -> None:
     """
     only = "likelihood without a span buffer: there is no gate that training has a temperature and a reward for"
     require(config.loss == "likelihood" or gate_temperature(model) is not None, "dynamic.loss", config.loss, only)
-
-
-def went_astray(total: Tally, resting: float, vocabulary_size: int) -> bool:
-    """Whether weights that followed a text were ruined by it, and predict worse than nothing at all would.
-
-    Args:
-        total: the sums over the text, or over its beginning.
-        resting: nats a token with the trained weights.
-        vocabulary_size: V; equal probabilities have ln V nats.
-
-    Returns:
-        Whether a token takes `ASTRAY` nats more than either, or no finite number of them.
-    """
-    return not total.loss <= max(resting, math.log(vocabulary_size)) + ASTRAY
-
-
-def _astray(config: DynamicConfig, total: Tally) -> AstrayError:
-    return AstrayError(
-        f"dynamic.rate={config.rate:g}: the weights went astray: after {total.tokens:,} tokens the mean NLL is "
-        f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
-        f"{config.epsilon:g})."
-    )

@@ -18,13 +18,8 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import RunError, require
-from spanlm.evaluation.dynamic import (
-    AstrayError,
-    logged_reading,
-    require_loss,
-    require_statistics,
-    went_astray,
-)
+from spanlm.evaluation.astray import AstrayError, went_astray
+from spanlm.evaluation.dynamic import logged_reading, require_loss, require_statistics
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
 from spanlm.evaluation.first_words import unopened_notes

@@ -1,27 +1,34 @@
 """What a search has read so far, kept as soon as it is known.
 
 Finding η and λ reads a text some twenty times, at full size for hours. What stops it may cost the reading it was in,
-and no more: each one that is over is a line of a file, and the same search, begun again, takes it from there. That file
-is no cache: it is there until the search is over, and what is asked for later is read.
+and no more: each one that is over is a file of its own in the run's folder, and the same search, begun again, takes it
+from there. This is no cache: the files are there until the search is over, and what is asked for later is read.
 
-A line answers only for what cannot but give the same numbers: the same weights and model, statistics, settings,
-precision and tokens in the same segments, read by the same code on the same machine with as many threads.
+A file answers only for the same reading: the same weights, which of them learn, model, statistics, settings, precision
+and tokens in the same segments, read by the same code, on a machine of the same description with as many threads. It
+carries a digest of itself, and one that does not fit it is read anew.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from spanlm.data.batching import Batcher
+from spanlm.evaluation.astray import AstrayError
 from spanlm.evaluation.part_tally import PartTally
 from spanlm.evaluation.scoring import Tally
+from spanlm.files import replace_file
 from spanlm.plain_json import json_object
 
 
@@ -39,22 +46,28 @@ class Reading:
 
 
 class SearchLog:
-    """The readings of one search, those of an earlier process that was stopped among them.
+    """The readings of a search, those of an earlier process that was stopped among them.
 
     Args:
-        path: where they are kept, one file for each model, code and machine; None: in memory alone.
+        folder: where they are kept, made if need be; None: in memory alone.
+        identity: of what a reading depends on beside its key, such as the code and the machine.
+        made: who reads; stands in the files for people.
 
     Attributes:
-        before: how many of those that were asked for were in the file.
-        seconds_before: that they had taken.
+        folder: see above.
+        before: how many of those that were asked for had been read by an earlier process.
+        seconds_before: that they had taken; not what else that process did, nor the reading that it was stopped in.
+        kept: how many of those that were asked for are in the folder.
+        refused: why the last one that is not could not be written; None: all are there.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path, self._kept = path, _read(path)
+    def __init__(self, folder: Path | None = None, identity: str = "", made: Mapping[str, Any] | None = None) -> None:
+        self.folder, self._identity, self._made = folder, identity, made or {}
         self._now: dict[str, Reading] = {}
-        self.before, self.seconds_before = 0, 0.0
+        self.before, self.seconds_before, self.kept = 0, 0.0, 0
+        self.refused: OSError | None = None
 
-    def reading(self, key: str, said: dict[str, Any], read: Callable[[], Tally]) -> Reading:
+    def reading(self, key: str, said: Mapping[str, Any], read: Callable[[], Tally]) -> Reading:
         """Return what a reading gave, or read now, and keep it.
 
         Args:
@@ -62,52 +75,76 @@ class SearchLog:
             said: what it is, for people who look into the file.
             read: reads.
         """
-        found = self._now.get(key)
-        if found is not None:
-            return found
-        kept = self._kept.get(key)
-        if kept is not None:
-            self.before, self.seconds_before = self.before + 1, self.seconds_before + kept.seconds
-            self._now[key] = kept
-            return kept
-        began = time.perf_counter()
-        total = read()
-        self._now[key] = Reading(total, time.perf_counter() - began)
-        self._append(key, said)
+        key = digest_of(self._identity, key)
+        if key not in self._now:
+            self._now[key] = self._found(key) or self._read(key, said, read)
         return self._now[key]
 
-    def _append(self, key: str, said: dict[str, Any]) -> None:
-        """Write a line; where that cannot be, a search that is stopped begins anew, and that is all."""
-        if self._path is None:
-            return
-        found = self._now[key]
-        line = {"key": key, **said, "seconds": round(found.seconds, 3), "sums": _written(asdict(found.total))}
-        with suppress(OSError), self._path.open("ab") as file:
-            # begun anew, since a process that was killed may have left half a line
-            file.write(b"\n" + json.dumps(line, ensure_ascii=False).encode())
-
     def remove(self) -> None:
-        """Forget the file: the search is over."""
-        if self._path is not None:
-            with suppress(OSError):
-                self._path.unlink(missing_ok=True)
+        """Forget what was asked for: the search is over. Other searches' readings stay."""
+        if self.folder is None:
+            return
+        with suppress(OSError):
+            for key in self._now:
+                self._path(self.folder, key).unlink(missing_ok=True)
+            self.folder.rmdir()  # fails where others' are
+        self.kept = 0
+
+    @contextmanager
+    def until_over(self) -> Iterator[None]:
+        """Forget what was asked for when the block ends, or all went astray; not when it is stopped."""
+        try:
+            yield
+        except AstrayError:
+            self.remove()
+            raise
+        self.remove()
+
+    def _found(self, key: str) -> Reading | None:
+        """Return what an earlier process read."""
+        found = None if self.folder is None else _whole(self._path(self.folder, key), key)
+        if found is not None:
+            self.before, self.kept = self.before + 1, self.kept + 1
+            self.seconds_before += found.seconds
+        return found
+
+    def _read(self, key: str, said: Mapping[str, Any], read: Callable[[], Tally]) -> Reading:
+        began = time.perf_counter()
+        total = read()
+        found = Reading(total, time.perf_counter() - began)
+        if self.folder is not None:
+            line = {**said, **self._made, "key": key, "seconds": found.seconds, "sums": _written(asdict(total))}
+            content = json.dumps({**line, "sha256": digest_of(line)}, indent=1, ensure_ascii=False)
+            try:
+                self.folder.mkdir(exist_ok=True)
+                replace_file(self._path(self.folder, key), content.encode())
+                self.kept += 1
+            except OSError as error:  # a search that is stopped begins anew, and that is all
+                self.refused = error
+        return found
+
+    @staticmethod
+    def _path(folder: Path, key: str) -> Path:
+        return folder / f"{key[:32]}.json"
 
 
-def segments_digest(batcher: Batcher, most: int | None) -> str:
-    """Identify what a batcher gives: every token, where it is predicted, and where the state begins anew.
+def model_digest(model: nn.Module) -> str:
+    """Identify all weights as they are, and which of them learn."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(digest_of(name, str(weight.dtype), tuple(weight.shape)).encode())
+        digest.update(weight.cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    learning = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    return digest_of(digest.hexdigest(), sorted(learning))
 
-    Args:
-        batcher: of the text.
-        most: end with the segment in which so many tokens are predicted; None: all of it.
-    """
-    digest, tokens = hashlib.sha256(), 0
+
+def segments_digest(batcher: Batcher) -> str:
+    """Identify what a batcher gives: every token, where it is predicted, and where the state begins anew."""
+    digest = hashlib.sha256()
     for segment in batcher.segments():
         for part in (segment.inputs, segment.targets, segment.mask, segment.reset):
             digest.update(str(tuple(part.shape)).encode())
             digest.update(part.contiguous().numpy().data)
-        tokens += int(segment.mask.sum())
-        if most is not None and tokens >= most:
-            break
     return digest.hexdigest()
 
 
@@ -116,27 +153,24 @@ def digest_of(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _read(path: Path | None) -> dict[str, Reading]:
-    """Return the readings of a file by their keys; lines that are none are left out."""
-    found: dict[str, Reading] = {}
-    try:
-        lines = [] if path is None else path.read_bytes().split(b"\n")
-    except OSError:
-        return found
-    for line in lines:
-        with suppress(ValueError, KeyError, TypeError):
-            values = json_object(line)
-            found[str(values["key"])] = Reading(_tally(values["sums"]), float(values["seconds"]))
-    return found
+def _whole(path: Path, key: str) -> Reading | None:
+    """Return the reading of a file; None where there is none, or not as it was written."""
+    with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        values = json_object(path.read_bytes())
+        whole = values.pop("sha256") == digest_of(values) and values["key"] == key
+        found = Reading(_tally(values["sums"]), float(values["seconds"]))
+        if whole and found.total.tokens >= 1 and 0 < found.seconds < math.inf:
+            return found
+    return None
 
 
-def _written(sums: dict[str, Any]) -> dict[str, Any]:
+def _written(sums: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers as text that holds every bit of them, and those that JSON does not have, too."""
     return {name: _written(x) if isinstance(x, dict) else x if x is None else repr(x) for name, x in sums.items()}
 
 
-def _tally(sums: dict[str, Any]) -> Tally:
-    """Raise KeyError, TypeError or ValueError where it is none."""
+def _tally(sums: Mapping[str, Any]) -> Tally:
+    """Raise an error where it is none."""
     parts = sums["parts"]
     return Tally(
         tokens=int(sums["tokens"]),

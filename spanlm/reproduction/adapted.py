@@ -7,7 +7,7 @@ from typing import Any
 
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.dynamic import AstrayError
+from spanlm.evaluation.astray import AstrayError
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, tune_dynamic

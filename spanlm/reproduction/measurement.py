@@ -9,7 +9,7 @@ from typing import Any
 
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.dynamic import AstrayError
+from spanlm.evaluation.astray import AstrayError
 from spanlm.evaluation.lessons import Report, quiet
 from spanlm.evaluation.search_log import SearchLog
 from spanlm.loading import load
@@ -67,7 +67,9 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
 
     Returns:
         The record, and whether it was there before; a search that was stopped goes on. Where weights that adapted went
-        astray it says so (`ASTRAY`) and what was tried, so that this is done once, too.
+        astray it says so (`ASTRAY`) and what was tried, so that this is done once, too. Of a search that was stopped
+        `details.read_before` has how many readings were there, and `seconds` what these took, not what else the earlier
+        process did.
 
     Raises:
         InputError: the record is another one's, or a model is not there; or the text is too short for the cache.
@@ -100,6 +102,8 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
         "starts": [provenance(models[0].model.device)],
         "config": recorded_config(first.config, corpus),
     }
+    if log.before:
+        record["details"]["read_before"] = log.before
     save_record(measurement.record, record)
     log.remove()
     return record, False
@@ -154,7 +158,6 @@ def _measured(
     else:
         assert search is not None  # a plan gives it to every such measurement
         results, details = adapted(models[0], corpus, how, search, report, measurement.jobs[0].preset.dynamic, log)
-        details |= {"read_before": log.before} if log.before else {}
     return {**{split: result.to_json() for split, result in results.items()}, "details": finite(details)}
 
 

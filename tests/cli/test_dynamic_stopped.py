@@ -6,13 +6,17 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from spanlm.cli.dynamic import searching
 from spanlm.evaluation import dynamic as dynamic_module
+from spanlm.evaluation import search_log
 from spanlm.evaluation.dynamic import adapted_tally
 from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation.search_log import SearchLog
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat
 
@@ -47,7 +51,7 @@ def test_the_same_command_goes_on(cli: Cli, run: Path, monkeypatch: pytest.Monke
     with monkeypatch.context() as patch:
         stopping(patch, reading)
         assert cli("evaluate", run, *TUNED).status == 130
-    assert len(list(run.glob("dynamic-search-*"))) == 1
+    assert len(list(run.glob("dynamic-search/*"))) == reading - 1
     with monkeypatch.context() as patch:
         begun = stopping(patch, 9)
         found = json.loads(cli("evaluate", run, *TUNED, "--json").done)
@@ -56,22 +60,40 @@ def test_the_same_command_goes_on(cli: Cli, run: Path, monkeypatch: pytest.Monke
     del expected["tuning"]["read_before"]
     for name in ("nll", "tuning", "dynamic", "protocol"):
         assert found[name] == expected[name]
-    assert not list(run.glob("dynamic-search-*")), "it is over"
+    assert not list(run.glob("dynamic-search*")), "it is over"
 
 
-def test_people_are_told(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "resumed" not in cli("evaluate", run, *TUNED).done
+@pytest.mark.parametrize(("reading", "readings"), [(2, "1 reading is"), (3, "2 readings are")])
+def test_people_are_told(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch, reading: int, readings: str) -> None:
     with monkeypatch.context() as patch:
-        stopping(patch, 3)
-        cli("evaluate", run, *TUNED).refused(
-            "stopped; what was read to its end is kept in the run's folder. The same command goes on",
-            status=130,
-            out=None,
-        )
+        stopping(patch, reading)
+        told = f"stopped; {readings} kept in {run / 'dynamic-search'}, and the same command goes on with what is there"
+        cli("evaluate", run, *TUNED).refused(told, status=130, out=None)
+    were = readings.replace("is", "is that").replace("are", "are those")
+    assert f"resumed {were} of a search that was stopped" in flat(cli("evaluate", run, *TUNED).done)
+    assert "resumed" not in cli("evaluate", run, *TUNED).done
+
+
+@pytest.mark.parametrize("options", [TUNED, ("--dynamic",)], ids=["a search", "no search"])
+def test_where_nothing_was_read_nothing_is_promised(
+    cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
     with monkeypatch.context() as patch:
         stopping(patch, 1)
-        cli("evaluate", run, "--dynamic").refused("spanlm: stopped\n", status=130, out=None)
-    assert "resumed 2 readings are those of a search that was stopped" in flat(cli("evaluate", run, *TUNED).done)
+        cli("evaluate", run, *options).refused("spanlm: stopped\n", status=130, out=None)
+
+
+def test_what_could_not_be_kept_is_not_promised(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping(monkeypatch, 3)
+    monkeypatch.setattr(search_log, "replace_file", full)
+    told = f"stopped; what was read could not all be kept: {run / 'dynamic-search'}: No space left on device; 0 of it"
+    cli("evaluate", run, *TUNED).refused(told, status=130, out=None)
+
+
+def test_what_goes_astray_leaves_nothing(cli: Cli, run: Path) -> None:
+    ruinous = ("--dynamic", "--tune-dynamic", "--dynamic-rate", "1e4", "--dynamic-decay", "0")
+    cli("evaluate", run, *ruinous).refused("the weights went astray", status=1, out=None)
+    assert not list(run.glob("dynamic-search*"))
 
 
 def full(*_: Any) -> None:
@@ -89,7 +111,17 @@ def test_a_result_that_could_not_be_told_is_not_lost(cli: Cli, run: Path, monkey
         assert begun() == 0
 
 
+def test_a_result_that_is_still_on_its_way_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe whose reader has gone says so when it is flushed."""
+    log = SearchLog(tmp_path / "log")
+    log.reading("a", {}, lambda: Tally(1, 1.0))
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(flush=full))
+    with pytest.raises(OSError, match="No space"), searching(log):
+        pass
+    assert len(list((tmp_path / "log").iterdir())) == 1
+
+
 def test_a_reading_that_is_asked_for_alone_leaves_nothing(cli: Cli, run: Path) -> None:
     for _ in range(2):
         assert cli("evaluate", run, "--dynamic").done
-    assert not list(run.glob("dynamic-search-*"))
+    assert not list(run.glob("dynamic-search*"))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spanlm.errors import Interrupted, RunError
-from spanlm.evaluation.dynamic import AstrayError
+from spanlm.evaluation.astray import AstrayError
 from spanlm.reproduction import run as run_module
 from spanlm.reproduction.daniluk2017 import DANILUK2017
 from spanlm.reproduction.estimate import Estimate

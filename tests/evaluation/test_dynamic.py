@@ -16,7 +16,8 @@ from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation import dynamic as module
 from spanlm.evaluation import perplexity as perplexity_module
-from spanlm.evaluation.dynamic import adapted_tally, adapting, evaluate_dynamic, went_astray
+from spanlm.evaluation.astray import went_astray
+from spanlm.evaluation.dynamic import adapted_tally, adapting, evaluate_dynamic
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gate_temperature
 from spanlm.evaluation.lessons import learning_weights, lessons

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 import spanlm
-from spanlm import provenance as provenance_module
-from spanlm import trained_dynamic as trained_module
+from spanlm import trained_tuning as tuning_module
+from spanlm.code import code_digest
 from spanlm.evaluation import dynamic as dynamic_module
-from spanlm.evaluation.dynamic import AstrayError, adapted_tally
+from spanlm.evaluation import search_log as log_module
+from spanlm.evaluation.astray import AstrayError
+from spanlm.evaluation.dynamic import adapted_tally, evaluate_dynamic, logged_reading
 from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import gather_statistics
+from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
+from spanlm.evaluation.dynamic_tuning import tune_dynamic
 from spanlm.evaluation.part_tally import PartTally
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Tally
-from spanlm.evaluation.search_log import SearchLog, segments_digest
+from spanlm.evaluation.search_log import SearchLog, digest_of, segments_digest
 from spanlm.trained import TrainedModel
+from spanlm.trained_gate import TemperedModel
 
 GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.0, 0.02], "epsilon": 0.001}
 BEST = DynamicConfig(rate=0.002, decay=0.02, epsilon=0.001)
@@ -50,7 +59,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float, int | Non
 
 
 def logs(model: TrainedModel) -> list[Path]:
-    return list(model.folder.glob("dynamic-search-*.jsonl"))
+    return sorted(model.folder.glob("dynamic-search/*"))
 
 
 def stop_in(point: int) -> Callable[[str, int, int], None]:
@@ -71,12 +80,12 @@ def test_a_search_goes_on_where_it_was_stopped(model: TrainedModel, reads: list[
     assert len(reads) == 4 and not logs(model)
     reads.clear()
     stopped(model, 3)
-    assert len(reads) == 3 and len(logs(model)) == 1
+    assert len(reads) == 3 and len(logs(model)) == 2
     reads.clear()
     again = spanlm.load(model.folder).tune_dynamic(**GRID)
     assert again == expected
     assert [(rate, decay) for rate, decay, _ in reads] == [(0.002, 0.0), (0.002, 0.02)]
-    assert not logs(model), "the search is over"
+    assert not (model.folder / "dynamic-search").exists(), "the search is over"
 
 
 def test_what_a_search_has_read_is_not_read_again_to_be_reported(model: TrainedModel, reads: list[Any]) -> None:
@@ -114,6 +123,10 @@ def other_weights(model: TrainedModel) -> None:
         next(iter(model.model.parameters())).add_(1e-3)
 
 
+def fewer_learn(model: TrainedModel) -> None:
+    next(iter(model.model.parameters())).requires_grad_(False)
+
+
 def fewer_statistics(model: TrainedModel) -> dict[str, Any]:
     return {"statistics": gather_statistics(model.model, model.corpus(), kind="documents", segments=1)}
 
@@ -126,8 +139,10 @@ CHANGES: dict[str, Callable[[TrainedModel, pytest.MonkeyPatch], dict[str, Any] |
     "precision": lambda model, _: {"precision": "bf16"},
     "text": lambda model, _: {"split": "test"},
     "where the state begins anew": lambda model, _: {"state": "line"},
-    "code": lambda model, patch: patch.setattr(trained_module, "code_digest", lambda: "another"),
-    "machine": lambda model, patch: patch.setattr(trained_module, "machine", lambda device: {"threads": 99}),
+    "code": lambda model, patch: patch.setattr(tuning_module, "LOADED", "another"),
+    "machine": lambda model, patch: patch.setattr(tuning_module, "machine", lambda device: {"threads": 99}),
+    "products": lambda model, patch: patch.setattr(torch, "get_float32_matmul_precision", lambda: "medium"),
+    "what learns": lambda model, _: fewer_learn(model),
 }
 
 
@@ -137,14 +152,91 @@ def test_nothing_is_taken_for_what_it_is_not(
 ) -> None:
     model = spanlm.load(shutil.copytree(tiny_run, tmp_path / "run"))
     stopped(model, 4)
-    (kept,) = logs(model)
-    before = kept.read_text(encoding="utf-8")
+    before = {path: path.read_bytes() for path in logs(model)}
+    assert len(before) == 3
     reads.clear()
     changes = CHANGES[what](model, monkeypatch) or {}
     model.tune_dynamic(**GRID | changes)
     assert len(reads) == 4
-    if kept.exists():
-        assert kept.read_text(encoding="utf-8") == before, "it is another search's"
+    assert {path: path.read_bytes() for path in logs(model)} == before, "they are another search's"
+
+
+def test_a_log_knows_the_weights_of_now(model: TrainedModel, reads: list[Any]) -> None:
+    log, statistics = model.search_log(), model.dynamic_statistics()
+    first = model.evaluate(split="valid", dynamic=BEST, statistics=statistics, log=log)
+    other_weights(model)
+    found = model.evaluate(split="valid", dynamic=BEST, statistics=statistics, log=log)
+    assert len(reads) == 2 and found.nll != first.nll
+
+
+def test_another_configuration_is_another_model(span_run: Path) -> None:
+    model = spanlm.load(span_run)
+    memory = replace(model.config.model.memory, reward=0.7)  # type: ignore[call-arg]
+    config = replace(model.config, model=replace(model.config.model, memory=memory))
+    other = TrainedModel(model.model, model.vocabulary, config, model.folder)
+    logs = [each.search_log() for each in (model, other)]
+    for log in logs:
+        log.reading("the same", {}, lambda: Tally(1, 1.0))
+    assert [log.before for log in logs] == [0, 0]
+    assert logs[0].kept == logs[1].kept == 1
+    for log in logs:
+        log.remove()
+
+
+def test_code_that_changed_while_it_ran_is_kept_in_nobodys_name(
+    model: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spanlm.code.LOADED", "what this process loaded")
+    log = model.search_log()
+    log.reading("a", {}, lambda: Tally(1, 1.0))
+    assert log.folder is None and not logs(model)
+
+
+def a_reading(model: TrainedModel, log: SearchLog, statistics: DynamicStatistics, **how: Any) -> None:
+    batcher = evaluation_batcher(model.corpus(), "valid", "streams", 1, None, 5)
+    unk_id = how.pop("unk_id", 0)
+    logged_reading(log, model.model, batcher, statistics, DynamicConfig(), unk_id, **how)
+
+
+def test_what_else_is_part_of_a_reading(span_run: Path, reads: list[Any]) -> None:
+    model = spanlm.load(span_run)
+    tempered, statistics, log = TemperedModel(model, 3.0), model.dynamic_statistics(), SearchLog()
+    for _ in range(2):
+        a_reading(model, log, statistics)
+        a_reading(model, log, statistics, unk_id=1)
+        a_reading(model, log, statistics, most=10)
+        a_reading(model, log, statistics, most=11)
+        a_reading(tempered, log, replace(statistics, gate_temperature=3.0))
+    assert len(reads) == 5
+
+
+@pytest.mark.parametrize("first_tokens", [20, 37])
+def test_the_first_tokens_are_no_text_even_where_the_last_line_begins_in_them(
+    tiny_run: Path, tiny_corpus: Path, tmp_path: Path, first_tokens: int
+) -> None:
+    """A line is one segment, cut only where it is read."""
+    model, path = spanlm.load(tiny_run), tmp_path / "text.txt"
+    words = (tiny_corpus / "valid.txt").read_text(encoding="utf-8").split()
+    path.write_text(" ".join(words[:9]) + "\n" + " ".join(words[9:49]) + "\n", encoding="utf-8")
+    (text, part), statistics = model.part(str(path), "test"), model.dynamic_statistics()
+    log = SearchLog()
+    grid = [BEST, replace(BEST, rate=0.01)]
+    given: tuple[Any, ...] = (model.model, text, part, statistics)
+    how: dict[str, Any] = {"kind": "sentences", "predict_first": model.opened}
+    tuning = tune_dynamic(*given, grid, first_tokens=first_tokens, finalists=2, log=log, **how)
+    expected = evaluate_dynamic(*given, tuning.best, **how)
+    found = evaluate_dynamic(*given, tuning.best, log=log, **how)
+    assert (found.nll, found.tokens) == (expected.nll, expected.tokens) and tuning.perplexity == expected.perplexity
+    assert expected.tokens > tuning.first_tokens
+
+
+def test_another_searchs_readings_stay(model: TrainedModel, reads: list[Any]) -> None:
+    stopped(model, 4)
+    model.tune_dynamic(rates=[0.0005], decays=[0.1], epsilon=0.5)
+    assert len(logs(model)) == 3
+    reads.clear()
+    model.tune_dynamic(**GRID)
+    assert len(reads) == 1 and not logs(model)
 
 
 def test_the_loss_is_part_of_it(span_run: Path, tmp_path: Path, reads: list[Any]) -> None:
@@ -162,49 +254,103 @@ def test_a_wider_grid_goes_on_with_what_it_shares(model: TrainedModel, reads: li
     assert sorted((rate, decay) for rate, decay, _ in reads) == [(0.001, 0.0), (0.001, 0.02), (0.002, 0.02)]
 
 
-def test_a_search_that_goes_astray_keeps_what_it_read(model: TrainedModel, reads: list[Any]) -> None:
+def test_a_search_that_goes_astray_is_over(model: TrainedModel, reads: list[Any]) -> None:
     ruinous = GRID | {"rates": [1e4, 1e30]}
-    with pytest.raises(AstrayError):
-        model.tune_dynamic(**ruinous)
-    (kept,) = logs(model)
-    found = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines() if line]
-    assert [(line["rate"], line["decay"]) for line in found] == [(1e4, 0), (1e4, 0.02), (1e30, 0), (1e30, 0.02)]
+    stopped(model, 4, **ruinous)
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in logs(model)]
+    assert {(line["rate"], line["decay"]) for line in found} == {(1e4, 0), (1e4, 0.02), (1e30, 0)}
+    assert all(line["command"] and line["time"] for line in found), "who read"
     reads.clear()
     with pytest.raises(AstrayError):
         model.tune_dynamic(**ruinous)
-    assert not reads
+    assert len(reads) == 1 and not logs(model)
 
 
-def test_half_a_line_and_what_is_no_reading_are_read_anew(model: TrainedModel, reads: list[Any]) -> None:
-    expected = model.tune_dynamic(**GRID)
-    stopped(model, 4)
-    (kept,) = logs(model)
-    first, second, third = (line for line in kept.read_text(encoding="utf-8").splitlines() if line)
-    broken = [second.replace('"nll": "', '"nll": "x'), "[]", "null", '{"key": 1}', "[" * 100_000, "\x00"]
-    kept.write_text("\n".join([first, *broken, third[: len(third) // 2]]), encoding="utf-8")
-    reads.clear()
-    stopped(model, 4)
-    assert len(reads) == 3, "the second, the third, and the fourth, which is stopped"
-    reads.clear()
-    assert model.tune_dynamic(**GRID) == expected and len(reads) == 1, "what came after the half line is whole"
+def sealed(values: dict[str, Any]) -> str:
+    del values["sha256"]
+    return json.dumps({**values, "sha256": digest_of(values)})
+
+
+def with_sums(text: str, **changes: Any) -> str:
+    values = json.loads(text)
+    return sealed({**values, "sums": values["sums"] | changes})
+
+
+DAMAGE: dict[str, Callable[[str], str]] = {
+    "half": lambda text: text[: len(text) // 2],
+    "nothing": lambda text: "",
+    "a digit": lambda text: text.replace('"nll": "', '"nll": "1'),
+    "another η": lambda text: text.replace('"rate": ', '"rate": 1'),
+    "no seal": lambda text: text.replace("sha256", "sha255"),
+    "a list": lambda text: "[]",
+    "a number": lambda text: "5",
+    "depth": lambda text: "[" * 100_000,
+    "zero bytes": lambda text: "\x00" * 50,
+    "no parts": lambda text: with_sums(text, parts=5),
+    "parts of a list": lambda text: with_sums(text, parts=[]),
+    "no tokens": lambda text: with_sums(text, tokens="0"),
+    "no number": lambda text: with_sums(text, nll=[]),
+    "no time": lambda text: sealed({**json.loads(text), "seconds": 0.0}),
+    "less than no time": lambda text: sealed({**json.loads(text), "seconds": -1.0}),
+    "too much time": lambda text: sealed({**json.loads(text), "seconds": 10**400}),
+    "another key": lambda text: sealed({**json.loads(text), "key": "another"}),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_what_is_not_as_it_was_written_is_read_anew(tmp_path: Path, damage: str) -> None:
+    folder, total = tmp_path / "log", Tally(7, 3.5)
+    SearchLog(folder).reading("a", {"rate": 1.0}, lambda: total)
+    (path,) = folder.iterdir()
+    whole = path.read_text(encoding="utf-8")
+    damaged = DAMAGE[damage](whole)
+    assert damaged != whole
+    path.write_text(damaged, encoding="utf-8")
+    log = SearchLog(folder)
+    assert log.reading("a", {"rate": 1.0}, lambda: total).total == total and (log.before, log.kept) == (0, 1)
+    again = SearchLog(folder)
+    assert again.reading("a", {}, lambda: pytest.fail("it is known")).total == total and again.before == 1
 
 
 def test_a_folder_that_cannot_be_written_hinders_nothing(model: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = model.tune_dynamic(**GRID)
 
-    really: Callable[..., Any] = Path.open
-
-    def refused(path: Path, mode: str = "r", *more: Any, **how: Any) -> Any:
-        if mode == "ab":
-            raise PermissionError(13, "Permission denied", str(path))
-        return really(path, mode, *more, **how)
+    def refused(*_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
 
     log = model.search_log()
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", refused)
+        patch.setattr(log_module, "replace_file", refused)
         assert model.tune_dynamic(**GRID, log=log) == expected
-    assert not logs(model)
+    assert not logs(model) and log.kept == 0 and log.refused is not None
     log.remove()
+
+
+KILLED = """
+import os, signal, sys
+import spanlm
+from spanlm.evaluation import dynamic
+tally, begun = dynamic.adapted_tally, []
+def read(*arguments, **how):
+    begun.append(1)
+    if len(begun) == 3:
+        how["report"] = lambda tokens: os.kill(os.getpid(), signal.SIGKILL)
+    return tally(*arguments, **how)
+dynamic.adapted_tally = read
+spanlm.load(sys.argv[1]).tune_dynamic(rates=[0.0005, 0.002], decays=[0.0, 0.02], epsilon=0.001)
+"""
+
+
+def test_a_process_that_is_killed_has_kept_what_it_read(tiny_run: Path, tmp_path: Path, reads: list[Any]) -> None:
+    model = spanlm.load(shutil.copytree(tiny_run, tmp_path / "run"))
+    expected = model.tune_dynamic(**GRID)
+    environment = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    done = subprocess.run([sys.executable, "-c", KILLED, str(model.folder)], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(logs(model)) == 2
+    reads.clear()
+    assert model.tune_dynamic(**GRID) == expected
+    assert len(reads) == 2
 
 
 def test_a_text_that_differs_in_its_last_word_is_another(
@@ -224,48 +370,51 @@ def test_a_text_that_differs_in_its_last_word_is_another(
     assert len(reads) == 1
 
 
-@pytest.mark.parametrize("nll", [0.1 + 0.2, math.inf, 1e308, 5e-324])
+@pytest.mark.parametrize("nll", [0.1 + 0.2, math.inf, math.nan, 1e308, 5e-324])
 @pytest.mark.parametrize("parts", [None, PartTally(3.0, 0.1, math.inf, -1 / 3, 0.5, 1.0, 2.0, 0.7, 1e-9)])
 def test_every_bit_of_a_reading_is_kept(tmp_path: Path, nll: float, parts: PartTally | None) -> None:
     total = Tally(7, nll, 2, 1 / 3, 1, 2 / 3, parts)
-    path = tmp_path / "log.jsonl"
-    SearchLog(path).reading("a", {"rate": 1.0}, lambda: total)
-    found = SearchLog(path).reading("a", {}, lambda: pytest.fail("it is known"))
-    assert found.total == total
-    for line in path.read_text(encoding="utf-8").splitlines():
-        assert not line or json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-
-
-def test_a_number_that_is_none_is_kept_as_that(tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    SearchLog(path).reading("a", {}, lambda: Tally(1, math.nan))
-    assert math.isnan(SearchLog(path).reading("a", {}, lambda: pytest.fail("it is known")).total.nll)
+    log = SearchLog(tmp_path / "log")
+    log.reading("a", {"rate": 1.0}, lambda: total)
+    again = SearchLog(tmp_path / "log")
+    found = again.reading("a", {}, lambda: pytest.fail("it is known"))
+    assert repr(found.total) == repr(total)
+    assert (again.before, again.kept, log.before, log.kept) == (1, 1, 0, 1)
+    (path,) = (tmp_path / "log").iterdir()
+    json.loads(path.read_bytes(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
 def test_the_digest_of_a_text_is_that_of_its_segments(model: TrainedModel) -> None:
-    """The first tokens of a text are another text; so are the same words that begin elsewhere."""
+    """The same words that begin elsewhere are another text."""
     corpus = model.corpus()
-    found = {
-        segments_digest(evaluation_batcher(corpus, split, kind, 1, None, length), most)  # type: ignore[arg-type]
-        for split in ("valid", "test")
-        for kind in ("streams", "sentences")
-        for length in (4, 5)
-        for most in (None, 20)
-    }
-    assert len(found) >= 12
-    again = evaluation_batcher(corpus, "valid", "streams", 1, None, 5)
-    assert segments_digest(again, 20) in found and segments_digest(again, None) in found
+
+    def found(split: str, kind: str, length: int) -> str:
+        return segments_digest(evaluation_batcher(corpus, split, kind, 1, None, length))  # type: ignore[arg-type]
+
+    which = [(split, "streams", length) for split in ("valid", "test") for length in (4, 5)]
+    which += [(split, "sentences", 5) for split in ("valid", "test")]
+    assert len({found(*one) for one in which}) == len(which)
+    assert found("valid", "streams", 5) == found("valid", "streams", 5)
 
 
-def test_the_code_is_all_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_state_begins_anew_is_part_of_a_text(model: TrainedModel) -> None:
+    batcher = evaluation_batcher(model.corpus(), "valid", "streams", 1, None, 5)
+    segments = list(batcher.segments())
+    changes: dict[str, Any] = {"reset": ~segments[3].reset, "mask": ~segments[3].mask, "inputs": segments[3].inputs + 1}
+    for name, value in changes.items():
+        changed = [*segments[:3], replace(segments[3], **{name: value}), *segments[4:]]
+        other = SimpleNamespace(segments=lambda changed=changed: iter(changed))
+        assert segments_digest(other) != segments_digest(batcher), name  # type: ignore[arg-type]
+
+
+def test_the_code_is_all_of_the_package(tmp_path: Path) -> None:
     package = tmp_path / "package"
     (package / "inner").mkdir(parents=True)
     (package / "__init__.py").write_text("")
-    monkeypatch.setattr(provenance_module.spanlm, "__file__", str(package / "__init__.py"))
     digests = []
     for text in ("a = 1\n", "a = 2\n", "a = 1\n"):
         (package / "inner" / "one.py").write_text(text)
-        digests.append(provenance_module.code_digest.__wrapped__())
+        digests.append(code_digest(package))
     (package / "inner" / "one.py").rename(package / "inner" / "two.py")
-    digests.append(provenance_module.code_digest.__wrapped__())
+    digests.append(code_digest(package))
     assert digests[0] == digests[2] and len(set(digests)) == 3
