@@ -53,6 +53,16 @@ def test_changed_code_is_said_to_be_changed(package: Path) -> None:
     assert (found["commit"], found["changed"]) == (commit, True)
 
 
+def test_code_that_changed_on_the_disk_while_it_ran_is_said_to_be_changed(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where that was committed."""
+    commit = committed(package)
+    monkeypatch.setattr("spanlm.code.LOADED", "what this process loaded")
+    found = provenance.provenance(CPU)
+    assert (found["commit"], found["changed"]) == (commit, True)
+
+
 def test_a_copy_installed_inside_another_repository_has_no_commit(package: Path) -> None:
     (package.parent / ".gitignore").write_text("package\n")
     committed(package)
