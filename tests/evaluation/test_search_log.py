@@ -208,6 +208,9 @@ def test_what_else_is_part_of_a_reading(span_run: Path, reads: list[Any]) -> Non
         a_reading(model, log, statistics, most=11)
         a_reading(tempered, log, replace(statistics, gate_temperature=3.0))
     assert len(reads) == 5
+    fewer_learn(model)
+    a_reading(model, log, statistics)
+    assert len(reads) == 6
 
 
 @pytest.mark.parametrize("first_tokens", [20, 37])
