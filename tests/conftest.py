@@ -97,6 +97,20 @@ def tiny_config(tiny_corpus: Path) -> RunConfig:
     )
 
 
+_SHARED: dict[Path, set[Path]] = {}
+"""The runs that tests share in this process, each with the files that its training left."""
+
+
+@pytest.fixture(autouse=True)
+def shared_runs() -> Iterator[None]:
+    """A test that leaves a file in a shared run fails itself, instead of others, in whatever order they come."""
+    yield
+    for folder, before in _SHARED.items():
+        _SHARED[folder] = after = _files(folder)  # what this test left is no fault of the next
+        changed = sorted(str(path) for path in after ^ before)
+        assert not changed, f"this test changed the run {folder.name!r}, which others share: let it copy the folder"
+
+
 @pytest.fixture(scope="session")
 def tiny_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
     """The folder of a finished run; tests only read it."""
@@ -160,4 +174,9 @@ def unopened_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactor
 
 def _trained(config: RunConfig, folder: Path) -> Path:
     spanlm.train(config, spanlm.load_corpus(config.data), folder)
+    _SHARED[folder] = _files(folder)
     return folder
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*")}

@@ -198,8 +198,8 @@ def a_reading(model: TrainedModel, log: SearchLog, statistics: DynamicStatistics
     logged_reading(log, model.model, batcher, statistics, DynamicConfig(), unk_id, **how)
 
 
-def test_what_else_is_part_of_a_reading(span_run: Path, reads: list[Any]) -> None:
-    model = spanlm.load(span_run)
+def test_what_else_is_part_of_a_reading(span_run: Path, tmp_path: Path, reads: list[Any]) -> None:
+    model = spanlm.load(shutil.copytree(span_run, tmp_path / "run"))
     tempered, statistics, log = TemperedModel(model, 3.0), model.dynamic_statistics(), SearchLog()
     for _ in range(2):
         a_reading(model, log, statistics)
@@ -218,7 +218,7 @@ def test_the_first_tokens_are_no_text_even_where_the_last_line_begins_in_them(
     tiny_run: Path, tiny_corpus: Path, tmp_path: Path, first_tokens: int
 ) -> None:
     """A line is one segment, cut only where it is read."""
-    model, path = spanlm.load(tiny_run), tmp_path / "text.txt"
+    model, path = spanlm.load(shutil.copytree(tiny_run, tmp_path / "run")), tmp_path / "text.txt"
     words = (tiny_corpus / "valid.txt").read_text(encoding="utf-8").split()
     path.write_text(" ".join(words[:9]) + "\n" + " ".join(words[9:49]) + "\n", encoding="utf-8")
     (text, part), statistics = model.part(str(path), "test"), model.dynamic_statistics()
