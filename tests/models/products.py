@@ -20,8 +20,8 @@ def watch_logits(monkeypatch: pytest.MonkeyPatch, vocabulary: int) -> list[weakr
     """Refuse to make logits while others are there; return those that were made."""
     made: list[weakref.ref[Tensor]] = []
 
-    def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, place: linear.Place | None = None) -> Tensor:
-        result = linear.product(x, weight, bias, place)
+    def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        result = linear.product(x, weight, bias)
         if result.shape[1] == vocabulary:
             assert not any(logits() is not None for logits in made)
             made.append(weakref.ref(result))

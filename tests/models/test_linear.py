@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from spanlm import processor
 from spanlm.models.ops import linear as module
-from spanlm.models.ops.linear import Place, crossed, linear, product
+from spanlm.models.ops.linear import crossed, linear, product
 from tests.models.small import bitwise
 
 LIBRARY_IS_SLOWER = module._library_is_slower
@@ -102,30 +102,6 @@ def test_products_for_gradients_by_hand_are_those_of_float64(shape: tuple[int, i
         ]
         for actual, expected in pairs:
             torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-4 * shape[0] ** 0.5)
-
-
-@pytest.mark.parametrize("biased", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64], ids=str)
-def test_products_in_one_place_are_those_of_fresh_memory(dtype: torch.dtype, biased: bool) -> None:
-    x, weight, *bias = (t.detach() for t in leaves((9, 4, 6), biased, dtype))
-    place, found = Place(), []
-    for rows in (x[:5, 0], x[5:, 0], x[:, 1]):
-        found.append(product(rows, weight, *bias or [None], place))
-        assert bitwise(found[-1], product(rows, weight, *bias))
-    first, fewer, more = found
-    assert first.data_ptr() == fewer.data_ptr()
-    assert bitwise(first[: len(fewer)], fewer)
-    assert bitwise(first[len(fewer) :], product(x[:5, 0], weight, *bias)[len(fewer) :])
-    assert more.data_ptr() != first.data_ptr()
-
-
-def test_the_kernel_leaves_a_place_alone() -> None:
-    x, weight = (t.detach() for t in leaves((9, 4, 6), False))
-    place = Place()
-    first, second = (product(rows, weight, place=place) for rows in (x[:5, 0], x[5:, 0]))
-    assert bitwise(first, product(x[:5, 0], weight))
-    assert bitwise(second, product(x[5:, 0], weight))
-    assert place._held is None
 
 
 def test_the_kernel_never_sees_gaps_between_the_rows_of_a_weight(monkeypatch: pytest.MonkeyPatch) -> None:

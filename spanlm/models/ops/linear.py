@@ -85,34 +85,11 @@ def _faster(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
     )
 
 
-class Place:
-    """Memory for one product after another, of the same columns; each is gone with the next.
-
-    Fresh memory of many megabytes comes from the system, which hands over every page when it is first written to: of
-    (3355, 280) × (280, 10000) in bfloat16 on two threads, 80 ms into fresh memory are 51 into what was written before.
-    """
-
-    def __init__(self) -> None:
-        self._held: Tensor | None = None
-
-    def of(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Return where x Wᵀ can be put, (N, D')."""
-        if self._held is None or len(self._held) < len(x):
-            self._held = None  # never two at a time
-            self._held = x.new_empty(len(x), len(weight))
-        return self._held[: len(x)]
-
-
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, place: Place | None = None) -> Tensor:
-    """Return x Wᵀ + b of x (N, D), W (D', D) and b (D',), for gradients that are written by hand: it has none.
-
-    In the place, if there is one, where the library's own product makes it; the other puts it nowhere but into new
-    memory.
-    """
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x Wᵀ + b of x (N, D), W (D', D) and b (D',), for gradients that are written by hand: it has none."""
     if _faster(x, weight, bias):
         return _product(x, weight, bias)
-    out = None if place is None else place.of(x, weight)
-    return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
+    return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
 
 
 def crossed(large: Tensor, small: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from spanlm.models.ops.linear import Place, crossed, product
+from spanlm.models.ops.linear import crossed, product
 from spanlm.models.ops.precision import wide_dtype
 
 _BLOCK_ELEMENTS = 2**19
@@ -40,14 +40,13 @@ class LinearSoftmax:
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         self.matrix, self.wide = weight.to(dtype), wide_dtype(dtype)
         self.bias = None if bias is None else bias.to(self.wide)
-        self._place = Place()
 
     def log_p(self, x: Tensor, targets: Tensor, margin: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
         """Return log p(target) (N,) of rows x (N, D), the margin (N,) taken off the target's logit.
 
-        With `keep`, P (N, V) comes with it, in the logits' place; it is there until the next call.
+        With `keep`, P (N, V) comes with it, in the logits' place.
         """
-        logits = product(x, self.matrix, self.bias if self.matrix.dtype == self.wide else None, self._place)
+        logits = product(x, self.matrix, self.bias if self.matrix.dtype == self.wide else None)
         log_p = logits.new_empty(len(x), dtype=self.wide)
         limit = logits.numel() if logits.is_cuda else _BLOCK_ELEMENTS
         for rows in chunks(len(x), logits.shape[1], limit):
