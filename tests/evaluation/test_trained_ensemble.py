@@ -181,8 +181,8 @@ def test_a_context_that_one_member_could_not_use_is_refused_in_any_order(unopene
         assert several.evaluate(split="valid").tokens == run.evaluate(split="valid").tokens
 
 
-def test_what_is_tuned_for_sentences_that_are_not_opened_is_tuned_on_such(unopened_run: Path) -> None:
-    run = spanlm.load(unopened_run)
+def test_what_is_tuned_for_sentences_that_are_not_opened_is_tuned_on_such(unopened_run: Path, tmp_path: Path) -> None:
+    run = spanlm.load(shutil.copytree(unopened_run, tmp_path / "run"))
     count = run.evaluate(split="valid").salton2017
     assert count is not None
     expected = pytest.approx(count.perplexity_per_predicted, rel=1e-5)
