@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
@@ -37,9 +41,19 @@ def count_parameters(model: NextWordModel) -> ParameterCount:
     return ParameterCount(total, total - words)
 
 
+class _Unfilled(TorchFunctionMode):
+    """Draws no weights: where there are none to fill, torch's `normal_` first loads its compiler, for over a second."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        return kwargs["tensor"] if func is nn.init.normal_ else func(*args, **kwargs)
+
+
 def count_configured(config: ModelConfig, vocabulary_size: int) -> ParameterCount:
     """Count without making the weights."""
-    with torch.device("meta"):
+    with torch.device("meta"), _Unfilled():
         return count_parameters(LanguageModel(config, vocabulary_size))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
+
 from spanlm.cli.labelled import LabelledLines
 from tests.cli.conftest import Cli
 from tests.cli.test_process import shell
@@ -24,6 +26,7 @@ TABLE = (
 )
 
 
+@pytest.mark.slow
 def test_every_line_says_whose_it_is_and_the_page_is_in_the_papers_order(cli: Cli, tiny_corpus: Path) -> None:
     found = shell(*TABLE, "--corpus", tiny_corpus, "--seeds", 1, 2, "--jobs", 2)
     assert (found.returncode, found.stderr) == (0, "")
@@ -58,6 +61,7 @@ def test_lines_are_handed_on_whole() -> None:
     assert stream.getvalue().endswith("\n\nrow  next\n")
 
 
+@pytest.mark.slow
 def test_a_terminal_without_greek(tiny_corpus: Path) -> None:
     rows = ("--corpus", tiny_corpus, "--jobs", 2)
     found = shell(*TABLE, *rows, encoding="latin-1", PYTHONIOENCODING="latin-1")

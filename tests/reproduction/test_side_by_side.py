@@ -48,6 +48,7 @@ def numbers(outcomes: list[Outcome]) -> dict[str, float]:
     return {f"{one.job.row}, {one.job.seeds}": (one.record or {})["test"]["nll"] for one in outcomes}
 
 
+@pytest.mark.slow
 def test_records_are_those_of_one_after_another(tiny_corpus: Path) -> None:
     one, many = plan(tiny_corpus), plan(tiny_corpus, runs=Path("other-runs"), out=Path("other-results"))
     begun: list[str] = []
@@ -58,6 +59,7 @@ def test_records_are_those_of_one_after_another(tiny_corpus: Path) -> None:
     assert all(outcome.done_before for outcome in run_plan(many))
 
 
+@pytest.mark.slow
 def test_the_last_training_of_a_plan_begins_first_and_what_needs_it_as_soon_as_it_can(tiny_corpus: Path) -> None:
     made = plan(tiny_corpus)
     first, second, both = made.tasks
@@ -65,6 +67,7 @@ def test_the_last_training_of_a_plan_begins_first_and_what_needs_it_as_soon_as_i
     assert [outcome.job for outcome in run_side_by_side(made, 1, begun.append)] == begun == [second, first, both]
 
 
+@pytest.mark.slow
 def test_what_is_done_needs_no_process_and_the_others_share_the_threads(
     tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +81,7 @@ def test_what_is_done_needs_no_process_and_the_others_share_the_threads(
     assert [(one.record or {})["starts"][0]["threads"] for one in found[1:]] == [6, 6]
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Path) -> None:
     made = plan(tiny_corpus)
     folder = made.jobs[0].folder
@@ -117,6 +121,7 @@ def killed(name: str) -> Iterator[tuple[Watcher, Report]]:
     yield Kill(), quiet
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_a_failed_row(tiny_corpus: Path) -> None:
     made = plan(tiny_corpus, ("medium",), seeds=(1, 2))
     found = {outcome.job: outcome for outcome in run_side_by_side(made, 2, showing=killed)}
@@ -138,6 +143,7 @@ def test_tasks_are_named_by_their_seed_where_there_are_several(tiny_corpus: Path
     assert names(plan(tiny_corpus, ("medium",), seeds=(1, 2))) == ["medium, seed 1", "medium, seed 2"]
 
 
+@pytest.mark.slow
 def test_nothing_goes_on_when_the_reader_is_gone(tiny_corpus: Path) -> None:
     outcomes = run_side_by_side(plan(tiny_corpus, ("medium",), seeds=(1, 2)), 2, showing=slowly)
     next(outcomes)

@@ -113,6 +113,7 @@ def test_the_command_line_says_one_line_and_exits_1(
     assert said.startswith("spanlm: step 5 ") and said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_what_was_saved(processes: Processes, text_folder: Path, room: Path) -> None:
     begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--training.log_every", "50", "--out"]
     folder, said = room / "run", room / "said"

@@ -117,6 +117,7 @@ def test_kills_at_writes_and_renames(processes: Processes, undisturbed: Undistur
         assert len(list((folder / "checkpoints").iterdir())) == len(checkpoints(folder)), moments[moment]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OTHERS)
 def test_many_kills_in_a_row(processes: Processes, undisturbed: Undisturbed, room: Path, name: str) -> None:
     expected, moments = undisturbed(name, checkpoint_every=2)
@@ -171,6 +172,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(processes: 
     assert {"model", "weights", "optimizer", "carried", "rows"} <= set(differing(one, other))
 
 
+@pytest.mark.slow
 def test_the_command_line_is_killed_and_goes_on(text_folder: Path, room: Path, processes: Processes) -> None:
     options = [
         *("train", "demo", "--corpus", str(text_folder), "--model.embedding_size", "5"),

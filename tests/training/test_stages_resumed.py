@@ -131,6 +131,7 @@ def test_a_validation_of_averages_that_is_not_finite_can_be_gone_on_from(
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
 
 
+@pytest.mark.slow
 def test_kills_where_a_stage_begins(processes: Processes, room: Path) -> None:
     survey = room / "moments"
     assert processes.run("train_run", name=STAGES, folder=str(room / "whole"), survey=str(survey)) == 0
