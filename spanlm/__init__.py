@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import spanlm.code  # noqa: F401 -- first of all, so that it knows the code that the others are loaded from
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import torch
-
+from spanlm.arithmetic import arithmetic
 from spanlm.code import LOADED, changed_since_loaded
 from spanlm.context import State
 from spanlm.data.config import Split
@@ -80,6 +79,25 @@ class TunedRun(TrainedRun):
 
         What a search that was stopped has read is in the folder and is not read again. It is forgotten when the search
         is over; with a `log` of the caller's it is the caller who says when.
+
+        Args:
+            corpus: as for `evaluate`.
+            split: the part to choose on; never the one to report.
+            rates: η to try; None: those of the published grid, in proportion to the length.
+            decays: λ to try, likewise.
+            epsilon: ε of all of them.
+            length: words after which the weights learn.
+            loss: what they learn from.
+            state: as for `evaluate`.
+            precision: of the products.
+            statistics: of the gradients; None: those in the folder, or gathered now.
+            report: told of progress.
+            log: from `search_log`; what it has is not read again.
+
+        Raises:
+            InputError: as `evaluate`; an empty grid or a value outside its range; no text to gather statistics on.
+            AstrayError: at every point the weights went astray; has the grid.
+            RunError: the trained weights predict no finite numbers, or the disk refused the statistics.
         """
         text, part = self.part(corpus, split)
         kind, grid = self.batching(text, part, state), dynamic_grid(rates, decays, epsilon, length, loss)
@@ -95,10 +113,10 @@ class TunedRun(TrainedRun):
 
         What is read with it is added there, in the folder `dynamic-search` of the run; see `SearchLog.until_over`.
         Where the code on the disk is no longer this process's, nothing is: it would be taken for the other code's.
+        Who reads is asked here: the package's files are read, and git for the commit, which takes a moment.
         """
         if changed_since_loaded():
-            return SearchLog()
+            return SearchLog(unkept="the package's code on the disk is no longer what this process runs")
         device = self.model.device
-        products = torch.get_float32_matmul_precision(), torch.backends.cpu.get_cpu_capability()
-        identity = digest_of(asdict(self.config.model), machine(device), products, LOADED)
+        identity = digest_of(asdict(self.config.model), machine(device), arithmetic(), LOADED)
         return SearchLog(self.folder / SEARCH, identity, provenance(device))

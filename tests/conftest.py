@@ -97,18 +97,23 @@ def tiny_config(tiny_corpus: Path) -> RunConfig:
     )
 
 
-_SHARED: dict[Path, set[Path]] = {}
-"""The runs that tests share in this process, each with the files that its training left."""
+Entries = set[tuple[Path, int, int]]
+"""Files of a folder with their sizes and when they were last written to; of folders, that they are there."""
+
+_SHARED: dict[Path, Entries] = {}
+"""The runs that tests share in this process, each with what its training left."""
 
 
 @pytest.fixture(autouse=True)
 def shared_runs() -> Iterator[None]:
-    """A test that leaves a file in a shared run fails itself, instead of others, in whatever order they come."""
+    """A test that writes into a shared run fails itself, instead of others, in whatever order they come."""
     yield
     for folder, before in _SHARED.items():
         _SHARED[folder] = after = _files(folder)  # what this test left is no fault of the next
-        changed = sorted(str(path) for path in after ^ before)
-        assert not changed, f"this test changed the run {folder.name!r}, which others share: let it copy the folder"
+        changed = sorted({str(path) for path, *_ in after ^ before})
+        assert not changed, (
+            f"this test changed {changed} of the run {folder.name!r}, which others share: let it copy it"
+        )
 
 
 @pytest.fixture(scope="session")
@@ -178,5 +183,6 @@ def _trained(config: RunConfig, folder: Path) -> Path:
     return folder
 
 
-def _files(folder: Path) -> set[Path]:
-    return {path.relative_to(folder) for path in folder.rglob("*")}
+def _files(folder: Path) -> Entries:
+    found = ((path, path.is_dir(), path.stat()) for path in folder.rglob("*"))
+    return {(path.relative_to(folder), *((0, 0) if d else (s.st_size, s.st_mtime_ns))) for path, d, s in found}

@@ -13,14 +13,17 @@ from typing import Any, get_args
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.option_names import refusing_options
+from spanlm.cli.terminal import note
 from spanlm.cli.tuning import TUNED_ON, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, require
+from spanlm.evaluation.astray import AstrayError
 from spanlm.evaluation.dynamic import require_loss
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics
 from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid
 from spanlm.evaluation.lessons import LessonLoss, Report
+from spanlm.evaluation.scoring import shown
 from spanlm.evaluation.search_log import SearchLog
 from spanlm.trained import TrainedModel
 
@@ -145,7 +148,7 @@ def _refuse_options(options: argparse.Namespace) -> None:
 
 @contextmanager
 def searching(log: SearchLog | None) -> Iterator[None]:
-    """Forget what a search has read when its result is out; say of one that is stopped that it goes on.
+    """Forget what a search has read when its result is out; say of one that is stopped whether it goes on.
 
     Args:
         log: of the search, if there is one.
@@ -153,6 +156,8 @@ def searching(log: SearchLog | None) -> Iterator[None]:
     Raises:
         Interrupted: Ctrl-C, where something is kept or could not be.
     """
+    if log is not None and log.unkept:
+        note(f"what this search reads is not kept, should it be stopped: {log.unkept}")
     try:
         with nullcontext() if log is None else log.until_over():
             yield
@@ -170,6 +175,20 @@ def _kept(log: SearchLog) -> str:
         return f"what was read could not all be kept: {log.folder}: {log.refused.strerror}; {log.kept:,} of it were"
     readings = "1 reading is" if log.kept == 1 else f"{log.kept:,} readings are"
     return f"{readings} kept in {log.folder}, and the same command goes on with what is there" if log.kept else ""
+
+
+@contextmanager
+def telling_choice(choice: DynamicChoice | None) -> Iterator[None]:
+    """Where the text goes astray at what a search has chosen, say what that was: it took long."""
+    try:
+        yield
+    except AstrayError as error:
+        if choice is None or choice.tuning is None:
+            raise
+        found, best = choice.tuning, choice.tuning.best
+        said = f"On {found.text} η {best.rate:g} and λ {best.decay:g} were the best, with a perplexity of "
+        read = "" if choice.log is None or not choice.log.kept else f"; what was read is kept in {choice.log.folder}"
+        raise AstrayError(f"{error} {said}{shown(found.perplexity)}{read}") from None
 
 
 def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None]:

@@ -8,7 +8,7 @@ from typing import Any
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_corpus, add_device, corpus_of, verb_parser
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
-from spanlm.cli.dynamic import add_dynamic, check_dynamic, choose_dynamic, refusing_dynamic, searching
+from spanlm.cli.dynamic import add_dynamic, check_dynamic, choose_dynamic, refusing_dynamic, searching, telling_choice
 from spanlm.cli.dynamic_told import dynamic_fields, dynamic_rows
 from spanlm.cli.ensemble import (
     add_runs,
@@ -126,7 +126,8 @@ def _evaluate(model: TrainedModel, corpus: Corpus, options: argparse.Namespace, 
         adapted = choose_dynamic(model, corpus, options, report, log)
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report, "log": adapted.log}
-        result = model.evaluate(corpus, options.split, cache=cache, **how)
+        with telling_choice(adapted):
+            result = model.evaluate(corpus, options.split, cache=cache, **how)
     # the cache is one of all runs together; what each is alone takes a pass without it
     several = (
         (model, model.evaluate_members(corpus, options.split, **how)) if isinstance(model, TrainedEnsemble) else ()

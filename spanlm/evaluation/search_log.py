@@ -28,7 +28,7 @@ from spanlm.data.batching import Batcher
 from spanlm.evaluation.astray import AstrayError
 from spanlm.evaluation.part_tally import PartTally
 from spanlm.evaluation.scoring import Tally
-from spanlm.files import replace_file
+from spanlm.files import UNFINISHED, replace_file
 from spanlm.plain_json import json_object
 
 
@@ -52,17 +52,21 @@ class SearchLog:
         folder: where they are kept, made if need be; None: in memory alone.
         identity: of what a reading depends on beside its key, such as the code and the machine.
         made: who reads; stands in the files for people.
+        unkept: why there is no folder.
 
     Attributes:
         folder: see above.
+        unkept: likewise.
         before: how many of those that were asked for had been read by an earlier process.
         seconds_before: that they had taken; not what else that process did, nor the reading that it was stopped in.
         kept: how many of those that were asked for are in the folder.
         refused: why the last one that is not could not be written; None: all are there.
     """
 
-    def __init__(self, folder: Path | None = None, identity: str = "", made: Mapping[str, Any] | None = None) -> None:
-        self.folder, self._identity, self._made = folder, identity, made or {}
+    def __init__(
+        self, folder: Path | None = None, identity: str = "", made: Mapping[str, Any] | None = None, unkept: str = ""
+    ) -> None:
+        self.folder, self.unkept, self._identity, self._made = folder, unkept, identity, made or {}
         self._now: dict[str, Reading] = {}
         self.before, self.seconds_before, self.kept = 0, 0.0, 0
         self.refused: OSError | None = None
@@ -86,17 +90,25 @@ class SearchLog:
             return
         with suppress(OSError):
             for key in self._now:
-                self._path(self.folder, key).unlink(missing_ok=True)
+                path = self._path(self.folder, key)
+                path.unlink(missing_ok=True)
+                for left in self.folder.glob(f"{path.name}.*{UNFINISHED}"):  # of a process that was killed
+                    left.unlink()
             self.folder.rmdir()  # fails where others' are
         self.kept = 0
 
     @contextmanager
     def until_over(self) -> Iterator[None]:
-        """Forget what was asked for when the block ends, or all went astray; not when it is stopped."""
+        """Forget what was asked for when the block ends, or went astray at every setting that the search tried.
+
+        Not when it is stopped, nor when a text goes astray at the setting that the search had chosen on another: what
+        the search found is then all there is.
+        """
         try:
             yield
-        except AstrayError:
-            self.remove()
+        except AstrayError as error:
+            if error.details:
+                self.remove()
             raise
         self.remove()
 
@@ -114,7 +126,7 @@ class SearchLog:
         found = Reading(total, time.perf_counter() - began)
         if self.folder is not None:
             line = {**said, **self._made, "key": key, "seconds": found.seconds, "sums": _written(asdict(total))}
-            content = json.dumps({**line, "sha256": digest_of(line)}, indent=1, ensure_ascii=False)
+            content = json.dumps({**line, "sha256": digest_of(line)}, indent=1)  # ASCII: a command may be no UTF-8
             try:
                 self.folder.mkdir(exist_ok=True)
                 replace_file(self._path(self.folder, key), content.encode())

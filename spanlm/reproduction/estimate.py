@@ -65,7 +65,8 @@ def dynamic_seconds(
     """Return how long dynamic evaluation with its search takes, from a few lessons of an untrained model.
 
     Valid is read once for the search and, as test, once for its result with the trained weights throughout, and as
-    often with weights that adapt as there are finalists; a search that must read on after them takes longer.
+    often with weights that adapt as there are finalists, of which one is its result; a search that must read on after
+    them takes longer.
     """
     model = build_model(config, len(corpus.vocabulary)).to(pick_device(config.training.device, "training.device"))
     spent, statistics = timed(
@@ -80,8 +81,8 @@ def dynamic_seconds(
     token = spent / read.tokens
     valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
     points, first = len(search.grid(published)), min(search.first_tokens, valid)
-    tuning = points * first + (min(search.finalists, points) * valid if first < valid else 0)
+    tuning = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0)
     segments = math.ceil(len(corpus.splits["train"]) / (STREAMS * still.length))
     gathered = gathering * min(segments, search.statistics or segments)
     plain = scoring_seconds(model, evaluation_batcher(corpus, "valid", "streams")) * (2 * valid + test)
-    return gathered + token * (tuning + valid + test) + plain
+    return gathered + token * (tuning + test) + plain

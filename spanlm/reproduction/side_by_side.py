@@ -77,16 +77,18 @@ def run_side_by_side(
         else:
             started(task)
             yield outcome
+    # Each has the same share whatever is done already: with other threads numbers round otherwise, so what was stopped
+    # would go on as another computation, and a search would not know its own readings.
+    threads = max(1, torch.get_num_threads() // min(jobs, len(plan.tasks)))
     # Papers go from the plainest system to the most involved, which takes longest: begun last, it would run alone.
-    yield from _run(plan, coming[::-1], min(jobs, len(coming)), started, showing)
+    yield from _run(plan, coming[::-1], jobs, threads, started, showing)
 
 
 def _run(
-    plan: Plan, coming: list[Task], jobs: int, started: Callable[[Task], None], showing: Showing
+    plan: Plan, coming: list[Task], jobs: int, threads: int, started: Callable[[Task], None], showing: Showing
 ) -> Iterator[Outcome]:
     """Do tasks of a plan; those that they need are among them or done."""
-    threads, failed = max(1, torch.get_num_threads() // max(jobs, 1)), set[Task]()
-    running: dict[Connection, _Running] = {}
+    failed, running = set[Task](), dict[Connection, _Running]()
     with stop_request() as stop, _ending(running):
         while coming or running:
             waited_for = {*coming, *(one.task for one in running.values())}
@@ -111,7 +113,7 @@ def _run(
 def _stop_if_asked(stop: StopRequest) -> None:
     if stop.signal_number is not None:
         name = signal.Signals(stop.signal_number).name
-        said = "trainings are saved as far as they came, a measurement begins anew"
+        said = "trainings are saved as far as they came, searches up to their last reading"
         raise Interrupted(f"stopped by {name}; {said}", stop.signal_number)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from spanlm.cli.dynamic import searching
 from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation import search_log
 from spanlm.evaluation.dynamic import adapted_tally
-from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation.scoring import Tally, shown
 from spanlm.evaluation.search_log import SearchLog
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat
@@ -94,6 +95,46 @@ def test_what_goes_astray_leaves_nothing(cli: Cli, run: Path) -> None:
     ruinous = ("--dynamic", "--tune-dynamic", "--dynamic-rate", "1e4", "--dynamic-decay", "0")
     cli("evaluate", run, *ruinous).refused("the weights went astray", status=1, out=None)
     assert not list(run.glob("dynamic-search*"))
+
+
+def ruined(monkeypatch: pytest.MonkeyPatch, reading: int) -> None:
+    """Let the weights go astray in so-many-th reading."""
+    tally: Callable[..., Tally] = adapted_tally
+    begun = []
+
+    def read(*arguments: Any, **how: Any) -> Tally:
+        begun.append(1)
+        return Tally(7, math.nan) if len(begun) == reading else tally(*arguments, **how)
+
+    monkeypatch.setattr(dynamic_module, "adapted_tally", read)
+
+
+def test_a_search_is_told_and_kept_though_test_goes_astray(
+    cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = json.loads(cli("evaluate", run, *TUNED, "--json").done)
+    with monkeypatch.context() as patch:
+        ruined(patch, 3)
+        told = cli("evaluate", run, *TUNED)
+    told.refused("the weights went astray: after 7 tokens", status=1, out=None)
+    best, tuning = found["dynamic"], found["tuning"]
+    chosen = f"On tiny valid η {best['rate']:g} and λ {best['decay']:g} were the best, with a perplexity of "
+    assert f"{chosen}{shown(tuning['perplexity'])}; what was read is kept in {run / 'dynamic-search'}" in told.err
+    assert len(list(run.glob("dynamic-search/*"))) == 3, "the one that went astray, too"
+
+
+def test_one_setting_that_goes_astray_was_no_search(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ruined(monkeypatch, 1)
+    told = cli("evaluate", run, "--dynamic")
+    told.refused("the weights went astray", status=1, out=None)
+    assert "the best" not in told.err
+
+
+def test_who_searches_with_code_that_has_changed_is_told(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanlm.code.LOADED", "what this process loaded")
+    told = "what this search reads is not kept, should it be stopped: the package's code on the disk is no longer what"
+    assert told in cli("evaluate", run, *TUNED).err
+    assert told not in cli("evaluate", run, "--dynamic").err
 
 
 def full(*_: Any) -> None:

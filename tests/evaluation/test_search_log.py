@@ -20,10 +20,9 @@ import torch
 
 import spanlm
 from spanlm import trained_tuning as tuning_module
-from spanlm.code import code_digest
 from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation import search_log as log_module
-from spanlm.evaluation.astray import AstrayError
+from spanlm.evaluation.astray import AstrayError, astray
 from spanlm.evaluation.dynamic import adapted_tally, evaluate_dynamic, logged_reading
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
@@ -141,7 +140,7 @@ CHANGES: dict[str, Callable[[TrainedModel, pytest.MonkeyPatch], dict[str, Any] |
     "where the state begins anew": lambda model, _: {"state": "line"},
     "code": lambda model, patch: patch.setattr(tuning_module, "LOADED", "another"),
     "machine": lambda model, patch: patch.setattr(tuning_module, "machine", lambda device: {"threads": 99}),
-    "products": lambda model, patch: patch.setattr(torch, "get_float32_matmul_precision", lambda: "medium"),
+    "arithmetic": lambda model, patch: patch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16"),
     "what learns": lambda model, _: fewer_learn(model),
 }
 
@@ -190,6 +189,7 @@ def test_code_that_changed_while_it_ran_is_kept_in_nobodys_name(
     log = model.search_log()
     log.reading("a", {}, lambda: Tally(1, 1.0))
     assert log.folder is None and not logs(model)
+    assert log.unkept == "the package's code on the disk is no longer what this process runs"
 
 
 def a_reading(model: TrainedModel, log: SearchLog, statistics: DynamicStatistics, **how: Any) -> None:
@@ -267,6 +267,36 @@ def test_a_search_that_goes_astray_is_over(model: TrainedModel, reads: list[Any]
     with pytest.raises(AstrayError):
         model.tune_dynamic(**ruinous)
     assert len(reads) == 1 and not logs(model)
+
+
+def test_what_a_search_chose_outlives_a_text_that_goes_astray_at_it(model: TrainedModel) -> None:
+    log = model.search_log()
+    with pytest.raises(AstrayError) as raised, log.until_over():
+        log.reading("a", {}, lambda: Tally(1, 1.0))
+        raise astray(BEST, Tally(7, math.inf))
+    assert not raised.value.details and len(logs(model)) == 1
+    with pytest.raises(AstrayError), log.until_over():
+        raise AstrayError("at every point", {"grid": []})
+    assert not logs(model)
+
+
+def test_a_command_that_is_no_utf_8_is_kept(model: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Linux hands over bytes that are none."""
+    monkeypatch.setattr(sys, "argv", ["spanlm", os.fsdecode(b"t\xe9ny")])
+    log = model.search_log()
+    log.reading("a", {}, lambda: Tally(1, 1.0))
+    assert (log.kept, log.refused) == (1, None)
+    again = model.search_log()
+    assert again.reading("a", {}, lambda: pytest.fail("it is known")).total == Tally(1, 1.0)
+
+
+def test_what_a_kill_left_half_written_goes_with_the_search(model: TrainedModel) -> None:
+    log = model.search_log()
+    log.reading("a", {}, lambda: Tally(1, 1.0))
+    (path,) = logs(model)
+    path.with_name(f"{path.name}.0123456789abcdef.unfinished").write_text("half")
+    log.remove()
+    assert not (model.folder / "dynamic-search").exists()
 
 
 def sealed(values: dict[str, Any]) -> str:
@@ -408,16 +438,3 @@ def test_where_the_state_begins_anew_is_part_of_a_text(model: TrainedModel) -> N
         changed = [*segments[:3], replace(segments[3], **{name: value}), *segments[4:]]
         other = SimpleNamespace(segments=lambda changed=changed: iter(changed))
         assert segments_digest(other) != segments_digest(batcher), name  # type: ignore[arg-type]
-
-
-def test_the_code_is_all_of_the_package(tmp_path: Path) -> None:
-    package = tmp_path / "package"
-    (package / "inner").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    digests = []
-    for text in ("a = 1\n", "a = 2\n", "a = 1\n"):
-        (package / "inner" / "one.py").write_text(text)
-        digests.append(code_digest(package))
-    (package / "inner" / "one.py").rename(package / "inner" / "two.py")
-    digests.append(code_digest(package))
-    assert digests[0] == digests[2] and len(set(digests)) == 3

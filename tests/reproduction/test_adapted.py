@@ -221,9 +221,10 @@ def test_the_time_it_takes_is_estimated_from_all_that_is_read(text: Path, monkey
     scored = min(5 * 256, valid)
     segments = min(5, -(-len(corpus.splits["train"]) // 500))
     plain = (2 * valid + test) / scored
-    assert whole == pytest.approx(segments / 5 + (2 * 30 + valid + valid + test) / adapted + plain)
-    # more finalists than points are none more; the whole text at once has no final
+    assert whole == pytest.approx(segments / 5 + (2 * 30 + valid + test) / adapted + plain)
+    # more finalists than points are none more; without any, and of the whole text at once, the best is not read again
     assert seconds(finalists=9) - whole == pytest.approx(valid / adapted)
+    assert seconds(finalists=0) == whole
     assert whole - seconds(first_tokens=valid) == pytest.approx((2 * 30 + valid - 2 * valid) / adapted)
 
 

@@ -68,7 +68,7 @@ def test_the_last_training_of_a_plan_begins_first_and_what_needs_it_as_soon_as_i
 
 
 @pytest.mark.slow
-def test_what_is_done_needs_no_process_and_the_others_share_the_threads(
+def test_what_is_done_needs_no_process_and_the_others_have_the_share_that_it_had(
     tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = list(run_plan(plan(tiny_corpus, ("medium",))))
@@ -77,8 +77,8 @@ def test_what_is_done_needs_no_process_and_the_others_share_the_threads(
     start = module._start
     monkeypatch.setattr(module, "_start", lambda *given: (shares.append(given[2]), start(*given))[1])
     found = list(run_side_by_side(made, 8))
-    assert shares == [6, 6] and found[0] == replace(done[0], done_before=True, seconds=found[0].seconds)
-    assert [(one.record or {})["starts"][0]["threads"] for one in found[1:]] == [6, 6]
+    assert shares == [4, 4] and found[0] == replace(done[0], done_before=True, seconds=found[0].seconds)
+    assert [(one.record or {})["starts"][0]["threads"] for one in found[1:]] == [4, 4]
 
 
 @pytest.mark.slow
@@ -232,7 +232,7 @@ def test_no_process_outlives_a_stop_and_their_state_is_saved(
     else:
         _, errors = long_runs.communicate(timeout=60)
         assert long_runs.returncode == 128 + number
-        saved = "trainings are saved as far as they came, a measurement begins anew"
+        saved = "trainings are saved as far as they came, searches up to their last reading"
         assert errors == f"spanlm: stopped by {number.name}; {saved}. The same command goes on\n"
     assert not any(map(alive, children))
     for row in ("2-gram", "3-gram"):
