@@ -81,6 +81,31 @@ def test_what_is_done_needs_no_process_and_the_others_have_the_share_that_it_had
     assert [(one.record or {})["starts"][0]["threads"] for one in found[1:]] == [4, 4]
 
 
+@contextmanager
+def stopped_in_search(name: str) -> Iterator[tuple[Watcher, Report]]:
+    """Stop the process of a search in its second reading."""
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what.startswith("point 2 "):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    yield Watcher(), stop
+
+
+@pytest.mark.slow
+def test_a_search_that_was_stopped_goes_on_though_fewer_tasks_are_left(
+    tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its readings are those of a computation with as many threads."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    made = plan(tiny_corpus, ("awd-ptb", "awd-ptb-dynamic"), paper="li2020")
+    trained, stopped = run_side_by_side(made, 2, showing=stopped_in_search)
+    assert trained.record is not None and stopped.record is None
+    trained, found = run_side_by_side(made, 2)
+    assert trained.done_before
+    assert (found.record or {})["details"]["read_before"] == 1
+
+
 @pytest.mark.slow
 def test_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Path) -> None:
     made = plan(tiny_corpus)
