@@ -110,7 +110,7 @@ def hold(path: Path) -> TextIO:
         BlockingIOError: another process holds it.
         OSError: it cannot be made.
     """
-    file = path.open("w")
+    file = path.open("a")  # not "w": who is refused leaves the file as it was, its time too
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
