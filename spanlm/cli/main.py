@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import io
+import logging
 import os
 import signal
 import sys
@@ -69,6 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_what_is_closed()
+    for logger in (logging.getLogger("spanlm"), logging.lastResort):
+        logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # the library's notes, which Python users do not see
     for stream in (sys.stdout, sys.stderr):
         accept_every_letter(stream)
     try:

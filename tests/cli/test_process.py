@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -36,6 +37,21 @@ def test_a_real_process_ends_with_the_status(tiny_run: Path) -> None:
     assert good.stdout.startswith("the ")
     bad = shell("generate", tiny_run, "--top-p", "7")
     assert (bad.returncode, bad.stdout, bad.stderr) == (2, "", "spanlm: --top-p=7.0: must be in (0, 1]\n")
+
+
+def test_a_cache_that_was_damaged_is_made_again_and_told_once(tiny_run: Path, tmp_path: Path) -> None:
+    def evaluated() -> tuple[float, str]:
+        found = shell("evaluate", tiny_run, "--json", SPANLM_CACHE=str(tmp_path))
+        assert found.returncode == 0
+        return json.loads(found.stdout)["nll"], found.stderr
+
+    nll, said = evaluated()
+    assert said == ""
+    (entry,) = (tmp_path / "tokens").iterdir()
+    entry.write_bytes(bytes(entry.stat().st_size))
+    again, said = evaluated()
+    assert again == nll and said.startswith(f"note: {entry}: ") and said.count("\n") == 1
+    assert evaluated() == (nll, "")
 
 
 def test_words_outside_the_terminals_encoding(tiny_run: Path) -> None:
