@@ -16,6 +16,8 @@ from spanlm.config import RunConfig
 from spanlm.models.memories import AttentiveConfig
 from spanlm.training.config import BatchingConfig
 from tests.cli.conftest import Cli
+from tests.conftest import configure_anew
+from tests.training.small import with_batching
 
 SENTENCE = "the cat zebra sat on the mat ."
 
@@ -58,10 +60,7 @@ def paragraph_run(sentence_run: Path, tmp_path_factory: pytest.TempPathFactory) 
     """The same model as if its sentences had been laid end to end in training."""
     folder = tmp_path_factory.mktemp("runs") / "paragraphs"
     shutil.copytree(sentence_run, folder)
-    config = RunConfig.load(folder / "config.yaml")
-    batching = replace(config.training.batching, kind="streams")
-    changed = replace(config, training=replace(config.training, batching=batching))
-    (folder / "config.yaml").write_text(changed.to_yaml(), encoding="utf-8")
+    configure_anew(folder, lambda config: with_batching(config, kind="streams"))
     return folder
 
 
