@@ -25,6 +25,7 @@ from spanlm.cli.parts import add_parts, check_has_parts, check_parts, parts_rows
 from spanlm.cli.progress import progress
 from spanlm.cli.terminal import out, out_json, table
 from spanlm.data.corpora import Corpus
+from spanlm.device import with_threads
 from spanlm.errors import require
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown
@@ -181,7 +182,7 @@ def _show(
                 f"{result.unk_tokens:,} targets ({result.unk_share:.2%}); perplexity without them "
                 + ("– (there are no others)" if without is None else shown(without)),
             ),
-            ("speed", f"{result.tokens_per_second:,.0f} tokens/s"),
+            ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
         ]
     )
 

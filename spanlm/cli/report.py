@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
 from spanlm.data.corpora import Corpus
+from spanlm.device import with_threads
 from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.training.config import BatchingConfig, TrainingConfig
@@ -91,7 +92,7 @@ class TrainingReport(Watcher):
                 (
                     "training",
                     f"{optimizer.kind}, lr {optimizer.lr:g}; {_batches(batching)}; "
-                    f"{training.precision} on {run.device}; seed {training.seed}{_stages(training)}",
+                    f"{training.precision} on {with_threads(run.device)}; seed {training.seed}{_stages(training)}",
                 ),
                 *([("left out", left_out)] if (left_out := _left_out(run)) else []),
                 *([("begins with", str(run.started))] if run.started else []),
