@@ -60,7 +60,7 @@ def protocol(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
     lines.append(_seeds(rows))
     starts = [start for row in rows for record in row.records for start in record["starts"]]
     if {start.get("precision", plan.scale.precision) for start in starts} - {plan.scale.precision}:
-        lines.append("Not in bf16 throughout: a processor cannot train in it, and computed in fp32.")
+        lines.append("Not in bf16 throughout: a processor cannot train an LSTM in it, so fp32 was used.")
     if table.remark:
         lines.append(f"Note: {table.remark}.")
     return lines + (_remarks(plan, jobs) if remarked else [])

@@ -91,7 +91,7 @@ class Trainer:
             asked = self.config.training.precision
             now, before = usable(asked, self.device), read_precision(self.folder, asked)
             if self.position.step and now != before:
-                self.journal.watcher.note(f"in {before} until now, in {now} from here on: another machine than before")
+                self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
             record_start(self.folder, self.device, self.started, self.corpus.texts, now)
         self.journal.open(self.position.metrics_size)
         try:
