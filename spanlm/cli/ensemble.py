@@ -20,7 +20,7 @@ from spanlm.device import with_threads
 from spanlm.errors import InputError
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.scoring import shown, usable
 from spanlm.loading import load
 from spanlm.models.counting import count_parameters
 from spanlm.models.ensemble import normalised
@@ -116,7 +116,8 @@ def evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.N
         model = model.reweighted(tuned.weights)
     result = model.evaluate_members(corpus, options.split, **how)
     if options.json:
-        out_json(_as_json(model, corpus, result, tuned))
+        used = {"precision": usable(options.precision, model.model.device)}
+        out_json(used | _as_json(model, corpus, result, tuned))
     else:
         _show(model, corpus, result, tuned)
 

@@ -28,7 +28,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.device import with_threads
 from spanlm.errors import require
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.scoring import shown, usable
 from spanlm.evaluation.search_log import SearchLog
 from spanlm.models.counting import count_parameters
 from spanlm.trained import TrainedModel
@@ -135,7 +135,8 @@ def _evaluate(model: TrainedModel, corpus: Corpus, options: argparse.Namespace, 
     )
     notes = [*corpus.notes, *cache_notes(cache)]
     if options.json:
-        what = {**run_field(model), **gate_fields(model), "notes": notes}
+        precision = usable(options.precision, model.model.device)
+        what = {**run_field(model), **gate_fields(model), "precision": precision, "notes": notes}
         found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
         if several:
             found["without_cache"] |= members_fields(*several)
