@@ -25,3 +25,9 @@ def pick_device(name: str, field: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError):
         raise InputError(f"{field}={name}: there is no such device here. Use auto or cpu.") from None
     return device
+
+
+def with_threads(device: torch.device | str) -> str:
+    """Name a device for people: `cpu, 2 threads`, `cuda:0`."""
+    count = torch.get_num_threads()
+    return f"{device}, {count} thread{'s' * (count > 1)}" if str(device) == "cpu" else str(device)

@@ -4,29 +4,56 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require
 from spanlm.files import replacing, run_name
 
 if TYPE_CHECKING:
     from spanlm.trained_run import TrainedRun
 
+PROCESSORS = os.cpu_count() or 1
+
 
 def verb_parser(verb: str, description: str) -> VerbParser:
     """Make a verb's parser; its description keeps its line breaks."""
-    return VerbParser(
+    parser = VerbParser(
         prog=f"spanlm {verb}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+    )
+    add_threads(parser)
+    return parser
+
+
+class _Threads(argparse.Action):
+    """Sets the number of threads of this process as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
+        import torch
+
+        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
+        torch.set_num_threads(value)
+
+
+def add_threads(parser: VerbParser) -> None:
+    """Add the number of threads."""
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        action=_Threads,
+        help="threads of the processor to compute with (default: all cores; 1 is best for small models beside other "
+        "work)",
     )
 
 

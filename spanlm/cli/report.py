@@ -15,7 +15,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.scoring import perplexity, shown
+from spanlm.device import with_threads
+from spanlm.evaluation.scoring import perplexity, shown, usable
 from spanlm.models.config import ModelConfig
 from spanlm.training.config import BatchingConfig, TrainingConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
@@ -76,7 +77,6 @@ class TrainingReport(Watcher):
         config, corpus = run.config, run.corpus
         model, training, batching = config.model, config.training, config.training.batching
         sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
-        optimizer = training.optimizer
         for note in corpus.notes if self._notes else ():
             out(note)
         table(
@@ -90,8 +90,9 @@ class TrainingReport(Watcher):
                 *([("<unk>", _UNTRAINED_UNK)] if _without_unk(corpus) else []),
                 (
                     "training",
-                    f"{optimizer.kind}, lr {optimizer.lr:g}; {_batches(batching)}; "
-                    f"{training.precision} on {run.device}; seed {training.seed}{_stages(training)}",
+                    f"{training.optimizer.kind}, lr {training.optimizer.lr:g}; {_batches(batching)}; "
+                    f"{usable(training.precision, run.device)} on {with_threads(run.device)}; "
+                    f"seed {training.seed}{_stages(training)}",
                 ),
                 *([("left out", left_out)] if (left_out := _left_out(run)) else []),
                 *([("begins with", str(run.started))] if run.started else []),

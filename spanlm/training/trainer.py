@@ -14,7 +14,7 @@ from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.scoring import tally, to_device
+from spanlm.evaluation.scoring import tally, to_device, usable
 from spanlm.files import expanded
 from spanlm.models.state import LMState
 from spanlm.training.checkpoints import (
@@ -31,7 +31,7 @@ from spanlm.training.nt_asgd import NTASGD
 from spanlm.training.optimizers import build_optimizer, expected_state, next_rate, optimizer_state, restore_optimizer
 from spanlm.training.part_sums import FIELDS, part_means
 from spanlm.training.position import Position
-from spanlm.training.provenance import record_start
+from spanlm.training.provenance import read_precision, record_start
 from spanlm.training.run_folder import CHECKPOINTS, MODEL, copy_weights, load_weights, save_model
 from spanlm.training.setup import build_model, data_fingerprint, split_batcher
 from spanlm.training.signals import StopRequest, stop_request
@@ -88,7 +88,11 @@ class Trainer:
         """
         self._restore()
         if not self.finished:
-            record_start(self.folder, self.device, self.started, self.corpus.texts)
+            asked = self.config.training.precision
+            now, before = usable(asked, self.device), read_precision(self.folder, asked)
+            if self.position.step and now != before:
+                self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
+            record_start(self.folder, self.device, self.started, self.corpus.texts, now)
         self.journal.open(self.position.metrics_size)
         try:
             if self.started is not None:

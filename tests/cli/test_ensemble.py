@@ -51,6 +51,7 @@ def test_json_is_the_evaluation(cli: Cli, both: list[Path], options: list[str], 
         assert member.pop("run") == str(run)
     assert found.pop("runs") == [str(run) for run in both]
     found.pop("notes")
+    assert found.pop("precision") == "fp32"
     assert without_clock(found) == without_clock(right)
 
 

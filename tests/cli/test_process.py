@@ -116,3 +116,25 @@ def test_version(cli: Cli) -> None:
     for word in ("--version", "-V", "version"):
         assert cli(word).done == f"spanlm {spanlm.__version__}\n"
     assert "train" in module.VERBS
+
+
+def test_threads_are_those_asked_for(tiny_run: Path, tmp_path: Path) -> None:
+    found = shell("evaluate", tiny_run, "--threads", 1)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.rstrip().endswith("on cpu, 1 thread")
+    for wrong in (0, -1, 10**9):
+        refused = shell("evaluate", tiny_run, "--threads", wrong)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.startswith(f"spanlm: --threads={wrong}: must be 1 to ")
+
+
+@pytest.mark.parametrize(("given", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7")])
+def test_waiting_threads_sleep_unless_the_user_says_otherwise(
+    given: dict[str, str], spins: str, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    cli("version")
+    assert os.environ["GOMP_SPINCOUNT"] == spins
