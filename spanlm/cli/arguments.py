@@ -62,6 +62,11 @@ def add_device(parser: VerbParser) -> None:
     parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
 
 
+def add_as_text(parser: VerbParser) -> None:
+    """Add what insists that a file is text."""
+    parser.add_argument("--as-text", action="store_true", help="read as text what is known to be another format")
+
+
 def add_corpus(parser: VerbParser) -> None:
     """Add what names a corpus and a part of it."""
     parser.add_argument(
@@ -74,6 +79,7 @@ def add_corpus(parser: VerbParser) -> None:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--download", action="store_true", help="fetch a registered corpus that is not there")
+    add_as_text(parser)
 
 
 def corpus_of(model: TrainedRun, options: argparse.Namespace) -> tuple[Corpus, str]:
@@ -83,7 +89,8 @@ def corpus_of(model: TrainedRun, options: argparse.Namespace) -> tuple[Corpus, s
         InputError: there is no such corpus or part, or a part is named of a file that is taken whole.
     """
     split: Split = options.split or "test"
-    corpus = model.corpus(options.corpus, split, data_dir=options.data_dir, download=options.download)
+    how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
+    corpus = model.corpus(options.corpus, split, **how)
     if WHOLE not in corpus.splits:
         return corpus, split
     if options.split is not None:

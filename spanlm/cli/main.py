@@ -62,7 +62,7 @@ def _overview() -> str:
         "usage: spanlm VERB [OPTIONS]\n\n"
         "Recurrent language models that look back.\n\n"
         f"verbs:\n{verbs}\n\n"
-        "`spanlm VERB --help` explains a verb. `spanlm train` alone is the place to start: about a minute.\n"
+        "`spanlm help VERB` explains a verb. `spanlm train` alone is the place to start: about a minute.\n"
     )
 
 
@@ -119,6 +119,8 @@ def accept_every_letter(stream: TextIO) -> None:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"] and len(arguments) > 1:
+        arguments = [arguments[1], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_overview(), end="")
         return 0
