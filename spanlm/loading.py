@@ -12,6 +12,7 @@ from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.trained import TrainedModel
 from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
+from spanlm.training.setup import refuse_too_large
 
 
 def load(run: str | Path, device: str = "auto") -> TrainedModel:
@@ -39,6 +40,7 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
         )
     config = RunConfig.load(folder / CONFIG)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
+    refuse_too_large(config, len(vocabulary))
     model = LanguageModel(config.model, len(vocabulary))
     load_weights(folder, model, vocabulary)
     return TrainedModel(model.to(pick_device(device, "--device")).eval(), vocabulary, config, folder)

@@ -27,6 +27,8 @@ from spanlm.errors import InputError, RunError
 
 CHUNK_BYTES = 1 << 20
 LONGEST_WORD = 1 << 24
+# prose becomes four times as long when it is decompressed; what is short may become more
+LARGEST_RATIO, RATIO_FROM = 200, 1 << 26
 _BOM = b"\xef\xbb\xbf"
 _SPACES = (b"\n", b" ", b"\t", b"\r", b"\v", b"\f")
 _RESERVED = EOS.encode()
@@ -100,11 +102,16 @@ def chunks(text: Text) -> Iterator[bytes]:
     """
     try:
         with _open(text.path) as file:
+            size, done = text.path.stat().st_size if text.path.suffix == ".gz" else 0, text.start
             if text.start:  # a pipe can be read but not sought in
                 file.seek(text.start)
             left = text.stop - text.start if text.stop is not None else None
             while chunk := file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
-                left = None if left is None else left - len(chunk)
+                left, done = None if left is None else left - len(chunk), done + len(chunk)
+                if size and done > max(RATIO_FROM, LARGEST_RATIO * size):  # a pipe has no size
+                    raise InputError(
+                        f"{text.path}: becomes {LARGEST_RATIO} times its {size:,} bytes; decompress it yourself"
+                    )
                 yield chunk
     except FileNotFoundError as error:
         raise InputError(f"{text.path}: no such file; check the path") from error

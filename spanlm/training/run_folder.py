@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.files import hold, replace_file
+from spanlm.files import hold, own, regular, replace_file
 from spanlm.plain_json import finite, json_object
 from spanlm.training.checkpoints import to_bytes
 
@@ -44,6 +44,8 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for name in (".lock", CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS):
+            own(folder / name)
         lock = hold(folder / ".lock")
     except BlockingIOError:
         raise InputError(
@@ -76,7 +78,7 @@ def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> str:
     except OSError as error:
         raise RunError(
             f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
-        ) from None
+        ) from error
     return digest
 
 
@@ -99,7 +101,7 @@ def read_weights(folder: Path, vocabulary: Vocabulary) -> tuple[dict[str, Tensor
     """
     path = folder / MODEL
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(regular(path), framework="pt") as file:
             marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
@@ -148,7 +150,7 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path, size: int = 0) -> None:
-        self._path = path
+        self._path, self._size = path, size
         found = path.stat().st_size if path.exists() else 0
         if found < size:
             raise RunError(f"{path}: has {found} of the {size} bytes that the checkpoint names; it was cut.")
@@ -160,8 +162,10 @@ class MetricsLog:
     def write(self, row: dict[str, Any]) -> None:
         """Append a row; a number that is not finite, as a perplexity beyond e^700, becomes null."""
         with self._named_errors():
+            self._file.seek(self._size)  # where the same row was refused before, it takes its own place
             self._file.write(json.dumps(finite(row), allow_nan=False).encode() + b"\n")
             self._file.flush()
+            self._size = self._file.tell()
 
     def sync(self) -> int:
         """Wait until the disk has it all; return its size in bytes."""
@@ -181,4 +185,4 @@ class MetricsLog:
         except OSError as error:
             raise RunError(
                 f"{self._path}: could not be written: {error.strerror}. Make room and go on with --resume auto."
-            ) from None
+            ) from error

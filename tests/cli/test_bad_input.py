@@ -280,11 +280,22 @@ def test_rooms_that_do_not_fit(cli: Cli, tiny_corpus: Path, option: str, message
 
 
 @pytest.mark.parametrize(
-    ("hidden_size", "size"), [(3_000_000, "160,000,412,"), (3 * 10**9, "2^63 or more"), (10**30, "2^63 or more")]
+    ("option", "size"),
+    [
+        ("model.encoder.hidden_size=3000000", "640,001,648,"),  # weights, gradients and two numbers of Adam for each
+        ("model.encoder.hidden_size=3000000000", "2^63 or more"),
+        (f"model.encoder.hidden_size={10**30}", "2^63 or more"),
+        ("model.encoder.layers=1000000000", ""),
+        ("model.embedding_size=1000000000000", ""),
+        ("model.memory.window=1000000000000", ""),
+        ("training.batching.batch_size=1000000000000", ""),
+        ("training.batching.eval_batch_size=1000000000000", ""),
+    ],
 )
-def test_a_model_larger_than_the_memory(cli: Cli, tiny_corpus: Path, hidden_size: int, size: str) -> None:
-    result = cli("train", "--corpus", tiny_corpus, *SMALL, f"--model.encoder.hidden_size={hidden_size}", "--out", "new")
-    result.refused(f"model: its weights would take {size}", "bytes, and this machine has", "model.encoder", out=None)
+def test_what_is_larger_than_the_memory(cli: Cli, tiny_corpus: Path, option: str, size: str) -> None:
+    options = [*SMALL, "--training.batching.kind=streams", f"--{option}"]
+    result = cli("train", "demo", "--corpus", tiny_corpus, *options, "--out", "new")
+    result.refused(f"model: would take at least {size}", "bytes", "there are", "training.batching", out=None)
     assert not Path("new").exists()
 
 
