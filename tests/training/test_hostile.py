@@ -14,7 +14,10 @@ import yaml
 
 from tests.training.processes import Processes
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as Linux tells it")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read as Linux tells it"),
+]
 
 Harm = Callable[[Path], object]
 
@@ -112,10 +115,11 @@ READ: dict[str, tuple[Harm, list[str]]] = {
 def measured(processes: Processes, tmp_path: Path) -> Callable[..., tuple[int, str, float]]:
     """Runs a command; gives its status, what it said in the end and the MB that it took. One that hangs is killed."""
 
-    def run(*arguments: object) -> tuple[int, str, float]:
+    def run(*arguments: object, seconds: int = 30) -> tuple[int, str, float]:
         said, report = tmp_path / "said", tmp_path / "report"
         said.unlink(missing_ok=True)
-        status = processes.run("measured", said, arguments=[str(a) for a in arguments], report=str(report))
+        words = [str(argument) for argument in arguments]
+        status = processes.run("measured", said, arguments=words, report=str(report), seconds=seconds)
         assert status >= 0, f"ended by signal {-status}: it hung, or took all memory"
         assert "Traceback" not in said.read_text(), said.read_text()
         return status, said.read_text(), json.loads(report.read_text())["grown"]
@@ -185,3 +189,18 @@ def test_nothing_is_written_through_a_link(
     status, said, _ = measured(*WRITTEN[name], run)
     assert contents() == before
     assert status == 0 or said.splitlines()[-1].startswith("spanlm: ")
+
+
+@pytest.mark.parametrize("which", ["tiny_run", "unopened_run"])
+@pytest.mark.parametrize("verb", ["evaluate", "score"])
+def test_a_line_of_a_megabyte_is_read_in_little_memory(
+    measured: Callable[..., tuple[int, str, float]],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    which: str,
+    verb: str,
+) -> None:
+    (tmp_path / "line.txt").write_text("the cat sat on " * 70_000 + "\nthe dog\n")
+    texts = ["--corpus", tmp_path / "line.txt"] if verb == "evaluate" else [tmp_path / "line.txt", "--out", os.devnull]
+    status, _, grown = measured(verb, request.getfixturevalue(which), *texts, "--state", "line", seconds=90)
+    assert status == 0 and grown < 500
