@@ -115,7 +115,7 @@ def read_yaml(path: Path) -> Tree:
         InputError: it cannot be read, is not YAML, or holds no fields.
     """
     try:
-        tree = yaml.load(regular(path, 2**20).read_text(encoding="utf-8"), _Loader)
+        tree = _Loader(regular(path, 2**20).read_text(encoding="utf-8")).get_single_data()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: no UTF-8, or a date that no calendar has

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import resource
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,13 +34,12 @@ def described() -> str:
 
 
 def memory() -> int:
-    """Return the bytes that this process holds and those that are free, swap among them; or its limit, if lower."""
-    own, _ = resource.getrlimit(resource.RLIMIT_AS)
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), 2**63 if own == resource.RLIM_INFINITY else own]
+    """Return the bytes that this process holds and those that are free, swap among them; or a container's limit."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError):  # Linux alone has these
         told = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
         limits[0] = 1024 * sum(map(int, re.findall(r"^(?:MemAvailable|SwapFree|VmRSS):\s*(\d+)", told, re.M)))
-    for path in ("memory.max", "memory/memory.limit_in_bytes"):  # of a container
+    for path in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
             limits.append(int(Path("/sys/fs/cgroup", path).read_text()))
     return min(limits)

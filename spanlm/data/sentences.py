@@ -33,7 +33,7 @@ class SentenceBatcher:
         batch_size: B, the number of lines; missing ones of the last segment are padding.
         rules: What becomes of the lines.
         shuffle: Take the lines in an order drawn with the seed of `segments`.
-        pieces: Steps of the segments of a line of more than `LONG` targets, read alone; None: it is like the others.
+        piece: Steps of the segments of a line of more than `LONG` targets, read alone; None: it is like the others.
 
     Raises:
         InputError: `batch_size` is below 1, a line is longer than allowed, or no line has a target.
@@ -47,9 +47,9 @@ class SentenceBatcher:
         batch_size: int,
         rules: SentenceRules | None = None,
         shuffle: bool = False,
-        pieces: int | None = None,
+        piece: int | None = None,
     ) -> None:
-        self._source, self._pieces = SegmentSource(tokens, eos_id), pieces
+        self._source, self._piece = SegmentSource(tokens, eos_id), piece
         self._batch_size = at_least_one("batch_size", batch_size)
         self._rules, self._shuffle = rules or SentenceRules(), shuffle
         ends = _line_ends(tokens, eos_id)
@@ -79,10 +79,10 @@ class SentenceBatcher:
         """Give each segment's lines, where in them it begins, its steps and its streams."""
         lengths = self._ends - self._begins
         for lines in self._batches(seed):
-            alone = np.flatnonzero(lengths[lines] > LONG) if self._pieces else ()
+            alone = np.flatnonzero(lengths[lines] > LONG) if self._piece else ()
             for group in np.split(lines, np.union1d(alone, np.add(alone, 1)).astype(int)):
                 total = int(lengths[group].max(initial=0))
-                size, streams = (self._pieces, 1) if self._pieces and total > LONG else (total, self._batch_size)
+                size, streams = (self._piece, 1) if self._piece and total > LONG else (total, self._batch_size)
                 for at in range(0, total, size or 1):
                     yield group, at, min(size, total - at), streams
 

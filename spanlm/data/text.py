@@ -27,8 +27,6 @@ from spanlm.errors import InputError, RunError
 
 CHUNK_BYTES = 1 << 20
 LONGEST_WORD = 1 << 24
-# prose becomes four times as long when it is decompressed; what is short may become more
-LARGEST_RATIO, RATIO_FROM = 200, 1 << 26
 _BOM = b"\xef\xbb\xbf"
 _SPACES = (b"\n", b" ", b"\t", b"\r", b"\v", b"\f")
 _RESERVED = EOS.encode()
@@ -108,10 +106,8 @@ def chunks(text: Text) -> Iterator[bytes]:
             left = text.stop - text.start if text.stop is not None else None
             while chunk := file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
                 left, done = None if left is None else left - len(chunk), done + len(chunk)
-                if size and done > max(RATIO_FROM, LARGEST_RATIO * size):  # a pipe has no size
-                    raise InputError(
-                        f"{text.path}: becomes {LARGEST_RATIO} times its {size:,} bytes; decompress it yourself"
-                    )
+                if size and done > max(1 << 26, 200 * size):  # prose has four times its size, a pipe none
+                    raise InputError(f"{text.path}: becomes 200 times its {size:,} bytes; decompress it yourself")
                 yield chunk
     except FileNotFoundError as error:
         raise InputError(f"{text.path}: no such file; check the path") from error

@@ -55,8 +55,7 @@ class Journal:
 
     def sync(self) -> int:
         """Wait until the disk has all rows; return their size in bytes."""
-        size: int = self.lasting(self._metrics.sync)
-        return size
+        return int(self.lasting(self._metrics.sync))
 
     def close(self) -> None:
         """Close metrics.jsonl."""

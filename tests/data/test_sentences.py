@@ -255,7 +255,7 @@ def test_very_long_lines_are_read_alone_and_in_pieces(
     expected = [s for batch in read(SentenceBatcher(tokens, EOS, batch_size=1, rules=rules)) for s in batch]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "LONG", 12)
-        batcher = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules, pieces=pieces)
+        batcher = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules, piece=pieces)
         segments = list(batcher.segments())
         later = list(batcher.segments(start=start))
         assert len(segments) == len(batcher)
