@@ -82,7 +82,7 @@ def run(arguments: list[str]) -> None:
     first = next(scores, None)  # before anything is written: a file that cannot be read leaves nothing behind
     with output(options.out) as file:
         _WRITERS[options.format](chain([] if first is None else [first], scores), file)
-    for line in [*([] if model.opened else [_UNSCORED]), *gate_note(model)]:
+    for line in [*([] if model.opened else [_UNSCORED]), *model.unk_notes(), *gate_note(model)]:
         note(line)
 
 

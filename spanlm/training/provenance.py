@@ -19,7 +19,11 @@ PROVENANCE = "provenance.jsonl"
 
 
 def record_start(
-    folder: Path, device: torch.device, started: WarmStart | None = None, texts: Mapping[str, str] | None = None
+    folder: Path,
+    device: torch.device,
+    started: WarmStart | None = None,
+    texts: Mapping[str, str] | None = None,
+    unk: int | None = None,
 ) -> None:
     """Add this start to the run's `provenance.jsonl`.
 
@@ -28,6 +32,7 @@ def record_start(
         device: what it trains on.
         started: the weights that it took from another run, of which their SHA-256 is kept.
         texts: the SHA-256 of each part of the corpus.
+        unk: how many tokens of the training part are <unk>.
 
     Raises:
         RunError: the disk refused.
@@ -35,7 +40,7 @@ def record_start(
     path = folder / PROVENANCE
     try:
         before = path.read_bytes() if path.exists() else b""
-        start = provenance(device) | ({"texts": dict(texts)} if texts else {})
+        start = provenance(device) | {"unk": unk} | ({"texts": dict(texts)} if texts else {})
         start |= {} if started is None else {"started_from_weights": started.weights}
         # an argument that is not UTF-8 has halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")

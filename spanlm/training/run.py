@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
+from spanlm.data.sources import findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
 from spanlm.files import make_folder, remove_unfinished, replace_file
@@ -81,7 +82,7 @@ def train(
     make_folder(folder, "--out")
     with locked(folder, forget=new):
         remove_unfinished(folder)
-        _check(config, corpus, folder, resume)
+        config = _check(config, corpus, folder, resume)
         trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
         _claim(config, corpus, folder)
         # all of them, whichever learn
@@ -105,8 +106,9 @@ def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None
     return position if last and position.data == data_fingerprint(corpus) else None
 
 
-def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> None:
-    """Refuse a folder that holds a run which is not this one."""
+def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
+    """Refuse a folder that holds a run which is not this one; return the configuration as it is to be kept."""
+    data = findable(config.data)
     existing = [name for name in (CONFIG, CHECKPOINTS, MODEL, METRICS) if (folder / name).exists()]
     if existing and not resume:
         raise InputError(
@@ -114,7 +116,9 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Non
             "Go on with it by --resume auto, or choose another --out."
         )
     if (folder / CONFIG).exists():
-        refuse_changes(RunConfig.load(folder / CONFIG), config, folder)
+        old = RunConfig.load(folder / CONFIG)
+        refuse_changes(old, config, folder)
+        data = replace(old.data, dir=data.dir, download=data.download)
     if (folder / VOCABULARY).exists() and Vocabulary.load(folder / VOCABULARY).hash != corpus.vocabulary.hash:
         raise InputError(
             f"{folder / VOCABULARY}: is not the vocabulary of {config.data.corpus} as it is now. "
@@ -122,6 +126,7 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Non
         )
     if existing and not holds_checkpoints(folder / CHECKPOINTS):
         _refuse_lost_checkpoints(folder)
+    return replace(config, data=data)
 
 
 def _refuse_lost_checkpoints(folder: Path) -> None:
@@ -160,8 +165,8 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     extended = replace(
         old.training, epochs=training.epochs, patience=training.patience, finetune=finetune, device=training.device
     )
-    moved = replace(old.data, dir=new.data.dir, download=new.data.download)
-    difference = first_difference(replace(old, training=extended, data=moved).to_tree(), new.to_tree())
+    same, asked = replace(old, training=extended, data=old.data.compared), replace(new, data=new.data.compared)
+    difference = first_difference(same.to_tree(), asked.to_tree())
     if difference:
         field, was, now = difference
         may = ", ".join([*(f"training.{name}" for name in EXTENDABLE), *MOVABLE])

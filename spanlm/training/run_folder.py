@@ -31,6 +31,10 @@ CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
 )
 
 
+class FolderInUse(InputError):
+    """Another live process trains in a run's folder."""
+
+
 @contextmanager
 def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     """Hold the run's folder; the lock goes with the process, however it ends.
@@ -40,13 +44,13 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
         forget: it is new; take it away where the run is refused before anything else is in it.
 
     Raises:
-        InputError: another live process trains in this folder, or it cannot be made or written.
+        InputError: another live process trains in this folder (FolderInUse), or it cannot be made or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = hold(folder / ".lock")
     except BlockingIOError:
-        raise InputError(
+        raise FolderInUse(
             f"{folder}: another process is training in this folder. Wait for it, or choose another --out."
         ) from None
     except OSError as error:

@@ -88,7 +88,7 @@ class Trainer:
         """
         self._restore()
         if not self.finished:
-            record_start(self.folder, self.device, self.started, self.corpus.texts)
+            record_start(self.folder, self.device, self.started, self.corpus.texts, self.corpus.unk_tokens("train"))
         self.journal.open(self.position.metrics_size)
         try:
             if self.started is not None:
