@@ -110,7 +110,7 @@ class TrainedRun:
         # spanlm 0.1.0 did not record it; where no word was left out, <unk> comes last if the text has none
         whole = data.min_count == 1 and data.corpus != DEMO and len(words) < (data.max_size or len(words) + 1)
         known = learnt[-1] if learnt else not (whole and words.unk_id == len(words) - 1)
-        return [] if known else [f"note: the model never read {UNK} in training: numbers of unknown words are by chance"]
+        return [] if known else [f"note: no {UNK} was read in training: the numbers of unknown words are by chance"]
 
     def _with_unk_notes(self, corpus: Corpus) -> Corpus:
         scored = any(map(corpus.unk_tokens, corpus.splits))

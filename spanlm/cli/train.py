@@ -139,7 +139,8 @@ def _own_parser() -> VerbParser:
 def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
     mine, rest = _split(arguments)
     own = _own_parser().parse_intermixed_args(mine)
-    texts = [name for name in own.names if name not in PRESETS and os.path.exists(name)]
+    files = [name for name in own.names if os.path.exists(name) or name.endswith((".txt", ".gz"))]
+    texts = [name for name in files if name not in PRESETS]
     presets = [name for name in own.names if name not in texts]
     texts += [] if own.corpus is None else [own.corpus]
     if more := [*presets[1:], *texts[1:]]:

@@ -44,7 +44,7 @@ def find_preset(name: str) -> Preset:
         InputError: there is none; names the nearest.
     """
     if name not in PRESETS:
-        raise InputError(f"unknown preset {name}, and no file.{nearest(name, PRESETS)} `spanlm presets` lists them.")
+        raise InputError(f"unknown preset {name}.{nearest(name, PRESETS)} `spanlm presets` lists them all.")
     return PRESETS[name]
 
 

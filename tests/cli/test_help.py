@@ -111,6 +111,9 @@ def check(cli: Cli, words: list[str]) -> None:
             folder = Path(rest[rest.index("--out") + 1])
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "config.yaml").write_text(RunConfig().to_yaml())
+        for word in rest:
+            if word.endswith(".txt"):  # a text of someone who has one
+                Path(word).write_text("a\nb\nc\n")
         without_files = [word for i, word in enumerate(rest) if "--config" not in (word, rest[i - 1] if i else "")]
         result = cli("train", *without_files, "--print_config")
         assert result.status == 0, (words, result.err)
