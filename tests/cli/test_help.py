@@ -125,6 +125,14 @@ def check(cli: Cli, words: list[str]) -> None:
             assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), (words, word)
 
 
+def test_the_readme_makes_the_runs_that_it_names() -> None:
+    made = {"runs/demo"}  # by `spanlm train` alone
+    for verb, *rest in commands(README.read_text(encoding="utf-8")):
+        own = rest[rest.index("--out") + 1] if verb == "train" and "--out" in rest else "runs/demo"
+        assert {word for word in rest if word.startswith("runs/")} <= {own, *made}, rest
+        made.add(f"{own}/seed-*" if "--seeds" in rest else own)
+
+
 def test_the_readme_has_only_commands_that_exist(cli: Cli) -> None:
     text = README.read_text(encoding="utf-8")
     if not text.strip():
