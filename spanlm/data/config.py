@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -90,7 +89,7 @@ class DataConfig:
     @property
     def compared(self) -> DataConfig:
         """The same said in one way; text and vocabulary are compared by their hashes, wherever they come from."""
-        name, cut, documents = os.path.basename(self.corpus), self.effective_tokenizer, self.effective_documents
+        name, cut, documents = self.corpus.rpartition("/")[2], self.effective_tokenizer, self.effective_documents
         said = replace(self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents)
         return replace(said, min_count=self.min_count or 1)
 
