@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from spanlm.config import RunConfig, config_digest, read_yaml
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.device import pick_device
-from spanlm.errors import InputError
+from spanlm.errors import FEW, InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.trained import TrainedModel
 from spanlm.training.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
@@ -34,10 +33,10 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
                 f"{folder}: holds {', '.join(members[:3])}{', …' * (len(members) > 3)}, and is no run itself. Name one "
                 f"of them, {folder / members[0]}, or several as an ensemble."
             )
-        raise InputError(
-            f"{folder}: is not the folder of a run: it has no {CONFIG}. "
-            f"`spanlm train --out {shlex.quote(str(folder))}` makes one."
-        )
+        why = f"it has no {CONFIG}" if folder.exists() else "there is no such folder"
+        beside = sorted(str(path.parent) for path in folder.parent.glob(f"*/{CONFIG}"))
+        runs = f" Runs in {folder.parent}: {', '.join(beside[:FEW])}{', …' * (len(beside) > FEW)}." if beside else ""
+        raise InputError(f"{folder}: is not the folder of a run: {why}.{runs}")
     tree = read_yaml(folder / CONFIG)
     config = RunConfig.from_tree(tree, str(folder / CONFIG))
     vocabulary = Vocabulary.load(folder / VOCABULARY)

@@ -14,14 +14,14 @@ from spanlm.data.registry import CORPORA
 from spanlm.data.sources import split_by_lines
 from spanlm.data.text import Text, fingerprint
 from spanlm.data.tokenizer import tokenize
-from spanlm.data.vocabulary import Vocabulary
+from spanlm.data.vocabulary import UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.evaluation.words import Piece, StateMode
 from spanlm.files import expanded, run_name
 from spanlm.models.next_word_model import NextWordModel
-from spanlm.training.provenance import changed_texts, read_texts
+from spanlm.training.provenance import changed_texts, read_texts, starts
 
 
 class TrainedRun:
@@ -96,16 +96,28 @@ class TrainedRun:
         if name is not None and not other:
             data = replace(data, corpus=name)
         elif name is not None:
-            data = DataConfig(
-                corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents, lines=data.lines
-            )
+            tokenizer, documents = data.effective_tokenizer, data.effective_documents
+            data = DataConfig(corpus=name, tokenizer=tokenizer, documents=documents, lines=data.lines)
             if name not in CORPORA and expanded(name).is_file():
-                return load_text(data, self.vocabulary, as_text)
+                return self._with_unk_notes(load_text(data, self.vocabulary, as_text))
         if data_dir is not None:
             data = replace(data, dir=data_dir)
         splits, as_text = SPLITS if split is None else (split,), as_text or not other
         found = load_corpus(replace(data, download=download), self.vocabulary, splits, as_text=as_text)
-        return found if other else self._as_in_training(found)
+        return self._with_unk_notes(found if other else self._as_in_training(found))
+
+    def unk_notes(self) -> list[str]:
+        """Say it if the training text had no <unk>: nothing was learnt of the words that the vocabulary lacks."""
+        words, data = self.vocabulary, self.config.data
+        learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
+        # spanlm 0.1.0 did not record it; where no word was left out, <unk> comes last if the text has none
+        whole = data.min_count == 1 and data.corpus != DEMO and len(words) < (data.max_size or len(words) + 1)
+        known = learnt[-1] if learnt else not (whole and words.unk_id == len(words) - 1)
+        return [] if known else [f"note: no {UNK} was read in training: the numbers of unknown words are by chance"]
+
+    def _with_unk_notes(self, corpus: Corpus) -> Corpus:
+        scored = any(map(corpus.unk_tokens, corpus.splits))
+        return replace(corpus, notes=[*corpus.notes, *self.unk_notes()]) if scored else corpus
 
     def _as_in_training(self, corpus: Corpus) -> Corpus:
         """Note it if the corpus of the training is not what it was."""

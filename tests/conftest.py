@@ -70,13 +70,12 @@ def tiny_lines(count: int, seed: int) -> list[str]:
 
 @pytest.fixture(scope="session")
 def tiny_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus folder; valid and test hold words that the training part lacks, and a written <unk>."""
+    """A corpus folder; each part has a written <unk>; valid and test hold words that the training part lacks."""
     folder = tmp_path_factory.mktemp("tiny") / "tiny"
     folder.mkdir()
     for seed, (split, count) in enumerate({"train": 150, "valid": 30, "test": 40}.items()):
         lines = tiny_lines(count, seed)
-        if split != "train":
-            lines[1:1] = ["the zebra <unk> sat", "zebra zebra"]
+        lines[1:1] = ["the <unk> sat"] if split == "train" else ["the zebra <unk> sat", "zebra zebra"]
         (folder / f"{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return folder
 

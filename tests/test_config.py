@@ -54,14 +54,17 @@ data_fields: dict[str, Any] = {
     "corpus": names,
     "dir": maybe(names),
     "download": st.booleans(),
-    "min_count": counts,
+    "min_count": maybe(counts),
     "max_size": maybe(st.integers(3, 10**6)),
-    "documents": st.sampled_from(["none", "blank-line", "heading"]),
+    "documents": st.sampled_from(["none", "blank-line", "heading", "auto"]),
 }
 # sentences are known by their capitals, which "words" makes small
 data_configs = st.one_of(
     st.builds(
-        DataConfig, tokenizer=st.sampled_from(["whitespace", "words"]), lines=st.just("as-written"), **data_fields
+        DataConfig,
+        tokenizer=st.sampled_from(["whitespace", "words", "straight-words"]),
+        lines=st.just("as-written"),
+        **data_fields,
     ),
     st.builds(DataConfig, tokenizer=st.just("whitespace"), lines=st.just("sentences"), **data_fields),
 )

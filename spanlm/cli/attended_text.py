@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from spanlm.analysis.excerpt import Excerpt, excerpt
 from spanlm.cli.arguments import corpus_of
+from spanlm.cli.terminal import note
 from spanlm.context import reads_line_by_line, text_to_attend
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
@@ -36,6 +37,8 @@ def targets_of(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         return replace(found, source=f": {found.source}", starts=starts[state])
     pieces = _read(model, options) if options.text is None else model.pieces(options.text.split("\n"))
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
+    for line in model.unk_notes() if any(word not in model.vocabulary for word in words) else []:
+        note(line)
     return Excerpt(words, "", 1, starts_of_lines)
 
 

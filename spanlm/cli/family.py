@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -13,7 +14,7 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.training.run import finished, refuse_changes
-from spanlm.training.run_folder import CONFIG
+from spanlm.training.run_folder import CONFIG, FolderInUse, locked
 
 PREFIX = "seed-"
 
@@ -35,7 +36,7 @@ def members_begun(folder: Path) -> list[Path]:
 def train_family(
     config: RunConfig, corpus: Corpus, folder: Path, seeds: int, train_one: TrainOne, *, resume: bool
 ) -> None:
-    """Train FOLDER/seed-S for `seeds` seeds, from that of the configuration on; what is finished is passed over.
+    """Train FOLDER/seed-S for `seeds` seeds, from that of the configuration on, unless it is or is being trained.
 
     Raises:
         InputError: the folder is a run itself, or holds members that cannot be gone on with; nothing was trained.
@@ -45,18 +46,24 @@ def train_family(
     configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
     members = {folder / f"{PREFIX}{member.training.seed}": member for member in configs}
     _check(members, folder, resume)
+    elsewhere: list[str] = []
     for number, (path, member) in enumerate(members.items(), start=1):
-        before = finished(member, corpus, path)
-        if before is not None:
-            out(
-                f"run {number} of {seeds}, {path}: finished before; best epoch {before.best_epoch} of {before.epoch}: "
-                f"valid ppl {ppl(before.best_loss)}"
-            )
-            continue
-        out(f"run {number} of {seeds}: {path}")
-        train_one(member, corpus, path, resume=resume)
-        out()
-    out(f"{seeds} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / PREFIX))}*")
+        try:
+            with locked(path) if path.exists() else nullcontext():
+                before = finished(member, corpus, path)
+            if before is not None:
+                best = f"best epoch {before.best_epoch} of {before.epoch}: valid ppl {ppl(before.best_loss)}"
+                out(f"run {number} of {seeds}, {path}: finished before; {best}")
+                continue
+            out(f"run {number} of {seeds}: {path}")
+            train_one(member, corpus, path, resume=resume)
+            out()
+        except FolderInUse:
+            out(f"run {number} of {seeds}, {path}: passed over, since another process trains it")
+            elsewhere.append(path.name)
+    some = f"{seeds - len(elsewhere)} of {seeds} runs are trained; other processes train {', '.join(elsewhere)}"
+    every = f"{seeds} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / PREFIX))}*"
+    out(some if elsewhere else every)
 
 
 def _check(members: dict[Path, RunConfig], folder: Path, resume: bool) -> None:

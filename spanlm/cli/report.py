@@ -14,7 +14,6 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
-from spanlm.data.corpora import Corpus
 from spanlm.device import with_threads
 from spanlm.evaluation.scoring import perplexity, shown, usable
 from spanlm.models.config import ModelConfig
@@ -24,8 +23,8 @@ from spanlm.training.position import Position
 from spanlm.training.run import Prepared
 
 _UNTRAINED_UNK = (
-    "no word of the training text is: words that it lacks will have probabilities by chance (--data.min_count 2 makes "
-    "those that come once <unk>)"
+    "no word of the training text is: words that it lacks will have probabilities by chance (a larger "
+    "--data.min_count makes rare words <unk>)"
 )
 
 
@@ -87,7 +86,7 @@ class TrainingReport(Watcher):
                     f"θ_M {run.parameters.model:,} (without word representations), θ_W+M {run.parameters.total:,}",
                 ),
                 ("data", f"{corpus.name}: {sizes} tokens; vocabulary {len(corpus.vocabulary):,}"),
-                *([("<unk>", _UNTRAINED_UNK)] if _without_unk(corpus) else []),
+                *([("<unk>", _UNTRAINED_UNK)] if not corpus.unk_tokens("train") else []),
                 (
                     "training",
                     f"{training.optimizer.kind}, lr {training.optimizer.lr:g}; {_batches(batching)}; "
@@ -165,11 +164,6 @@ def _batches(batching: BatchingConfig) -> str:
     if batching.kind != "sentences":
         return f"{batching.batch_size} streams × {batching.length} steps"
     return f"{batching.batch_size} sentences a step{', of similar length' if batching.bucket else ''}"
-
-
-def _without_unk(corpus: Corpus) -> bool:
-    """Whether no word of the training text is <unk>."""
-    return not bool((corpus.splits["train"].ids == corpus.vocabulary.unk_id).any())
 
 
 def _left_out(run: Prepared) -> str:

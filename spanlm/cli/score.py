@@ -99,7 +99,7 @@ def run(arguments: list[str]) -> None:
                 table.writerow(map(_cell, row.values()))
             else:
                 file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
-    for line in [*([] if model.opened else [_UNSCORED]), *gate_note(model)]:
+    for line in [*([] if model.opened else [_UNSCORED]), *model.unk_notes(), *gate_note(model)]:
         note(line)
 
 

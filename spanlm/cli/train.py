@@ -1,10 +1,11 @@
-"""`spanlm train [PRESET]`."""
+"""`spanlm train [PRESET] [TEXT]`."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanlm.cli.allocation import keep_freed_memory
@@ -19,6 +20,7 @@ from spanlm.cli.tour import tour
 from spanlm.config import RunConfig, config_parser, kinds_of
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, require
+from spanlm.presets import PRESETS
 from spanlm.training.run import train
 from spanlm.training.run_folder import CONFIG
 from spanlm.training.stages import refuse_unfit
@@ -28,7 +30,7 @@ Train a language model. With nothing else: a small Key-Value-Predict model on th
 
   spanlm train
   spanlm train daniluk2017/kvp-w5 --corpus ptb --match-parameters LSTM300
-  spanlm train daniluk2017/4-gram --corpus my-text.txt --data.tokenizer words --training.epochs 5
+  spanlm train my-text.txt --data.tokenizer words --training.epochs 5
   spanlm train --out runs/demo --resume auto
   spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 10 --out runs/family
 
@@ -63,10 +65,12 @@ def run(arguments: list[str]) -> None:
         out("\nfields of the configuration:")
         print_fields(named_config(request.preset, None), rest)
         return
-    config = with_options(_base_config(request), rest)
+    config = _with_words(with_options(_base_config(request), rest), request.begun)
     if request.print_config:
         out(config.to_yaml())
         return
+    world = os.environ.get("WORLD_SIZE", "1")
+    require(world == "1", "WORLD_SIZE", world, "1: each process would train the same model. Start it without torchrun")
     refuse_unfit(config)  # before a large text is read
     # the text of a run that is begun was accepted then
     corpus = load_corpus(config.data, as_text=request.as_text or request.begun is not None)
@@ -103,7 +107,7 @@ def _own_parser() -> VerbParser:
         allow_abbrev=False,
     )
     parser.elsewhere = config_parser(kinds_of({})).option_strings()
-    parser.add_argument("preset", nargs="?", help="a published row; `spanlm presets` lists them (default: demo)")
+    parser.add_argument("names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file or a folder")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
     add_as_text(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
@@ -141,7 +145,14 @@ def _own_parser() -> VerbParser:
 
 def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
     mine, rest = _split(arguments)
-    own = _own_parser().parse_args(mine)
+    own = _own_parser().parse_intermixed_args(mine)
+    files = [name for name in own.names if os.path.exists(name) or name.endswith((".txt", ".gz"))]
+    texts = [name for name in files if name not in PRESETS]
+    presets = [name for name in own.names if name not in texts]
+    texts += [] if own.corpus is None else [own.corpus]
+    if more := [*presets[1:], *texts[1:]]:
+        raise InputError(f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them")
+    own.preset, own.corpus = next(iter(presets), None), next(iter(texts), None)
     _refuse_twice_said(own, rest)
     if own.corpus is not None:
         rest += ["--data.corpus", own.corpus]
@@ -153,6 +164,8 @@ def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
         raise InputError("--tour and --seeds do not go together: the tour is of one run")
     if own.resume == "auto" and own.out is None:
         raise InputError("--resume auto: needs --out, the folder of the run to go on with")
+    if own.resume == "auto" and own.seeds is None and begun is None and members_begun(own.out):
+        raise InputError(f"--out={own.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
     request = Request(
         preset=own.preset,
         config=own.config,
@@ -208,20 +221,18 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _base_config(request: Request) -> RunConfig:
-    """Return what the options change: the folder's own when going on, else what is named.
-
-    Raises:
-        InputError: nothing is named, and there is no run to go on with.
-    """
-    if request.preset is None and request.config is None:
-        if request.begun is not None:
-            return RunConfig.load(request.begun / CONFIG)
-        if request.resume and request.out is not None:
-            way = "It holds a family of runs: add --seeds" if members_begun(request.out) else "Check the path"
-            raise InputError(
-                f"--out={request.out}: holds no run to go on with. {way}, or name a preset to begin one there."
-            )
+    """Return what the options change: the folder's own when going on, else what is named."""
+    if request.preset is None and request.config is None and request.begun is not None:
+        return RunConfig.load(request.begun / CONFIG)
     return named_config(request.preset, request.config)
+
+
+def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
+    """Say what words are as the run to go on with has it, which may be one of spanlm 0.1.0; else as new runs do."""
+    data = config.data
+    old = RunConfig.load(begun / CONFIG).data if begun else replace(data, tokenizer="straight-words")
+    tokenizer = old.tokenizer if data.tokenizer == "words" and old.tokenizer != "whitespace" else data.tokenizer
+    return replace(config, data=replace(data, tokenizer=tokenizer, min_count=data.min_count or old.min_count))
 
 
 def _free_folder(request: Request, config: RunConfig) -> Path:

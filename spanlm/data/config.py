@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from spanlm.errors import require
 
-Tokenizer = Literal["whitespace", "words"]
+Tokenizer = Literal["whitespace", "words", "straight-words"]
 Documents = Literal["none", "blank-line", "heading", "book-title"]
+DocumentsChoice = Literal[Documents, "auto"]
 Lines = Literal["as-written", "sentences"]
 Split = Literal["train", "valid", "test"]
 BatchingKind = Literal["streams", "documents", "sentences"]
@@ -16,6 +17,7 @@ BatchingKind = Literal["streams", "documents", "sentences"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 DEMO = "demo"
 CBT = "cbt"
+_OWN: dict[str, Documents] = {CBT: "book-title", "wikitext-2": "heading"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +27,17 @@ class DataConfig:
     Attributes:
         corpus: demo, ptb, wikitext-2, cbt, a folder with train.txt, valid.txt and test.txt (or .txt.gz), or one
             text file (.txt or .gz), which is split 90/5/5 by lines.
-        dir: Folder with local copies of the registered corpora (DIR/ptb/train.txt); default $SPANLM_DATA.
+        dir: Folder with copies of the registered corpora (DIR/ptb/train.txt), or of your own; default $SPANLM_DATA.
         download: Fetch a registered corpus that has no local copy, and check its SHA-256.
         tokenizer: "whitespace" takes words as they are written; "words" lower-cases and splits punctuation
-            off. The demo is always "words".
-        min_count: A word must occur this often in train.txt to be in the vocabulary (the demo: at least 2).
+            off; "straight-words" also reads ’ as ', which is what `spanlm train` takes "words" for in a new run. The
+            demo is always "words".
+        min_count: A word must occur this often in train.txt to be in the vocabulary (the demo: at least 2). null: 2
+            for a text of your own without <unk>, which a model learns nothing of otherwise; else 1.
         max_size: Largest vocabulary, <eos> and <unk> included; the most frequent words stay.
         documents: What starts a new document: nothing, a line after a blank line, a WikiText heading
-            " = Title = ", or a line "_BOOK_TITLE_ : …", which is no text and is left out. The documents of the
-            demo are its topics, those of cbt always its books, the finest boundary that its files have.
+            " = Title = ", or a line "_BOOK_TITLE_ : …", which is no text and is left out; "auto" is a heading in
+            wikitext-2, nothing in others. The documents of the demo are its topics, those of cbt always its books.
         lines: "as-written" ends a line with <eos> where the text does; "sentences" cuts lines that are paragraphs into
             sentences, each with its <eos>, and leaves out blank lines (the text gets another number of tokens, and
             perplexities that are not comparable).
@@ -43,9 +47,9 @@ class DataConfig:
     dir: str | None = None
     download: bool = False
     tokenizer: Tokenizer = "whitespace"
-    min_count: int = 1
+    min_count: int | None = None
     max_size: int | None = None
-    documents: Documents = "none"
+    documents: DocumentsChoice = "none"
     lines: Lines = "as-written"
 
     def __post_init__(self) -> None:
@@ -56,7 +60,7 @@ class DataConfig:
         """
         require(bool(self.corpus), "data.corpus", repr(self.corpus), "a corpus name, a folder or a file")
         _require_choice("data.tokenizer", self.tokenizer, get_args(Tokenizer))
-        _require_choice("data.documents", self.documents, get_args(Documents))
+        _require_choice("data.documents", self.documents, get_args(DocumentsChoice))
         _require_choice("data.lines", self.lines, get_args(Lines))
         require(
             self.lines == "as-written" or self.tokenizer == "whitespace",
@@ -64,7 +68,7 @@ class DataConfig:
             self.lines,
             "as-written with data.tokenizer=words, which lower-cases: sentences are known by their capitals",
         )
-        require(self.min_count >= 1, "data.min_count", self.min_count, "at least 1")
+        require(self.min_count is None or self.min_count >= 1, "data.min_count", self.min_count, "at least 1")
         require(
             self.max_size is None or self.max_size >= 3,
             "data.max_size",
@@ -80,7 +84,14 @@ class DataConfig:
     @property
     def effective_documents(self) -> Documents:
         """What starts a document in this corpus: the title lines of cbt are never text."""
-        return "book-title" if self.corpus == CBT else self.documents
+        return _OWN.get(self.corpus, "none") if self.corpus == CBT or self.documents == "auto" else self.documents
+
+    @property
+    def compared(self) -> DataConfig:
+        """The same said in one way; text and vocabulary are compared by their hashes, wherever they come from."""
+        name, cut, documents = self.corpus.rpartition("/")[2], self.effective_tokenizer, self.effective_documents
+        said = replace(self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents)
+        return replace(said, min_count=self.min_count or 1)
 
 
 def _require_choice(field: str, value: str, choices: tuple[str, ...]) -> None:

@@ -48,6 +48,10 @@ class Corpus:
     lines: Lines = "as-written"
     texts: dict[str, str] = field(default_factory=dict)
 
+    def unk_tokens(self, split: str) -> int:
+        """Return how many tokens of a split are `<unk>`."""
+        return int(np.count_nonzero(self.splits[split].ids == self.vocabulary.unk_id))
+
 
 WHOLE = "text"
 
@@ -147,7 +151,10 @@ def _build_vocabulary(config: DataConfig, source: Source, train_print: str) -> V
     counts = count_words(source.texts["train"], train_print, config.tokenizer, config.effective_documents)
     if source.published is not None and config.tokenizer == "whitespace":
         _require_published(source, source.texts["train"], "types", len(counts), source.published.types)
-    return Vocabulary.from_counts(counts, config.min_count, config.max_size)
+    min_count = config.min_count or (1 if source.published or b"\n<unk>\n" in b"\n%b\n" % counts.words else 2)
+    if min_count != (config.min_count or 1):
+        source.notes.append("words that occur once in the training part are <unk> (--data.min_count 1 keeps them)")
+    return Vocabulary.from_counts(counts, min_count, config.max_size)
 
 
 def _check_count(config: DataConfig, source: Source, split: Split, tokens: int) -> None:
@@ -168,7 +175,7 @@ def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequen
     topics = demo_topics()
     notes = [demo_note(topics)]
     if vocabulary is None:
-        min_count = max(config.min_count, DEMO_MIN_COUNT)
+        min_count = max(config.min_count or 1, DEMO_MIN_COUNT)
         vocabulary = Vocabulary.from_counts(Counter(_demo_words(topics["train"])), min_count, config.max_size)
         notes.append(f"demo: words that occur fewer than {min_count} times in the training part are <unk>")
     tokens = {str(split): _demo_tokens(topics[split], vocabulary) for split in splits}

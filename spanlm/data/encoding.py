@@ -30,12 +30,12 @@ def count_pieces(pieces: Iterable[bytes], tokenizer: Tokenizer) -> WordCounts:
     for piece in pieces:
         written.update(_written_words(piece))
         # words differ more as they are written than once they are cut
-        if tokenizer == "words" and len(written) > _REMEMBERED:
-            _cut_into(counts, written)
+        if tokenizer != "whitespace" and len(written) > _REMEMBERED:
+            _cut_into(counts, written, tokenizer)
             written.clear()
     if tokenizer == "whitespace":
         return WordCounts.of(written)
-    _cut_into(counts, written)
+    _cut_into(counts, written, tokenizer)
     return WordCounts.of(counts)
 
 
@@ -53,8 +53,8 @@ class Encoder:
     def __init__(self, vocabulary: Vocabulary, tokenizer: Tokenizer) -> None:
         # "=" is told from other unknown words, so that headings are found with any vocabulary
         self.equals_id = vocabulary.id("=") if "=" in vocabulary else _UNKNOWN_EQUALS
-        table = _whole_words if tokenizer == "whitespace" else _cut_words
-        self._codes = table(vocabulary, self.equals_id)
+        known = vocabulary, self.equals_id
+        self._codes = _whole_words(*known) if tokenizer == "whitespace" else _cut_words(*known, tokenizer)
 
     def codes(self, piece: bytes) -> NDArray[np.int32]:
         """Return the ids of the words of a piece and of its line ends; a negative one is an unknown word."""
@@ -66,19 +66,19 @@ def _written_words(piece: bytes) -> list[bytes]:
     return piece.replace(b"\n", b" " + _EOS + b" ").split()
 
 
-def _cut_into(counts: Counter[str], written: Counter[bytes]) -> None:
+def _cut_into(counts: Counter[str], written: Counter[bytes], tokenizer: Tokenizer) -> None:
     # a written word is cut the same way wherever it stands, so each is cut once for all its places
     for word, number in written.items():
-        for part in _parts(word):
+        for part in _parts(word, tokenizer):
             counts[part] += number
 
 
-def _parts(word: bytes) -> tuple[str, ...]:
+def _parts(word: bytes, tokenizer: Tokenizer) -> tuple[str, ...]:
     if word.isalnum():
         # ASCII letters and digits, which most words are made of, need no pattern
         return (word.decode().lower(),)
     # no text has an <eos> of its own
-    return (EOS,) if word == _EOS else tuple(cut_word(word.decode()))
+    return (EOS,) if word == _EOS else tuple(cut_word(word.decode(), tokenizer))
 
 
 def _whole_words(vocabulary: Vocabulary, equals_id: int) -> Codes:
@@ -87,12 +87,12 @@ def _whole_words(vocabulary: Vocabulary, equals_id: int) -> Codes:
     return lambda words: map(table.get, words, repeat(_UNKNOWN))
 
 
-def _cut_words(vocabulary: Vocabulary, equals_id: int) -> Codes:
+def _cut_words(vocabulary: Vocabulary, equals_id: int, tokenizer: Tokenizer) -> Codes:
     unknown = {"=": equals_id}
 
     @lru_cache(_REMEMBERED)
     def codes(word: bytes) -> tuple[int, ...]:
-        parts = _parts(word)
+        parts = _parts(word, tokenizer)
         return tuple(vocabulary.id(part) if part in vocabulary else unknown.get(part, _UNKNOWN) for part in parts)
 
     return lambda words: chain.from_iterable(map(codes, words))

@@ -55,14 +55,30 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     published = CORPORA.get(config.corpus)
     if published is not None:
         return _published_source(config, published, splits)
-    path = expanded(config.corpus)
-    # os.path takes every string; Path raises for one that is too long to be a name
+    path = text_path(config)
     if os.path.isdir(path):
         return Source(path.resolve().name, {split: Text(_in_folder(path, split), as_text=as_text) for split in splits})
     if os.path.isfile(path):
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
-    raise _unknown(config.corpus, path)
+    moved = " If it was moved, name its folder: --data.dir (--data-dir)."
+    hint = moved if os.path.isabs(config.corpus) else nearest(config.corpus, [DEMO, *CORPORA])
+    raise InputError(f"data.corpus={config.corpus}: no such corpus, folder or file.{hint}")
+
+
+def text_path(config: DataConfig) -> Path:
+    """Return where a user's own text is: in data.dir if something there has its name, else where data.corpus says."""
+    path = expanded(config.corpus)
+    moved = expanded(config.dir or "") / os.path.basename(os.path.abspath(path))
+    # os.path takes every string; Path raises for one that is too long to be a name
+    return moved if config.dir and os.path.exists(moved) else path
+
+
+def findable(config: DataConfig) -> DataConfig:
+    """Return a configuration that names the same text from every folder."""
+    path, folder = text_path(config), config.dir and os.path.abspath(expanded(config.dir))
+    own = config.corpus not in (DEMO, *CORPORA) and os.path.exists(path)
+    return replace(config, corpus=os.path.abspath(path), dir=folder) if own else config
 
 
 def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
@@ -154,16 +170,6 @@ def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], fol
     return InputError(f"data.corpus={name}: no {files} in {where}; {way}")
 
 
-def _unknown(corpus: str, path: Path) -> InputError:
-    """Return the error for a name that is nothing, with the nearest name there is."""
-    names = [DEMO, *CORPORA]
-    hint = nearest(corpus, [*names, *(str(path.with_name(entry)) for entry in _entries(path.parent))])
-    # without a near one, the names are worth a list, but not all that is in the folder
-    if "Did you mean" not in hint:
-        hint = nearest(corpus, names)
-    return InputError(f"data.corpus={corpus}: no such corpus, folder or file.{hint}")
-
-
 def _find(folder: Path, stem: str) -> Path | None:
     candidates = (folder / f"{stem}{suffix}" for suffix in _SUFFIXES)
     return next((path for path in candidates if path.exists()), None)
@@ -176,13 +182,6 @@ def _in_folder(folder: Path, split: Split) -> Path:
             f"{folder}: no {split}.txt or {split}.txt.gz in it; a corpus folder needs train, valid and test"
         )
     return path
-
-
-def _entries(folder: Path) -> list[str]:
-    try:
-        return sorted(entry.name for entry in folder.iterdir())
-    except OSError:
-        return []
 
 
 def _count_lines(text: Text) -> tuple[int, int]:

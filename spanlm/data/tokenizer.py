@@ -25,11 +25,11 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
     "whitespace" separates at ASCII white space and changes nothing. "words" lower-cases, too, and splits
     every punctuation mark and symbol off as a word of its own. It leaves whole: what has an
     apostrophe, hyphen, full stop or comma between letters or digits (`don't`, `well-known`, `1,000`), `e.g.`
-    and its like, and `<unk>`.
+    and its like, and `<unk>`. "straight-words" reads ’ (U+2019) as ' before.
 
     Args:
         line: The line; a line end in it is white space.
-        tokenizer: "whitespace" or "words".
+        tokenizer: "whitespace", "words" or "straight-words".
 
     Returns:
         The words; none for a blank line.
@@ -41,12 +41,12 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
     words = _WORD.findall(line)
     if EOS in words:
         raise InputError(f"the word {EOS} is reserved for the end of a line; delete it or write it another way")
-    return words if tokenizer == "whitespace" else [part for word in words for part in cut_word(word)]
+    return words if tokenizer == "whitespace" else [part for word in words for part in cut_word(word, tokenizer)]
 
 
-def cut_word(word: str) -> list[str]:
-    """Cut what stands between white space as "words" does."""
-    return _pattern().findall(word.lower())
+def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
+    """Cut what stands between white space as "words" or "straight-words" does."""
+    return _pattern().findall((word.replace("’", "'") if tokenizer == "straight-words" else word).lower())
 
 
 @cache

@@ -6,12 +6,13 @@ model.encoder.order). Recipe (§4.1): Adam 0.001, 64 streams,
 20 steps of BPTT, gradient norm at most 5, forget-gate bias 1, every other weight uniform in ±0.1, one LSTM layer,
 nothing tied, no dropout. The RNN, the HORNNs and the recurrent memory (RM) are their implementations of others'
 models, for comparison; the number of epochs is not given: here the best by validation, patience 2.
-Their Wikipedia corpus has 77,000 words of vocabulary.
+Their Wikipedia corpus has 77,000 words of vocabulary. The state is reset between articles (data.documents=auto).
 """
 
 from __future__ import annotations
 
 from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
 from spanlm.models.memories import (
@@ -60,7 +61,7 @@ def _row(
     remark: str = "",
 ) -> Preset:
     model = ModelConfig(embedding_size=300, encoder=encoder, memory=memory)
-    config = RunConfig(model=model, training=TrainingConfig(epochs=50, patience=2))
+    config = RunConfig(data=DataConfig(documents="auto"), model=model, training=TrainingConfig(epochs=50, patience=2))
     return Preset(
         name=f"daniluk2017/{name}",
         paper=PAPER,

@@ -78,13 +78,10 @@ def read_record(
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{path}: is not a record of a run. Move it away, or choose another --out.") from None
     # how a device is asked for, and where the text lies, make no other run of one that is finished
-    recorded = replace(
-        recorded,
-        data=replace(recorded.data, dir=config.data.dir, corpus=config.data.corpus),
-        training=replace(recorded.training, device=config.training.device),
-    )
+    one, other = (replace(run, data=replace(run.data.compared, corpus=corpus.name)) for run in (recorded, config))
+    one = replace(one, training=replace(one.training, device=config.training.device))
     refuse_another(path, _text(record), _text_of(corpus), "corpus")
-    refuse_another(path, recorded.to_tree(), config.to_tree())
+    refuse_another(path, one.to_tree(), other.to_tree())
     return dict(record)
 
 

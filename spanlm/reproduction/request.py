@@ -135,7 +135,8 @@ def chosen_text(corpus: str, request: Request) -> DataConfig:
         path = _wikipedia(request.data_dir)
     if corpus not in CORPORA and (path / _BUILT).is_file():
         return DataConfig(corpus=str(path), documents="blank-line")
-    return DataConfig(corpus=corpus, dir=request.data_dir)
+    row = next(iter(find_paper(request.paper).rows.values()))
+    return DataConfig(corpus=corpus, dir=request.data_dir, documents=row.trained.config.data.documents)
 
 
 def _wikipedia(data_dir: str | None) -> Path:

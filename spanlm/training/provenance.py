@@ -26,6 +26,7 @@ def record_start(
     started: WarmStart | None = None,
     texts: Mapping[str, str] | None = None,
     precision: Precision = "fp32",
+    unk: int | None = None,
 ) -> None:
     """Add this start to the run's `provenance.jsonl`.
 
@@ -35,6 +36,7 @@ def record_start(
         started: the weights that it took from another run, of which their SHA-256 is kept.
         texts: the SHA-256 of each part of the corpus.
         precision: of the products, as `spanlm.evaluation.scoring.usable` has it.
+        unk: how many tokens of the training part are <unk>.
 
     Raises:
         RunError: the disk refused.
@@ -42,7 +44,7 @@ def record_start(
     path = folder / PROVENANCE
     try:
         before = regular(path, 2**26).read_bytes() if path.exists() else b""
-        start = provenance(device) | {"precision": precision} | ({"texts": dict(texts)} if texts else {})
+        start = provenance(device) | {"precision": precision, "unk": unk} | ({"texts": dict(texts)} if texts else {})
         start |= {} if started is None else {"started_from_weights": started.weights}
         # an argument that is not UTF-8 has halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")

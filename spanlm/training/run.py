@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spanlm.config import CHANGEABLE, RunConfig, fixed_parts
 from spanlm.data.corpora import Corpus
+from spanlm.data.sources import findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
 from spanlm.files import make_folder, regular, remove_unfinished, replace_file
@@ -69,7 +70,7 @@ def train(
     make_folder(folder, "--out")
     with locked(folder, forget=new):
         remove_unfinished(folder)
-        _check(config, corpus, folder, resume)
+        config = _check(config, corpus, folder, resume)
         trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
         trainer.journal.lasting(lambda: _claim(config, corpus, folder))
         # all of them, whichever learn
@@ -93,8 +94,9 @@ def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None
     return position if last and position.data == data_fingerprint(corpus) else None
 
 
-def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> None:
-    """Refuse a folder that holds a run which is not this one."""
+def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
+    """Refuse a folder that holds a run which is not this one; return the configuration as it is to be kept."""
+    data = findable(config.data)
     existing = [name for name in (CONFIG, CHECKPOINTS, MODEL, METRICS) if (folder / name).exists()]
     if existing and not resume:
         raise InputError(
@@ -102,7 +104,9 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Non
             "Go on with it by --resume auto, or choose another --out."
         )
     if (folder / CONFIG).exists():
-        refuse_changes(RunConfig.load(folder / CONFIG), config, folder)
+        old = RunConfig.load(folder / CONFIG)
+        refuse_changes(old, config, folder)
+        data = replace(old.data, dir=data.dir, download=data.download)
     if (folder / VOCABULARY).exists() and Vocabulary.load(folder / VOCABULARY).hash != corpus.vocabulary.hash:
         raise InputError(
             f"{folder / VOCABULARY}: is not the vocabulary of {config.data.corpus} as it is now. "
@@ -110,6 +114,7 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Non
         )
     if existing and not holds_checkpoints(folder / CHECKPOINTS):
         _refuse_lost_checkpoints(folder)
+    return replace(config, data=data)
 
 
 def _refuse_lost_checkpoints(folder: Path) -> None:
@@ -142,7 +147,8 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     Raises:
         InputError: names the first field that differs.
     """
-    for was, now in zip(fixed_parts(old.to_tree()), fixed_parts(new.to_tree()), strict=False):
+    same, asked = (replace(config, data=config.data.compared).to_tree() for config in (old, new))
+    for was, now in zip(fixed_parts(same), fixed_parts(asked), strict=False):
         if difference := first_difference(was, now):
             field, before, after = difference
             raise InputError(

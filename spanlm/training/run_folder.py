@@ -51,6 +51,10 @@ def check_config(mark: str, config: str, path: Path) -> None:
         )
 
 
+class FolderInUse(InputError):
+    """Another live process trains in a run's folder."""
+
+
 @contextmanager
 def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     """Hold the run's folder; the lock goes with the process, however it ends.
@@ -60,7 +64,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
         forget: it is new; take it away where the run is refused before anything else is in it.
 
     Raises:
-        InputError: another live process trains in this folder, or it cannot be made or written.
+        InputError: another live process trains in this folder (FolderInUse), or it cannot be made or written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,7 +72,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
             own(folder / name)
         lock = hold(folder / ".lock")
     except BlockingIOError:
-        raise InputError(
+        raise FolderInUse(
             f"{folder}: another process is training in this folder. Wait for it, or choose another --out."
         ) from None
     except OSError as error:

@@ -97,7 +97,7 @@ class Trainer:
             now, before = usable(asked, self.device), read_precision(self.folder, asked)
             if self.position.step and now != before:
                 self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
-            start = (self.folder, self.device, self.started, self.corpus.texts, now)
+            start = (self.folder, self.device, self.started, self.corpus.texts, now, self.corpus.unk_tokens("train"))
             self.journal.lasting(lambda: record_start(*start))
         self.journal.open(self.position)
         try:

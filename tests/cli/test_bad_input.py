@@ -117,7 +117,8 @@ COMMAND_LINES = [
     ("train --config type.yaml", "type.yaml", "training.epochs"),
     ("train --config range.yaml", "training.epochs=0: must be at least 1"),
     # runs
-    ("evaluate nowhere", "nowhere: is not the folder of a run", "config.yaml"),
+    ("evaluate nowhere", "nowhere: is not the folder of a run: there is no such folder."),
+    ("evaluate folder", "folder: is not the folder of a run: it has no config.yaml."),
     ("evaluate empty.txt", "empty.txt: is a file; name the folder of a run."),
     ("score nowhere two.txt", "nowhere: is not the folder of a run"),
     ("attend nowhere --text a --out a.html", "nowhere: is not the folder of a run"),
@@ -303,8 +304,10 @@ def test_what_is_larger_than_the_memory(cli: Cli, tiny_corpus: Path, option: str
     assert not Path("new").exists()
 
 
-def test_a_command_that_is_told_can_be_typed(cli: Cli) -> None:
-    cli("evaluate", "no where").refused("no where: is not", "`spanlm train --out 'no where'` makes one.")
+def test_a_run_that_is_not_there_is_answered_with_those_beside_it(cli: Cli, tiny_run: Path) -> None:
+    missing = cli("evaluate", tiny_run.with_name("spans"))
+    missing.refused("spans: is not the folder of a run: there is no such folder.", str(tiny_run))
+    assert "spanlm train" not in missing.err
 
 
 def test_a_refused_run_leaves_its_folder_free(cli: Cli, tiny_corpus: Path) -> None:
@@ -338,14 +341,6 @@ def test_a_cache_that_cannot_be_written_is_a_failure(
     monkeypatch.setenv("SPANLM_CACHE", "empty.txt/cache")
     cli("train", "demo", "--corpus", tiny_corpus, "--out", "run").refused(
         "cannot write the cache", "SPANLM_CACHE", status=1
-    )
-
-
-def test_nothing_to_resume_and_nothing_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanlm.cli.train.train_and_tell", lambda *arguments, **options: None)
-    monkeypatch.setattr("spanlm.cli.train.tour", lambda *arguments: None)
-    cli("train", "--resume", "auto", "--out", "rnus/ptb").refused(
-        "--out=rnus/ptb: holds no run to go on with", "name a preset"
     )
 
 

@@ -119,7 +119,6 @@ def test_what_is_refused_is_refused_before_the_first_run(cli: Cli, command: list
     cli(*command, "--seeds", "0").refused("--seeds=0: must be at least 1")
     cli(*command, "--seeds", "many").refused("--seeds", "'many'")
     cli(*command, "--seeds", "2", "--tour").refused("--tour and --seeds do not go together")
-    cli("train", "--seeds", "2", "--resume", "auto", "--out", "nothing").refused("--out=nothing: holds no run")
     cli(*command, "--seeds", "2", "--training.seed=9223372036854775807").refused("training.seed=9223372036854775808")
 
 

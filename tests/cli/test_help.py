@@ -111,6 +111,9 @@ def check(cli: Cli, words: list[str]) -> None:
             folder = Path(rest[rest.index("--out") + 1])
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "config.yaml").write_text(RunConfig().to_yaml())
+        for word in rest:
+            if word.endswith(".txt"):  # a text of someone who has one
+                Path(word).write_text("a\nb\nc\n")
         without_files = [word for i, word in enumerate(rest) if "--config" not in (word, rest[i - 1] if i else "")]
         result = cli("train", *without_files, "--print_config")
         assert result.status == 0, (words, result.err)
@@ -120,6 +123,14 @@ def check(cli: Cli, words: list[str]) -> None:
         if re.match(r"--?[a-z]", word):
             option = re.escape(word.split("=")[0])
             assert re.search(rf"(?<![\w-]){option}(?![\w-])", text), (words, word)
+
+
+def test_the_readme_makes_the_runs_that_it_names() -> None:
+    made = {"runs/demo"}  # by `spanlm train` alone
+    for verb, *rest in commands(README.read_text(encoding="utf-8")):
+        own = rest[rest.index("--out") + 1] if verb == "train" and "--out" in rest else "runs/demo"
+        assert {word for word in rest if word.startswith("runs/")} <= {own, *made}, rest
+        made.add(f"{own}/seed-*" if "--seeds" in rest else own)
 
 
 def test_the_readme_has_only_commands_that_exist(cli: Cli) -> None:

@@ -111,7 +111,7 @@ def books(make_corpus: MakeCorpus) -> Path:
 
 
 def test_a_corpus_of_books(books: Path) -> None:
-    corpus = load_corpus(DataConfig(corpus=str(books), documents="book-title"))
+    corpus = load_corpus(DataConfig(corpus=str(books), documents="book-title", min_count=1))
     assert corpus.vocabulary.words == ("Once", "a", "king", ".", EOS, "He", "sat", "A", "cat", UNK)
     assert {name: part.documents.tolist() for name, part in corpus.splits.items()} == {
         "train": [0, 9],
@@ -148,7 +148,7 @@ def test_a_single_text_is_read_the_same_way(books: Path) -> None:
 def test_one_file_of_books_is_split_by_its_lines(tmp_path: Path) -> None:
     path = tmp_path / "books.txt"
     path.write_text("".join(f"{TITLE}\nbook {n} .\nends here .\n" for n in range(40)))
-    corpus = load_corpus(DataConfig(corpus=str(path), documents="book-title"))
+    corpus = load_corpus(DataConfig(corpus=str(path), documents="book-title", min_count=1))
     assert corpus.notes == ["one file, split by lines: train 1-108, valid 109-114, test 115-120"]
     assert {name: len(part.documents) for name, part in corpus.splits.items()} == {"train": 36, "valid": 2, "test": 2}
     assert "_BOOK_TITLE_" not in corpus.vocabulary

@@ -46,6 +46,13 @@ def test_words_loses_no_character_and_changes_nothing_the_second_time(line: str)
     assert tokenize(" ".join(words), "words") == words
 
 
+@given(ANY_LINE.map(lambda line: line.replace("e", "’")))
+def test_straight_words_are_those_of_the_line_with_straight_apostrophes(line: str) -> None:
+    assume("<eos>" not in line)
+    assert tokenize(line, "straight-words") == tokenize(line.replace("’", "'"), "words")
+    assert tokenize("They’d", "straight-words") == ["they'd"]
+
+
 def test_the_reserved_word_is_refused() -> None:
     for tokenizer in ("whitespace", "words"):
         with pytest.raises(InputError, match="<eos> is reserved"):

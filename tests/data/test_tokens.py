@@ -76,7 +76,9 @@ def test_ids_and_documents_are_those_of_a_plain_loop_whatever_the_chunk_size(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any.txt"
     path.write_bytes(text.encode())
-    lines = [tokenize(" ".join(line), tokenizer) if tokenizer == "words" else line for line in lines_of(text.encode())]
+    lines = [
+        line if tokenizer == "whitespace" else tokenize(" ".join(line), tokenizer) for line in lines_of(text.encode())
+    ]
     expected = tokens_of(lines)
     vocabulary = Vocabulary((*sorted(known), UNK, EOS))
     with pytest.MonkeyPatch.context() as patch:

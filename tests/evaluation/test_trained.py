@@ -358,9 +358,9 @@ def test_a_copy_of_a_run_is_the_run(model: TrainedModel, tmp_path: Path) -> None
     assert spanlm.load(str(folder), "cpu").evaluate().nll == model.evaluate().nll
 
 
-@pytest.mark.parametrize("path", [".", "nothing"])
-def test_what_is_no_run_is_refused(path: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is not the folder of a run: it has no config\.yaml"):
+@pytest.mark.parametrize(("path", "why"), [(".", r"it has no config\.yaml"), ("nothing", "there is no such folder")])
+def test_what_is_no_run_is_refused(path: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"is not the folder of a run: {why}\."):
         spanlm.load(tmp_path / path)
 
 

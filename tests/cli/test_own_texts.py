@@ -1,0 +1,157 @@
+"""A text of the user's own: how it is named, found again, and what a model of it knows of other words."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import spanlm
+from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.training.run_folder import locked
+from tests.cli.conftest import Cli
+from tests.conftest import tiny_lines
+
+SMALL = (
+    "--model.embedding_size=6",
+    "--model.encoder.hidden_size=12",
+    "--training.batching.batch_size=4",
+    "--training.batching.length=7",
+    "--training.epochs=1",
+)
+CHANCE = "<unk> was read in training: the numbers of unknown words are by chance"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A text whose training part has words that occur once, and no <unk>."""
+    lines = [line for line in tiny_lines(120, 3) if line]
+    lines[3:3] = ["the hapax sat on the mat .", "it isn’t bound"]
+    (tmp_path / "my.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path / "my.txt"
+
+
+def config(cli: Cli, *words: object) -> RunConfig:
+    return RunConfig.from_tree(spanlm.config.yaml.safe_load(cli("train", *words, "--print_config").done))
+
+
+@pytest.mark.usefixtures("text")
+def test_a_text_stands_beside_a_preset_or_alone(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None:
+    assert config(cli, "my.txt") == config(cli, "demo", "my.txt") == config(cli, "demo", "--corpus", "my.txt")
+    beside = config(cli, "daniluk2017/kvp-w5", "--training.epochs=3", tiny_corpus)
+    assert beside == config(cli, "daniluk2017/kvp-w5", "--training.epochs=3", "--corpus", tiny_corpus)
+    shutil.copy("my.txt", tmp_path / "demo")
+    assert config(cli, "demo").data.corpus == "demo", "a preset wins"
+    cli("train", "my.txt", "demo", "my.txt").refused("my.txt")
+    cli("train", "my.txt", "--corpus", "ptb").refused("ptb")
+    cli("train", "other.txt").refused("data.corpus=other.txt: no such corpus, folder or file")
+    cli("train", "my.txt", *SMALL, "--out", "run").done  # noqa: B018 (checks)
+    assert spanlm.load("run").corpus().name == "my.txt"
+
+
+@pytest.mark.usefixtures("text")
+@pytest.mark.parametrize("named", [["my.txt"], []], ids=["a text", "nothing"])
+def test_one_command_begins_a_run_and_goes_on_with_it(
+    cli: Cli, named: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["train", *named, *SMALL, "--no-tour", "--out", "new/run", "--resume", "auto"]
+    assert "epoch   1" in cli(*command).done
+    assert "finished before, after 1 epochs" in cli(*command).done
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    cli(*command).refused("WORLD_SIZE=2: must be 1")
+
+
+def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
+    cli: Cli, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("train", "my.txt", *SMALL, "--out", "run").done  # noqa: B018 (checks)
+    found = cli("evaluate", "run").done.split("perplexity")[1].split("speed")[0]
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert found in cli("evaluate", "../run").done
+    moved = text.rename(tmp_path / "elsewhere" / text.name)
+    cli("evaluate", "../run").refused("my.txt: no such corpus, folder or file", "--data-dir")
+    for where in (".", str(moved.parent)):
+        assert found in cli("evaluate", "../run", "--data-dir", where).done
+    again = ["train", "--out", "../run", "--resume", "auto", "--no-tour", "--training.epochs=2"]
+    assert "epoch   2" in cli(*again, "--data.dir", ".").done
+    monkeypatch.chdir(tmp_path)
+    assert "not the text" not in cli("evaluate", "run").done, "the folder is kept, too"
+    moved.write_text(moved.read_text().replace("mat", "cat"))
+    assert "not the text that it was" in cli("evaluate", "run").done
+
+
+def test_the_text_says_whether_rare_words_are_unknown(text: Path) -> None:
+    plain = spanlm.load_corpus(DataConfig(corpus=str(text)))
+    assert "hapax" not in plain.vocabulary and any("<unk>" in note for note in plain.notes)
+    every = spanlm.load_corpus(DataConfig(corpus=str(text), min_count=1))
+    assert "hapax" in every.vocabulary and not any("<unk>" in note for note in every.notes)
+    assert spanlm.load_corpus(DataConfig(corpus=str(text), min_count=2)).vocabulary == plain.vocabulary
+    text.write_text("a <unk>\n" + text.read_text())
+    written = spanlm.load_corpus(DataConfig(corpus=str(text)))
+    assert "hapax" in written.vocabulary and not any("<unk>" in note for note in written.notes)
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "a run of 0.1.0"])
+def test_a_model_that_never_read_unk_says_so(cli: Cli, text: Path, tmp_path: Path, recorded: bool) -> None:
+    cli("train", "my.txt", *SMALL, "--data.min_count=1", "--out", "ignorant").done  # noqa: B018 (checks)
+    cli("train", "my.txt", *SMALL, "--out", "knowing").done  # noqa: B018 (checks)
+    text.write_text("a <unk>\n" + text.read_text())
+    cli("train", "my.txt", *SMALL, "--data.min_count=1", "--out", "written").done  # noqa: B018 (checks)
+    (tmp_path / "other.txt").write_text("the zebra sat\n")
+    for run in ("ignorant", "knowing", "written"):
+        if not recorded:
+            path = Path(run, "provenance.jsonl")
+            starts = [json.loads(line) for line in path.read_text().splitlines()]
+            path.write_text("".join(json.dumps({**start, "unk": None}) + "\n" for start in starts))
+        for command in (
+            ("score", run, "other.txt"),
+            ("evaluate", run, "--corpus", "other.txt"),
+            ("generate", run, "--unk"),
+        ):
+            result = cli(*command)
+            assert (result.out + result.err).count(CHANCE) == (run == "ignorant"), (command, result)
+        notes = json.loads(cli("evaluate", run, "--corpus", "other.txt", "--json").done)["notes"]
+        assert any(CHANCE in note for note in notes) == (run == "ignorant")
+
+
+def test_curly_apostrophes_are_apostrophes_in_new_runs_alone(cli: Cli, text: Path) -> None:
+    command = ["train", "my.txt", *SMALL, "--data.tokenizer", "words", "--data.min_count=1"]
+    cli(*command, "--out", "new").done  # noqa: B018 (checks)
+    old = replace(config(cli, *command[1:]).data, corpus=str(text), tokenizer="words", min_count=1)
+    spanlm.train(replace(config(cli, *command[1:]), data=old), spanlm.load_corpus(old), Path("old"))
+    words = {run: set(spanlm.load(run).vocabulary.words) for run in ("new", "old")}
+    assert "isn't" in words["new"] - words["old"] and "isn’t" in words["old"] - words["new"]
+    for run, tokens in (("new", ["it", "isn't"]), ("old", ["it", "isn’t"])):
+        assert spanlm.load(run).tokenize("It isn’t") == tokens
+        model = spanlm.load(run)
+        assert model.corpus(str(text)).oov == model.corpus().oov == {"train": 0, "valid": 0, "test": 0}
+        # the command that began a run goes on with it, whatever version began it
+        assert "epoch   2" in cli(*command, "--out", run, "--resume", "auto", "--training.epochs=2").done
+    kept = RunConfig.load(Path("old/config.yaml")).data
+    assert (kept.tokenizer, kept.min_count) == ("words", 1)
+
+
+def test_a_run_of_an_earlier_default_keeps_its_words(cli: Cli, text: Path) -> None:
+    old = replace(config(cli, "my.txt", *SMALL), data=DataConfig(corpus="my.txt", min_count=1))
+    spanlm.train(old, spanlm.load_corpus(old.data), Path("run"))
+    before = Path("run/vocabulary.json").read_bytes()
+    assert "epoch   2" in cli("train", "my.txt", *SMALL, "--out", "run", "--resume", "auto", "--training.epochs=2").done
+    assert Path("run/vocabulary.json").read_bytes() == before
+    assert RunConfig.load(Path("run/config.yaml")).data.min_count == 1
+
+
+@pytest.mark.usefixtures("text")
+def test_workers_share_a_family(cli: Cli) -> None:
+    command = ["train", "my.txt", *SMALL, "--seeds", "3", "--out", "fam", "--resume", "auto"]
+    with locked(Path("fam/seed-1")), locked(Path("fam/seed-3")):
+        out = cli(*command).done
+    assert "1 of 3 runs are trained; other processes train seed-1, seed-3" in out.splitlines()[-1]
+    assert [path.parent.name for path in Path("fam").glob("*/model.safetensors")] == ["seed-2"]
+    out = cli(*command).done
+    assert "fam/seed-2: finished before" in out and out.count("epoch   1") == 2
+    assert "3 runs are trained" in out.splitlines()[-1]
