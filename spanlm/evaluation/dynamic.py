@@ -52,7 +52,7 @@ def adapting(
     """Return a copy of a model, and what makes the copy learn from a lesson; the model itself is never written."""
     follower = copy.deepcopy(model)
     # views of the parameters' memory, without a graph
-    trained, weights = ([weight.detach().view(-1) for weight in learning_weights(m).values()] for m in (model, follower))
+    trained, weights = ([w.detach().view(-1) for w in learning_weights(m).values()] for m in (model, follower))
     sizes, mean = [statistics.root_mean_squares[name].view(-1) for name in learning_weights(model)], statistics.mean
     rates = [config.rate / (size + config.epsilon) for size in sizes]
     decays = [(size * (config.decay / mean)).clamp_(max=1) for size in sizes]
