@@ -1,3 +1,14 @@
-from spanlm.cli.main import main
+"""`spanlm` and `python -m spanlm`."""
 
-raise SystemExit(main())
+from spanlm.cli import loading
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    with loading():
+        from spanlm.cli.main import main
+    return main()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
 from spanlm import __version__
+from spanlm.cli import loading
 from spanlm.cli.option_names import in_options
 from spanlm.errors import InputError, SpanlmError, nearest
 
@@ -113,8 +114,10 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb}.{nearest(verb, VERBS)}")
+    with loading():
+        module = importlib.import_module(f"spanlm.cli.{verb}")
     try:
-        importlib.import_module(f"spanlm.cli.{verb}").run(rest)
+        module.run(rest)
     except SystemExit as stop:  # a parser printed its help
         return int(stop.code or 0)
     return 0
