@@ -1,14 +1,7 @@
-"""`spanlm` and `python -m spanlm`."""
+from spanlm.training.signals import stop_at_once
 
-from spanlm.cli import loading
+stop_at_once(loading=True)
 
+from spanlm.cli.main import main  # noqa: E402 -- Ctrl-C is one line from here on
 
-def main() -> int:
-    """Run the command line; return the exit status."""
-    with loading():
-        from spanlm.cli.main import main
-    return main()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+raise SystemExit(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from spanlm.cli.terminal import note
 from spanlm.data.text import Text
 from spanlm.evaluation.words import WordScore
 from spanlm.plain_json import finite
+from spanlm.plain_text import tsv_line
 
 _DESCRIPTION = """
 One row for every word: its surprisal −log p(word | context), the entropy of the distribution it was drawn from, its
@@ -29,7 +29,8 @@ A model that was trained on sentences of which the first word is only read (trai
 no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), and a note on
 standard error says so. Each line stands alone there; --state has no other choice.
 
-Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it.
+Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it,
+and so are those that begin with =, +, - or @, which a spreadsheet that takes quoted cells for text does not compute.
 
   spanlm score runs/demo stimuli.txt --base 2 > surprisal.tsv
   echo "the name is bound ." | spanlm score runs/demo - --format jsonl
@@ -89,11 +90,10 @@ def run(arguments: list[str]) -> None:
 def _write_tsv(scores: Iterator[WordScore], file: TextIO) -> None:
     # a word that holds a quotation mark is quoted: R, pandas and csv would else take all to the next one for one field
     # NaN rather than an empty cell: R, pandas and float() all read it as a number
-    rows = csv.writer(file, delimiter="\t", lineterminator="\n")
-    rows.writerow(COLUMNS)
+    file.write(tsv_line(COLUMNS))
     for s in scores:
         values = (_number(s.surprisal), _number(s.entropy), "NaN" if s.rank is None else s.rank)
-        rows.writerow((s.sentence, s.index, s.word, *values, int(s.oov)))
+        file.write(tsv_line((s.sentence, s.index, s.word, *values, int(s.oov))))
 
 
 def _number(value: float) -> str:
