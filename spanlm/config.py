@@ -7,6 +7,8 @@ configure follow from that. `config_parser` builds the parser for one choice of 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -32,6 +34,20 @@ OPTIONAL = {
     "training.patience",
 }
 """Fields that may be null, beside those that are null by default."""
+
+EXTENDABLE = ("epochs", "patience", "finetune.epochs", "finetune.stages")
+"""Fields of `training` that a resumed run may change while what they end is still to end: when, not how to step.
+
+While a run has no finetune stages, or is to have none, all of `finetune` may change: no step was or will be of it.
+"""
+
+MOVABLE = ("data.dir", "data.download", "training.device")
+"""Fields that a resumed run may change: where the text lies, and the machine's name for what it trains on.
+
+What the text is, vocabulary and checkpoint tell; and the checkpoint, whether it was a GPU.
+"""
+
+CHANGEABLE = (*(f"training.{name}" for name in EXTENDABLE), *MOVABLE)
 
 LONGEST_SHOWN = 60
 """Characters of a wrong value that a message repeats."""
@@ -88,6 +104,33 @@ class RunConfig:
         """Return this configuration with default parts of the kinds that `tree` names."""
         parts = {part: PARTS[part][kind]() for part, kind in kinds_of(tree).items()}
         return replace(self, model=replace(self.model, **parts))
+
+
+def flat(tree: Tree, prefix: str = "") -> Tree:
+    """Return the fields by their full names."""
+    found: Tree = {}
+    for name, value in tree.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return found
+
+
+def fixed_parts(tree: Tree) -> list[Tree]:
+    """Return the fields by name, with "any" where a resumed run may change them; with finetune stages, theirs apart."""
+    fields = {name: "any" if name in CHANGEABLE else value for name, value in flat(tree).items()}
+    finetune = {name: value for name, value in fields.items() if name.startswith("training.finetune.")}
+    parts = [finetune] if flat(tree).get("training.finetune.stages") else []
+    return [fields | dict.fromkeys(finetune, "any"), *parts]
+
+
+def config_digest(tree: Tree) -> str:
+    """SHA-256 of each of the `fixed_parts`, but for what is null by default: so later versions may add such fields."""
+    digests = []
+    for part in fixed_parts(tree):
+        said = {name: value for name, value in part.items() if value is not None or name in OPTIONAL}
+        # 8 and 8.0 are the same number
+        said = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in said.items()}
+        digests.append(hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest())
+    return " ".join(digests)
 
 
 def read_yaml(path: Path) -> Tree:

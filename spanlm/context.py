@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from spanlm.config import RunConfig
 from spanlm.data.config import BatchingKind
@@ -41,9 +41,7 @@ def cut_of(config: RunConfig, corpus: Corpus, split: str, state: State) -> Batch
         # of a text that is one document, resets at documents leave one stream
         trained = config.training.batching.kind
         return batching_kind("auto" if trained == "documents" else trained, tokens)
-    _refuse_opening(config, state)
-    if kind == "streams":
-        refuse_endless(config, f"all of {corpus.name} {split}")
+    refuse_other_context(config, state, f"all of {corpus.name} {split}")
     if kind == "documents" and len(tokens.documents) == 1:
         instead = "line" if remembers_everything(config.model.memory) else "carry, which is the same here"
         raise InputError(
@@ -53,33 +51,18 @@ def cut_of(config: RunConfig, corpus: Corpus, split: str, state: State) -> Batch
     return kind
 
 
-def refuse_endless(config: RunConfig, text: str) -> None:
-    """Refuse to carry a memory of everything since the last reset over a whole text.
+def refuse_other_context(config: RunConfig, state: State, text: str = "all of the text") -> None:
+    """Refuse a context of words that a model was never given.
 
     Raises:
-        InputError: the model has such a memory.
+        InputError: a memory of everything since the last reset is to be carried over a whole `text`, or lines that are
+            not opened, of which the first word is only read (training.batching.predict_first), are to know of others.
     """
-    if remembers_everything(config.model.memory):
+    if state == "carry" and remembers_everything(config.model.memory):
         raise InputError(
             "state=carry: the model remembers everything since the last reset (model.memory.window=null), and carry "
             f"would make that {text}. Take line or document."
         )
-
-
-def refuse_other_context(config: RunConfig, state: StateMode) -> None:
-    """Refuse a context of words that a model was never given.
-
-    Raises:
-        InputError: a memory of everything is to be carried over a whole text, or lines that are not opened, of which
-            the first word is only read (training.batching.predict_first), are to know of others.
-    """
-    if state == "carry":
-        refuse_endless(config, "all of the text")
-    _refuse_opening(config, state)
-
-
-def _refuse_opening(config: RunConfig, state: State) -> None:
-    """Refuse a context beyond the line where lines are not opened, so that nothing stands between two."""
     if state != "line" and not config.training.batching.predict_first:
         raise InputError(
             f"state={state}: the model was trained on sentences that know nothing of each other and that no <eos> "
@@ -115,31 +98,25 @@ def cloze_contexts(config: RunConfig, asked: Sequence[Context] | None) -> tuple[
     return tuple(asked)
 
 
-def text_to_attend(config: RunConfig, pieces: Iterable[Piece]) -> list[str]:
-    """Return the words of a text with the <eos> of its lines or sentences, without the blank lines around it.
+def text_to_attend(pieces: Iterable[Piece], state: StateMode) -> tuple[list[str], list[int]]:
+    """Return the words of a text with the <eos> of its lines or sentences, and at which of them a context begins.
+
+    Blank lines at the end are left out, and where each line stands alone those at the beginning, too.
 
     Raises:
-        InputError: there are no words, or see `refuse_several_lines`.
+        InputError: there are no words.
     """
-    words = words_of(pieces)
-    places = [at for at, word in enumerate(words) if word != EOS]
-    if not places:
+    require(state in get_args(StateMode), "state", state, "carry, line or document")
+    words: list[str] = []
+    starts, last, blank = [0], 0, False
+    for piece in pieces:
+        if state == "line" and not last:
+            words = []
+        if (state == "line" and piece.opens) or (state == "document" and blank and last and piece.words):
+            starts += [len(words)] * (len(words) > starts[-1])
+        words += words_of([piece])
+        last, blank = len(words) if piece.words else last, piece.blank
+    if not last:
         raise InputError("the text to attend to has no words; give --text or --file something to read")
-    words = words[places[0] : places[-1] + 2]
-    refuse_several_lines(config, words)
-    return words
-
-
-def refuse_several_lines(config: RunConfig, words: Sequence[str]) -> None:
-    """Refuse to look for attention between the lines or sentences of a text with a model that knows one at a time.
-
-    Raises:
-        InputError: there are several, and the model was trained on each alone.
-    """
-    count = 1 + words[:-1].count(EOS)
-    if count > 1 and reads_line_by_line(config):
-        lines = "sentences" if config.data.lines == "sentences" else "lines"
-        raise InputError(
-            f"{count} {lines}: the model was trained on {lines} that know nothing of each other, and has no attention "
-            "from one to the next; give one, or each with --sentence."
-        )
+    end = last + (words[last - 1] != EOS)
+    return words[:end], [start for start in starts if start < end]

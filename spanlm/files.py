@@ -52,7 +52,7 @@ def _takes_a_stream(path: Path) -> bool:
 def _replacing_file(path: Path) -> Iterator[BinaryIO]:
     temporary = path.with_name(f"{path.name[:_REPEATED]}.{secrets.token_hex(8)}{UNFINISHED}")
     try:
-        with temporary.open("xb") as file:
+        with temporary.open("x+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from spanlm.config import RunConfig
+from spanlm.config import RunConfig, config_digest, read_yaml
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.device import pick_device
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.trained import TrainedModel
-from spanlm.training.run_folder import CONFIG, VOCABULARY, load_weights
+from spanlm.training.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 
 
 def load(run: str | Path, device: str = "auto") -> TrainedModel:
@@ -22,7 +22,7 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
         device: auto (a GPU if there is one), cpu, cuda.
 
     Raises:
-        InputError: not a run folder, or files that do not belong together.
+        InputError: not a run folder, files that do not belong together, or weights that are not finite.
     """
     folder = Path(run)
     if folder.is_file():
@@ -37,8 +37,10 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
             f"{folder}: is not the folder of a run: it has no {CONFIG}. "
             f"`spanlm train --out {shlex.quote(str(folder))}` makes one."
         )
-    config = RunConfig.load(folder / CONFIG)
+    tree = read_yaml(folder / CONFIG)
+    config = RunConfig.from_tree(tree, str(folder / CONFIG))
     vocabulary = Vocabulary.load(folder / VOCABULARY)
+    weights, _ = read_weights(folder, vocabulary, config_digest(tree))  # before a model of another size is made
     model = LanguageModel(config.model, len(vocabulary))
-    load_weights(folder, model, vocabulary)
+    copy_weights(weights, model, str(folder / MODEL))
     return TrainedModel(model.to(pick_device(device, "--device")).eval(), vocabulary, config, folder)

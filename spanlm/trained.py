@@ -147,51 +147,54 @@ class TrainedModel(TunedRun):
             opened=self.opened,
         )
 
-    def attend(self, text: str, *, expected: int = 5) -> AttentionRecord:
+    def attend(self, text: str, *, expected: int = 5, state: StateMode = "line") -> AttentionRecord:
         """Read a text and record where the model looked at each word, and what it expected next.
 
         Args:
-            text: lines, or sentences if the training's lines were cut into them (data.lines), are closed by <eos>; the
-                state is carried over them.
+            text: lines, or sentences if the training's lines were cut into them (data.lines), are closed by <eos>.
             expected: how many of the most probable next words to keep.
+            state: what a word's context is, as of `score`.
 
         Raises:
-            InputError: no words, a model that attends to nothing or to spans, which `attend_spans` shows, or several
-                lines for one that was trained on lines that know nothing of each other.
+            InputError: no words, a model that attends to nothing or to spans, which `attend_spans` shows, or a `state`
+                that the model cannot use.
         """
         from spanlm.analysis.attend import attend_words
 
-        if self._has_spans:
+        if self.has_spans:
             raise InputError(
                 "model.memory.kind=span_buffer: the model looks at spans, and takes of them what its gate lets in; "
                 "attend_spans(text) tells of both"
             )
-        words = text_to_attend(self.config, self.pieces(text.split("\n")))
-        start = (self.model, self.vocabulary, words)
-        return attend_words(*start, expected=expected, title=self.title(), opened=self.opened)
+        self.refuse_context(state)
+        words, starts = text_to_attend(self.pieces(text.split("\n")), state)
+        how: dict[str, Any] = {"title": self.title(), "opened": self.opened, "starts": starts}
+        return attend_words(self.model, self.vocabulary, words, expected=expected, **how)
 
     @property
-    def _has_spans(self) -> bool:
+    def has_spans(self) -> bool:
+        """Whether it looks at spans: whether it has a span buffer."""
         return isinstance(getattr(self.model, "memory", None), SpanBufferMemory)
 
-    def attend_spans(self, text: str, *, expected: int = 5) -> SpanRecord:
+    def attend_spans(self, text: str, *, expected: int = 5, state: StateMode = "line") -> SpanRecord:
         """Read a text and record at which spans a span buffer looked, its gate, and what each part expected next.
 
         Args:
             text: as of `attend`.
             expected: how many of the most probable next words of each part to keep.
+            state: as of `attend`.
 
         Raises:
-            InputError: no words, a model without a span buffer, or several lines for one that was trained on lines
-                that know nothing of each other.
+            InputError: no words, a model without a span buffer, or a `state` that the model cannot use.
         """
         from spanlm.analysis.spans import attend_spans
 
-        if not self._has_spans:
+        if not self.has_spans:
             raise InputError(f"{self.title()}: has no span buffer; attend(text) tells at which words a model looked")
-        words = text_to_attend(self.config, self.pieces(text.split("\n")))
-        start = (self.model, self.vocabulary, words)
-        return attend_spans(*start, expected=expected, title=self.title(), opened=self.opened)
+        self.refuse_context(state)
+        words, starts = text_to_attend(self.pieces(text.split("\n")), state)
+        how: dict[str, Any] = {"title": self.title(), "opened": self.opened, "starts": starts}
+        return attend_spans(self.model, self.vocabulary, words, expected=expected, **how)
 
     def generate(
         self,

@@ -76,6 +76,7 @@ class TrainedRun:
         *,
         data_dir: str | None = None,
         download: bool = False,
+        as_text: bool = False,
     ) -> Corpus:
         """Load a corpus in this model's vocabulary.
 
@@ -85,6 +86,7 @@ class TrainedRun:
             split: load only this part; by default all.
             data_dir: where registered corpora are.
             download: fetch a registered corpus that is not there.
+            as_text: read a file as text that is known to be in another format; the training's own always is.
 
         Raises:
             InputError: there is no such corpus, or it breaks a rule of `spanlm.data.text`.
@@ -98,10 +100,11 @@ class TrainedRun:
                 corpus=name, tokenizer=data.effective_tokenizer, documents=data.effective_documents, lines=data.lines
             )
             if name not in CORPORA and expanded(name).is_file():
-                return load_text(data, self.vocabulary)
+                return load_text(data, self.vocabulary, as_text)
         if data_dir is not None:
             data = replace(data, dir=data_dir)
-        found = load_corpus(replace(data, download=download), self.vocabulary, SPLITS if split is None else (split,))
+        splits, as_text = SPLITS if split is None else (split,), as_text or not other
+        found = load_corpus(replace(data, download=download), self.vocabulary, splits, as_text=as_text)
         return found if other else self._as_in_training(found)
 
     def _as_in_training(self, corpus: Corpus) -> Corpus:
@@ -129,7 +132,7 @@ class TrainedRun:
         if known.keys() != set(SPLITS):
             return False
         try:
-            parts, _ = split_by_lines(path)
+            parts, _ = split_by_lines(path, as_text=True)
         except InputError:
             return False  # what is wrong with it is said by what reads it
         # the short parts first: another text is known by them

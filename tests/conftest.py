@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,12 +19,13 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))))
 
 import spanlm
-from spanlm.config import RunConfig
+from spanlm.config import RunConfig, config_digest
 from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+from spanlm.training.run_folder import save_model
 
 TINY_WORDS = [
     "the",
@@ -175,6 +176,14 @@ def unopened_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactor
         training=replace(tiny_config.training, batching=batching, epochs=2),
     )
     return _trained(config, tmp_path_factory.mktemp("runs") / "unopened")
+
+
+def configure_anew(folder: Path, change: Callable[[RunConfig], RunConfig]) -> None:
+    """Let a run's model belong to another configuration, as if it had been trained so."""
+    run = spanlm.load(folder)
+    config = change(run.config)
+    (folder / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    save_model(folder, run.model, run.vocabulary, config_digest(config.to_tree()))
 
 
 def _trained(config: RunConfig, folder: Path) -> Path:

@@ -72,6 +72,19 @@ def test_the_dependencies_are_those_decided() -> None:
     assert not any("torchvision" in str(extra) for extra in project["optional-dependencies"].values())
 
 
+def test_every_dependency_has_a_version_and_hashes() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = {*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)}
+    named = {re.split(r"[^\w-]", one)[0].lower() for one in asked} - {"spanlm"}
+    versions = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text().lower(), re.MULTILINE))
+    assert named <= versions.keys()
+    blocks = re.split(r"\n(?=\S)", (ROOT / "constraints-hashes.txt").read_text().lower().strip())
+    hashed = {block.partition("==")[0]: block for block in blocks if not block.startswith("#")}
+    for name, block in hashed.items():
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}$", block, re.MULTILINE), name
+    assert {name: re.split(r"==|[\s;]", hashed[name])[1] for name in versions} == versions
+
+
 def test_only_the_command_line_prints() -> None:
     found = [
         str(path.relative_to(ROOT))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -47,8 +47,12 @@ def attend_words(
     expected: int = EXPECTED,
     title: str = "",
     opened: bool = True,
+    starts: Sequence[int] = (0,),
 ) -> AttentionRecord:
     """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
+
+    Where one of several contexts is not opened, nothing is predicted at its first word: no weights, no expected words,
+    and a surprisal of NaN.
 
     Args:
         model: with attention.
@@ -57,20 +61,27 @@ def attend_words(
         expected: how many of the most probable next words to keep.
         title: for captions.
         opened: <eos> opens the words; if not, the first is read and not predicted.
+        starts: the index in `targets` of the first word of each context, which knows nothing of those before.
 
     Raises:
         InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
             `MOST_WEIGHTS`.
     """
-    words, targets = shifted(targets, opened, expected)
+    words, targets, unpredicted = shifted(targets, opened, expected, starts)
     see = partial(_part, model, expected=expected)
-    parts = read_parts(model, vocabulary.encode(words), vocabulary.encode(targets), see, _LOOKING)
+    parts = read_parts(model, vocabulary.encode(words), vocabulary.encode(targets), see, _LOOKING, starts)
+    weights = _joined([part.weights.float().numpy() for part in parts])
+    surprisal = np.concatenate([part.surprisal.double().numpy() for part in parts])
+    expecting = [row for part in parts for row in spelled(vocabulary, part.top)]
+    weights[unpredicted], surprisal[unpredicted] = 0, np.nan
+    for position in unpredicted:
+        expecting[position] = []
     return AttentionRecord(
         words=words,
         targets=targets,
-        weights=_joined([part.weights.float().numpy() for part in parts]),
-        surprisal=np.concatenate([part.surprisal.double().numpy() for part in parts]),
-        expected=[row for part in parts for row in spelled(vocabulary, part.top)],
+        weights=weights,
+        surprisal=surprisal,
+        expected=expecting,
         title=title,
         nearest_lag=parts[0].nearest_lag,
     )

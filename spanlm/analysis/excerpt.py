@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,13 @@ class Excerpt:
         words: as the model reads them: `<unk>` for what the vocabulary does not have, `<eos>` at line ends.
         source: where they stand, in words.
         first: number of the first of them, from 1, in the document or split.
+        starts: which of them begin a document, or another context that knows nothing of what is before.
     """
 
     words: list[str]
     source: str
     first: int
+    starts: Sequence[int] = (0,)
 
 
 def excerpt(
@@ -52,7 +55,9 @@ def excerpt(
     at = _line_start(tokens.ids[first : first + (start or 1) - 1], corpus.vocabulary.eos_id)
     ids = tokens.ids[first + at : min(first + at + length, end)].tolist()
     place = f"{name}, tokens {at + 1:,} to {at + len(ids):,} of {end - first:,}"
-    return Excerpt([corpus.vocabulary.word(i) for i in ids], place, at + 1)
+    inside = tokens.documents - (first + at)
+    starts = [0, *inside[(inside > 0) & (inside < len(ids))].tolist()]
+    return Excerpt([corpus.vocabulary.word(i) for i in ids], place, at + 1, starts)
 
 
 def _document(starts: NDArray[np.int64], tokens: int, document: int, name: str) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from spanlm.analysis.by_lag import LagProfile, format_lag_table
-from spanlm.analysis.figure_files import FIGURES, drawn
+from spanlm.analysis.figure_files import drawn
 from spanlm.analysis.files import checked_suffix, csv_bytes, json_bytes, write_whole
 from spanlm.analysis.heatmap import heatmap
 from spanlm.analysis.lag_comparison import (
@@ -19,7 +19,7 @@ from spanlm.analysis.lag_comparison import (
     comparison_json,
     comparison_markdown,
 )
-from spanlm.analysis.lag_comparison_figure import check_drawable, lag_comparison_figure
+from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
 from spanlm.analysis.lag_figure import lag_figure
 from spanlm.analysis.page import render_page
 from spanlm.analysis.published_lags import PUBLISHED_SOURCE, published_by_lag
@@ -35,36 +35,6 @@ CSV_COLUMNS = (
     "source_word",
     "weight",
 )
-
-
-def check_attention_path(path: Path) -> str:
-    """Return the suffix of a path that `save_attention` can write, before any work is done.
-
-    Raises:
-        InputError: As `save_attention` does.
-    """
-    return checked_suffix(path, tuple(_ATTENTION))
-
-
-def check_lag_path(path: Path) -> str:
-    """Return the suffix of a path that `save_lag_profile` can write, before any work is done.
-
-    Raises:
-        InputError: As `save_lag_profile` does.
-    """
-    return checked_suffix(path, tuple(_LAG_PROFILE))
-
-
-def check_lag_comparison_path(path: Path, models: int) -> str:
-    """Return the suffix of a path that `save_lag_comparison` can write `models` to, before any work is done.
-
-    Raises:
-        InputError: As `save_lag_comparison` does.
-    """
-    suffix = checked_suffix(path, tuple(_LAG_COMPARISON))
-    if suffix in FIGURES:
-        check_drawable(models)
-    return suffix
 
 
 def save_attention(record: AttentionRecord, path: str | os.PathLike[str]) -> None:
@@ -84,7 +54,7 @@ def save_attention(record: AttentionRecord, path: str | os.PathLike[str]) -> Non
         RunError: If writing fails.
     """
     path = Path(path)
-    render = _ATTENTION[check_attention_path(path)]
+    render = _ATTENTION[checked_suffix(path, ATTENTION_SUFFIXES)]
     write_whole(path, render(record))
 
 
@@ -99,7 +69,7 @@ def save_lag_profile(profile: LagProfile, path: str | os.PathLike[str], model: s
         RunError: If writing fails.
     """
     path = Path(path)
-    render = _LAG_PROFILE[check_lag_path(path)]
+    render = _LAG_PROFILE[checked_suffix(path, tuple(_LAG_PROFILE))]
     write_whole(path, render(profile, model))
 
 
@@ -116,7 +86,7 @@ def save_lag_comparison(measured: Sequence[MeasuredLags], path: str | os.PathLik
         RunError: If writing fails.
     """
     path = Path(path)
-    render = _LAG_COMPARISON[check_lag_comparison_path(path, len(measured))]
+    render = _LAG_COMPARISON[checked_suffix(path, LAG_SUFFIXES)]
     write_whole(path, render(measured))
 
 
@@ -201,5 +171,5 @@ _LAG_COMPARISON: dict[str, Callable[[Sequence[MeasuredLags]], bytes]] = {
     ".md": comparison_markdown,
 }
 
-ATTENTION_SUFFIXES = tuple(_ATTENTION)
-"""What `save_attention` can write."""
+ATTENTION_SUFFIXES, LAG_SUFFIXES = tuple(_ATTENTION), tuple(_LAG_COMPARISON)
+"""What `save_attention` and `save_lag_comparison` can write."""

@@ -101,7 +101,7 @@ def _row(drawing: Drawing, record: AttentionRecord, position: int, layout: _Layo
             _cell(drawing, look, (layout.cells_x + column * _CELL, y), top)
     drawing.add(
         Text(layout.next_x, baseline, target, _WORD_SIZE, MUTED),
-        Text(layout.bits_x, baseline, f"{record.bits[position]:.1f}", _WORD_SIZE, MUTED, "end"),
+        Text(layout.bits_x, baseline, f"{record.bits[position]:.1f}".replace("nan", "–"), _WORD_SIZE, MUTED, "end"),
     )
 
 

@@ -1,12 +1,12 @@
 // Column j of weights[t] is lag window - 1 - j + nearest.
 (() => {
-  const { window: size, nearest, tokens, weights, bits, expected, mean, darkest } = record;
+  const { window: size, nearest, tokens, weights, held, bits, expected, mean, darkest } = record;
   const NAMED = 3; // sources named in words
 
   const lagOf = (j) => size - 1 - j + nearest;
   const lagsOf = (t) => weights[t]
     .map((weight, j) => ({ weight: weight / 1000, lag: lagOf(j), source: t - lagOf(j) }))
-    .filter(({ source }) => source >= 0);
+    .filter(({ lag }) => lag - nearest < held[t]);
 
   const seen = (t) => lagsOf(t).map(({ weight, source }) => (
     { from: source, to: source, weight, label: weight >= 0.01 ? Math.round(100 * weight) : "" }));
@@ -46,7 +46,7 @@
 
   function speak(t) {
     const best = lagsOf(t).reduce((a, b) => (b.weight > a.weight ? b : a), { weight: 0 });
-    return `After ${spell(tokens[t])} came ${spell(tokens[t + 1])}, ${bits[t].toFixed(1)} bits.` +
+    return `After ${spell(tokens[t])} came ${spell(tokens[t + 1])}, ${inBits(bits[t])}.` +
       (best.weight ? ` It looked most at ${inWords(best)}.` : "");
   }
 

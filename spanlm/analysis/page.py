@@ -8,6 +8,7 @@ from spanlm.analysis.by_lag import LagAccumulator
 from spanlm.analysis.reader_page import darkest, reader_page
 from spanlm.analysis.record import AttentionRecord
 from spanlm.data.vocabulary import EOS
+from spanlm.plain_json import finite
 
 _TEXTS = {
     "introduction": (
@@ -47,7 +48,8 @@ def _payload(record: AttentionRecord) -> dict[str, object]:
         "nearest": record.nearest_lag,
         "tokens": [record.words[0], *record.targets],
         "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
-        "bits": np.round(record.bits, 2).tolist(),
+        "bits": finite(np.round(record.bits, 2).tolist()),
+        "held": record.occupied.sum(axis=1).tolist(),
         "expected": [[[word, float(f"{chance:.3g}")] for word, chance in row] for row in record.expected],
         "mean": _mean_percent(record),
         "darkest": darkest(record.settled[record.settled > 0], _UNITS),

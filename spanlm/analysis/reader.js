@@ -13,6 +13,7 @@ function make(tag, className, text) {
 const record = JSON.parse(byId("record").textContent);
 const spell = (token) => (token === record.eos ? "¶" : token);
 const percent = (share) => (share >= 0.0995 ? (100 * share).toFixed(0) : (100 * share).toPrecision(share < 0.001 ? 1 : 2)) + " %";
+const inBits = (bits) => (bits === null ? "not predicted" : `${bits.toFixed(1)} bits`);
 const signed = (lag) => (lag ? `−${lag}` : "0");
 
 const MOST_BITS = 16; // the darkest tint by surprisal
@@ -35,8 +36,8 @@ function tellCame(read, came, bits, expected) {
   byId("after").textContent = `After “${spell(read)}” came`;
   byId("came").textContent = spell(came);
   byId("surprise").replaceChildren(
-    make("b", "", `${bits.toFixed(1)} bits`),
-    ` of surprisal (probability ${percent(2 ** -bits)})` + (expected.length ? `, ${guess}` : ""));
+    make("b", "", inBits(bits)),
+    (bits === null ? "" : ` of surprisal (probability ${percent(2 ** -bits)})`) + (expected.length ? `, ${guess}` : ""));
 }
 
 // view: seen(t) gives { from, to, weight, label } of what is shaded, darkest its deepest weight, tint(t) the share of a

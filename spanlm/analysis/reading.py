@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,18 +23,16 @@ Expected = list[tuple[str, float]]
 """The most probable next words with their probabilities, best first."""
 
 
-class Seen(Protocol):
-    """What is kept of some steps; `weights` are (N, L)."""
-
-    @property
-    def weights(self) -> Tensor: ...  # noqa: D102 (see above)
+Kept = TypeVar("Kept", bound=tuple[Any, ...])
+"""What is kept of some steps; the weights (N, L) come first."""
 
 
-Kept = TypeVar("Kept", bound=Seen)
-
-
-def shifted(text: list[str], opened: bool, expected: int) -> tuple[list[str], list[str]]:
+def shifted(
+    text: list[str], opened: bool, expected: int, starts: Sequence[int]
+) -> tuple[list[str], list[str], list[int]]:
     """Return the words that are read, the first of them <eos> if the text is opened, and those that come next.
+
+    The last are the positions at which nothing is predicted: before a context that is not opened.
 
     Raises:
         InputError: nothing would come next, or `expected`, of which only this is known, is below 1.
@@ -41,7 +40,7 @@ def shifted(text: list[str], opened: bool, expected: int) -> tuple[list[str], li
     require(expected >= 1, "expected", expected, "at least 1")
     read = [EOS, *text] if opened else text
     require(len(read) > 1, "targets", text, f"at least {1 if opened else 2} words")
-    return read[:-1], read[1:]
+    return read[:-1], read[1:], [] if opened else [start - 1 for start in starts[1:]]
 
 
 def read_parts(
@@ -50,8 +49,9 @@ def read_parts(
     targets: list[int],
     see: Callable[[Readout, Tensor], Kept],
     looking: str,
+    starts: Sequence[int],
 ) -> list[Kept]:
-    """Read a text from an empty state.
+    """Read a text, each of its contexts from an empty state.
 
     Args:
         model: put in evaluation mode meanwhile.
@@ -59,24 +59,26 @@ def read_parts(
         targets: ids of the words that come next.
         see: what to keep of a readout of N steps and their targets (N, 1).
         looking: how far is looked back, for an error message; {} is the number of weights of a word.
+        starts: the index of the first word of each context.
 
     Raises:
         InputError: more weights than `MOST_WEIGHTS`.
     """
-    state, parts = model.init_state(1), []
-    for start in range(0, len(inputs), STEPS):
-        tokens, following = (
-            torch.tensor(ids[start : start + STEPS], device=model.device).unsqueeze(1) for ids in (inputs, targets)
-        )
-        with evaluating(model):
-            readout, state = model(tokens, state)
-            parts.append(see(readout, following))
-        held = parts[-1].weights.shape[1]
-        if len(inputs) * held > MOST_WEIGHTS:
-            raise InputError(
-                f"a text of {len(inputs):,} words{looking.format(f'{held:,}')} has too many weights: must be at most "
-                f"{MOST_WEIGHTS:,}. Attend to a part of it."
-            )
+    parts: list[Kept] = []
+    for begin, end in pairwise([*starts, len(inputs)]):
+        state = model.init_state(1)
+        for start in range(begin, end, STEPS):
+            one = slice(start, min(start + STEPS, end))
+            tokens, following = (torch.tensor(ids[one], device=model.device).unsqueeze(1) for ids in (inputs, targets))
+            with evaluating(model):
+                readout, state = model(tokens, state)
+                parts.append(see(readout, following))
+            held = parts[-1][0].shape[1]
+            if len(inputs) * held > MOST_WEIGHTS:
+                raise InputError(
+                    f"a text of {len(inputs):,} words{looking.format(f'{held:,}')} has too many weights: must be at "
+                    f"most {MOST_WEIGHTS:,}. Attend to a part of it."
+                )
     return parts
 
 

@@ -23,14 +23,14 @@ class AttentionRecord:
         words: N words that were read; the first is the `<eos>` that opens the text, if one does.
         targets: N words that came next.
         weights: (N, L) float32; a row sums to 1 but for what lies on no word, or is 0 while the memory is empty.
-        surprisal: (N,) float64, -ln p(target) in nats.
+        surprisal: (N,) float64, -ln p(target) in nats; NaN where nothing was predicted.
         expected: For each position the most probable next words with their probabilities, best first.
         title: What produced the record, for captions.
         nearest_lag: The lag of the last column: 1 where the memory ends at the word before the one just read, 0
             where it holds that word, too.
 
     Raises:
-        InputError: If the shapes do not fit together, a number is not finite, or a weight is negative.
+        InputError: If the shapes do not fit together, a number is infinite, or a weight is NaN or negative.
     """
 
     words: list[str]
@@ -61,8 +61,8 @@ class AttentionRecord:
         require(self.surprisal.shape == (count,), "record.surprisal.shape", self.surprisal.shape, f"({count},)")
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
             raise InputError("record.weights: every weight must be a finite number that is not negative")
-        if not np.isfinite(self.surprisal).all():
-            raise InputError("record.surprisal: every surprisal must be a finite number of nats")
+        if np.isinf(self.surprisal).any():
+            raise InputError("record.surprisal: every surprisal must be a finite number of nats, or NaN")
 
     def __len__(self) -> int:
         return len(self.words)

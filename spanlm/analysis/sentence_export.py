@@ -27,15 +27,6 @@ Measured = dict[str, tuple[str, Flatness]]
 """For each model, by name, the text it read and how flat its attention was."""
 
 
-def check_sentence_path(path: Path) -> str:
-    """Return the suffix of a path that `save_sentence_maps` can write, before any work is done.
-
-    Raises:
-        InputError: As `save_sentence_maps` does.
-    """
-    return checked_suffix(path, tuple(_SENTENCES))
-
-
 def save_sentence_maps(sentences: Sentences, path: str | os.PathLike[str]) -> None:
     """Write maps of sentences as the suffix of `path` says.
 
@@ -48,17 +39,8 @@ def save_sentence_maps(sentences: Sentences, path: str | os.PathLike[str]) -> No
         RunError: If writing fails.
     """
     path = Path(path)
-    render = _SENTENCES[check_sentence_path(path)]
+    render = _SENTENCES[checked_suffix(path, SENTENCE_SUFFIXES)]
     write_whole(path, render(sentences))
-
-
-def check_flatness_path(path: Path) -> str:
-    """Return the suffix of a path that `save_flatness` can write, before any work is done.
-
-    Raises:
-        InputError: As `save_flatness` does.
-    """
-    return checked_suffix(path, tuple(_FLATNESS))
 
 
 def save_flatness(measured: Measured, path: str | os.PathLike[str]) -> None:
@@ -69,7 +51,7 @@ def save_flatness(measured: Measured, path: str | os.PathLike[str]) -> None:
         RunError: If writing fails.
     """
     path = Path(path)
-    render = _FLATNESS[check_flatness_path(path)]
+    render = _FLATNESS[checked_suffix(path, FLATNESS_SUFFIXES)]
     write_whole(path, render(measured))
 
 

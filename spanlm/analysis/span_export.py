@@ -14,15 +14,6 @@ from spanlm.analysis.spans import SpanRecord
 CSV_COLUMNS = ("position", "word", "target", "gate", "span_from", "span_to", "span_words", "weight")
 
 
-def check_spans_path(path: Path) -> str:
-    """Return the suffix of a path that `save_spans` can write, before any work is done.
-
-    Raises:
-        InputError: as `save_spans` does.
-    """
-    return checked_suffix(path, tuple(_SPANS))
-
-
 def save_spans(record: SpanRecord, path: Path) -> None:
     """Write `record` as the suffix of `path` says.
 
@@ -35,7 +26,7 @@ def save_spans(record: SpanRecord, path: Path) -> None:
         InputError: the suffix is unknown, the folder is missing or closed, or matplotlib is missing.
         RunError: writing fails.
     """
-    render = _SPANS[check_spans_path(path)]
+    render = _SPANS[checked_suffix(path, SPAN_SUFFIXES)]
     write_whole(path, render(record))
 
 
@@ -54,3 +45,6 @@ _SPANS: dict[str, Callable[[SpanRecord], bytes]] = {
     ".csv": _csv,
     ".json": lambda record: json_bytes(record.to_json()),
 }
+
+SPAN_SUFFIXES = tuple(_SPANS)
+"""What `save_spans` can write."""

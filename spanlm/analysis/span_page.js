@@ -1,12 +1,12 @@
 // weights[t] are in ten-thousandths, the newest span first; it ends at token newest[t], the next `span` tokens before it.
-// A span that began before the text has only those of its tokens that are in it.
+// A span that began before its context, which is first at token first[t], has only those of its tokens that are in it.
 (() => {
-  const { span, tokens, gate, newest, weights, bits, expected, darkest } = record;
+  const { span, first, tokens, gate, newest, weights, bits, expected, darkest } = record;
   const NAMED = 6; // spans told in words
 
   const looksOf = (t) => weights[t].map((weight, k) => {
     const to = newest[t] - k * span;
-    return { from: Math.max(0, to - span + 1), to, weight: weight / 10000 };
+    return { from: Math.max(first[t], to - span + 1), to, weight: weight / 10000 };
   });
   const largest = (t) => looksOf(t).sort((a, b) => b.weight - a.weight).slice(0, NAMED);
   const wordsOf = ({ from, to }) => tokens.slice(from, to + 1).map(spell).join(" ");
@@ -61,7 +61,7 @@
 
   function speak(t) {
     const [best] = largest(t);
-    return `After ${spell(tokens[t])} came ${spell(tokens[t + 1])}, ${bits[t].toFixed(1)} bits.` +
+    return `After ${spell(tokens[t])} came ${spell(tokens[t + 1])}, ${inBits(bits[t])}.` +
       (best ? ` λ ${gate[t].toFixed(2)}. It looked most at ${inWords(best)}.` : "");
   }
 

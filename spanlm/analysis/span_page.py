@@ -11,6 +11,7 @@ from spanlm.analysis.reader_page import darkest, reader_page
 from spanlm.analysis.reading import Expected
 from spanlm.analysis.spans import PARTS, Look, SpanRecord
 from spanlm.data.vocabulary import EOS
+from spanlm.plain_json import finite
 
 _UNITS = 10_000  # of a weight: of 256 spans most have less than a hundredth
 _TEXTS = {
@@ -54,7 +55,8 @@ def _payload(record: SpanRecord) -> dict[str, object]:
         "gate": gates,
         "newest": list(newest),
         "weights": [np.rint(_UNITS * row).astype(int).tolist() for row in weights],
-        "bits": np.round(-np.log2(np.maximum(chance, np.finfo(np.float64).tiny)), 2).tolist(),
+        "bits": finite(np.round(-np.log2(np.maximum(chance, np.finfo(np.float64).tiny)), 2).tolist()),
+        "first": [record.first(t) for t in range(len(record))],
         "expected": {part: list(map(_rounded, getattr(record, part))) for part in PARTS},
         "darkest": darkest(_with_a_choice(weights), _UNITS),
     }

@@ -6,6 +6,8 @@ place of a span for word i.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -21,6 +23,7 @@ from spanlm.errors import InputError
 from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.span_mixture import log_mixture
+from spanlm.plain_json import finite
 
 PARTS = ("encoder", "buffer", "mixture")
 """What expects words: each part of the model alone, and both together."""
@@ -59,6 +62,7 @@ class SpanRecord:
         chance: (N, 3) what each of `PARTS` gave the word that came; NaN of the buffer where it is not filled.
         title: what produced the record.
         first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
+        starts: positions of the first words of its contexts; no span reaches beyond its own.
     """
 
     words: list[str]
@@ -75,16 +79,21 @@ class SpanRecord:
     chance: NDArray[np.float64]
     title: str
     first_token: int = 0
+    starts: Sequence[int] = (0,)
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def first(self, position: int) -> int:
+        """Return where the context of a position begins."""
+        return self.starts[bisect_right(self.starts, position) - 1]
 
     def looks(self, position: int) -> list[Look]:
         """Return the spans looked at from a position, the largest weight first."""
         row = self.weights[position]
         first = position + 1 - len(row) - self.nearest_lag
         ends = ((first + column, row[column]) for column in np.flatnonzero(row).tolist())
-        found = [Look(max(0, end - self.span + 1), end, float(weight)) for end, weight in ends]
+        found = [Look(max(self.first(position), end - self.span + 1), end, float(weight)) for end, weight in ends]
         return sorted(found, key=lambda look: (-look.weight, -look.last))
 
     def words_of(self, look: Look) -> str:
@@ -102,10 +111,7 @@ class SpanRecord:
                 "encoder": self.encoder[t],
                 "buffer": self.buffer[t],
                 "mixture": self.mixture[t],
-                "target_probability": {
-                    part: float(self.chance[t, n]) if self.filled[t] or part != "buffer" else None
-                    for n, part in enumerate(PARTS)
-                },
+                "target_probability": dict(zip(PARTS, finite(self.chance[t].tolist()), strict=True)),
             }
             for t in range(len(self.words))
         ]
@@ -121,35 +127,36 @@ def attend_spans(
     title: str = "",
     opened: bool = True,
     first_token: int = 1,
+    starts: Sequence[int] = (0,),
 ) -> SpanRecord:
     """Read words, line ends among them, opened by <eos> and an empty state.
 
-    Args:
+    Args, beside those of `spanlm.analysis.attend.attend_words`:
         model: with a span buffer.
-        vocabulary: the model's; other words are read as <unk> and shown as written.
-        targets: the words, at least one, or two if they are not opened.
         expected: how many of the most probable next words to keep of each part.
-        title: for captions.
-        opened: <eos> opens the words; if not, the first is read and not predicted.
         first_token: number of the first of the words in the text they are from.
 
     Raises:
         InputError: too few words, `expected` below 1, a model without a span buffer, or more weights than
             `MOST_WEIGHTS`.
     """
-    words, targets = shifted(targets, opened, expected)
+    words, targets, unpredicted = shifted(targets, opened, expected, starts)
     see = partial(_part, model, expected=expected)
-    parts = read_parts(model, vocabulary.encode(words), vocabulary.encode(targets), see, " with a buffer of {}")
+    parts = read_parts(model, vocabulary.encode(words), vocabulary.encode(targets), see, " with a buffer of {}", starts)
     filled = torch.cat([part.filled for part in parts]).numpy()
+    weights = torch.cat([part.weights for part in parts]).numpy()
     encoder, buffer, mixture = (
         [row for part in parts for row in spelled(vocabulary, part.top[n])] for n in range(len(PARTS))
     )
     chance = torch.cat([part.chance for part in parts]).numpy()
+    filled[unpredicted], weights[unpredicted], chance[unpredicted] = False, 0, np.nan
+    for position in unpredicted:
+        encoder[position] = mixture[position] = []
     chance[~filled, PARTS.index("buffer")] = np.nan
     return SpanRecord(
         words=words,
         targets=targets,
-        weights=torch.cat([part.weights for part in parts]).numpy(),
+        weights=weights,
         span=parts[0].span,
         nearest_lag=parts[0].nearest_lag,
         filled=filled,
@@ -161,6 +168,7 @@ def attend_spans(
         chance=chance,
         title=title,
         first_token=first_token - opened,  # <eos> stands before it
+        starts=starts,
     )
 
 

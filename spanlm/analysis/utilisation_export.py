@@ -6,25 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from spanlm.analysis.figure_files import FIGURES, drawn
+from spanlm.analysis.figure_files import drawn
 from spanlm.analysis.files import checked_suffix, csv_bytes, json_bytes, write_whole
 from spanlm.analysis.utilisation import Utilisation
-from spanlm.analysis.utilisation_figure import check_drawable, utilisation_figure
+from spanlm.analysis.utilisation_figure import utilisation_figure
 
 CSV_COLUMNS = ("run", "epoch", "utilisation", "oracle_utilisation")
 _TITLE = "Use of the span buffer by epoch"
-
-
-def check_utilisation_path(path: Path, runs: int) -> str:
-    """Return the suffix of a path that `save_utilisation` can write `runs` to, before any work is done.
-
-    Raises:
-        InputError: as `save_utilisation` does.
-    """
-    suffix = checked_suffix(path, tuple(_UTILISATION))
-    if suffix in FIGURES:
-        check_drawable(runs)
-    return suffix
 
 
 def save_utilisation(measured: Sequence[Utilisation], path: Path) -> None:
@@ -35,7 +23,7 @@ def save_utilisation(measured: Sequence[Utilisation], path: Path) -> None:
             matplotlib is missing.
         RunError: writing fails.
     """
-    render = _UTILISATION[check_utilisation_path(path, len(measured))]
+    render = _UTILISATION[checked_suffix(path, UTILISATION_SUFFIXES)]
     write_whole(path, render(measured))
 
 
@@ -58,3 +46,6 @@ _UTILISATION: dict[str, Callable[[Sequence[Utilisation]], bytes]] = {
     ".csv": _csv,
     ".json": _json,
 }
+
+UTILISATION_SUFFIXES = tuple(_UTILISATION)
+"""What `save_utilisation` can write."""

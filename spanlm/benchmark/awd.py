@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
 
-from spanlm.benchmark.contenders import CLIP, Size, trainer_of, training_of
+from spanlm.benchmark.contenders import CLIP, Size, idle_trainer, training_of
+from spanlm.config import RunConfig
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.scoring import Precision
@@ -50,7 +51,7 @@ def awd_trainer(size: Size, precision: Precision, device: str, corpus: Corpus) -
     """Make the trainer whose step is measured: with both penalties."""
     training = training_of(size, precision, device)
     penalised = replace(training, activation_penalty=ACTIVATION_PENALTY, temporal_penalty=TEMPORAL_PENALTY)
-    return trainer_of(size, penalised, corpus)
+    return idle_trainer(RunConfig(model=size.model, training=penalised), corpus)
 
 
 def locked(x: Tensor, rate: float) -> Tensor:

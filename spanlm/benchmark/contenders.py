@@ -113,7 +113,8 @@ def project_trainer(
     size: Size, precision: Precision, device: str, corpus: Corpus, kind: BatchingKind = "streams"
 ) -> Trainer:
     """Make the trainer whose step is measured: SGD, as the textbook's."""
-    return trainer_of(size, training_of(size, precision, device, kind), corpus)
+    training = training_of(size, precision, device, kind)
+    return idle_trainer(RunConfig(model=size.model, training=training), corpus)
 
 
 def training_of(size: Size, precision: Precision, device: str, kind: BatchingKind = "streams") -> TrainingConfig:
@@ -127,9 +128,10 @@ def training_of(size: Size, precision: Precision, device: str, kind: BatchingKin
     )
 
 
-def trainer_of(size: Size, training: TrainingConfig, corpus: Corpus) -> Trainer:
-    """Make a trainer that writes nothing and tells nobody."""
-    return Trainer(RunConfig(model=size.model, training=training), corpus, Path(tempfile.gettempdir()), Watcher())
+def idle_trainer(config: RunConfig, corpus: Corpus) -> Trainer:
+    """Make a trainer whose folder holds nothing, which writes nothing and tells nobody."""
+    with tempfile.TemporaryDirectory() as folder:
+        return Trainer(config, corpus, Path(folder), Watcher())
 
 
 class SplitOnly(Memory):
@@ -198,11 +200,7 @@ def textbook_step(size: Size, precision: Precision, device: torch.device) -> Cal
 
 def sentence_step(trainer: Trainer) -> Callable[[Segment], None]:
     """Return a trainer's step on segments in which every stream is a sentence of its own."""
-
-    def step(segment: Segment) -> None:
-        trainer.step(replace(segment, reset=torch.ones_like(segment.reset)))
-
-    return step
+    return lambda segment: trainer.step(replace(segment, reset=torch.ones_like(segment.reset)))
 
 
 def evaluation_step(model: LanguageModel, precision: Precision) -> Callable[[Segment], None]:

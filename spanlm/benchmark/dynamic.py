@@ -9,7 +9,7 @@ import torch
 
 from spanlm.benchmark.awd import AWD_PTB
 from spanlm.benchmark.contenders import Size, training_flops
-from spanlm.benchmark.groups import PRECISIONS, Aim, Contender
+from spanlm.benchmark.groups import Aim, Contender, precisions
 from spanlm.data.batching import Segment
 from spanlm.evaluation.dynamic import adapting
 from spanlm.evaluation.dynamic_config import DynamicConfig
@@ -32,7 +32,7 @@ ADAPTING_SMALL = replace(
 def dynamic_group(size: Size, device: torch.device) -> list[Contender]:
     """Dynamic evaluation of a text against the forward and backward passes that it needs, segment by segment."""
     flops, found = training_flops(size), list[Contender]()
-    for precision in PRECISIONS:
+    for precision in precisions(device):
         reference = f"its forward and backward passes, {precision}"
         for name, make, aims in (
             (reference, passes_step, ()),

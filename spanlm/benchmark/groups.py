@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -25,12 +25,10 @@ from spanlm.benchmark.contenders import (
     without_memory,
 )
 from spanlm.data.batching import Segment, make_batcher
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.scoring import Precision, usable
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 
 SEGMENTS = 4
-PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
-
 
 Quantity = Literal["speed", "memory"]
 
@@ -65,6 +63,11 @@ class Contender:
     aims: tuple[Aim, ...] = ()
 
 
+def precisions(device: torch.device) -> list[Precision]:
+    """Return those that a device computes in."""
+    return [precision for precision in get_args(Precision) if usable(precision, device) == precision]
+
+
 def beside_port(port: str, precision: Precision, targets: dict[Precision, float]) -> tuple[Aim, ...]:
     """Aim at a step in fp32; what bf16 alone gains it shows beside the same step in bf16."""
     aim = Aim(f"{port}, training fp32", targets[precision])
@@ -76,10 +79,10 @@ def textbook_group(size: Size, device: torch.device) -> list[Contender]:
     corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
     targets: dict[Precision, float] = {"fp32": 1.0, "bf16": 1.8}
     found = []
-    for precision in PRECISIONS:
+    for precision in precisions(device):
         step = textbook_step(size, precision, device)
         found.append(Contender(f"textbook, training {precision}", precision, step, flops))
-    for precision in PRECISIONS:
+    for precision in precisions(device):
         trainer = project_trainer(size, precision, str(device), corpus)
         name = f"spanlm, training {precision}"
         found.append(Contender(name, precision, trainer.step, flops, beside_port("textbook", precision, targets)))
@@ -92,11 +95,10 @@ def memory_group(size: Size, device: torch.device) -> list[Contender]:
     """The model with its memory against the same encoder and softmax without."""
     corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
     found = []
-    for precision in PRECISIONS:
+    for precision in precisions(device):
         plain = without_memory(project_trainer(size, precision, str(device), corpus))
         reference = f"same encoder and softmax, no memory, training {precision}"
-        bare = training_flops(size, memory=False)
-        found.append(Contender(reference, precision, plain.step, bare))
+        found.append(Contender(reference, precision, plain.step, training_flops(size, memory=False)))
         trainer = project_trainer(size, precision, str(device), corpus)
         name = f"spanlm, training {precision}"
         found.append(Contender(name, precision, trainer.step, flops, (Aim(reference, 0.85),)))
@@ -114,7 +116,7 @@ def attentive_group(size: Size, device: torch.device) -> list[Contender]:
         ("attentive, combined", AttentiveConfig(score="combined"), 0.80),
     ]
     found = []
-    for precision in PRECISIONS:
+    for precision in precisions(device):
         for name, memory, target in memories:
             chosen = with_memory(size, memory)
             step = sentence_step(project_trainer(chosen, precision, str(device), corpus, "sentences"))
@@ -130,10 +132,9 @@ def awd_group(size: Size, device: torch.device) -> list[Contender]:
     corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
     targets: dict[Precision, float] = {"fp32": 1.0, "bf16": 1.5}
     found = []
-    for precision in PRECISIONS:
-        step = ported_step(size, precision, device)
-        found.append(Contender(f"port, training {precision}", precision, step, flops))
-    for precision in PRECISIONS:
+    for precision in precisions(device):
+        found.append(Contender(f"port, training {precision}", precision, ported_step(size, precision, device), flops))
+    for precision in precisions(device):
         step = awd_trainer(size, precision, str(device), corpus).step
         name = f"spanlm, training {precision}"
         found.append(Contender(name, precision, step, flops, beside_port("port", precision, targets)))
@@ -144,7 +145,7 @@ def cache_group(size: Size, device: torch.device) -> list[Contender]:
     """The evaluation with a neural cache that is full against the one without."""
     corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size) / 3
     found = []
-    for precision in PRECISIONS:
+    for precision in precisions(device):
         model = project_trainer(size, precision, str(device), corpus).model
         reference = f"spanlm, evaluation {precision}"
         found.append(Contender(reference, precision, stream_step(model, precision, None), flops))
@@ -153,8 +154,7 @@ def cache_group(size: Size, device: torch.device) -> list[Contender]:
             cached(segment)
         name = f"with a cache of {CACHE.window:,} words, {precision}"
         target = 1 / 1.3 if precision == "fp32" else None
-        aims = (Aim(reference, target),)
-        found.append(Contender(name, precision, cached, flops + cache_flops(size, CACHE), aims))
+        found.append(Contender(name, precision, cached, flops + cache_flops(size, CACHE), (Aim(reference, target),)))
     return found
 
 

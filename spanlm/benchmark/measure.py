@@ -15,7 +15,6 @@ from spanlm.benchmark.clock import timed
 from spanlm.benchmark.contenders import KVP_834, LSTM_650, ONE_STREAM_650, SENTENCES_650, Size
 from spanlm.benchmark.dynamic import ADAPTING_AWD, ADAPTING_SMALL, dynamic_group
 from spanlm.benchmark.groups import (
-    PRECISIONS,
     Aim,
     Contender,
     Quantity,
@@ -23,6 +22,7 @@ from spanlm.benchmark.groups import (
     awd_group,
     cache_group,
     memory_group,
+    precisions,
     random_segments,
     textbook_group,
 )
@@ -113,7 +113,7 @@ def benchmark(device_name: str = "auto", rounds: int = 15, note: Callable[[str],
     device = pick_device(device_name, "--device")
     started = provenance(device)
     note("matrix product")
-    ceiling: dict[str, float] = {precision: matrix_gflops(device, precision) for precision in PRECISIONS}
+    ceiling: dict[str, float] = {precision: matrix_gflops(device, precision) for precision in precisions(device)}
     groups = {}
     for size, make in (
         (LSTM_650, textbook_group),

@@ -13,7 +13,7 @@ from torch.nn.functional import linear, nll_loss
 
 from spanlm.benchmark.awd import AWD_PTB, PortedAWD, awd_trainer, locked, ported_step
 from spanlm.benchmark.contenders import Size, synthetic_corpus, training_flops
-from spanlm.benchmark.groups import PRECISIONS, SEGMENTS, Aim, Contender
+from spanlm.benchmark.groups import SEGMENTS, Aim, Contender, precisions
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.scoring import Precision
 from spanlm.models.encoders import AWDLSTMConfig
@@ -87,7 +87,7 @@ def mixture_group(size: Size, device: torch.device) -> list[Contender]:
     """The mixture's training step against that of a port of its authors' code, and against a naive mixture alone."""
     corpus, flops = synthetic_corpus(size, SEGMENTS), mixture_flops(size)
     found = []
-    for precision in PRECISIONS:
+    for precision in precisions(device):
         port, plain = f"port, training {precision}", f"naive mixture, training {precision}"
         target = 1.2 if precision == "bf16" else None
         own = Aim(plain, target), Aim(port, target), Aim(plain, 1 / 3, "memory")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -65,7 +64,8 @@ def watched_step(
     # the kernels have rows of their own, whose time is that of the operations which asked for them
     kinds = [event for event in watched.key_averages() if event.device_type.name == "CPU"]
     own, steps = (event for event in kinds if not event.is_user_annotation), len(segments)
-    found = [Operation(event.key, _milliseconds(event, device) / steps, event.count / steps) for event in own]
+    time = "self_device_time_total" if device.type == "cuda" else "self_cpu_time_total"  # in microseconds
+    found = [Operation(event.key, getattr(event, time) / 1e3 / steps, event.count / steps) for event in own]
     found = sorted((one for one in found if one.milliseconds > 0), key=lambda one: -one.milliseconds)
     others = found[most:]
     return WatchedStep(seconds * 1e3 / steps, found[:most], len(others), sum(one.milliseconds for one in others))
@@ -85,12 +85,6 @@ def _watched(
         with _without_messages():
             watched.stop()
     return watched, seconds
-
-
-def _milliseconds(event: Any, device: torch.device) -> float:
-    """Of the operation alone; the library has microseconds."""
-    own = event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total
-    return float(own) / 1e3
 
 
 @contextmanager

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import statistics
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from spanlm.benchmark.clock import timed
+from spanlm.benchmark.contenders import idle_trainer
+from spanlm.benchmark.groups import precisions
 from spanlm.benchmark.memory import Peak
 from spanlm.benchmark.operations import WatchedStep, watched_step
 from spanlm.config import RunConfig
@@ -23,7 +23,6 @@ from spanlm.evaluation.scoring import Precision, tally
 from spanlm.models.counting import count_configured
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.provenance import provenance
-from spanlm.training.events import Watcher
 from spanlm.training.trainer import Trainer
 
 WARM_UP = 2
@@ -113,7 +112,7 @@ def training_report(
     most: int = 0,
     note: Callable[[str], None] = lambda text: None,
 ) -> TrainingReport:
-    """Time training steps of configurations as their first epochs have them, in float32 and in bfloat16.
+    """Time training steps of configurations as their first epochs have them, in each precision that the device has.
 
     Args:
         named: configurations with their corpora, by name. Their precision and device are left aside.
@@ -130,11 +129,11 @@ def training_report(
     started = provenance(device)
     for name, (config, corpus) in named.items():
         speeds = list[TrainingSpeed]()
-        for precision in get_args(Precision):
+        for precision in precisions(device):
             note(f"{name}, {precision}")
             # nobody is told of a step: nothing is open that it could be told to
             training = replace(config.training, precision=precision, device=str(device), log_every=2**31)
-            trainer = _trainer(replace(config, training=training), corpus)
+            trainer = idle_trainer(replace(config, training=training), corpus)
             try:
                 speeds.append(_speed(trainer, rounds, most))
             except RunError as error:
@@ -151,12 +150,6 @@ def training_report(
             speeds=speeds,
         )
     return TrainingReport(started, rounds, found)
-
-
-def _trainer(config: RunConfig, corpus: Corpus) -> Trainer:
-    """Make a trainer whose folder holds nothing, and which will write nothing."""
-    with tempfile.TemporaryDirectory() as folder:
-        return Trainer(config, corpus, Path(folder), Watcher())
 
 
 def _speed(trainer: Trainer, rounds: int, most: int) -> TrainingSpeed:

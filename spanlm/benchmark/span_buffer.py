@@ -8,7 +8,7 @@ import torch
 
 from spanlm.benchmark.awd import AWD_PTB, awd_trainer
 from spanlm.benchmark.contenders import Size, synthetic_corpus, training_flops
-from spanlm.benchmark.groups import PRECISIONS, SEGMENTS, Aim, Contender
+from spanlm.benchmark.groups import SEGMENTS, Aim, Contender, precisions
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 
 AWD_SNB = replace(
@@ -26,7 +26,7 @@ def span_buffer_group(size: Size, device: torch.device) -> list[Contender]:
     """The model with its span buffer against the same model without."""
     corpus = synthetic_corpus(size, SEGMENTS)
     found = []
-    for precision in PRECISIONS:
+    for precision in precisions(device):
         reference = f"no buffer, training {precision}"
         for name, chosen, flops, aims in (
             (reference, without_buffer(size), training_flops(without_buffer(size)), ()),

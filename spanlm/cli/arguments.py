@@ -4,35 +4,67 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require
 from spanlm.files import replacing, run_name
 
 if TYPE_CHECKING:
     from spanlm.trained_run import TrainedRun
 
+PROCESSORS = os.cpu_count() or 1
+
 
 def verb_parser(verb: str, description: str) -> VerbParser:
     """Make a verb's parser; its description keeps its line breaks."""
-    return VerbParser(
+    parser = VerbParser(
         prog=f"spanlm {verb}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+    )
+    add_threads(parser)
+    return parser
+
+
+class _Threads(argparse.Action):
+    """Sets the number of threads of this process as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
+        import torch
+
+        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
+        torch.set_num_threads(value)
+
+
+def add_threads(parser: VerbParser) -> None:
+    """Add the number of threads."""
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        action=_Threads,
+        help="threads of the processor to compute with (default: all cores; 1 is best for small models beside other "
+        "work)",
     )
 
 
 def add_device(parser: VerbParser) -> None:
     """Add the device."""
     parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+
+
+def add_as_text(parser: VerbParser) -> None:
+    """Add what insists that a file is text."""
+    parser.add_argument("--as-text", action="store_true", help="read as text what is known to be another format")
 
 
 def add_corpus(parser: VerbParser) -> None:
@@ -47,6 +79,7 @@ def add_corpus(parser: VerbParser) -> None:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--download", action="store_true", help="fetch a registered corpus that is not there")
+    add_as_text(parser)
 
 
 def corpus_of(model: TrainedRun, options: argparse.Namespace) -> tuple[Corpus, str]:
@@ -56,7 +89,8 @@ def corpus_of(model: TrainedRun, options: argparse.Namespace) -> tuple[Corpus, s
         InputError: there is no such corpus or part, or a part is named of a file that is taken whole.
     """
     split: Split = options.split or "test"
-    corpus = model.corpus(options.corpus, split, data_dir=options.data_dir, download=options.download)
+    how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
+    corpus = model.corpus(options.corpus, split, **how)
     if WHOLE not in corpus.splits:
         return corpus, split
     if options.split is not None:

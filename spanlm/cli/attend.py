@@ -16,7 +16,7 @@ from spanlm.analysis.sentence_map import attend_sentence
 from spanlm.cli.arguments import corpus_of, run_names
 from spanlm.cli.attend_by_epoch import show_by_epoch
 from spanlm.cli.attend_options import parsed_options, require_out
-from spanlm.cli.attend_spans import check_spans, has_spans, show_spans, slots_of
+from spanlm.cli.attend_spans import check_spans, show_spans, slots_of
 from spanlm.cli.attended_text import sentence_of, targets_of
 from spanlm.cli.attention_prints import (
     print_flatness,
@@ -58,8 +58,8 @@ def _look(options: argparse.Namespace) -> None:
     check_spans(models, options)
     if options.what in _SIDE_BY_SIDE:
         _SIDE_BY_SIDE[options.what](models, options)
-    elif has_spans(models[0]):
-        show_spans(models[0], *targets_of(models[0], options), options)
+    elif models[0].has_spans:
+        show_spans(models[0], targets_of(models[0], options), options)
     else:
         require_out(options)
         save_attention(_record(models[0], options), options.out)
@@ -67,9 +67,9 @@ def _look(options: argparse.Namespace) -> None:
 
 def _record(model: TrainedModel, options: argparse.Namespace) -> AttentionRecord:
     """Read what was asked for."""
-    targets, source, _ = targets_of(model, options)
-    how: dict[str, Any] = {"title": model.title(source), "opened": model.opened}
-    return attend_words(model.model, model.vocabulary, targets, expected=options.top or EXPECTED, **how)
+    text = targets_of(model, options)
+    how: dict[str, Any] = {"title": model.title(text.source), "opened": model.opened, "starts": text.starts}
+    return attend_words(model.model, model.vocabulary, text.words, expected=options.top or EXPECTED, **how)
 
 
 def _named(models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:

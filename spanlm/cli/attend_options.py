@@ -7,16 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spanlm.analysis.attend import EXPECTED
-from spanlm.analysis.export import ATTENTION_SUFFIXES, check_attention_path, check_lag_comparison_path
-from spanlm.analysis.files import listed
-from spanlm.analysis.sentence_export import (
-    FLATNESS_SUFFIXES,
-    SENTENCE_SUFFIXES,
-    check_flatness_path,
-    check_sentence_path,
-)
+from spanlm.analysis.export import ATTENTION_SUFFIXES, LAG_SUFFIXES
+from spanlm.analysis.figure_files import FIGURES
+from spanlm.analysis.files import checked_suffix, listed
+from spanlm.analysis.lag_comparison_figure import check_drawable as check_lags
+from spanlm.analysis.sentence_export import FLATNESS_SUFFIXES, SENTENCE_SUFFIXES
+from spanlm.analysis.span_export import SPAN_SUFFIXES
 from spanlm.analysis.spans import EXPECTED_OF_PART
-from spanlm.analysis.utilisation_export import check_utilisation_path
+from spanlm.analysis.utilisation_export import UTILISATION_SUFFIXES
+from spanlm.analysis.utilisation_figure import check_drawable as check_utilisation
 from spanlm.cli.arguments import add_corpus, add_device, verb_parser
 from spanlm.cli.attended_text import MOST_WORDS, WORDS
 from spanlm.cli.gate import GATE, add_gate, check_gate
@@ -37,8 +36,8 @@ Where the model looked.
   spanlm attend runs/spans --by-epoch --out use.svg
 
 Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
-hover a word), a figure (.svg, .png) or data (.csv, .npz). It is read alone: nothing is known of what stands before;
-from line to line the state is carried, which it is not in `spanlm score` unless asked.
+hover a word), a figure (.svg, .png) or data (.csv, .npz). It is read alone: nothing is known of what stands before.
+Nor does a line of a text or a file know of the others, as in `spanlm score`, unless --state says so.
 
 With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
 table. Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the
@@ -58,17 +57,16 @@ each epoch of training, and how often the buffer was better: a table, and (--out
 in training can be looked at, too. Every .json file has the command, the commit and the time that made it.
 
 Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
-it does: Penn Treebank is lower case, with N for numbers and 's and n't apart. A model that was trained on lines or
-sentences that know nothing of each other takes one at a time.
+it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
 """
 
-CHECKS: dict[str, Callable[[Path, int], object]] = {
-    "--by-lag": check_lag_comparison_path,
-    "--flatness": lambda path, runs: check_flatness_path(path),
-    "--by-epoch": check_utilisation_path,
-    "--sentence": lambda path, runs: check_sentence_path(path),
+CHECKS: dict[str, tuple[tuple[str, ...], Callable[[int], object]]] = {
+    "--by-lag": (LAG_SUFFIXES, check_lags),
+    "--flatness": (FLATNESS_SUFFIXES, id),
+    "--by-epoch": (UTILISATION_SUFFIXES, check_utilisation),
+    "--sentence": (SENTENCE_SUFFIXES, id),
 }
-"""What several runs can stand side by side with, and the check of a file that as many are to be written to."""
+"""What several runs can stand side by side with, what it is written to, and the check of how many a figure can hold."""
 
 
 def parsed_options(arguments: list[str]) -> argparse.Namespace:
@@ -88,7 +86,7 @@ def parsed_options(arguments: list[str]) -> argparse.Namespace:
             f"{len(options.runs)} runs: {options.what} takes one; several stand side by side with {', '.join(others)} "
             f"and {last}"
         )
-    for name, value in ((GATE, options.gate_temperature), ("--top", options.top)):
+    for name, value in ((GATE, options.gate_temperature), ("--top", options.top), ("--state", options.state)):
         if options.what in CHECKS and value is not None:
             raise InputError(
                 f"{name}: changes nothing that {options.what} shows; it is for a text, --document or --from"
@@ -96,7 +94,9 @@ def parsed_options(arguments: list[str]) -> argparse.Namespace:
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
     check_gate(options, len(options.runs))
     if options.what in CHECKS and options.out is not None:
-        CHECKS[options.what](options.out, len(options.runs))
+        suffixes, check_drawable = CHECKS[options.what]
+        if checked_suffix(options.out, suffixes) in FIGURES:
+            check_drawable(len(options.runs))
     return options
 
 
@@ -104,7 +104,7 @@ def require_out(options: argparse.Namespace) -> None:
     """Refuse to write the attention of a text nowhere, or where it cannot be."""
     if options.out is None:
         raise InputError(f"--out is missing: name a file that ends in {listed(ATTENTION_SUFFIXES)}")
-    check_attention_path(options.out)
+    checked_suffix(options.out, ATTENTION_SUFFIXES)
 
 
 def _parser() -> VerbParser:
@@ -142,15 +142,20 @@ def _parser() -> VerbParser:
         help=f"how many of the most probable next words to tell (default: {EXPECTED}; of a span buffer, for each part, "
         f"{EXPECTED_OF_PART}, which are all that its figure has room for)",
     )
+    parser.add_argument(
+        "--state",
+        choices=("carry", "line", "document"),
+        help="a word's context: all that is read, its line or its document (default: line; of a corpus as in training)",
+    )
     add_gate(parser)
     add_corpus(parser)
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help=f"{listed(ATTENTION_SUFFIXES)}; by lag .svg, .png, .csv, .json or .md; of sentences "
-        f"{listed(SENTENCE_SUFFIXES)}; of flatness {listed(FLATNESS_SUFFIXES)}; of spans .html, .svg, .png, .csv or "
-        ".json; by epoch .svg, .png, .csv or .json",
+        help=f"{listed(ATTENTION_SUFFIXES)}; by lag {listed(LAG_SUFFIXES)}; of sentences {listed(SENTENCE_SUFFIXES)}; "
+        f"of flatness {listed(FLATNESS_SUFFIXES)}; of spans {listed(SPAN_SUFFIXES)}; "
+        f"by epoch {listed(UTILISATION_SUFFIXES)}",
     )
     return parser
 

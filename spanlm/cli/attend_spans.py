@@ -6,8 +6,10 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from spanlm.analysis.excerpt import Excerpt
+from spanlm.analysis.files import checked_suffix
 from spanlm.analysis.reading import Expected
-from spanlm.analysis.span_export import check_spans_path, save_spans
+from spanlm.analysis.span_export import SPAN_SUFFIXES, save_spans
 from spanlm.analysis.spans import EXPECTED_OF_PART, PARTS, Look, SpanRecord, attend_spans
 from spanlm.cli.attend_options import CHECKS
 from spanlm.cli.gate import gate_note
@@ -22,11 +24,6 @@ CONTEXT = 16
 """Words before the next one that are printed."""
 
 
-def has_spans(model: TrainedModel) -> bool:
-    """Say whether a model has a span buffer."""
-    return isinstance(model.config.model.memory, SpanBufferConfig)
-
-
 def check_spans(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
     """Refuse a sentence for a model that looks at spans of several words, and a file that spans cannot be written to.
 
@@ -34,8 +31,8 @@ def check_spans(models: Sequence[TrainedModel], options: argparse.Namespace) -> 
         InputError: that.
     """
     if options.what not in CHECKS:
-        if has_spans(models[0]) and options.out is not None:
-            check_spans_path(options.out)
+        if models[0].has_spans and options.out is not None:
+            checked_suffix(options.out, SPAN_SUFFIXES)
         return
     for model in models:
         length, *_ = slots_of(model)
@@ -54,14 +51,13 @@ def slots_of(model: TrainedModel) -> tuple[int, bool, int]:
     return 1, False, 1
 
 
-def show_spans(
-    model: TrainedModel, targets: list[str], source: str, first_token: int, options: argparse.Namespace
-) -> None:
+def show_spans(model: TrainedModel, text: Excerpt, options: argparse.Namespace) -> None:
     """Read words; write what was looked at from each, or print what was from the last."""
-    how: dict[str, Any] = {"title": model.title(source), "opened": model.opened, "first_token": first_token}
-    record = attend_spans(model.model, model.vocabulary, targets, expected=options.top or EXPECTED_OF_PART, **how)
+    how: dict[str, Any] = {"title": model.title(text.source), "opened": model.opened}
+    how |= {"first_token": text.first, "starts": text.starts, "expected": options.top or EXPECTED_OF_PART}
+    record = attend_spans(model.model, model.vocabulary, text.words, **how)
     memory = model.config.model.memory
-    assert isinstance(memory, SpanBufferConfig)  # see `has_spans`
+    assert isinstance(memory, SpanBufferConfig)  # what has spans
     if options.out is None:
         _print(record, memory.evaluation_temperature)
     else:

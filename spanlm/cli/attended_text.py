@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 
-from spanlm.analysis.excerpt import excerpt
+from spanlm.analysis.excerpt import Excerpt, excerpt
 from spanlm.cli.arguments import corpus_of
-from spanlm.context import refuse_several_lines, text_to_attend
+from spanlm.context import reads_line_by_line, text_to_attend
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
@@ -22,24 +22,31 @@ WORDS = 60
 """Of a stretch of a corpus, unless --words says another number."""
 
 
-def targets_of(model: TrainedModel, options: argparse.Namespace) -> tuple[list[str], str, int]:
-    """Return the words to read, line ends among them, where they stand, and the number of the first of them there."""
+def targets_of(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
+    """Return the words to read and where contexts begin: at lines, or of a corpus as in training, unless --state is."""
+    if options.state is not None:
+        model.refuse_context(options.state)
     if options.text is None and options.file is None:
         corpus, split = corpus_of(model, options)
         length = options.words or WORDS
         found = excerpt(corpus, split, document=options.document, start=options.start, length=length)
-        refuse_several_lines(model.config, found.words)
-        return found.words, f": {found.source}", found.first
-    pieces = _read(model, options.file) if options.text is None else model.pieces(options.text.split("\n"))
-    return text_to_attend(model.config, pieces), "", 1
+        lines = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
+        starts = {"carry": [0], "document": found.starts, "line": lines}
+        state = options.state or ("line" if reads_line_by_line(model.config) else "carry")
+        return replace(found, source=f": {found.source}", starts=starts[state])
+    pieces = _read(model, options) if options.text is None else model.pieces(options.text.split("\n"))
+    words, starts_of_lines = text_to_attend(pieces, options.state or "line")
+    return Excerpt(words, "", 1, starts_of_lines)
 
 
-def _read(model: TrainedModel, file: Path) -> Iterator[Piece]:
+def _read(model: TrainedModel, options: argparse.Namespace) -> Iterator[Piece]:
     held = 0
-    for piece in model.pieces(Text(file)):
+    for piece in model.pieces(Text(options.file, as_text=options.as_text)):
         held += len(piece.words) + piece.closes
         if held > MOST_WORDS:
-            raise InputError(f"--file={file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it")
+            raise InputError(
+                f"--file={options.file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it"
+            )
         yield piece
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from spanlm.config import PARTS, ConfigParser, RunConfig, Tree, config_parser, kinds_of, parsed_config, read_yaml
+from spanlm.config import PARTS, ConfigParser, RunConfig, Tree, config_parser, flat, kinds_of, parsed_config, read_yaml
 from spanlm.presets import find_preset
 
 DEFAULT_PRESET = "demo"
@@ -49,7 +48,7 @@ def _parser(base: RunConfig, options: list[str]) -> ConfigParser:
         changed["training"] = {"finetune": {"stages": 0}}
     tree = _overlaid(base.to_tree(), changed)
     parser = config_parser(kinds_of(tree))
-    parser.set_defaults(_flat(tree))
+    parser.set_defaults(flat(tree))
     return parser
 
 
@@ -83,13 +82,3 @@ def _overlaid(base: Tree, change: Tree) -> Tree:
 def _begins_anew(change: Tree, old: Tree) -> bool:
     """Say whether what was said of a group goes: of a part with its kind, of finetuning with its stages."""
     return change.get("kind", old.get("kind")) != old.get("kind") or change.get("stages") == 0
-
-
-def _flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat

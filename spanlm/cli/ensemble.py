@@ -16,10 +16,11 @@ from spanlm.cli.report import describe
 from spanlm.cli.terminal import console, out, out_json, table
 from spanlm.cli.tuning import TUNED_ON, tuning_part
 from spanlm.data.corpora import Corpus
+from spanlm.device import with_threads
 from spanlm.errors import InputError
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.scoring import shown, usable
 from spanlm.loading import load
 from spanlm.models.counting import count_parameters
 from spanlm.models.ensemble import normalised
@@ -115,7 +116,8 @@ def evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.N
         model = model.reweighted(tuned.weights)
     result = model.evaluate_members(corpus, options.split, **how)
     if options.json:
-        out_json(_as_json(model, corpus, result, tuned))
+        used = {"precision": usable(options.precision, model.model.device)}
+        out_json(used | _as_json(model, corpus, result, tuned))
     else:
         _show(model, corpus, result, tuned)
 
@@ -168,7 +170,7 @@ def _show(model: TrainedEnsemble, corpus: Corpus, result: EnsembleEvaluation, tu
         ("protocol", whole.protocol),
         ("unknown", f"{whole.oov_tokens:,} words of the text are not in the vocabulary ({whole.oov_share:.2%})"),
         ("<unk>", f"{whole.unk_tokens:,} targets ({whole.unk_share:.2%})"),
-        ("speed", f"{whole.tokens_per_second:,.0f} tokens/s, all models"),
+        ("speed", f"{whole.tokens_per_second:,.0f} tokens/s, all models, on {with_threads(model.model.device)}"),
     ]
     if tuned is not None:
         shown = " ".join(f"{weight:.4f}" for weight in tuned.weights)

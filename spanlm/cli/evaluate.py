@@ -25,9 +25,10 @@ from spanlm.cli.parts import add_parts, check_has_parts, check_parts, parts_rows
 from spanlm.cli.progress import progress
 from spanlm.cli.terminal import out, out_json, table
 from spanlm.data.corpora import Corpus
+from spanlm.device import with_threads
 from spanlm.errors import require
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.scoring import shown, usable
 from spanlm.evaluation.search_log import SearchLog
 from spanlm.models.counting import count_parameters
 from spanlm.trained import TrainedModel
@@ -133,7 +134,8 @@ def _evaluate(model: TrainedModel, corpus: Corpus, options: argparse.Namespace, 
     )
     notes = [*corpus.notes, *cache_notes(cache)]
     if options.json:
-        what = {**run_field(model), **gate_fields(model), "notes": notes}
+        precision = usable(options.precision, model.model.device)
+        what = {**run_field(model), **gate_fields(model), "precision": precision, "notes": notes}
         found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
         if several:
             found["without_cache"] |= members_fields(*several)
@@ -180,7 +182,7 @@ def _show(
                 f"{result.unk_tokens:,} targets ({result.unk_share:.2%}); perplexity without them "
                 + ("– (there are no others)" if without is None else shown(without)),
             ),
-            ("speed", f"{result.tokens_per_second:,.0f} tokens/s"),
+            ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
         ]
     )
 

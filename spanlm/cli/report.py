@@ -14,7 +14,8 @@ from rich.progress import Progress, TaskID
 
 from spanlm.cli.terminal import PLAIN_SECONDS, bars, console, out, table
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.scoring import perplexity, shown
+from spanlm.device import with_threads
+from spanlm.evaluation.scoring import perplexity, shown, usable
 from spanlm.models.config import ModelConfig
 from spanlm.training.config import BatchingConfig, TrainingConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
@@ -65,9 +66,8 @@ class TrainingReport(Watcher):
         config, corpus = run.config, run.corpus
         model, training, batching = config.model, config.training, config.training.batching
         sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
-        optimizer, finetune = training.optimizer, training.finetune
-        self._finetune_epochs = finetune.epochs
-        self._at_most = training.patience is not None or finetune.stages > 0
+        self._finetune_epochs = training.finetune.epochs
+        self._at_most = training.patience is not None or training.finetune.stages > 0
         for note in corpus.notes if self._notes else ():
             out(note)
         table(
@@ -81,8 +81,9 @@ class TrainingReport(Watcher):
                 *([("<unk>", _UNTRAINED_UNK)] if _without_unk(corpus) else []),
                 (
                     "training",
-                    f"{optimizer.kind}, lr {optimizer.lr:g}; {_batches(batching)}; "
-                    f"{training.precision} on {run.device}; seed {training.seed}{_stages(training)}",
+                    f"{training.optimizer.kind}, lr {training.optimizer.lr:g}; {_batches(batching)}; "
+                    f"{usable(training.precision, run.device)} on {with_threads(run.device)}; "
+                    f"seed {training.seed}{_stages(training)}",
                 ),
                 *([("left out", left_out)] if (left_out := _left_out(run)) else []),
                 *([("begins with", str(run.started))] if run.started else []),

@@ -1,16 +1,16 @@
-"""`spanlm score RUN [FILE|-]`."""
+"""`spanlm score RUN [FILE|- …]`."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, fields
+import sys
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
+from typing import Any
 
-from spanlm.cli.arguments import add_device, output, refuse_overwriting, verb_parser
+from spanlm.cli.arguments import add_as_text, add_device, output, refuse_overwriting, verb_parser
 from spanlm.cli.ensemble import add_runs, load_runs, runs_and_files
 from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
 from spanlm.cli.terminal import note
@@ -31,6 +31,8 @@ standard error says so. Each line stands alone there; --state has no other choic
 
 Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it,
 and so are those that begin with =, +, - or @, which a spreadsheet that takes quoted cells for text does not compute.
+Of several files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context
+begins anew and lines are numbered from 1.
 
   spanlm score runs/demo stimuli.txt --base 2 > surprisal.tsv
   echo "the name is bound ." | spanlm score runs/demo - --format jsonl
@@ -47,7 +49,7 @@ COLUMNS = [field.name for field in fields(WordScore)]
 def run(arguments: list[str]) -> None:
     """Score."""
     parser = verb_parser("score", _DESCRIPTION)
-    add_runs(parser, "FILE", "a text file [.gz]; - or nothing: standard input")
+    add_runs(parser, "FILE", "text files [.gz]; - or nothing: standard input")
     add_device(parser)
     parser.add_argument(
         "--base",
@@ -70,42 +72,38 @@ def run(arguments: list[str]) -> None:
     )
     add_gate(parser)
     parser.add_argument("--eos", action="store_true", help="give line ends rows, too")
+    add_as_text(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.parse_intermixed_args(arguments)
     runs, files = runs_and_files(options)
-    if len(files) > 1:
-        parser.error(f"unrecognized arguments: {' '.join(files[1:])}")
     check_gate(options, len(runs))
-    path = Path("/dev/stdin") if files in ([], ["-"]) else Path(files[0])
-    refuse_overwriting(options.out, [path])
+    texts = [Text(Path("/dev/stdin" if name == "-" else name), as_text=options.as_text) for name in files or ["-"]]
+    refuse_overwriting(options.out, [text.path for text in texts])
     model = tempered(load_runs(runs, options), options)
-    scores = model.score(Text(path), state=options.state, base=BASES[options.base], oov=options.oov, eos=options.eos)
-    first = next(scores, None)  # before anything is written: a file that cannot be read leaves nothing behind
+    if not files and sys.stdin is not None and sys.stdin.isatty():
+        note("reading standard input; end it with Ctrl-D")
+    how: dict[str, Any] = {"state": options.state, "base": BASES[options.base], "oov": options.oov, "eos": options.eos}
+    names = [{"file": name} for name in files] if len(files) > 1 else [{}]
+    rows = (name | vars(score) for name, text in zip(names, texts, strict=True) for score in model.score(text, **how))
+    # before anything is written: a file that cannot be read leaves nothing behind; what is a pipe cannot be read twice
+    for text in texts[1:]:
+        if text.path.is_file() or text.path.is_dir() or not text.path.exists():
+            next(model.pieces(text), None)
+    first = next(rows, None)
     with output(options.out) as file:
-        _WRITERS[options.format](chain([] if first is None else [first], scores), file)
+        if options.format == "tsv":
+            file.write(tsv_line([*names[0], *COLUMNS]))
+        for row in chain([] if first is None else [first], rows):
+            if options.format == "tsv":
+                file.write(tsv_line(map(_cell, row.values())))
+            else:
+                file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
     for line in [*([] if model.opened else [_UNSCORED]), *gate_note(model)]:
         note(line)
 
 
-def _write_tsv(scores: Iterator[WordScore], file: TextIO) -> None:
-    # a word that holds a quotation mark is quoted: R, pandas and csv would else take all to the next one for one field
+def _cell(value: object) -> object:
     # NaN rather than an empty cell: R, pandas and float() all read it as a number
-    file.write(tsv_line(COLUMNS))
-    for s in scores:
-        values = (_number(s.surprisal), _number(s.entropy), "NaN" if s.rank is None else s.rank)
-        file.write(tsv_line((s.sentence, s.index, s.word, *values, int(s.oov))))
-
-
-def _number(value: float) -> str:
-    return "NaN" if math.isnan(value) else f"{value:z.6f}"  # z: nothing is ever minus zero
-
-
-def _write_jsonl(scores: Iterator[WordScore], file: TextIO) -> None:
-    for score in scores:
-        file.write(json.dumps(finite(asdict(score)), ensure_ascii=False, allow_nan=False) + "\n")
-
-
-_WRITERS: dict[str, Callable[[Iterator[WordScore], TextIO], None]] = {
-    "tsv": _write_tsv,
-    "jsonl": _write_jsonl,
-}
+    if isinstance(value, float) and not math.isnan(value):
+        return f"{value:z.6f}"  # z: nothing is ever minus zero
+    return int(value) if isinstance(value, bool) else "NaN" if value is None or value != value else value

@@ -11,6 +11,7 @@ from spanlm.analysis.export import save_attention
 from spanlm.cli.report import TrainingReport
 from spanlm.cli.terminal import out, table
 from spanlm.config import RunConfig
+from spanlm.context import reads_line_by_line
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
 from spanlm.loading import load
@@ -38,7 +39,7 @@ def tour(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         out(f"  {_one_line(model, seed)}")
     if isinstance(config.model.memory, KeyValueConfig | RecurrentMemoryConfig):
         page = folder / "attention.html"
-        save_attention(model.attend(_excerpt(corpus)), page)
+        save_attention(model.attend(_excerpt(corpus), state="line" if reads_line_by_line(config) else "carry"), page)
         out(f"\nwhere it looked, word by word: open {page} in a browser")
     run = shlex.quote(str(folder))
     out(f'next: spanlm score {run} FILE · spanlm generate {run} --prompt "the" · spanlm presets')

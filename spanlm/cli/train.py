@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spanlm.cli.allocation import keep_freed_memory
+from spanlm.cli.arguments import add_as_text, add_threads
 from spanlm.cli.configuring import named_config, print_fields, value_of, with_options
 from spanlm.cli.family import members_begun, train_family
 from spanlm.cli.main import VerbParser
@@ -49,6 +50,8 @@ class Request:
     match: str | None
     print_config: bool
     tour: bool
+    as_text: bool
+    threads: int | None
 
 
 def run(arguments: list[str]) -> None:
@@ -65,7 +68,8 @@ def run(arguments: list[str]) -> None:
         out(config.to_yaml())
         return
     refuse_unfit(config)  # before a large text is read
-    corpus = load_corpus(config.data)
+    # the text of a run that is begun was accepted then
+    corpus = load_corpus(config.data, as_text=request.as_text or request.begun is not None)
     if request.match is not None:
         config = matched(config, request.match, len(corpus.vocabulary))
     folder = request.out or _free_folder(request, config)
@@ -77,7 +81,8 @@ def run(arguments: list[str]) -> None:
         if request.tour:
             tour(config, corpus, folder)
     except Interrupted as stop:
-        more = f"{f' --seeds {request.seeds}' if request.seeds else ''}{' --tour' if request.tour else ''}"
+        given = {"seeds": request.seeds, "threads": request.threads}
+        more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * request.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
 
@@ -100,6 +105,7 @@ def _own_parser() -> VerbParser:
     parser.elsewhere = config_parser(kinds_of({})).option_strings()
     parser.add_argument("preset", nargs="?", help="a published row; `spanlm presets` lists them (default: demo)")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
+    add_as_text(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
     parser.add_argument(
         "--resume",
@@ -128,6 +134,7 @@ def _own_parser() -> VerbParser:
         help="after training: test perplexity beside that of a same-budget LSTM, three generated lines and the "
         "attention page (default: only when no preset or configuration is named)",
     )
+    add_threads(parser)
     parser.add_argument("-h", "--help", action="store_true", help="show this help and stop")
     return parser
 
@@ -156,6 +163,8 @@ def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
         match=own.match_parameters,
         print_config=own.print_config,
         tour=alone and own.seeds is None if own.tour is None else own.tour,
+        as_text=own.as_text,
+        threads=own.threads,
     )
     return request, rest, own.help
 

@@ -1,8 +1,9 @@
-"""The cache folder, where what can be made again is kept."""
+"""The cache folder, where what can be made again is kept; a file of it ends in the SHA-256 of all before."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import time
 from collections.abc import Iterator
@@ -10,11 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
+
 from spanlm.errors import RunError
 from spanlm.files import UNFINISHED, expanded, replacing
 
 CACHE_VARIABLE = "SPANLM_CACHE"
 STALE_SECONDS = 24 * 3600
+DIGEST_BYTES = 32
+FileState = tuple[Path, int, int, int]
+_WHOLE: set[FileState] = set()
 
 
 def cache_folder() -> Path:
@@ -40,11 +46,30 @@ def caching(path: Path) -> Iterator[BinaryIO]:
         _remove_stale(path.parent)
         with replacing(path) as file:
             yield file
+            file.seek(0)
+            file.write(hashlib.file_digest(file, "sha256").digest())  # type: ignore[arg-type]  # it can be read
     except OSError as error:
         raise RunError(
             f"cannot write the cache {path.parent} ({error.strerror or error}); "
             f"set {CACHE_VARIABLE} to a folder that can be written and has room"
         ) from error
+
+
+def whole_file(path: Path) -> FileState | None:
+    """Identify a file of the cache, which a process reads through once; None if it is missing, or damaged (noted)."""
+    try:
+        state = path.stat()
+        found = (path, state.st_ino, state.st_mtime_ns, state.st_size)
+        if found not in _WHOLE:
+            content = np.memmap(path, np.uint8, "r")
+            if hashlib.sha256(content[:-DIGEST_BYTES].data).digest() != content[-DIGEST_BYTES:].tobytes():
+                raise ValueError("it does not have its SHA-256")
+            _WHOLE.add(found)
+        return found
+    except (OSError, ValueError) as error:
+        if not isinstance(error, FileNotFoundError):
+            logging.getLogger(__name__).info("note: %s: damaged (%s); made again from the text", path, error)
+        return None
 
 
 def _remove_stale(folder: Path) -> None:

@@ -104,7 +104,7 @@ def read_questions(path: Path, name: str | None = None) -> Iterator[Question | D
     name = name or str(path)
     block: list[_Line] = []
     found = False
-    for line in _lines(Text(path)):
+    for line in _lines(Text(path, as_text=True)):
         # a block ends after its query, at a blank line, and before a line numbered 1 where a query was lost
         if block and (not line.text or block[-1].is_query or _opens_anew(block, line) or len(block) == MOST_LINES):
             found = True

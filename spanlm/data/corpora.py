@@ -52,7 +52,9 @@ class Corpus:
 WHOLE = "text"
 
 
-def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits: Sequence[Split] = SPLITS) -> Corpus:
+def load_corpus(
+    config: DataConfig, vocabulary: Vocabulary | None = None, splits: Sequence[Split] = SPLITS, as_text: bool = False
+) -> Corpus:
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
     The first load of a text reads it three times (hash, counts, ids) in bounded memory and keeps the result
@@ -63,6 +65,7 @@ def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits
         config: The corpus and its treatment.
         vocabulary: Encode with this one, and build none.
         splits: The splits to load; without `vocabulary` the training part is read in any case.
+        as_text: Read files as text that are known to be in another format (`spanlm.data.formats`).
 
     Raises:
         InputError: The corpus is not there, is not what was published, or breaks a rule of
@@ -72,7 +75,7 @@ def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits
     if config.corpus == DEMO:
         return _load_demo(config, vocabulary, splits)
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
-    source = find_source(config, needed)
+    source = find_source(config, needed, as_text)
     prints = {split: _verified_fingerprint(source, split) for split in needed}
     if vocabulary is None:
         vocabulary = _build_vocabulary(config, source, prints["train"])
@@ -95,7 +98,7 @@ def load_corpus(config: DataConfig, vocabulary: Vocabulary | None = None, splits
     )
 
 
-def load_text(config: DataConfig, vocabulary: Vocabulary) -> Corpus:
+def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
     """Load one text file whole, as the only split `WHOLE`: what a trained model is evaluated on.
 
     Raises:
@@ -103,7 +106,7 @@ def load_text(config: DataConfig, vocabulary: Vocabulary) -> Corpus:
         RunError: The cache folder cannot be written.
     """
     path = expanded(config.corpus)
-    text = Text(path)
+    text = Text(path, as_text=as_text)
     tokens, oov = token_file(text, fingerprint(text), vocabulary, config.tokenizer, config.effective_documents)
     splits, notes = _in_lines(config, {WHOLE: tokens}, vocabulary)
     return Corpus(

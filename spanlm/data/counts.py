@@ -75,16 +75,12 @@ class WordCounts:
         file.write(self.words)
 
     @classmethod
-    def read(cls, path: Path) -> WordCounts | None:
-        """Return what `write` wrote, or None if it is missing or damaged."""
-        try:
-            with path.open("rb") as file:
-                header = json.loads(file.read(HEADER_BYTES))
-                counts = np.frombuffer(file.read(header["types"] * _COUNT.itemsize), _COUNT)
-                words = file.read()
-            return cls(words, counts) if len(words) == header["bytes"] else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+    def read(cls, path: Path) -> WordCounts:
+        """Return what `write` wrote."""
+        with path.open("rb") as file:
+            header = json.loads(file.read(HEADER_BYTES))
+            counts = np.frombuffer(file.read(header["types"] * _COUNT.itemsize), _COUNT)
+            return cls(file.read(header["bytes"]), counts)
 
     def _find(self, word: bytes) -> int | None:
         at = (b"\n%b\n" % self.words).find(b"\n%b\n" % word)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import numpy as np
 
 from spanlm.data.config import DEMO, SPLITS, DataConfig, Split
 from spanlm.data.download import download, downloaded_folder
 from spanlm.data.registry import CORPORA, PublishedCorpus
-from spanlm.data.text import Text, chunks
+from spanlm.data.text import Text, chunks, pieces
 from spanlm.errors import InputError, nearest
 from spanlm.files import expanded
 
@@ -37,12 +39,13 @@ class Source:
     published: PublishedCorpus | None = None
 
 
-def find_source(config: DataConfig, splits: Sequence[Split]) -> Source:
+def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = False) -> Source:
     """Find the texts of a corpus other than the demo.
 
     Args:
         config: Names the corpus.
         splits: The splits that are needed.
+        as_text: As in `Text`, of a user's own files.
 
     Raises:
         InputError: There is no such corpus, or a file of it is missing; the message says where it was looked
@@ -55,14 +58,14 @@ def find_source(config: DataConfig, splits: Sequence[Split]) -> Source:
     path = expanded(config.corpus)
     # os.path takes every string; Path raises for one that is too long to be a name
     if os.path.isdir(path):
-        return Source(path.resolve().name, {split: Text(_in_folder(path, split)) for split in splits})
+        return Source(path.resolve().name, {split: Text(_in_folder(path, split), as_text=as_text) for split in splits})
     if os.path.isfile(path):
-        texts, note = split_by_lines(path)
+        texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
     raise _unknown(config.corpus, path)
 
 
-def split_by_lines(path: Path) -> tuple[dict[Split, Text], str]:
+def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
     """Split one text into the first 90, the next 5 and the last 5 of every 100 lines.
 
     Returns:
@@ -71,9 +74,11 @@ def split_by_lines(path: Path) -> tuple[dict[Split, Text], str]:
     Raises:
         InputError: The file cannot be read, is empty, or has fewer than three lines.
     """
-    whole = Text(path)
+    whole = Text(path, as_text=as_text)
     lines, size = _count_lines(whole)
     if lines < len(SPLITS):
+        for _ in pieces(whole):
+            pass  # of what is not UTF-8 the lines mean nothing
         what = "the file is empty" if size == 0 else f"{lines} line(s) cannot be split into train, valid and test"
         raise InputError(f"{path}: {what}; give a folder with train.txt, valid.txt and test.txt")
     test = max(1, lines * (100 - _TRAIN_SHARE - _VALID_SHARE) // 100)
@@ -85,9 +90,9 @@ def split_by_lines(path: Path) -> tuple[dict[Split, Text], str]:
         f"test {train + valid + 1}-{lines}"
     )
     return {
-        "train": Text(path, 0, first),
-        "valid": Text(path, first, second),
-        "test": Text(path, second),
+        "train": replace(whole, stop=first),
+        "valid": replace(whole, start=first, stop=second),
+        "test": replace(whole, start=second),
     }, note
 
 
@@ -193,15 +198,7 @@ def _line_offsets(text: Text, *ends: int) -> list[int]:
     offsets: list[int] = []
     lines, offset = 0, 0
     for chunk in chunks(text):
-        inside = chunk.count(b"\n")
-        while len(offsets) < len(ends) and ends[len(offsets)] <= lines + inside:
-            offsets.append(offset + _after_lines(chunk, ends[len(offsets)] - lines))
-        lines, offset = lines + inside, offset + len(chunk)
+        inside = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
+        offsets += [offset + 1 + int(inside[end - lines - 1]) for end in ends if lines < end <= lines + len(inside)]
+        lines, offset = lines + len(inside), offset + len(chunk)
     return offsets
-
-
-def _after_lines(chunk: bytes, lines: int) -> int:
-    position = 0
-    for _ in range(lines):
-        position = chunk.index(b"\n", position) + 1
-    return position

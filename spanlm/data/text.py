@@ -9,6 +9,7 @@ The rules, the same for every corpus:
 * Every line is one `<eos>` longer than its words; a blank line is a lone `<eos>`. A word `<eos>` in the text
   would be taken for a line's end and is refused. A word `<unk>` is the unknown word.
 * A file whose name ends in `.gz` is decompressed while it is read.
+* A file that is known to be no plain text (`spanlm.data.formats`) is refused, unless `Text.as_text` insists.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from spanlm.data.formats import conversion, refuse_other_formats
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, RunError
 
@@ -41,11 +43,13 @@ class Text:
         path: The file; decompressed if its name ends in `.gz`.
         start: Offset of the first byte, counted in the decompressed text; the start of a line.
         stop: Offset after the last byte; None is the end of the file.
+        as_text: Read it whatever its format is.
     """
 
     path: Path
     start: int = 0
     stop: int | None = None
+    as_text: bool = False
 
 
 def fingerprint(text: Text) -> str:
@@ -54,8 +58,7 @@ def fingerprint(text: Text) -> str:
     Raises:
         InputError: The file cannot be read, or is empty.
     """
-    digest = hashlib.sha256()
-    empty = True
+    digest, empty = hashlib.sha256(), True
     for chunk in chunks(text):
         digest.update(chunk)
         empty = False
@@ -96,16 +99,22 @@ def chunks(text: Text) -> Iterator[bytes]:
     """Read the decompressed bytes of the text as they are, `CHUNK_BYTES` at a time.
 
     Raises:
-        InputError: The file is missing, is not a file, or cannot be read.
+        InputError: The file is missing, is not a file, cannot be read, or is no plain text.
     """
+    unknown = text.start == 0 and not text.as_text
     try:
         with _open(text.path) as file:
             if text.start:  # a pipe can be read but not sought in
                 file.seek(text.start)
             left = text.stop - text.start if text.stop is not None else None
             while chunk := file.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
+                if unknown:
+                    refuse_other_formats(text.path, chunk)
+                    unknown = False
                 left = None if left is None else left - len(chunk)
                 yield chunk
+                if len(chunk) < CHUNK_BYTES:  # of a terminal another end would be waited for
+                    break
     except FileNotFoundError as error:
         raise InputError(f"{text.path}: no such file; check the path") from error
     except IsADirectoryError as error:
@@ -145,13 +154,12 @@ def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:
     """Refuse a piece, read at byte `offset` after `lines` line ends, that breaks a rule of this module."""
     nul = piece.find(b"\0")
     if nul >= 0:
-        raise InputError(f"{text.path}: a NUL byte at byte {offset + nul}; give a plain text file")
+        raise InputError(f"{text.path}: a NUL byte at byte {offset + nul}; {conversion(text.path, piece, offset)}")
     try:
         piece.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{text.path}: not UTF-8 at byte {offset + error.start} ({error.reason}); convert the file to UTF-8"
-        ) from error
+        what = f"not UTF-8 at byte {offset + error.start} ({error.reason})"
+        raise InputError(f"{text.path}: {what}; {conversion(text.path, piece, offset)}") from error
     # the search for a whole word is slow, the one for the letters is not
     if _RESERVED in piece and (found := _RESERVED_WORD.search(piece)):
         line = 1 + _lines_before(text) + lines + piece.count(b"\n", 0, found.start())
@@ -165,4 +173,4 @@ def _lines_before(text: Text) -> int:
     """Return how many lines of the file come before the text."""
     if not text.start:  # a pipe could not be read again
         return 0
-    return sum(chunk.count(b"\n") for chunk in chunks(Text(text.path, 0, text.start)))
+    return sum(chunk.count(b"\n") for chunk in chunks(Text(text.path, 0, text.start, as_text=True)))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.data.cache import cache_folder, cache_key, caching
+from spanlm.data.cache import FileState, cache_folder, cache_key, caching, whole_file
 from spanlm.data.config import Documents, Tokenizer
 from spanlm.data.counts import WordCounts
 from spanlm.data.documents import DocumentFinder
@@ -22,7 +23,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, require
 
 # a new number makes every cached file be built anew
-FORMAT = 1
+FORMAT = 2
 HEADER_BYTES = 256
 _ID = np.dtype("<i4")
 _INDEX = np.dtype("<i8")
@@ -70,7 +71,7 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     # every other kind of documents counts the same words
     kind = ("book-title",) if documents == "book-title" else ()
     path = cache_folder() / "counts" / f"{cache_key(FORMAT, fingerprint, tokenizer, *kind)}.counts"
-    known = WordCounts.read(path)
+    known = WordCounts.read(path) if whole_file(path) else None
     if known is not None:
         return known
     counts = count_pieces(_text_of(text, fingerprint, documents), tokenizer)
@@ -157,21 +158,23 @@ def _write(
     starts = finder.starts()
     file.write(starts.astype(_INDEX, copy=False).tobytes())
     file.seek(0)
-    file.write(json.dumps({"tokens": total, "documents": len(starts), "oov": oov}).encode())
+    file.write(json.dumps({"tokens": total, "documents": len(starts), "oov": oov, "types": len(vocabulary)}).encode())
     return total - lines
 
 
 def _read(path: Path) -> tuple[TokenFile, int] | None:
     """Return what `_write` wrote, or None if it is missing or damaged."""
-    try:
-        with path.open("rb") as file:
-            header = json.loads(file.read(HEADER_BYTES))
-        tokens, documents, oov = header["tokens"], header["documents"], header["oov"]
-        end = HEADER_BYTES + tokens * _ID.itemsize
-        if path.stat().st_size != end + documents * _INDEX.itemsize:
-            return None
-        ids = np.memmap(path, dtype=_ID, mode="r", offset=HEADER_BYTES, shape=(tokens,))
-        starts = np.fromfile(path, dtype=_INDEX, offset=end)
-        return TokenFile(ids, starts), oov
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    found = whole_file(path)
+    return None if found is None else _opened(found)
+
+
+@lru_cache(maxsize=64)
+def _opened(file: FileState) -> tuple[TokenFile, int]:
+    path = file[0]
+    with path.open("rb") as content:
+        header = json.loads(content.read(HEADER_BYTES))
+    tokens, types = header["tokens"], header["types"]
+    ids = np.memmap(path, dtype=_ID, mode="r", offset=HEADER_BYTES, shape=(tokens,))
+    require(ids.min() >= 0 and ids.max() < types, f"{path}: ids", f"{ids.min()} to {ids.max()}", f"in [0, {types})")
+    end = HEADER_BYTES + tokens * _ID.itemsize
+    return TokenFile(ids, np.fromfile(path, dtype=_INDEX, offset=end, count=header["documents"])), header["oov"]

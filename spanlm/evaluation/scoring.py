@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal, get_args
 
 import torch
@@ -24,9 +26,29 @@ Precision = Literal["fp32", "bf16"]
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    """Products in bfloat16 for bf16; the model's own precision for fp32."""
+    """Products in bfloat16 for bf16; the model's own precision for fp32, and where a processor has no bf16."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
+
+
+def usable(precision: Precision, device: torch.device | str) -> Precision:
+    """Return the precision that `device` computes in when asked for `precision`: fp32 where a processor has no bf16."""
     require(precision in get_args(Precision), "precision", precision, "fp32 or bf16")
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
+    doubtful = precision == "bf16" and torch.device(device).type == "cpu"
+    return "fp32" if doubtful and not _processor_has_bf16() else precision
+
+
+@cache
+def _processor_has_bf16() -> bool:
+    """Try the kernel that some lack, an LSTM's (on x86 it takes AVX-512); log if it fails. Draws no random numbers."""
+    x, h, *weights = (torch.zeros(size) for size in ((2, 2, 8), (1, 2, 8), (32, 8), (32, 8), (32,), (32,)))
+    try:
+        with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
+            read = torch.lstm(x, (h, h), [w.requires_grad_() for w in weights], True, 1, 0.0, True, False, False)[0]
+            torch.autograd.grad(read.sum(), weights)
+    except RuntimeError:
+        logging.getLogger("spanlm").warning("bf16: this processor cannot train an LSTM in it; fp32 is used instead")
+        return False
+    return True
 
 
 @contextmanager
@@ -47,13 +69,8 @@ def to_device(segment: Segment, device: torch.device) -> Segment:
     """Move a segment."""
     if device.type == "cpu":
         return segment
-    return replace(
-        segment,
-        inputs=segment.inputs.to(device, non_blocking=True),
-        targets=segment.targets.to(device, non_blocking=True),
-        mask=segment.mask.to(device, non_blocking=True),
-        reset=segment.reset.to(device, non_blocking=True),
-    )
+    parts = ("inputs", "targets", "mask", "reset")
+    return replace(segment, **{name: getattr(segment, name).to(device, non_blocking=True) for name in parts})
 
 
 @dataclass(frozen=True)

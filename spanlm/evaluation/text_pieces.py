@@ -28,9 +28,12 @@ def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
     Raises:
         InputError: the file breaks a rule of `spanlm.data.text`.
     """
-    return _refusing_nothing(
-        _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer)), text
-    )
+    found = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
+    first = next(found, None)
+    if first is None:
+        raise InputError(f"{text.path}: the text is empty; give one with at least one line")
+    yield first
+    yield from found
 
 
 def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> Iterator[Piece]:
@@ -65,14 +68,6 @@ def _sentences(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piec
         if piece.closes:
             yield Piece(piece.sentence, start, words, opens=opens, closes=bool(words))
             words, ends, start, opens = [], SentenceEnds(vocabulary), 1, True
-
-
-def _refusing_nothing(found: Iterator[Piece], text: Text) -> Iterator[Piece]:
-    first = next(found, None)
-    if first is None:
-        raise InputError(f"{text.path}: the text is empty; give one with at least one line")
-    yield first
-    yield from found
 
 
 def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:

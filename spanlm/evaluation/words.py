@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import islice
 from typing import Literal, get_args
 
 import torch
@@ -108,14 +108,8 @@ def score_words(
     require(oov in ("flag", "error"), "oov", oov, "flag or error")
     require(0 < base < math.inf and base != 1, "base", base, "positive and not 1")
     require(opened or state == "line", "state", state, "line where lines are not opened by <eos>")
-    return _score(_WordScorer(model, vocabulary, math.log(base), oov, eos, opened), pieces, state)
-
-
-def _score(scorer: _WordScorer, pieces: Iterable[Piece], state: StateMode) -> Iterator[WordScore]:
-    if state == "line":
-        yield from _each_line(scorer, pieces)
-    else:
-        yield from _one_stream(scorer, pieces, reset_at_blank=state == "document")
+    scorer = _WordScorer(model, vocabulary, math.log(base), oov, eos, opened)
+    return _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
 
 
 def _each_line(scorer: _WordScorer, pieces: Iterable[Piece]) -> Iterator[WordScore]:
@@ -126,13 +120,13 @@ def _each_line(scorer: _WordScorer, pieces: Iterable[Piece]) -> Iterator[WordSco
             continue
         whole = piece.opens and piece.closes
         if not whole or len(batch) == LINES:
-            yield from scorer.run(batch)
+            yield from scorer.run([[one] for one in batch])
             batch = []
         if whole:
             batch.append(piece)
         else:
-            yield from scorer.run([piece], fresh=piece.opens, carry=not piece.closes)
-    yield from scorer.run(batch)
+            yield from scorer.run([[piece]], fresh=piece.opens, carry=not piece.closes)
+    yield from scorer.run([[one] for one in batch])
 
 
 def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bool) -> Iterator[WordScore]:
@@ -143,7 +137,7 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
         # as in corpora, blank lines before the first word belong to the first document
         resets = reset_at_blank and blank and begun and bool(piece.words)
         if batch and (held >= STEPS or resets):
-            yield from scorer.run_joined(batch)
+            yield from scorer.run([batch], fresh=False, carry=True)
             batch, held = [], 0
         if resets:
             scorer.forget()
@@ -152,7 +146,7 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
         held += len(piece.words) + piece.closes
         begun = begun or bool(piece.words)
         blank = piece.blank
-    yield from scorer.run_joined(batch)
+    yield from scorer.run([batch], fresh=False, carry=True)
 
 
 class _WordScorer:
@@ -171,29 +165,18 @@ class _WordScorer:
         """The next words have nothing before them."""
         self.carried: tuple[list[int], LMState] | None = None
 
-    def run(self, pieces: list[Piece], fresh: bool = True, carry: bool = False) -> Iterator[WordScore]:
-        """Score pieces side by side, each from the carried state of one or, if `fresh`, from an empty one."""
-        if not pieces:
+    def run(self, streams: list[list[Piece]], fresh: bool = True, carry: bool = False) -> Iterator[WordScore]:
+        """Score streams side by side, each from the carried state of one or, if `fresh`, from an empty one."""
+        if not any(streams):
             return
         if fresh:
             self.forget()
-        targets = [self._targets(piece) for piece in pieces]
-        values = self._values(targets)
+        values = self._values([[target for piece in stream for target in self._targets(piece)] for stream in streams])
         if not carry:
             self.forget()
-        for piece, column in zip(pieces, values, strict=True):
-            yield from self._rows(piece, column)
-
-    def run_joined(self, pieces: list[Piece]) -> Iterator[WordScore]:
-        """Score pieces one after the other as one stream, and carry its state on."""
-        if not pieces:
-            return
-        targets = [self._targets(piece) for piece in pieces]
-        values = self._values([list(chain.from_iterable(targets))])[0]
-        start = 0
-        for piece, ids in zip(pieces, targets, strict=True):
-            yield from self._rows(piece, values[start : start + len(ids)])
-            start += len(ids)
+        for stream, column in zip(streams, map(iter, values), strict=True):
+            for piece in stream:
+                yield from self._rows(piece, list(islice(column, len(piece.words) + piece.closes)))
 
     def _targets(self, piece: Piece) -> list[int]:
         if self.oov == "error":

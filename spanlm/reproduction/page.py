@@ -59,6 +59,9 @@ def protocol(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
         said = "; or: ".join(counted)
         lines.append(f"Perplexity: exp(NLL / token); {said}. The best epoch is that of the best validation.")
     lines.append(_seeds(rows))
+    starts = [start for row in rows for record in row.records for start in record["starts"]]
+    if {start.get("precision", plan.scale.precision) for start in starts} - {plan.scale.precision}:
+        lines.append("Not in bf16 throughout: a processor cannot train an LSTM in it, so fp32 was used.")
     if table.remark:
         lines.append(f"Note: {table.remark}.")
     return lines + (_remarks(plan, jobs) if remarked else [])

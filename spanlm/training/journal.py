@@ -29,13 +29,13 @@ class Journal:
         self._training, self._folder, self.watcher = training, folder, watcher
         self._clock = Clock()
 
-    def open(self, size: int) -> None:
-        """Open metrics.jsonl, cut to `size` bytes."""
-        self._metrics = MetricsLog(self._folder / METRICS, size)
+    def open(self, position: Position) -> None:
+        """Open metrics.jsonl, cut to what it was at the position."""
+        self._metrics = MetricsLog(self._folder / METRICS, position.metrics_size, position.metrics_checksums)
 
-    def sync(self) -> int:
-        """Wait until the disk has all rows; return their size in bytes."""
-        return self._metrics.sync()
+    def sync(self, position: Position) -> None:
+        """Wait until the disk has all rows, and say in the position what they are."""
+        position.metrics_size, position.metrics_checksums = self._metrics.sync(), self._metrics.checksums
 
     def close(self) -> None:
         """Close metrics.jsonl."""

@@ -9,8 +9,9 @@ from typing import Any
 
 from spanlm.errors import RunError
 
-_ADDED = {"stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts"}
-"""Fields that checkpoints of the first versions do not have."""
+_LATEST = {"metrics_checksums", "config"}
+_ADDED = {*_LATEST, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts"}
+"""Fields that checkpoints of 0.1.0, and of the first versions, do not have."""
 
 
 @dataclass
@@ -30,6 +31,8 @@ class Position:
         best_epoch: which epoch had it, counted from 1; 0 before the first.
         stale: epochs since then.
         metrics_size: bytes of metrics.jsonl.
+        metrics_checksums: of its lines, as `MetricsLog` has them.
+        config: digest of the run's configuration.
         data: what identifies the corpus; a resumed run must find the same.
         stage: 0, or the number of the finetune stage.
         stage_began: epochs that were finished when the stage began.
@@ -53,6 +56,8 @@ class Position:
     best_epoch: int = 0
     stale: int = 0
     metrics_size: int = 0
+    metrics_checksums: list[int] = field(default_factory=list)
+    config: str = ""
     data: str = ""
     stage: int = 0
     stage_began: int = 0
@@ -74,7 +79,7 @@ class Position:
             RunError: a field is missing or unknown.
         """
         wrong = set(Position.__dataclass_fields__) ^ set(values)
-        if wrong and wrong != _ADDED:
+        if wrong and wrong not in (_LATEST, _ADDED):
             raise RunError(
                 f"checkpoint: position.json: field {sorted(wrong)[0]}: was written by another version of spanlm."
             )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from spanlm.errors import RunError
+from spanlm.evaluation.scoring import Precision
 from spanlm.files import replace_file
 from spanlm.plain_json import json_object
 from spanlm.provenance import provenance
@@ -19,7 +21,11 @@ PROVENANCE = "provenance.jsonl"
 
 
 def record_start(
-    folder: Path, device: torch.device, started: WarmStart | None = None, texts: Mapping[str, str] | None = None
+    folder: Path,
+    device: torch.device,
+    started: WarmStart | None = None,
+    texts: Mapping[str, str] | None = None,
+    precision: Precision = "fp32",
 ) -> None:
     """Add this start to the run's `provenance.jsonl`.
 
@@ -28,6 +34,7 @@ def record_start(
         device: what it trains on.
         started: the weights that it took from another run, of which their SHA-256 is kept.
         texts: the SHA-256 of each part of the corpus.
+        precision: of the products, as `spanlm.evaluation.scoring.usable` has it.
 
     Raises:
         RunError: the disk refused.
@@ -35,7 +42,7 @@ def record_start(
     path = folder / PROVENANCE
     try:
         before = path.read_bytes() if path.exists() else b""
-        start = provenance(device) | ({"texts": dict(texts)} if texts else {})
+        start = provenance(device) | {"precision": precision} | ({"texts": dict(texts)} if texts else {})
         start |= {} if started is None else {"started_from_weights": started.weights}
         # an argument that is not UTF-8 has halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")
@@ -58,6 +65,13 @@ def starts(folder: Path) -> list[dict[str, Any]]:
         raise RunError(
             f"{path}: damaged: a line is no JSON object. Move it away; the run itself does not need it."
         ) from None
+
+
+def read_precision(folder: Path, otherwise: str) -> str:
+    """Return the precision of a run's last start; `otherwise` if that was not recorded, or is damaged."""
+    with suppress(RunError):
+        return next((str(start["precision"]) for start in reversed(starts(folder)) if "precision" in start), otherwise)
+    return otherwise
 
 
 def read_texts(folder: Path) -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from spanlm.config import RunConfig
+from spanlm.config import CHANGEABLE, RunConfig, fixed_parts
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
@@ -20,18 +20,6 @@ from spanlm.training.setup import data_fingerprint
 from spanlm.training.stages import run_over, stage_over
 from spanlm.training.trainer import Trainer
 from spanlm.training.warm_start import WarmStart
-
-EXTENDABLE = ("epochs", "patience", "finetune.epochs", "finetune.stages")
-"""Fields of `training` that a resumed run may change while what they end is still to end: when, not how to step.
-
-While a run has no finetune stages, or is to have none, all of `finetune` may change: no step was or will be of it.
-"""
-
-MOVABLE = ("data.dir", "data.download", "training.device")
-"""Fields that a resumed run may change: where the text lies, and the machine's name for what it trains on.
-
-What the text is, vocabulary and checkpoint tell; and the checkpoint, whether it was a GPU.
-"""
 
 
 @dataclass(frozen=True)
@@ -68,7 +56,7 @@ def train(
         folder: made if need be; holds everything of the run.
         watcher: told of progress; by default nobody.
         resume: go on from the last checkpoint if there is one. The folder's own configuration must be `config` but
-            for fields of `training` that are `EXTENDABLE`, and those that are `MOVABLE`.
+            for fields that are `CHANGEABLE`.
 
     Returns:
         Where the run ended; `best_epoch` and `best_loss` are those of `model.safetensors`.
@@ -154,21 +142,14 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
     Raises:
         InputError: names the first field that differs.
     """
-    training, before, finetune = new.training, old.training.finetune, new.training.finetune
-    if before.stages and finetune.stages:
-        finetune = replace(before, epochs=finetune.epochs, stages=finetune.stages)
-    extended = replace(
-        old.training, epochs=training.epochs, patience=training.patience, finetune=finetune, device=training.device
-    )
-    moved = replace(old.data, dir=new.data.dir, download=new.data.download)
-    difference = first_difference(replace(old, training=extended, data=moved).to_tree(), new.to_tree())
-    if difference:
-        field, was, now = difference
-        may = ", ".join([*(f"training.{name}" for name in EXTENDABLE), *MOVABLE])
-        raise InputError(
-            f"{folder}: the run began with {field}={as_written(was)}, not {as_written(now)}; resuming would not be the "
-            f"same run. Leave {field} as it was (only {may} may change), or choose another --out."
-        )
+    for was, now in zip(fixed_parts(old.to_tree()), fixed_parts(new.to_tree()), strict=False):
+        if difference := first_difference(was, now):
+            field, before, after = difference
+            raise InputError(
+                f"{folder}: the run began with {field}={as_written(before)}, not {as_written(after)}; resuming would "
+                f"not be the same run. Leave {field} as it was (only {', '.join(CHANGEABLE)} may change), or choose "
+                "another --out."
+            )
     if old.training != new.training:
         _refuse_another_past(old.training, new.training, folder)
 

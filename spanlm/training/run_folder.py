@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from spanlm.config import CHANGEABLE
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.files import hold, replace_file
@@ -29,6 +32,23 @@ CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
     "metrics.jsonl",
     "checkpoints",
 )
+
+_LOG = logging.getLogger(__name__)
+
+
+def check_config(mark: str, config: str, path: Path) -> None:
+    """Compare the digest that a file of a run carries with that of config.yaml; a note tells of one without.
+
+    Raises:
+        InputError: they differ. One without finetune stages says nothing of the other's.
+    """
+    if not mark:
+        _LOG.info("note: %s: made by an older version, so it does not say what %s it belongs to", path, CONFIG)
+    if any(a != b for a, b in zip(mark.split(), config.split(), strict=False)):
+        raise InputError(
+            f"{path}: belongs to another {CONFIG}, or that was damaged or edited: put it back as it was (only "
+            f"{', '.join(CHANGEABLE)} may change)."
+        )
 
 
 @contextmanager
@@ -61,18 +81,20 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
             raise
 
 
-def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> str:
-    """Write the weights, marked with the vocabulary they belong to and with their own SHA-256; return that.
+def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary, config: str = "") -> str:
+    """Write the weights, marked with vocabulary and `config_digest` of the run and with their own SHA-256; return that.
 
     Raises:
-        RunError: the disk refused; the file before is intact.
+        RunError: a weight is not finite, or the disk refused; the file before is intact.
     """
     weights = dict(model.named_parameters())
+    if wrong := _not_finite(weights):
+        raise RunError(f"{folder / MODEL}: not written: {wrong}. Start again with a lower training.optimizer.lr.")
     digest = weights_digest(weights)
     # one key: the format writes several in no fixed order, and equal runs should give equal files
-    metadata = {"spanlm": json.dumps({"format": 1, "vocabulary": vocabulary.hash, "weights": digest})}
+    marks = {"format": 1, "vocabulary": vocabulary.hash, "weights": digest, "config": config}
     try:
-        replace_file(folder / MODEL, to_bytes(weights, metadata))
+        replace_file(folder / MODEL, to_bytes(weights, {"spanlm": json.dumps(marks)}))
     except OSError as error:
         raise RunError(
             f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
@@ -91,11 +113,11 @@ def load_weights(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> str:
     return digest
 
 
-def read_weights(folder: Path, vocabulary: Vocabulary) -> tuple[dict[str, Tensor], str]:
-    """Read `model.safetensors`; return the weights by name and their SHA-256.
+def read_weights(folder: Path, vocabulary: Vocabulary, config: str | None = None) -> tuple[dict[str, Tensor], str]:
+    """Read `model.safetensors`, which belongs to the `config` of that digest; return the weights and their SHA-256.
 
     Raises:
-        InputError: no such file, a damaged one, or one of another vocabulary.
+        InputError: no such file, a damaged one, or one of another vocabulary or configuration.
     """
     path = folder / MODEL
     try:
@@ -114,6 +136,8 @@ def read_weights(folder: Path, vocabulary: Vocabulary) -> tuple[dict[str, Tensor
     digest = weights_digest(tensors)
     if marks.get("weights") != digest:
         raise InputError(f"{path}: damaged: its weights do not have their SHA-256. Train again, or copy it again.")
+    if config is not None:
+        check_config(str(marks.get("config", "")), config, path)
     return tensors, digest
 
 
@@ -127,7 +151,7 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
 
 
 def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None:
-    """Copy named tensors into the model's parameters, in place; names and shapes must be the model's."""
+    """Copy named tensors into the model's parameters, in place; all must be there, of its shapes and finite."""
     parameters = dict(model.named_parameters())
     wrong = [
         name
@@ -136,32 +160,52 @@ def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None
     ]
     if wrong:
         raise InputError(f"{source}: does not fit the model of {CONFIG}: {sorted(wrong)[0]} differs.")
+    if no_numbers := _not_finite(tensors):
+        raise InputError(f"{source}: {no_numbers}. Train again, or copy it again.")
     for name, parameter in parameters.items():
         parameter.data.copy_(tensors[name])
 
 
+def _not_finite(weights: Mapping[str, Tensor]) -> str:
+    """Say which weight has values that no model can use; nothing if none has."""
+    for name, weight in sorted(weights.items()):
+        if wrong := int((~(weight.detach().abs() <= 1e15)).sum()):  # products of larger ones overflow; NaN is not <=
+            return f"weight {name}: {wrong:,} of {weight.numel():,} values are not finite, or beyond 1e15"
+    return ""
+
+
 class MetricsLog:
-    """metrics.jsonl, which a resumed run cuts back to where its checkpoint stands.
+    """metrics.jsonl, which a resumed run cuts back to where its checkpoint stands, or to the last good line before.
+
+    Attributes:
+        checksums: CRC-32 of what comes before each line, and of all; none are known of a run of an older version.
 
     Raises:
-        RunError: the disk refused, or the file is shorter than the checkpoint says.
+        RunError: the disk refused.
     """
 
-    def __init__(self, path: Path, size: int = 0) -> None:
-        self._path = path
-        found = path.stat().st_size if path.exists() else 0
-        if found < size:
-            raise RunError(f"{path}: has {found} of the {size} bytes that the checkpoint names; it was cut.")
+    def __init__(self, path: Path, size: int = 0, checksums: Sequence[int] = ()) -> None:
+        self._path, self.checksums, kept = path, [0], 0
         with self._named_errors():
             self._file = path.open("r+b" if path.exists() else "w+b")
-            self._file.truncate(size)
-            self._file.seek(size)
+            for number, line in enumerate(self._file.read(size).splitlines(keepends=True), start=1):
+                checksum = zlib.crc32(line, self.checksums[-1])
+                if [checksum] != checksums[number : number + 1] if checksums else not line.endswith(b"\n"):
+                    break
+                self.checksums.append(checksum)
+                kept += len(line)
+            if kept < size:
+                _LOG.info("note: %s: cut off from line %s on, which is damaged or missing", path, len(self.checksums))
+            self._file.truncate(kept)
+            self._file.seek(kept)
 
     def write(self, row: dict[str, Any]) -> None:
         """Append a row; a number that is not finite, as a perplexity beyond e^700, becomes null."""
         with self._named_errors():
-            self._file.write(json.dumps(finite(row), allow_nan=False).encode() + b"\n")
+            line = json.dumps(finite(row), allow_nan=False).encode() + b"\n"
+            self._file.write(line)
             self._file.flush()
+            self.checksums.append(zlib.crc32(line, self.checksums[-1]))
 
     def sync(self) -> int:
         """Wait until the disk has it all; return its size in bytes."""

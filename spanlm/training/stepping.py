@@ -96,17 +96,10 @@ def _groups(segment: Segment, state: LMState, size: int | None) -> Iterator[tupl
         return
     for first in range(0, streams, size):
         chosen = slice(first, first + size)
-        yield (
-            replace(
-                segment,
-                inputs=segment.inputs[:, chosen].contiguous(),
-                targets=segment.targets[:, chosen].contiguous(),
-                mask=segment.mask[:, chosen].contiguous(),
-                reset=segment.reset[chosen],
-            ),
-            # kernels want a state of its own memory
-            state.map(lambda x, chosen=chosen: x[:, chosen].contiguous()),  # type: ignore[misc]
-        )
+        cut = {name: getattr(segment, name)[:, chosen].contiguous() for name in ("inputs", "targets", "mask")}
+        # kernels want a state of its own memory
+        before = state.map(lambda x, chosen=chosen: x[:, chosen].contiguous())  # type: ignore[misc]
+        yield replace(segment, reset=segment.reset[chosen], **cut), before
 
 
 def _joined(groups: list[Passed]) -> Passed:

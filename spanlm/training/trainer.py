@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from spanlm.config import RunConfig
+from spanlm.config import RunConfig, config_digest, read_yaml
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.scoring import tally, to_device
+from spanlm.evaluation.scoring import tally, to_device, usable
 from spanlm.files import expanded
 from spanlm.models.state import LMState
 from spanlm.training.checkpoints import (
@@ -31,8 +32,8 @@ from spanlm.training.nt_asgd import NTASGD
 from spanlm.training.optimizers import build_optimizer, expected_state, next_rate, optimizer_state, restore_optimizer
 from spanlm.training.part_sums import FIELDS, part_means
 from spanlm.training.position import Position
-from spanlm.training.provenance import record_start
-from spanlm.training.run_folder import CHECKPOINTS, MODEL, copy_weights, load_weights, save_model
+from spanlm.training.provenance import read_precision, record_start
+from spanlm.training.run_folder import CHECKPOINTS, CONFIG, MODEL, check_config, copy_weights, load_weights, save_model
 from spanlm.training.setup import build_model, data_fingerprint, split_batcher
 from spanlm.training.signals import StopRequest, stop_request
 from spanlm.training.stages import averages_begin, refuse_unfit, run_over, stage_config, stage_over
@@ -59,7 +60,9 @@ class Trainer:
         self.journal = Journal(config.training, watcher, folder)
         refuse_unfit(config)
         self.device = pick_device(config.training.device, "training.device")
-        self.position = Position(rate=config.training.optimizer.lr, data=data_fingerprint(corpus))
+        rate, digest, file = config.training.optimizer.lr, config_digest(config.to_tree()), folder / CONFIG
+        self._found = config_digest(read_yaml(file)) if file.exists() else digest  # a line that is cut off is missed
+        self.position = Position(rate=rate, data=data_fingerprint(corpus), config=digest)
         # streams of equal length in training; in validation the context of a word must not depend on the batch size
         self.valid = split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
         self._set_up()
@@ -88,8 +91,12 @@ class Trainer:
         """
         self._restore()
         if not self.finished:
-            record_start(self.folder, self.device, self.started, self.corpus.texts)
-        self.journal.open(self.position.metrics_size)
+            asked = self.config.training.precision
+            now, before = usable(asked, self.device), read_precision(self.folder, asked)
+            if self.position.step and now != before:
+                self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
+            record_start(self.folder, self.device, self.started, self.corpus.texts, now)
+        self.journal.open(self.position)
         try:
             if self.started is not None:
                 self._checkpoint()  # before a better model takes the place of the one that was read
@@ -194,7 +201,8 @@ class Trainer:
             raise RunError(f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Lower the learning rate.")
         improved = self.position.next_epoch(loss)
         if improved:
-            self.position.best_weights = save_model(self.folder, self.model, self.corpus.vocabulary)
+            digest = self.position.config.partition(" ")[0]  # what is measured does not depend on finetune stages
+            self.position.best_weights = save_model(self.folder, self.model, self.corpus.vocabulary, digest)
         return improved
 
     def _next_stage(self) -> None:
@@ -240,7 +248,7 @@ class Trainer:
             group["lr"] = rate * share
 
     def _checkpoint(self) -> None:
-        self.position.metrics_size = self.journal.sync()
+        self.journal.sync(self.position)
         if self._averages is not None:
             self.position.late_rate = self._averages.late_rate
         checkpoint = Checkpoint(
@@ -263,7 +271,8 @@ class Trainer:
                 f"{self.folder}: was trained on another text than {self.config.data.corpus} now holds; "
                 "resuming would mix the two. Put the text back, or start with another --out."
             )
-        self.position = position
+        check_config(position.config, self._found, self.folder / CHECKPOINTS)
+        self.position = replace(position, config=self.position.config)
         if position.stage:
             self._set_up()
         copy_weights(checkpoint.weights, self.model, "checkpoint")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
-from spanlm.training.run_folder import CONFIG, VOCABULARY, read_weights
+from spanlm.training.run_folder import CONFIG, VOCABULARY, copy_weights, read_weights
 
 NEW = ("memory.", "head.projection.")
 """What a model may have that the other run lacks: a memory, and the buffer's own way into the softmax."""
@@ -61,7 +60,7 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
 
     Raises:
         InputError: no such run, one of other words, one with a weight that the model lacks or has in another shape, or
-            one without a weight that only a memory could do without.
+            one without a weight that only a memory could do without, or with one that is not finite.
     """
     field = f"training.start_from={folder}"
     if not (folder / CONFIG).is_file():
@@ -88,7 +87,5 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
             f"{field}: it has no weight {strange[0]}, which would begin at random. Give model.encoder and model.head "
             "the values of that run's config.yaml; only a memory may be new."
         )
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            parameters[name].copy_(tensor)
+    copy_weights({**parameters, **tensors}, model, field)
     return WarmStart(folder, digest, fresh)

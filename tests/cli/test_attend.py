@@ -225,6 +225,29 @@ def test_what_cannot_be_cut_is_refused(cli: Cli, tiny_run: Path, arguments: str,
     assert not Path("a.svg").exists()
 
 
+@pytest.mark.parametrize("state", ["line", "document", "carry", None])
+def test_a_stretch_has_the_contexts_of_the_training_or_those_asked_for(cli: Cli, tiny_run: Path, state: str) -> None:
+    """A word looks back to the begin of its line, of its document, or of what is read."""
+    documents = _documents(spanlm.load(tiny_run).corpus(), "valid")
+    words = [word for document in documents for word in document]
+    lines = [[*line, "<eos>"] for line in " ".join(words).split(" <eos>")[:-1] for line in [line.split()]]
+    chosen = {"line": lines, "document": documents}.get(state or "carry", [words])
+    length = len(documents[0]) + len(documents[1]) + 3
+    how = [] if state is None else ["--state", state]
+    cli("attend", tiny_run, "--split", "valid", "--from", 1, "--words", length, *how, "--out", "a.npz").done  # noqa: B018
+    begins = list(itertools.accumulate((len(one) for one in chosen), initial=0))
+    with np.load("a.npz") as data:
+        assert data["targets"].tolist() == words[:length]
+        found = (data["weights"] > 0).sum(axis=1).tolist()
+    assert found == [min(3, at - max(begin for begin in begins if begin <= at)) for at in range(length)]
+
+
+def test_the_state_is_for_what_has_lines(cli: Cli, tiny_run: Path, unopened_run: Path) -> None:
+    cli("attend", tiny_run, "--by-lag", "--state", "line").refused("--state: changes nothing that --by-lag shows")
+    cli("attend", unopened_run, "--text", "a\nb", "--state", "document", "--out", "a.csv").refused("--state=document")
+    cli("attend", unopened_run, "--text", "the cat\na dog", "--out", "a.csv").done  # noqa: B018 (checks)
+
+
 def test_a_corpus_without_documents_says_what_to_do(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("the cat\na dog sat\n", encoding="utf-8")
     cli("attend", tiny_run, "--corpus", "one.txt", "--document", 2, "--out", "a.svg").refused(

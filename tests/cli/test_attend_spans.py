@@ -26,7 +26,7 @@ TARGETS = ["the", "cat", "sat", "<eos>", "on", "the", "mat", ".", "the", "dog", 
 def test_the_last_word_is_told(cli: Cli, span_run: Path) -> None:
     said = cli("attend", span_run, "--text", TEXT).done
     model = spanlm.load(span_run)
-    record = attend_spans(model.model, model.vocabulary, TARGETS)
+    record = attend_spans(model.model, model.vocabulary, TARGETS, starts=(0, 4))
     last = len(TARGETS) - 1
     flat = " ".join(said.split())
     assert "after <eos> the cat sat <eos> on the mat . the dog ran came <eos>" in flat
@@ -74,7 +74,7 @@ def test_the_gate_can_have_another_temperature(cli: Cli, span_run: Path) -> None
     assert (said.status, said.err) == (0, "note: gate's T: 0.2 in place of the run's 1\n")
     trained = spanlm.load(span_run)
     model = TemperedModel(trained, 0.2)
-    record, before = (attend_spans(one.model, one.vocabulary, TARGETS) for one in (model, trained))
+    record, before = (attend_spans(one.model, one.vocabulary, TARGETS, starts=(0, 4)) for one in (model, trained))
     gate = record.gate[-1]
     assert gate == pytest.approx(before.gate[-1]) and before.used == pytest.approx(before.gate, rel=1e-6)
     assert record.used[-1] == pytest.approx(1 / (1 + (1 / gate - 1) ** 5), rel=1e-5)

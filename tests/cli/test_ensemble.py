@@ -51,6 +51,7 @@ def test_json_is_the_evaluation(cli: Cli, both: list[Path], options: list[str], 
         assert member.pop("run") == str(run)
     assert found.pop("runs") == [str(run) for run in both]
     found.pop("notes")
+    assert found.pop("precision") == "fp32"
     assert without_clock(found) == without_clock(right)
 
 
@@ -165,8 +166,8 @@ def test_a_text_file_has_nothing_to_tune_on(cli: Cli, both: list[Path], tmp_path
         ("evaluate RUN RUN", ["is named twice", "--weights"]),
         ("evaluate RUN nowhere", ["nowhere: is not the folder of a run"]),
         ("generate RUN nowhere", ["nowhere: is not the folder of a run"]),
-        ("score RUN text.txt more.txt", ["unrecognized arguments: more.txt"]),
-        ("score RUN text.txt LSTM", ["unrecognized arguments"]),
+        ("score RUN text.txt more.txt", ["more.txt: no such file"]),
+        ("score RUN text.txt LSTM", ["a folder where a text file is needed"]),
         ("cloze RUN LSTM", ["the following arguments are required: QUESTIONS"]),
         ("attend RUN LSTM --text a --out a.html", ["2 runs: --text takes one; several stand side by side"]),
     ],

@@ -18,7 +18,7 @@ from tests.cli.conftest import Cli
 README = Path(__file__).parents[2] / "README.md"
 
 OPTIONS = {
-    "train": "--corpus --out --resume --seeds --match-parameters --config --print_config --tour --no-tour "
+    "train": "--corpus --as-text --out --resume --seeds --match-parameters --config --print_config --tour --no-tour "
     "--data.corpus --data.dir --data.download --data.tokenizer --data.min_count --data.max_size --data.documents "
     "--model.embedding_size --model.output_dropout --model.encoder.hidden_size --model.encoder.layers "
     "--model.memory.kind --model.memory.window --model.memory.roles --model.head.tied "
@@ -30,14 +30,14 @@ OPTIONS = {
     "--training.batching.group_size --training.checkpoint_every --training.optimizer.nonmonotone "
     "--training.optimizer.switch_after --training.optimizer.lagged_rates --training.activation_penalty "
     "--training.temporal_penalty --training.finetune.stages --training.finetune.lr --training.finetune.epochs",
-    "evaluate": "--split --state --corpus --batch-size --precision --json --device --data-dir --download "
+    "evaluate": "--as-text --split --state --corpus --batch-size --precision --json --device --data-dir --download "
     "--combine --weights --tune-weights --cache --cache-theta --cache-lambda --tune-cache --dynamic --dynamic-rate "
     "--dynamic-decay --dynamic-epsilon --dynamic-length --dynamic-convention --dynamic-loss --dynamic-statistics "
     "--tune-dynamic --parts --gate-temperature",
-    "score": "--base --format --state --oov --eos --out --gate-temperature --combine --weights --device",
+    "score": "--base --format --state --oov --eos --out --gate-temperature --combine --weights --device --as-text",
     "cloze": "--context --class --out --json --strict --limit --batch-size --combine --weights --device",
     "attend": "--text --file --sentence --document --from --words --top --by-lag --flatness --by-epoch --corpus "
-    "--split --out --device --data-dir --download --gate-temperature",
+    "--split --out --device --data-dir --download --gate-temperature --state --as-text",
     "generate": "--prompt --length --temperature --top-k --top-p --seed --unk --combine --weights --device "
     "--gate-temperature",
     "data": "--source --category --out --corpus",
@@ -51,13 +51,13 @@ OPTIONS = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_names_every_option(cli: Cli, verb: str) -> None:
     text = cli(verb, "--help").done
-    for option in OPTIONS[verb].split():
+    for option in [*OPTIONS[verb].split(), *(["--threads"] if verb != "data" else [])]:
         assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text), option
     assert text.startswith(f"usage: spanlm {verb}")
     # what is not told here is not known here
     own = set(re.findall(r"(?<![\w.`-])--[a-z][\w.-]*", text))
     if verb != "train":
-        assert own - {"--help"} <= {*OPTIONS[verb].split(), "--match-parameters"} | (
+        assert own - {"--help", "--threads"} <= {*OPTIONS[verb].split(), "--match-parameters"} | (
             {"--print_config"} if verb == "bench" else set()
         )
 
@@ -172,3 +172,9 @@ def test_the_examples_of_the_help_exist(cli: Cli, verb: str) -> None:
         check(cli, shlex.split(example)[1:])
     if verb in ("train", "score", "attend", "generate"):
         assert examples
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_verb_is_its_help(cli: Cli, verb: str) -> None:
+    assert cli("help", verb).done == cli(verb, "--help").done
+    cli("help", "frobnicate").refused("unknown verb frobnicate")

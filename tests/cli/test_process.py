@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -37,6 +38,21 @@ def test_a_real_process_ends_with_the_status(tiny_run: Path) -> None:
     assert good.stdout.startswith("the ")
     bad = shell("generate", tiny_run, "--top-p", "7")
     assert (bad.returncode, bad.stdout, bad.stderr) == (2, "", "spanlm: --top-p=7.0: must be in (0, 1]\n")
+
+
+def test_a_cache_that_was_damaged_is_made_again_and_told_once(tiny_run: Path, tmp_path: Path) -> None:
+    def evaluated() -> tuple[float, str]:
+        found = shell("evaluate", tiny_run, "--json", SPANLM_CACHE=str(tmp_path))
+        assert found.returncode == 0
+        return json.loads(found.stdout)["nll"], found.stderr
+
+    nll, said = evaluated()
+    assert said == ""
+    (entry,) = (tmp_path / "tokens").iterdir()
+    entry.write_bytes(bytes(entry.stat().st_size))
+    again, said = evaluated()
+    assert again == nll and said.startswith(f"note: {entry}: ") and said.count("\n") == 1
+    assert evaluated() == (nll, "")
 
 
 def test_words_outside_the_terminals_encoding(tiny_run: Path) -> None:
@@ -137,3 +153,25 @@ def test_version(cli: Cli) -> None:
     for word in ("--version", "-V", "version"):
         assert cli(word).done == f"spanlm {spanlm.__version__}\n"
     assert "train" in module.VERBS
+
+
+def test_threads_are_those_asked_for(tiny_run: Path, tmp_path: Path) -> None:
+    found = shell("evaluate", tiny_run, "--threads", 1)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.rstrip().endswith("on cpu, 1 thread")
+    for wrong in (0, -1, 10**9):
+        refused = shell("evaluate", tiny_run, "--threads", wrong)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.startswith(f"spanlm: --threads={wrong}: must be 1 to ")
+
+
+@pytest.mark.parametrize(("given", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7")])
+def test_waiting_threads_sleep_unless_the_user_says_otherwise(
+    given: dict[str, str], spins: str, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    cli("version")
+    assert os.environ["GOMP_SPINCOUNT"] == spins

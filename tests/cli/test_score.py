@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -286,6 +287,58 @@ def test_standard_input(cli: Cli, tiny_run: Path, file: Path) -> None:
     for arguments in (["-"], []):
         found = spanlm_process("score", tiny_run, *arguments, input=TEXT.encode())
         assert (found.returncode, found.stdout, found.stderr) == (0, expected, b"")
+
+
+def test_a_terminal_is_told_that_it_is_read(cli: Cli, tiny_run: Path, file: Path) -> None:
+    terminal, keys = pty.openpty()
+    command = [sys.executable, "-m", "spanlm", "score", str(tiny_run)]
+    with subprocess.Popen(command, stdin=keys, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        os.close(keys)
+        os.write(terminal, TEXT.encode() + b"\x04")
+        found, said = process.communicate(timeout=60)
+    os.close(terminal)
+    assert found == cli("score", tiny_run, file).done.encode()
+    assert b"standard input" in said and b"Ctrl-D" in said and said.count(b"\n") == 1
+
+
+def test_several_files_have_a_column_of_their_names(cli: Cli, tiny_run: Path, file: Path, tmp_path: Path) -> None:
+    """Each is scored as if it were alone, whatever the state."""
+    (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"a dog ran\n"))
+    names = ["text.txt", "b.txt.gz", "text.txt"]
+    for state in ("line", "carry"):
+        alone = {name: table(cli("score", tiny_run, name, "--state", state).done) for name in names}
+        out = cli("score", tiny_run, *names, "--state", state).done
+        assert out.splitlines()[0].split("\t") == ["file", *COLUMNS]
+        assert table(out) == [{"file": name, **row} for name in names for row in alone[name]]
+        flat = [json.loads(line) for line in cli("score", tiny_run, *names, "--format", "jsonl").done.splitlines()]
+        assert [list(row) for row in flat] == [["file", *COLUMNS]] * len(flat)
+        assert [row["file"] for row in flat] == [row["file"] for row in table(out)]
+    piped = spanlm_process("score", tiny_run, "text.txt", "-", input=b"a dog ran\n")
+    assert [row["file"] for row in table(piped.stdout.decode())][-1] == "-"
+
+
+@pytest.mark.parametrize("bad", ["none.txt", "a.csv", "latin.txt", "empty.txt", "."])
+def test_a_later_file_that_cannot_be_read_leaves_nothing_behind(cli: Cli, tiny_run: Path, file: Path, bad: str) -> None:
+    Path("a.csv").write_text("the cat\n")
+    Path("latin.txt").write_bytes(b"caf\xe9\n")
+    Path("empty.txt").touch()
+    cli("score", tiny_run, file, bad).refused(f"spanlm: {bad}")
+    cli("score", tiny_run, file, bad, "--out", "s.tsv").refused(f"spanlm: {bad}")
+    cli("score", tiny_run, bad, file, "--out", file).refused("is the file that is read")
+    assert not Path("s.tsv").exists()
+
+
+@pytest.mark.parametrize("state", ["line", "carry"])
+def test_what_is_no_prose_is_scored_only_if_asked_for(cli: Cli, tiny_run: Path, file: Path, state: str) -> None:
+    Path("a.jsonl").write_bytes(file.read_bytes())
+    for verb in (["score", tiny_run, "a.jsonl"], ["evaluate", tiny_run, "--corpus", "a.jsonl", "--state", state]):
+        cli(*verb).refused("a.jsonl: JSON, not plain text", "spanlm data wikipedia", "--as-text")
+        assert cli(*verb, "--as-text").status == 0
+    attend = ["attend", tiny_run, "--file", "a.jsonl", "--out", "a.csv"]
+    cli(*attend).refused("a.jsonl: JSON, not plain text")
+    cli(*attend, "--as-text").done  # noqa: B018 (checks)
+    piped = spanlm_process("score", tiny_run, "-", input=b'{"text": "the cat"}\n')
+    assert (piped.returncode, piped.stdout) == (2, b"") and b"/dev/stdin: JSON, not plain text" in piped.stderr
 
 
 def test_a_bad_line_of_standard_input_is_numbered(tiny_run: Path) -> None:

@@ -9,7 +9,7 @@ import os
 import pty
 import re
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
@@ -109,10 +109,12 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], objec
         reader, slave = pty.openpty()
         with open(slave, "w", encoding="utf-8") as stream, redirect_stdout(stream):
             act()
-            stream.flush()
-            found = os.read(reader, 1 << 16).decode()
+        found = b""
+        with suppress(OSError):  # the end
+            while part := os.read(reader, 1 << 16):
+                found += part
         os.close(reader)
-        return found.replace("\r\n", "\n")
+        return found.decode().replace("\r\n", "\n")
 
     return on_terminal
 

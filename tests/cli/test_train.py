@@ -330,3 +330,24 @@ def test_the_tour_of_a_text_with_blank_lines(cli: Cli, tiny_corpus: Path) -> Non
 def test_the_tour_of_every_model(cli: Cli, prose: Path, option: str) -> None:
     more = ["--model.embedding_size=4"] if "tied" in option else []
     cli("train", "demo", *SMALL, option, *more, "--corpus", prose, "--out", "run", "--tour").done  # noqa: B018
+
+
+def test_a_run_goes_on_with_the_text_it_was_begun_with(cli: Cli, tmp_path: Path) -> None:
+    """Which may be no prose, if that was insisted on."""
+    Path("a.tsv").write_text("".join(f"{n}\tthe cat sat on {n % 3}\n" for n in range(60)))
+    small = ("--model.embedding_size=6", "--model.encoder.hidden_size=12", "--training.batching.batch_size=2")
+    begin = ["train", "demo", "--corpus", "a.tsv", *small, "--training.epochs=1", "--out", "run"]
+    cli(*begin).refused("a.tsv: TSV, not plain text", "--as-text")
+    assert not Path("run").exists()
+    assert cli(*begin, "--as-text").status == 0
+    assert cli("train", "--out", "run", "--resume", "auto", "--training.epochs=2").status == 0
+    assert cli("evaluate", "run").status == 0
+    assert cli("evaluate", "run", "--corpus", tmp_path / "a.tsv").status == 0
+    Path("b.tsv").write_text("0\tthe cat\n")
+    cli("evaluate", "run", "--corpus", "b.tsv").refused("b.tsv: TSV, not plain text")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_few_lines_do_not_hide_another_encoding(cli: Cli, encoding: str) -> None:
+    Path("a.txt").write_bytes("le café\n".encode(encoding))
+    cli("train", "demo", "--corpus", "a.txt", "--out", "run").refused("a.txt", "it looks like", "iconv -f")

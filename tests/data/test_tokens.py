@@ -204,6 +204,37 @@ def test_an_entry_that_is_one_byte_longer_is_built_anew(tmp_path: Path, cache: P
         assert entry.read_bytes() == whole
 
 
+def test_an_id_that_is_no_words_is_no_entry(tmp_path: Path, cache: Path) -> None:
+    """Not even with its SHA-256."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a b\n")
+    vocabulary = build(path)
+    encode(path, vocabulary)
+    (entry,) = entries(cache)
+    content = bytearray(entry.read_bytes()[:-32])
+    content[256:260] = (4).to_bytes(4, "little")
+    entry.write_bytes(content + hashlib.sha256(content).digest())
+    with pytest.raises(InputError, match=r"ids=1 to 4: must be in \[0, 4\)"):
+        encode(path, vocabulary)
+
+
+def test_a_process_reads_an_entry_through_once(tmp_path: Path, cache: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a b\n")
+    vocabulary = build(path)
+    first, _ = encode(path, vocabulary)
+    (entry,) = entries(cache)
+    state, content = entry.stat(), entry.read_bytes()
+    with entry.open("r+b") as file:
+        file.write(b"x")
+    os.utime(entry, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert encode(path, vocabulary)[0].ids.tolist() == first.ids.tolist()
+    assert entry.read_bytes() != content
+    os.utime(entry, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+    assert encode(path, vocabulary)[0].ids.tolist() == first.ids.tolist()
+    assert entry.read_bytes() == content
+
+
 def test_a_text_that_is_refused_leaves_nothing_in_the_cache(tmp_path: Path, cache: Path) -> None:
     path = tmp_path / "a.txt"
     for data in (b"good words\n" * 1000 + b"\xff", b"\n\n\n", b"\xef\xbb\xbf"):
@@ -290,8 +321,9 @@ def test_an_entry_holds_no_code(tmp_path: Path, cache: Path) -> None:
     encode(path, build(path))
     (entry,) = entries(cache)
     content = entry.read_bytes()
-    assert json.loads(content[:256]) == {"tokens": 3, "documents": 1, "oov": 0}
-    assert content[256:] == np.array([0, 1, 2], "<i4").tobytes() + np.zeros(1, "<i8").tobytes()
+    assert json.loads(content[:256]) == {"tokens": 3, "documents": 1, "oov": 0, "types": 4}
+    assert content[256:-32] == np.array([0, 1, 2], "<i4").tobytes() + np.zeros(1, "<i8").tobytes()
+    assert content[-32:] == hashlib.sha256(content[:-32]).digest()
 
 
 @pytest.mark.parametrize("separator", [b" ", b"\n"])

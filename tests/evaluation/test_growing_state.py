@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
 import pytest
 
 import spanlm
@@ -54,8 +55,11 @@ def test_one_document_is_read_line_by_line(model: TrainedModel) -> None:
 
 
 def test_no_line_looks_at_another(model: TrainedModel) -> None:
-    with pytest.raises(InputError, match=r"2 lines: .* give one, or each with --sentence"):
-        model.attend("the cat sat\na dog")
+    record, alone = model.attend("the cat sat\na dog"), model.attend("a dog")
+    np.testing.assert_allclose(record.weights[-3:, -2:], alone.weights, atol=1e-6)
+    assert not record.weights[-3:, :-2].any()
+    with pytest.raises(InputError, match="state=carry: the model remembers everything"):
+        model.attend("the cat sat\na dog", state="carry")
 
 
 def test_a_generated_line_begins_anew(model: TrainedModel) -> None:

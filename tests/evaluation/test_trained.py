@@ -222,7 +222,7 @@ def test_impossible_bases_are_refused(model: TrainedModel, base: float) -> None:
 
 
 def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
-    record = model.attend("the zebra sat on\n\nthe mat .", expected=3)
+    record = model.attend("the zebra sat on\n\nthe mat .", expected=3, state="carry")
     words = ["<eos>", "the", "zebra", "sat", "on", "<eos>", "<eos>", "the", "mat", "."]
     assert record.words == words
     assert record.targets == [*words[1:], "<eos>"]
@@ -251,11 +251,13 @@ def test_attend_in_parts_is_attend_at_once(model: TrainedModel, text: str, monke
     assert [row[0][0] for row in parts.expected] == [row[0][0] for row in whole.expected]
 
 
-def test_attend_and_score_agree(model: TrainedModel, text: str) -> None:
-    rows = list(model.score(text, state="carry", base=math.e, eos=True))
-    record = model.attend(text)
+@pytest.mark.parametrize("state", ["line", "document", "carry"])
+def test_attend_and_score_agree(model: TrainedModel, text: str, state: Any) -> None:
+    rows = list(model.score(text, state=state, base=math.e, eos=True))
+    record = model.attend(text, state=state)
     assert record.targets == [row.word for row in rows]
     assert record.surprisal.tolist() == pytest.approx([row.surprisal for row in rows], abs=1e-5)
+    assert model.attend(text).weights.tolist() == model.attend(text, state="line").weights.tolist()
 
 
 def test_attend_needs_words_and_attention(model: TrainedModel, lstm_run: Path) -> None:

@@ -21,6 +21,8 @@ from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics
 from spanlm.evaluation.dynamic_tuning import dynamic_grid, tune_dynamic
 from spanlm.trained import TrainedModel
 from spanlm.trained_ensemble import TrainedEnsemble
+from tests.conftest import configure_anew
+from tests.training.small import with_batching
 
 CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
 
@@ -208,10 +210,7 @@ def test_progress_is_told(model: TrainedModel) -> None:
 
 def test_lines_that_were_not_opened_in_training_are_not_in_the_statistics(tiny_run: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny_run, tmp_path / "lines")
-    config = (folder / "config.yaml").read_text()
-    assert "kind: auto" in config and "predict_first: true" in config
-    changed = config.replace("kind: auto", "kind: sentences").replace("predict_first: true", "predict_first: false")
-    (folder / "config.yaml").write_text(changed)
+    configure_anew(folder, lambda config: with_batching(config, kind="sentences", predict_first=False))
     run = spanlm.load(folder)
     found = run.dynamic_statistics()
     words = run.corpus().splits["train"]

@@ -259,10 +259,13 @@ def checkpoints(folder: Path) -> list[Path]:
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """All that an uninterrupted run leaves, byte by byte: what a resumed one must leave, too."""
+    """All that an uninterrupted run leaves, byte by byte: what a resumed one must leave, too.
+
+    How often there was a checkpoint may differ, so the configuration that the files name is left out.
+    """
     last = checkpoints(folder)[-1]
     position = json.loads((last / "position.json").read_text())
-    del position["metrics_size"]  # clock times are not equally long
+    del position["metrics_size"], position["metrics_checksums"], position["config"]  # clock times differ
     return {
         "model": _safetensors(folder / "model.safetensors"),
         "last": last.name,
@@ -277,7 +280,10 @@ def _safetensors(path: Path) -> tuple[Any, bytes]:
     """Header and bytes; the library writes the metadata in an order of its own choice."""
     content = path.read_bytes()
     end = 8 + int.from_bytes(content[:8], "little")
-    return json.loads(content[8:end]), content[end:]
+    header = json.loads(content[8:end])
+    marks = json.loads(header["__metadata__"].pop("spanlm"))
+    del marks["config"]
+    return (header, marks), content[end:]
 
 
 def differing(first: dict[str, Any], second: dict[str, Any]) -> list[str]:

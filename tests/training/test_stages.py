@@ -104,10 +104,10 @@ def test_averages_are_validated_and_saved_and_training_goes_on_from_its_own_weig
         seen.append(watcher.weights())
         return Tally(tokens=10, nll=10.0 / len(seen))
 
-    def keep(folder: Path, model: Any, vocabulary: Any) -> str:
+    def keep(folder: Path, model: Any, *more: Any) -> str:
         kept.append(len(seen))
         assert same(watcher.weights(), seen[-1])
-        return save(folder, model, vocabulary)
+        return save(folder, model, *more)
 
     save = trainer_module.save_model
     monkeypatch.setattr(trainer_module, "tally", better_and_better)
@@ -181,9 +181,9 @@ def test_stages_begin_with_the_best_weights_and_end_by_the_test_or_at_the_most(
     best: list[dict[str, Tensor]] = []
     save = trainer_module.save_model
 
-    def keep(folder: Path, model: Any, vocabulary: Any) -> str:
+    def keep(folder: Path, model: Any, *more: Any) -> str:
         best.append({name: parameter.detach().clone() for name, parameter in model.named_parameters()})
-        return save(folder, model, vocabulary)
+        return save(folder, model, *more)
 
     monkeypatch.setattr(trainer_module, "save_model", keep)
     watcher = Follows()

@@ -190,10 +190,20 @@ def _found(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def test_a_shorter_metrics_file_is_refused(dead: Path) -> None:
-    (dead / "metrics.jsonl").write_bytes(b"")
-    with pytest.raises(SpanlmError, match=r"metrics\.jsonl: has 0 of the \d+ bytes"):
+@pytest.mark.parametrize("left", ["a line", "nothing", "no file"])
+def test_a_shorter_metrics_file_is_lost_history_and_no_more(
+    runs: tuple[Path, Path], dead: Path, left: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    metrics = dead / "metrics.jsonl"
+    first = metrics.read_bytes().splitlines(keepends=True)[0]
+    metrics.write_bytes(first + b'{"event": "tr' if left == "a line" else b"")
+    if left == "no file":
+        metrics.unlink()
+    with caplog.at_level("INFO", "spanlm"):
         train(CONFIG, make_corpus(), dead, resume=True)
+    assert differing(outcome(dead), outcome(runs[0])) == ["rows"]
+    assert f"line {2 if left == 'a line' else 1} on" in caplog.text
+    assert metrics.read_bytes().startswith(first) == (left == "a line")
 
 
 def test_tensors_of_other_shapes_are_refused(dead: Path) -> None:

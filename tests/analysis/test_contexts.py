@@ -1,0 +1,92 @@
+"""Several lines: each a context of its own, a document or all one; what `attend` says is what `score` says."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spanlm.analysis.attend import attend_words
+from spanlm.analysis.export import save_attention
+from spanlm.analysis.span_export import save_spans
+from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
+from spanlm.context import text_to_attend
+from spanlm.evaluation.text_pieces import lines_as_pieces
+from spanlm.evaluation.words import StateMode, score_words
+from spanlm.models.config import ModelConfig
+from tests.analysis.test_page import Page
+from tests.evaluation.reference import VOCABULARY
+from tests.models.small import language_model, models
+
+LINES = ["the cat sat on the mat .", "zebra ran", "", "", "dog naïve the cat sat on the dog ran .", "cat", "", "mat ."]
+ATTENDING = [
+    config
+    for config in models()
+    if config.values[0].memory.kind not in ("none", "ngram") and getattr(config.values[0].memory, "score", "") != "none"
+]
+every_model = pytest.mark.parametrize("config", ATTENDING)
+
+
+def recorded(config: ModelConfig, lines: list[str], state: StateMode, opened: bool) -> Any:
+    words, starts = text_to_attend(lines_as_pieces(lines, "whitespace"), state)
+    attend: Any = attend_spans if config.memory.kind == "span_buffer" else attend_words
+    return attend(language_model(config), VOCABULARY, words, starts=starts, opened=opened)
+
+
+def surprisal(record: Any) -> Any:
+    return -np.log(record.chance[:, PARTS.index("mixture")]) if isinstance(record, SpanRecord) else record.surprisal
+
+
+@pytest.mark.parametrize(("state", "opened"), [("line", True), ("line", False), ("document", True), ("carry", True)])
+@every_model
+def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: StateMode, opened: bool) -> None:
+    record = recorded(config, LINES, state, opened)
+    how: Any = {"state": state, "base": math.e, "eos": True, "opened": opened}
+    rows = list(score_words(language_model(config), VOCABULARY, lines_as_pieces(LINES, "whitespace"), **how))
+    rows = rows[not opened :]  # the first word is read
+    assert record.targets == [row.word for row in rows]
+    np.testing.assert_allclose(surprisal(record), [row.surprisal for row in rows], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+@every_model
+def test_no_line_looks_into_another(config: ModelConfig, opened: bool) -> None:
+    record = recorded(config, LINES, "line", opened)
+    starts = [0, *accumulate(len(line.split()) + 1 for line in LINES)]
+    for line, (start, end) in zip(LINES, pairwise(starts), strict=True):
+        here = slice(start, end - (not opened))
+        if line:
+            alone = recorded(config, [line], "line", opened)
+            assert record.targets[here] == alone.targets
+            width = alone.weights.shape[1]
+            np.testing.assert_allclose(record.weights[here, -width:], alone.weights, atol=1e-6)
+            assert not record.weights[here, :-width].any()
+        for position in range(*here.indices(len(record))):
+            if isinstance(record, SpanRecord):
+                assert all(start <= look.first <= look.last <= position for look in record.looks(position))
+            else:
+                assert record.occupied[position].sum() <= position + 1 - start
+    unpredicted = [] if opened else [start - 1 for start in starts[1:-1]]
+    assert np.flatnonzero(np.isnan(surprisal(record))).tolist() == unpredicted
+    assert not record.weights[unpredicted].any()
+
+
+@pytest.mark.parametrize("opened", [True, False])
+@every_model
+def test_every_file_is_written(config: ModelConfig, opened: bool, tmp_path: Path) -> None:
+    """JSON, in the page, too, has no word for what is no number."""
+    record = recorded(config, LINES, "line", opened)
+    spans = isinstance(record, SpanRecord)
+    for suffix in ("html", "svg", "csv", "json" if spans else "npz"):
+        (save_spans if spans else save_attention)(record, tmp_path / f"a.{suffix}")  # type: ignore[operator]
+    page = Page((tmp_path / "a.html").read_text(encoding="utf-8")).record()
+    assert [bits is None for bits in page["bits"]] == np.isnan(surprisal(record)).tolist()
+    if spans:
+        found = json.loads((tmp_path / "a.json").read_bytes(), parse_constant=pytest.fail)
+        chances = [position["target_probability"]["mixture"] for position in found["positions"]]
+        assert [chance is None for chance in chances] == np.isnan(surprisal(record)).tolist()

@@ -1,0 +1,186 @@
+"""What is refused as text, what is not, and how a file says which encoding it is in."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanlm.data.cbt import read_questions
+from spanlm.data.config import DataConfig
+from spanlm.data.corpora import load_corpus
+from spanlm.data.formats import refuse_other_formats
+from spanlm.data.text import Text, fingerprint, pieces
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError
+from spanlm.evaluation.text_pieces import in_lines, text_as_pieces
+
+SENTENCES = [
+    "the cat sat .",
+    "A dog, it seems, ran.",
+    'He said: "naïve!"',
+    "N years ago , $ N",
+    "= Title =",
+    "so it goes",
+]
+QUESTION = "".join(f"{n} the cat sat .\n" for n in range(1, 21)) + "21 the XXXXX sat .\tcat\t\tcat|dog|mat\n\n"
+OTHERS = {
+    "CSV": "item,condition,sentence\n" + "".join(f'{n},a,"the cat, sat {n}"\n' for n in range(6)),
+    "CSV, quoted": "".join(f'"{n}","a b","the cat, sat"\r\n' for n in range(6)),
+    "CSV;": "item;condition;sentence\n" + "".join(f"{n};a;the cat sat\n" for n in range(6)),
+    "TSV": "".join(f"{n}\tthe cat sat\n" for n in range(6)),
+    "JSON": '{"text": "the cat",\n "n": 1}\n',
+    "JSON lines": '{"text": "the cat"}\n{"text": "a dog"}\n',
+    "JSON list": '[\n  {"text": "the cat"}\n]\n',
+    "Moses": "0 ||| the cat ||| -1.2 ||| -3\n0 ||| a cat ||| -1.3 ||| -4\n",
+    "Kaldi": "".join(f"spk{n}-utt_{n} the cat sat\n" for n in range(6)),
+    "Kaldi, LibriSpeech": "".join(f"1089-134686-000{n} THE CAT SAT\n" for n in range(6)),
+    "ARPA": "\n\\data\\\nngram 1=5\nngram 2=3\n\n\\1-grams:\n-1.2\tthe\t-0.3\n",
+    "cloze": QUESTION,
+    "PDF": "%PDF-1.4\nthe cat",
+    "RTF": "{\\rtf1\\ansi the cat}",
+    "HTML": "\n<!DOCTYPE html>\n<p>the cat",
+    "XML": '\ufeff<?xml version="1.0"?><a>the cat</a>',
+    "zip": "PK\x03\x04 the cat",
+}
+PROSE = {
+    "plain": "\n".join(SENTENCES),
+    "commas": "\n".join(f"red, green, and blue {n}" for n in range(9)),
+    "tokenised commas": "\n".join(f"red , green , blue {n}" for n in range(9)),
+    "tokenised code": "{ x : 1 }\n[ a , b ]\n" * 5,
+    "numbers": "\n".join(f"1,00{n},000 of 2,000,000 and 1{n}" for n in range(9)),
+    "indented": "\n".join(f"\tThe cat sat {word} ." for word in "abcdefgh"),
+    "a tab here and there": "the\tcat\nsat\n" * 9,
+    "speech": "\n".join(f'"Hello," said he, "and {n}, then" she' for n in range(9)),
+    "dates": "\n".join(f"2020-01-0{n} we sat" for n in range(9)),
+    "seasons": "\n".join(f"199{n}-9{n} was good" for n in range(9)),
+    "hyphens": "\n".join(f"{word}-looking cats" for word in ["good", "bad", "odd", "well", "sad"]),
+    "scores": "\n".join(f"{word} 3-2" for word in "abcdefgh"),
+    "numbered": "\n".join(f"{n} the cat sat" for n in range(9)),
+    "verse": "Red,\nGreen,\nBlue,\nRed,\nGreen,\nBlue,",
+    "one word": "cat",
+    "markup": "<unk> is\n<b> a\n|| b || c\n",
+}
+
+
+def read(path: Path, **how: Any) -> bytes:
+    return b"".join(pieces(Text(path, **how)))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_no_prose_is_refused_unless_asked_for(tmp_path: Path, name: str, packed: bool) -> None:
+    path, data = tmp_path / f"a.txt{'.gz' if packed else ''}", OTHERS[name].encode()
+    path.write_bytes(gzip.compress(data) if packed else data)
+    for opened in (read, lambda path: fingerprint(Text(path)), lambda path: load_corpus(DataConfig(corpus=str(path)))):
+        with pytest.raises(InputError, match=rf"a\.txt.*: .*{name[:3]}|{'spanlm cloze' if name == 'cloze' else 'ZIP'}"):
+            opened(path)
+    assert read(path, as_text=True) == data.removeprefix("\ufeff".encode()) + b"\n" * (not data.endswith(b"\n"))
+
+
+@pytest.mark.parametrize(
+    "suffix", ["csv", "tsv", "json", "jsonl", "xml", "html", "pdf", "docx", "arpa", "csv.gz", "xml.bz2"]
+)
+def test_a_suffix_decides_alone(suffix: str) -> None:
+    with pytest.raises(InputError, match="not plain text"):
+        refuse_other_formats(Path(f"a.{suffix}"), b"the cat sat .\n")
+
+
+@pytest.mark.parametrize("name", PROSE)
+def test_prose_is_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.txt").write_text(PROSE[name], encoding="utf-8")
+    read(tmp_path / "a.txt")
+
+
+def test_this_repository_and_the_corpora_are_read() -> None:
+    """From their first bytes on, and from every place in them."""
+    root = Path(__file__).parents[2]
+    found = [p for p in [*root.rglob("*.py"), *root.rglob("*.md"), *root.glob("*.t*")] if ".venv" not in p.parts]
+    assert len(found) > 300
+    for path in found:
+        refuse_other_formats(path, path.read_bytes())
+    for path in Path(os.environ["SPANLM_DATA"]).rglob("*.txt*") if "SPANLM_DATA" in os.environ else ():
+        whole = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        questions = "questions" in path.parts
+        for start in range(0, len(whole), 200_000):
+            begin = whole[whole.find(b"\n", start) + 1 :][: 1 << 16]
+            if questions:
+                with pytest.raises(InputError, match="spanlm cloze"):
+                    refuse_other_formats(path, begin)
+            elif not path.name.startswith("stats"):
+                refuse_other_formats(path, begin)
+
+
+TEXTS = ["café", "Ça va ? Très bien , naïve cat sat .\n", "the “cat” sat .\n" * 3, "кот сидел на ковре .\n" * 9]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "cp1252", "latin-1"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_another_encoding_is_named_with_what_converts_it(tmp_path: Path, text: str, encoding: str) -> None:
+    path = tmp_path / "a b.txt"
+    try:
+        path.write_bytes(text.encode(encoding))
+    except UnicodeEncodeError:
+        pytest.skip("has no such letters")
+    for opened in (read, lambda path: load_corpus(DataConfig(corpus=str(path)))):
+        with pytest.raises(InputError, match=r"it looks like .*`iconv -f \S+ -t UTF-8 '") as caught:
+            opened(path)
+    command = str(caught.value).split("`")[1].replace("NEW.txt", str(tmp_path / "new.txt"))
+    if shutil.which("iconv"):
+        subprocess.run(command, shell=True, check=True)
+        assert read(tmp_path / "new.txt").decode().strip() == text.strip()
+
+
+@pytest.mark.parametrize(
+    "data", ["漢字 かな\n".encode("shift-jis"), b"caf\xc3\xa9 \xff\n", b"a\0b\n", "кот\n".encode("koi8-r")]
+)
+def test_no_encoding_is_named_that_is_not_known(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.txt").write_bytes(data)
+    with pytest.raises(InputError, match="give a plain text file in UTF-8"):
+        read(tmp_path / "a.txt")
+
+
+def _lines(path: Path) -> Iterable[Any]:
+    return in_lines(text_as_pieces(Text(path), "words"), "sentences", Vocabulary(("<eos>", "<unk>", *".?!\"')")))
+
+
+HOSTILE: dict[str, tuple[str, Callable[[Path], Iterable[Any]]]] = {
+    "one line": ("the cat sat . ", _lines),
+    "lines": ("a\n", _lines),
+    "blank lines": ("\n", lambda path: text_as_pieces(Text(path), "words")),
+    "abbreviations": ("a.", _lines),
+    "quotes": ("\" ' . ) ", _lines),
+    "NUL-free bytes in one word": ("é", lambda path: text_as_pieces(Text(path), "whitespace")),
+    "questions": (QUESTION, read_questions),
+    "a question without end": ("the XXXXX\n", read_questions),
+    "quoted fields": ('"', lambda path: refuse_other_formats(path, path.read_bytes()) or ()),
+    "braces": ('{"', lambda path: refuse_other_formats(path, path.read_bytes()) or ()),
+    "ids": ("a-", lambda path: refuse_other_formats(path, path.read_bytes()) or ()),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
+def test_twice_the_text_takes_at_most_two_and_a_half_times_the_time(tmp_path: Path, name: str) -> None:
+    unit, parse = HOSTILE[name]
+
+    def seconds(size: int) -> float:
+        path = tmp_path / f"{size}.txt"
+        path.write_text(unit * (size // len(unit)), encoding="utf-8")
+        best = float("inf")
+        for _ in range(3):
+            start = time.process_time()
+            for _ in parse(path):
+                pass
+            best = min(best, time.process_time() - start)
+        return best
+
+    size = 250_000
+    assert seconds(2 * size) <= 2.5 * seconds(size) + 0.02

@@ -1,0 +1,127 @@
+"""Files that a number depends on, damaged anywhere: the same number or one line of an error, never another number."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import spanlm
+from spanlm.config import RunConfig
+from spanlm.errors import InputError, RunError
+from spanlm.evaluation.dynamic_config import DynamicConfig
+
+Measure = Callable[[], object]
+
+FEW = (15, 5)
+MANY = (200, 20)
+"""Flips and cuts."""
+
+
+def damaged(content: bytes, draw: random.Random, cut: bool) -> bytes:
+    place = draw.randrange(len(content))
+    if cut:
+        return content[:place]
+    other = content[place] ^ (1 << draw.randrange(8) if draw.random() < 0.5 else draw.randrange(1, 256))
+    return content[:place] + bytes([other]) + content[place + 1 :]
+
+
+def outcomes(path: Path, measure: Measure, times: tuple[int, int]) -> Counter[str]:
+    """What `measure` makes of a file that is damaged at random places, one at a time."""
+    content, draw, expected, found = path.read_bytes(), random.Random(path.name), measure(), Counter[str]()
+    for number in range(sum(times)):
+        path.write_bytes(damaged(content, draw, cut=number >= times[0]))
+        os.utime(path, ns=(0, number))  # as another time would: the clock of a file system may be slower than this loop
+        try:
+            same = measure() == expected
+            found[("rebuilt" if path.read_bytes() == content else "same") if same else "WRONG"] += 1
+        except (InputError, RunError) as error:
+            found["refused" if "\n" not in str(error) else "SEVERAL LINES"] += 1
+        except Exception as error:
+            found[f"TRACEBACK {type(error).__name__}"] += 1
+        path.write_bytes(content)
+        os.utime(path, ns=(0, 10**6 + number))
+    print(f"\n{path.name[-20:]} ({len(content):,} bytes): {dict(found)}")
+    assert measure() == expected
+    return found
+
+
+def numbers(folder: Path, split: str = "test", **how: object) -> dict[str, object]:
+    found = spanlm.load(folder).evaluate(split=split, **how).to_json()  # type: ignore[arg-type]
+    return {name: found[name] for name in ("nll", "tokens", "oov_tokens", "unk_tokens", "protocol")}
+
+
+def never_another_number(found: Counter[str]) -> None:
+    assert found.keys() <= {"same", "refused", "rebuilt"}, found
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPANLM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(params=[FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"])
+def times(request: pytest.FixtureRequest) -> tuple[int, int]:
+    chosen: tuple[int, int] = request.param
+    return chosen
+
+
+@pytest.fixture
+def run(tiny_run: Path, tmp_path: Path) -> Path:
+    """Its folder has the statistics of dynamic evaluation, too."""
+    folder = shutil.copytree(tiny_run, tmp_path / "run")
+    spanlm.load(folder).dynamic_statistics()
+    return folder
+
+
+def test_tokens_of_the_cache(tiny_run: Path, own_cache: Path, times: tuple[int, int]) -> None:
+    numbers(tiny_run)
+    (entry,) = (own_cache / "tokens").iterdir()
+    found = outcomes(entry, lambda: numbers(tiny_run), times)
+    never_another_number(found)
+    assert found["rebuilt"] > sum(times) / 2
+
+
+def test_counts_of_the_cache(tiny_config: RunConfig, own_cache: Path, times: tuple[int, int]) -> None:
+    data = replace(tiny_config.data, min_count=2)
+    spanlm.load_corpus(data)
+    (entry,) = (own_cache / "counts").iterdir()
+    found = outcomes(entry, lambda: spanlm.load_corpus(data).vocabulary, times)
+    never_another_number(found)
+    assert found["rebuilt"] > sum(times) / 2
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "vocabulary.json", "model.safetensors"])
+def test_files_of_a_run(run: Path, name: str, times: tuple[int, int]) -> None:
+    found = outcomes(run / name, lambda: numbers(run), times)
+    never_another_number(found)
+    assert found["refused"] > sum(times) / 2
+
+
+def test_statistics_of_dynamic_evaluation(run: Path, times: tuple[int, int]) -> None:
+    config = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
+    never_another_number(outcomes(run / "dynamic.safetensors", lambda: numbers(run, "valid", dynamic=config), times))
+
+
+def test_metrics_of_a_run_that_goes_on(
+    tiny_run: Path, tiny_config: RunConfig, tmp_path: Path, times: tuple[int, int]
+) -> None:
+    """Weights stay what they are, and of the lines of metrics.jsonl none is another than was written."""
+    corpus, whole = spanlm.load_corpus(tiny_config.data), (tiny_run / "metrics.jsonl").read_bytes().splitlines()
+    folder = shutil.copytree(tiny_run, tmp_path / "run")
+
+    def resumed() -> object:
+        position = spanlm.train(tiny_config, corpus, folder, resume=True)
+        kept = (folder / "metrics.jsonl").read_bytes().splitlines()
+        return whole[: len(kept)] == kept, position.best_loss, (folder / "model.safetensors").read_bytes()
+
+    found = outcomes(folder / "metrics.jsonl", resumed, times)
+    never_another_number(found)
+    assert found["same"] == sum(times)

@@ -1,0 +1,179 @@
+"""What belongs to a run: its configuration by digest, its weights if they are numbers; runs of 0.1.0 without marks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+
+import spanlm
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError, RunError
+from spanlm.training.checkpoints import to_bytes
+from spanlm.training.config import FinetuneConfig
+from spanlm.training.run import train
+from spanlm.training.run_folder import save_model, weights_digest
+from tests.training.small import NT_ASGD, checkpoints, differing, make_config, outcome, with_training
+from tests.training.test_state_inventory import signed
+
+SHORT = {"checkpoint_every": 7, "epochs": 1}
+
+
+@pytest.fixture
+def run(room: Path, corpus: Corpus) -> Path:
+    """A run of one epoch."""
+    train(make_config(**SHORT), corpus, room / "run")
+    corpus.vocabulary.save(room / "run" / "vocabulary.json")
+    return room / "run"
+
+
+def edit(folder: Path, pattern: str, text: str) -> None:
+    path = folder / "config.yaml"
+    changed, count = re.subn(pattern, text, path.read_text(), count=1)
+    assert count == 1
+    path.write_text(changed)
+
+
+def remark(folder: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]], object]) -> None:
+    """Write model.safetensors again with other marks or weights, as another program could."""
+    path = folder / "model.safetensors"
+    with safe_open(path, framework="pt") as file:
+        marks, tensors = json.loads(file.metadata()["spanlm"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    change(marks, tensors)
+    marks["weights"] = weights_digest(tensors)
+    path.write_bytes(to_bytes(tensors, {"spanlm": json.dumps(marks)}))
+
+
+def as_in_0_1_0(folder: Path) -> None:
+    """Take away what 0.1.0 did not write."""
+    remark(folder, lambda marks, tensors: marks.pop("config", None))
+    for checkpoint in checkpoints(folder):
+        position = json.loads((checkpoint / "position.json").read_text())
+        del position["config"], position["metrics_checksums"]
+        signed(checkpoint, "position.json", json.dumps(position).encode())
+
+
+def going_on(folder: Path, corpus: Corpus, **training: Any) -> RunConfig:
+    """The folder's own configuration, as `train --resume auto` has it, gone on with."""
+    config = with_training(RunConfig.load(folder / "config.yaml"), **training)
+    train(config, corpus, folder, resume=True)
+    return config
+
+
+@pytest.mark.parametrize("damage", [("length: 6", "length: 16"), ("window: 4", "window: 5"), (r"  loss: mean\n", "")])
+def test_another_configuration_is_neither_loaded_nor_trained(
+    run: Path, corpus: Corpus, damage: tuple[str, str]
+) -> None:
+    model = (run / "model.safetensors").read_bytes()
+    edit(run, *damage)
+    with pytest.raises(InputError, match=r"config\.yaml"):
+        spanlm.load(run)
+    with pytest.raises(InputError, match=r"config\.yaml"):
+        going_on(run, corpus, epochs=2)
+    assert (run / "model.safetensors").read_bytes() == model
+
+
+def lines(folder: Path) -> Iterator[tuple[str, str]]:
+    """The configuration without each of its lines that hold a field, and that line."""
+    kept = (folder / "config.yaml").read_text().splitlines(keepends=True)
+    for number, line in enumerate(kept):
+        if not line.endswith(":\n"):
+            yield "".join(kept[:number] + kept[number + 1 :]), line
+
+
+def test_every_field_is_required_but_those_that_are_null(run: Path) -> None:
+    accepted = []
+    for text, line in list(lines(run)):
+        (run / "config.yaml").write_text(text)
+        try:
+            spanlm.load(run)
+            accepted.append(line.split()[-1])
+        except InputError as error:
+            assert "\n" not in str(error)
+    assert set(accepted) == {"null"}
+
+
+def test_comments_order_and_form_are_free(run: Path) -> None:
+    expected = spanlm.load(run).vocabulary
+    text = (run / "config.yaml").read_text().replace("lr: 0.02", "lr: 2.0e-2 # mine").replace("clip: 5.0", "clip: 5")
+    (run / "config.yaml").write_text("# a run\n" + text)
+    assert spanlm.load(run).vocabulary == expected
+
+
+def test_what_may_change_by_hand_or_by_going_on_leaves_the_run_whole(run: Path, corpus: Corpus, room: Path) -> None:
+    train(make_config(**{**SHORT, "epochs": 3}), corpus, room / "whole")
+    edit(run, r"  epochs: 1\n", "  epochs: 2\n")
+    edit(run, "dir: null", "dir: elsewhere")
+    edit(run, "device: cpu", "device: auto")
+    spanlm.load(run)
+    going_on(run, corpus)
+    going_on(run, corpus, epochs=3, patience=9)
+    assert spanlm.load(run).config.training.patience == 9
+    assert not differing(outcome(run), outcome(room / "whole"))
+
+
+def test_stages_may_be_added_and_then_are_kept(room: Path, corpus: Corpus) -> None:
+    config = make_config(optimizer=NT_ASGD, kind="streams", shuffle=False)
+    wanted = with_training(config, epochs=3, finetune=FinetuneConfig(stages=1, lr=0.5, epochs=2))
+    train(config, corpus, room)
+    train(wanted, corpus, room, resume=True)
+    corpus.vocabulary.save(room / "vocabulary.json")
+    spanlm.load(room)
+    edit(room, "    lr: 0.5\n", "    lr: 0.75\n")
+    with pytest.raises(InputError, match=r"config\.yaml"):
+        going_on(room, corpus)
+
+
+def test_a_run_of_0_1_0_is_read_with_a_note_and_goes_on(
+    run: Path, corpus: Corpus, room: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train(make_config(**{**SHORT, "epochs": 2}), corpus, room / "whole")
+    as_in_0_1_0(run)
+    edit(run, r"  lines: as-written\n", "")  # a field that it did not have
+    with caplog.at_level("INFO", "spanlm"):
+        spanlm.load(run)
+        assert caplog.text.count("note: ") == 1 and "older version" in caplog.text
+        going_on(run, corpus, epochs=2)
+    assert caplog.text.count("note: ") == 2
+    assert not differing(outcome(run), outcome(room / "whole"))
+    edit(run, "seed: 1", "seed: 2")
+    with pytest.raises(InputError, match=r"config\.yaml"):
+        going_on(run, corpus)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30])
+def test_weights_that_are_no_numbers_are_refused_by_name(run: Path, corpus: Corpus, room: Path, value: float) -> None:
+    def poison(marks: object, tensors: dict[str, torch.Tensor]) -> None:
+        tensors["head.bias"][:3] = value
+
+    began = with_training(make_config(**SHORT), start_from=str(run))
+    remark(run, poison)
+    loads = (lambda: spanlm.load(run), lambda: spanlm.load_ensemble([run]))
+    for read in (*loads, lambda: train(began, corpus, room / "other")):
+        with pytest.raises(InputError, match=r"head\.bias: 3 of 24 values"):
+            read()
+
+
+def test_such_weights_are_not_gone_on_with_and_not_saved(run: Path, corpus: Corpus) -> None:
+    last, model = checkpoints(run)[-1], spanlm.load(run)
+    weights = dict(model.model.named_parameters())
+    weights["head.bias"].data[1] = float("nan")
+    before = (run / "model.safetensors").read_bytes()
+    with pytest.raises(RunError, match=r"head\.bias: 1 of 24 values"):
+        save_model(run, model.model, model.vocabulary)
+    assert (run / "model.safetensors").read_bytes() == before
+    signed(last, "weights.safetensors", to_bytes(weights))
+    with pytest.raises(InputError, match=r"head\.bias: 1 of 24 values"):
+        going_on(run, corpus, epochs=2)
+
+
+def test_a_device_that_computes_nothing_is_none(run: Path) -> None:
+    with pytest.raises(InputError, match="there is no such device"):
+        spanlm.load(run, device="meta")
