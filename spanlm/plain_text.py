@@ -25,16 +25,12 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(map(markdown, line))} |" for line in lines)
 
 
-def quoted(word: str) -> str:
-    """Return a word within quotation marks, as CSV has it."""
-    return '"' + word.replace('"', '""') + '"'
-
-
-def tsv_line(cells: Iterable[object]) -> str:
-    """Return a line of cells with tabs between them, each word as R, pandas and csv read it.
+def cells_line(cells: Iterable[object], between: str = "\t") -> str:
+    """Return a line of a table of data, each word as R, pandas and csv read it.
 
     Within quotation marks is what must be, and what begins with =, +, - or @: a spreadsheet that takes quoted cells for
     text does not compute it.
     """
-    special = re.compile('^[=+@-]|["\t\r\n]').search
-    return "\t".join(quoted(x) if isinstance(x, str) and special(x) else str(x) for x in cells) + "\n"
+    special = re.compile(f'^[=+@-]|["\r\n{between}]').search
+    texts = ((str(x), isinstance(x, str) and special(x)) for x in cells)
+    return between.join('"' + text.replace('"', '""') + '"' if quoted else text for text, quoted in texts) + "\n"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanlm.analysis.files import csv_bytes
-from spanlm.plain_text import markdown_table, tsv_line, visible
+from spanlm.plain_text import cells_line, markdown_table, visible
 
 UNESCAPED = r"(?<!\\)(?:\\\\)*[{}]"
 NASTY = st.text(alphabet="|`<>*_[]()&~\\\"'=+-@ab\n\r\t\x1b\u202e\u2028é,") | st.text()
@@ -34,12 +34,13 @@ def test_a_name_is_no_image_and_no_link() -> None:
 
 @given(st.lists(WORD, min_size=1, max_size=4), st.floats(allow_nan=False))
 def test_a_word_is_read_as_it_was_and_never_as_a_formula(words: list[str], number: float) -> None:
-    for line, delimiter in ((tsv_line([*words, number]), "\t"), (csv_bytes([(*words, number)]).decode("utf-8"), ",")):
+    for line, delimiter in ((cells_line([*words, number]), "\t"), (csv_bytes([(*words, number)]).decode("utf-8"), ",")):
         (row,) = csv.reader(io.StringIO(line, newline=""), delimiter=delimiter)
         assert row == [*(word.encode("utf-8", "replace").decode() for word in words), str(number)]
         assert line.startswith('"') or words[0][0] not in "=+-@"
 
 
 def test_a_column_of_numbers_stays_one() -> None:
-    assert tsv_line(["-", "-LRB-", "10,000", 'a"b', -0.5, 3]) == '"-"\t"-LRB-"\t10,000\t"a""b"\t-0.5\t3\n'
-    assert csv_bytes([("=1+1", "", -0.5)]) == b'"=1+1",,-0.5\n'
+    assert cells_line(["-", "-LRB-", "10,000", 'a"b', -0.5, 3]) == '"-"\t"-LRB-"\t10,000\t"a""b"\t-0.5\t3\n'
+    assert csv_bytes([("=1+1", "", -0.5)], gaps=True) == b'"=1+1",,-0.5\n'
+    assert csv_bytes([("-5", -5)]) == b'"-5",-5\n'

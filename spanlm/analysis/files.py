@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 
 from spanlm.errors import InputError, RunError
 from spanlm.files import replacing
-from spanlm.plain_text import quoted
+from spanlm.plain_text import cells_line
 from spanlm.provenance import made
 
 
@@ -35,10 +37,13 @@ def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
     return suffix
 
 
-def csv_bytes(rows: Iterable[tuple[object, ...]]) -> bytes:
-    """Return rows as CSV: words quoted, whatever they begin with; numbers not; nothing where a word is empty."""
-    lines = (",".join(quoted(x) if isinstance(x, str) and x else str(x) for x in row) + "\n" for row in rows)
-    return "".join(lines).encode("utf-8", "replace")
+def csv_bytes(rows: Iterable[tuple[object, ...]], gaps: bool = False) -> bytes:
+    """Return rows as CSV: words quoted, numbers not; with gaps, only words that must be, so that "" is nothing."""
+    if gaps:
+        return "".join(cells_line(row, ",") for row in rows).encode("utf-8", "replace")
+    text = io.StringIO(newline="")
+    csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode("utf-8", "replace")
 
 
 def json_bytes(content: Mapping[str, Any]) -> bytes:

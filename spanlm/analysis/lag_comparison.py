@@ -148,7 +148,7 @@ def comparison_markdown(measured: Sequence[MeasuredLags]) -> bytes:
 
 def comparison_csv(measured: Sequence[MeasuredLags]) -> bytes:
     """Return one row for each model and lag, the paper's number beside the measured one."""
-    return csv_bytes([CSV_COLUMNS, *(row for one in measured for row in _csv_rows(one))])
+    return csv_bytes([CSV_COLUMNS, *(row for one in measured for row in _csv_rows(one))], gaps=True)
 
 
 def _csv_rows(one: MeasuredLags) -> Iterator[tuple[object, ...]]:

@@ -17,7 +17,7 @@ from spanlm.cli.terminal import note
 from spanlm.data.text import Text
 from spanlm.evaluation.words import WordScore
 from spanlm.plain_json import finite
-from spanlm.plain_text import tsv_line
+from spanlm.plain_text import cells_line
 
 _DESCRIPTION = """
 One row for every word: its surprisal −log p(word | context), the entropy of the distribution it was drawn from, its
@@ -92,10 +92,10 @@ def run(arguments: list[str]) -> None:
     first = next(rows, None)
     with output(options.out) as file:
         if options.format == "tsv":
-            file.write(tsv_line([*names[0], *COLUMNS]))
+            file.write(cells_line([*names[0], *COLUMNS]))
         for row in chain([] if first is None else [first], rows):
             if options.format == "tsv":
-                file.write(tsv_line(map(_cell, row.values())))
+                file.write(cells_line(map(_cell, row.values())))
             else:
                 file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
     for line in [*([] if model.opened else [_UNSCORED]), *gate_note(model)]:
