@@ -20,6 +20,7 @@ from jsonargparse import SUPPRESS, ArgumentParser
 
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, as_written, nearest
+from spanlm.files import regular
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import HEADS
@@ -48,6 +49,9 @@ What the text is, vocabulary and checkpoint tell; and the checkpoint, whether it
 """
 
 CHANGEABLE = (*(f"training.{name}" for name in EXTENDABLE), *MOVABLE)
+
+LONGEST = 2**20
+"""Bytes of a YAML file."""
 
 LONGEST_SHOWN = 60
 """Characters of a wrong value that a message repeats."""
@@ -133,18 +137,43 @@ def config_digest(tree: Tree) -> str:
     return " ".join(digests)
 
 
-def read_yaml(path: Path) -> Tree:
-    """Read a YAML file of nested fields.
+class _Loader(yaml.SafeLoader):
+    """Refuses what a few bytes of can fill the memory, or go on for ever."""
+
+    _values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """Make a node of what comes next."""
+        event, self._values = self.peek_event(), self._values + 1  # type: ignore[no-untyped-call]
+        text = getattr(event, "value", None) or ""
+        kind = self.resolve(yaml.ScalarNode, text, event.implicit) if len(text) > 20 else ""  # type: ignore[no-untyped-call]
+        what = "an alias or an anchor" if getattr(event, "anchor", None) else "a merge" if text == "<<" else ""
+        what = "a number of more than 20 digits" if kind.endswith(":int") else what
+        if what or self._values > 10_000:
+            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: {what or 'more than 10,000 values'}; take it out")
+        return super().compose_node(parent, index)
+
+
+def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
+    """Read a YAML file of nested fields, of at most 1 MB.
+
+    Args:
+        path: the file.
+        pipes: take pipes, too: what the user names, not what lies in a run's folder.
 
     Raises:
-        InputError: it cannot be read, is not YAML, or holds no fields.
+        InputError: it cannot be read, is too long, is not YAML, or holds no fields.
     """
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with (path if pipes else regular(path, LONGEST)).open("rb") as file:
+            content = file.read(LONGEST + 1)
+        if len(content) > LONGEST:
+            raise ValueError(f"has more than {LONGEST:,} bytes")
+        tree = _Loader(content.decode()).get_single_data()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: no UTF-8, or a date that no calendar has
-        raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}") from None
+        raise InputError(f"{path}: is not YAML of plain fields: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise InputError(f"{path}: is nested too deeply; fields are in groups of groups, no deeper") from None
     return {} if tree is None else _as_group(tree, str(path))

@@ -5,6 +5,7 @@ Content goes to the disk under a temporary name and is then renamed; the folder'
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from spanlm.errors import InputError
+from spanlm.processor import memory
 
 UNFINISHED = ".unfinished"
 _REPEATED = 50
@@ -64,9 +66,26 @@ def _replacing_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put `content` at `path`, as `replacing` does."""
-    with replacing(path) as file:
+    """Put `content` at `path` in a run's folder: as `replacing` does, but through no link and into no pipe."""
+    with _replacing_file(own(path)) as file:
         file.write(content)
+
+
+def own(path: Path) -> Path:
+    """Return a path to write to in a run's folder, which may come from anybody; OSError: a link, a pipe, a device."""
+    if path.is_symlink() or (path.exists() and not path.is_file() and not path.is_dir()):
+        raise OSError(errno.ELOOP, f"{path.name} is a link, a pipe or a device; nothing is written there", str(path))
+    return path
+
+
+def regular(path: Path, limit: int | None = None) -> Path:
+    """Return a path to read in a run's folder; OSError: no file, or of more bytes than `limit` or else the memory."""
+    found, limit = path.stat(), memory() if limit is None else limit
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    if found.st_size > limit:
+        raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes; must have at most {limit:,}", str(path))
+    return path
 
 
 def write_synced(path: Path, content: bytes) -> None:

@@ -12,6 +12,7 @@ from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.trained import TrainedModel
 from spanlm.training.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
+from spanlm.training.setup import refuse_too_large
 
 
 def load(run: str | Path, device: str = "auto") -> TrainedModel:
@@ -41,6 +42,7 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
     config = RunConfig.from_tree(tree, str(folder / CONFIG))
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     weights, _ = read_weights(folder, vocabulary, config_digest(tree))  # before a model of another size is made
+    refuse_too_large(config, len(vocabulary))
     model = LanguageModel(config.model, len(vocabulary))
     copy_weights(weights, model, str(folder / MODEL))
     return TrainedModel(model.to(pick_device(device, "--device")).eval(), vocabulary, config, folder)

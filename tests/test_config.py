@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -789,3 +790,29 @@ def test_every_preset_is_reached_by_options(name: str) -> None:
         return [f"--{prefix}={text}"]
 
     assert _parse(kinds_of(tree), *flat(tree, "")) == PRESETS[name].config
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ("a: &a [1]\nb: *a\n", "line 1: an alias or an anchor"),
+        ("data: {corpus: x}\ntraining: {<<: {seed: 1}}\n", "line 2: a merge"),
+        (f"training:\n  seed: {'9' * 4000}\n", "line 2: a number of more than 20 digits"),
+        (f"training:\n  seed: 0x{'f' * 20_000}\n", "line 2: a number"),
+        (f"training:\n  seed: 1{':1' * 100}\n", "line 2: a number"),
+        (f"data: [{'0,' * 10_001}]", "more than 10,000 values"),
+        (f"# {'x' * 2**20}", "must have at most 1,048,576"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_what_grows_is_no_configuration(tmp_path: Path, content: str, what: str) -> None:
+    (tmp_path / "c.yaml").write_text(content)
+    with pytest.raises(InputError, match=re.escape(what)) as error:
+        RunConfig.load(tmp_path / "c.yaml")
+    assert len(str(error.value)) < 300
+
+
+def test_words_of_digits_in_quotes_are_words(tmp_path: Path) -> None:
+    config = RunConfig(data=DataConfig(corpus="1" * 40, dir="0x" + "f" * 40))
+    (tmp_path / "c.yaml").write_text(config.to_yaml())
+    assert RunConfig.load(tmp_path / "c.yaml") == config

@@ -11,7 +11,12 @@ import pytest
 
 import spanlm
 from spanlm.analysis.files import write_whole
-from spanlm.files import expanded, replace_file
+from spanlm.files import expanded, regular, replace_file, replacing
+
+
+def write(path: Path, content: bytes) -> None:
+    with replacing(path) as file:
+        file.write(content)
 
 
 def test_what_a_link_names_is_replaced_not_the_link(tmp_path: Path) -> None:
@@ -19,7 +24,7 @@ def test_what_a_link_names_is_replaced_not_the_link(tmp_path: Path) -> None:
     target, link = tmp_path / "far" / "rows.tsv", tmp_path / "link.tsv"
     target.write_bytes(b"old")
     link.symlink_to(Path("far") / "rows.tsv")
-    replace_file(link, b"new")
+    write(link, b"new")
     assert link.is_symlink()
     assert target.read_bytes() == b"new"
     assert os.listdir(tmp_path / "far") == ["rows.tsv"]
@@ -27,12 +32,12 @@ def test_what_a_link_names_is_replaced_not_the_link(tmp_path: Path) -> None:
 
 def test_a_link_to_nothing_makes_what_it_names(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("target")
-    replace_file(tmp_path / "link", b"new")
+    write(tmp_path / "link", b"new")
     assert (tmp_path / "target").read_bytes() == b"new"
     assert (tmp_path / "link").is_symlink()
 
 
-@pytest.mark.parametrize("write", [replace_file, write_whole], ids=["bytes", "figure"])
+@pytest.mark.parametrize("write", [write, write_whole], ids=["bytes", "figure"])
 @pytest.mark.parametrize("name", ["pipe.svg", "link.svg"])
 def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path, write: Callable[[Path, bytes], None], name: str) -> None:
     pipe = tmp_path / "pipe.svg"
@@ -73,3 +78,29 @@ def test_homes_are_found_in_one_way() -> None:
     package = Path(spanlm.__file__).parent
     users = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "expanduser" in path.read_text()}
     assert users == {"files.py"}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_file_of_a_run_is_not_written_through_a_link(tmp_path: Path, there: bool) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    if there:
+        target.write_bytes(b"old")
+    link.symlink_to(target)
+    with pytest.raises(OSError, match="link is a link"):
+        replace_file(link, b"new")
+    assert sorted(os.listdir(tmp_path)) == (["link", "target"] if there else ["link"])
+    assert not there or target.read_bytes() == b"old"
+
+
+def test_what_is_read_of_a_run_is_a_file_that_is_not_too_large(tmp_path: Path) -> None:
+    """A link to one is as good."""
+    (tmp_path / "file").write_bytes(b"1234")
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    assert regular(tmp_path / "link", 4).read_bytes() == b"1234"
+    for name, limit in (("link", 3), ("pipe", 4), ("nothing", 4)):
+        with pytest.raises(OSError) as error:
+            regular(tmp_path / name, limit)
+        assert error.value.filename == str(tmp_path / name)
+    with pytest.raises(OSError, match="no regular file"):
+        regular(Path(os.devnull), 4)

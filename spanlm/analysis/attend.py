@@ -190,7 +190,8 @@ def _rows(model: NextWordModel, batcher: Batcher) -> Iterator[_Rows]:
     read = torch.zeros(1, dtype=torch.long)
     for scored in scored_segments(model, batcher.segments()):
         segment, readout, weights = scored.segment, scored.readout, _by_slot(scored.readout)
-        read = torch.where(segment.reset.cpu(), 0, read)  # words that each stream remembers
+        # words that each stream remembers; where all are new, they may be more or fewer
+        read = torch.where(segment.reset.cpu(), 0, 0 if segment.reset.all() else read)
         slots = _slots(readout, read + torch.arange(len(weights)).unsqueeze(1), weights.shape[-1])
         mask = segment.mask.cpu()
         yield _Rows(readout, weights[segment.mask].float().cpu().numpy(), slots[mask].numpy())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.errors import InputError, require
+from spanlm.files import regular
 from spanlm.plain_json import json_object
 from spanlm.training.run_folder import METRICS
 
@@ -48,9 +49,9 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
         InputError: it is no run, or a line is damaged.
     """
     try:
-        lines = (folder / METRICS).read_bytes().splitlines(keepends=True)
-    except OSError:
-        raise InputError(f"{folder}: has no {METRICS}; name the folder of a run") from None
+        lines = regular(folder / METRICS, 2**30).read_bytes().splitlines(keepends=True)
+    except OSError as error:
+        raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
     try:
         # the last line of a run in training may be half written
         rows = [json_object(line) for line in lines if line.endswith(b"\n")]

@@ -20,7 +20,7 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
     base = find_preset(preset or DEFAULT_PRESET).config
     if config is None:
         return base
-    tree = read_yaml(config)
+    tree = read_yaml(config, pipes=True)
     return RunConfig.from_tree(tree if preset is None else _overlaid(base.to_tree(), tree), str(config))
 
 

@@ -89,6 +89,11 @@ def main(arguments: list[str] | None = None) -> int:
         # the reader of our output is gone (`| head`): say nothing, and keep the interpreter from flushing into it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and "allocate" not in str(error):  # as the library says it, of any device
+            raise
+        print(f"spanlm: out of memory: {str(error).partition(chr(10))[0]}. Take smaller sizes.", file=sys.stderr)
+        return 1
     except OSError as error:
         print(f"spanlm: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
         return 1

@@ -155,8 +155,8 @@ def make_batcher(
         tokens: The split.
         eos_id: Id of `<eos>`.
         batch_size: B, the number of streams.
-        length: T, the longest segment; of sentences only what `sentences` says, and the usual one of streams whose
-            lengths are drawn.
+        length: T, the longest segment; of sentences that of a piece of a very long one, and the usual one of streams
+            whose lengths are drawn.
         shuffle: Draw the order of documents or sentences; streams have none.
         whole: Keep each document in one stream, as evaluation must.
         sentences: What becomes of sentences, and in which batches; None: whole, in the order of the text.
@@ -172,5 +172,6 @@ def make_batcher(
         case "documents":
             return DocumentBatcher(tokens, eos_id, batch_size=batch_size, length=length, shuffle=shuffle, whole=whole)
         case "sentences":
-            return SentenceBatcher(tokens, eos_id, batch_size=batch_size, rules=sentences, shuffle=shuffle)
+            piece = length if whole else None
+            return SentenceBatcher(tokens, eos_id, batch_size=batch_size, rules=sentences, shuffle=shuffle, piece=piece)
     raise InputError(f"batches={kind}: no such kind.{nearest(kind, ('streams', 'documents', 'sentences'))}")

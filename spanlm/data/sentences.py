@@ -7,6 +7,7 @@ away (of Penn Treebank 2.7 % of all tokens). Their code opens no sentence: its f
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError, require
 
 Positions = NDArray[np.int64]
+LONG = 512
 POOL = 100
 """Batches whose sentences are sorted together: enough that a batch is even, few enough that its neighbours vary."""
 
@@ -31,6 +33,7 @@ class SentenceBatcher:
         batch_size: B, the number of lines; missing ones of the last segment are padding.
         rules: What becomes of the lines.
         shuffle: Take the lines in an order drawn with the seed of `segments`.
+        piece: Steps of the segments of a line of more than `LONG` targets, read alone; None: it is like the others.
 
     Raises:
         InputError: `batch_size` is below 1, a line is longer than allowed, or no line has a target.
@@ -44,8 +47,9 @@ class SentenceBatcher:
         batch_size: int,
         rules: SentenceRules | None = None,
         shuffle: bool = False,
+        piece: int | None = None,
     ) -> None:
-        self._source = SegmentSource(tokens, eos_id)
+        self._source, self._piece = SegmentSource(tokens, eos_id), piece
         self._batch_size = at_least_one("batch_size", batch_size)
         self._rules, self._shuffle = rules or SentenceRules(), shuffle
         ends = _line_ends(tokens, eos_id)
@@ -58,19 +62,29 @@ class SentenceBatcher:
 
     def count(self, seed: int = 0) -> int:
         """Return the number of segments; the seed changes nothing."""
-        return -(-len(self._ends) // self._batch_size)
+        return sum(1 for _ in self._plan(seed))
 
     def __len__(self) -> int:
         return self.count()
 
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
         """Yield the segments from number `start` on, in the order drawn with `seed`."""
-        reset = np.full(self._batch_size, True)
-        for lines in self._batches(seed)[not_negative(start) :]:
-            begin, end, opening = np.zeros((3, self._batch_size), np.int64)
-            begin[: len(lines)], end[: len(lines)] = self._begins[lines], self._ends[lines]
+        for lines, at, steps, streams in islice(self._plan(seed), not_negative(start), None):
+            begin, end, opening = np.zeros((3, streams), np.int64)
+            begin[: len(lines)], end[: len(lines)] = self._begins[lines] + at, self._ends[lines]
             opening[: len(lines)] = self._openings[lines]
-            yield self._source.segment(begin, end, opening, int((end - begin).max()), reset)
+            yield self._source.segment(begin, end, opening, steps, np.full(streams, at == 0))
+
+    def _plan(self, seed: int) -> Iterator[tuple[Positions, int, int, int]]:
+        """Give each segment's lines, where in them it begins, its steps and its streams."""
+        lengths = self._ends - self._begins
+        for lines in self._batches(seed):
+            alone = np.flatnonzero(lengths[lines] > LONG) if self._piece else ()
+            for group in np.split(lines, np.union1d(alone, np.add(alone, 1)).astype(int)):
+                total = int(lengths[group].max(initial=0))
+                size, streams = (self._piece, 1) if self._piece and total > LONG else (total, self._batch_size)
+                for at in range(0, total, size or 1):
+                    yield group, at, min(size, total - at), streams
 
     def _batches(self, seed: int) -> list[Positions]:
         lengths, size = self._ends - self._begins, self._batch_size

@@ -104,6 +104,7 @@ def chunks(text: Text) -> Iterator[bytes]:
     unknown = text.start == 0 and not text.as_text
     try:
         with _open(text.path) as file:
+            size, done = text.path.stat().st_size if text.path.suffix == ".gz" else 0, text.start
             if text.start:  # a pipe can be read but not sought in
                 file.seek(text.start)
             left = text.stop - text.start if text.stop is not None else None
@@ -111,7 +112,9 @@ def chunks(text: Text) -> Iterator[bytes]:
                 if unknown:
                     refuse_other_formats(text.path, chunk)
                     unknown = False
-                left = None if left is None else left - len(chunk)
+                left, done = None if left is None else left - len(chunk), done + len(chunk)
+                if size and done > max(1 << 26, 200 * size):  # prose has four times its size, a pipe none
+                    raise InputError(f"{text.path}: becomes 200 times its {size:,} bytes; decompress it yourself")
                 yield chunk
                 if len(chunk) < CHUNK_BYTES:  # of a terminal another end would be waited for
                     break

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spanlm.data.counts import WordCounts
 from spanlm.errors import InputError, RunError, require
-from spanlm.files import replacing
+from spanlm.files import regular, replacing
 
 EOS = "<eos>"
 UNK = "<unk>"
@@ -156,7 +156,7 @@ def _first_repeated(words: Iterable[str]) -> str:
 
 def _read_json(path: Path) -> dict[str, object]:
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = json.loads(regular(path, 2**28).read_text("utf-8"))
     except OSError as error:
         raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
     except (ValueError, RecursionError) as error:

@@ -36,7 +36,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.lessons import Report, learning_weights, lessons, quiet
-from spanlm.files import replace_file
+from spanlm.files import regular, replace_file
 from spanlm.models.memories import SpanBufferMemory
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.plain_json import json_object
@@ -232,7 +232,7 @@ def read_statistics(
     """
     own = gate_temperature(model) if path.name == DYNAMIC else None
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(regular(path), framework="pt") as file:
             marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         found = DynamicStatistics(

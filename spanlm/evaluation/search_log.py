@@ -28,7 +28,7 @@ from spanlm.data.batching import Batcher
 from spanlm.evaluation.astray import AstrayError
 from spanlm.evaluation.part_tally import PartTally
 from spanlm.evaluation.scoring import Tally
-from spanlm.files import UNFINISHED, replace_file
+from spanlm.files import UNFINISHED, own, regular, replace_file
 from spanlm.plain_json import json_object
 
 
@@ -128,7 +128,7 @@ class SearchLog:
             line = {**said, **self._made, "key": key, "seconds": found.seconds, "sums": _written(asdict(total))}
             content = json.dumps({**line, "sha256": digest_of(line)}, indent=1)  # ASCII: a command may be no UTF-8
             try:
-                self.folder.mkdir(exist_ok=True)
+                own(self.folder).mkdir(exist_ok=True)
                 replace_file(self._path(self.folder, key), content.encode())
                 self.kept += 1
             except OSError as error:  # a search that is stopped begins anew, and that is all
@@ -168,7 +168,7 @@ def digest_of(*parts: object) -> str:
 def _whole(path: Path, key: str) -> Reading | None:
     """Return the reading of a file; None where there is none, or not as it was written."""
     with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
-        values = json_object(path.read_bytes())
+        values = json_object(regular(path, 2**20).read_bytes())
         whole = values.pop("sha256") == digest_of(values) and values["key"] == key
         found = Reading(_tally(values["sums"]), float(values["seconds"]))
         if whole and found.total.tokens >= 1 and 0 < found.seconds < math.inf:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -28,10 +28,12 @@ class ParameterCount:
     Attributes:
         total: θ_{W+M}, all of them; a tied matrix once.
         model: θ_M, without the word representations (the input embedding).
+        state: bytes of the state, where it was asked for.
     """
 
     total: int
     model: int
+    state: int = field(default=0, compare=False)
 
 
 def count_parameters(model: NextWordModel) -> ParameterCount:
@@ -51,10 +53,17 @@ class _Unfilled(TorchFunctionMode):
         return kwargs["tensor"] if func is nn.init.normal_ else func(*args, **kwargs)
 
 
-def count_configured(config: ModelConfig, vocabulary_size: int) -> ParameterCount:
-    """Count without making the weights."""
+def count_configured(config: ModelConfig, vocabulary_size: int, streams: int = 1) -> ParameterCount:
+    """Count without making the weights, nor the state of so many streams."""
+    layers: int = getattr(config.encoder, "layers", 1)
+    if layers > 3:  # each but the first and the last adds the same: a billion need not be made
+        fewer = [replace(config, encoder=replace(cast(Any, config.encoder), layers=n)) for n in (2, 3)]
+        counts = (astuple(count_configured(one, vocabulary_size, streams)) for one in fewer)
+        return ParameterCount(*(a + (layers - 2) * (b - a) for a, b in zip(*counts, strict=True)))
     with torch.device("meta"), _Unfilled():
-        return count_parameters(LanguageModel(config, vocabulary_size))
+        model = LanguageModel(config, vocabulary_size)
+        state = model.init_state(streams).flat().values()
+    return replace(count_parameters(model), state=sum(x.nbytes for x in state))
 
 
 def lstm_budget(hidden_size: int, like: ModelConfig, vocabulary_size: int) -> int:

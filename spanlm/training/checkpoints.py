@@ -28,7 +28,7 @@ import safetensors.torch
 from torch import Tensor
 
 from spanlm.errors import RunError
-from spanlm.files import sync_folder, write_synced
+from spanlm.files import own, regular, sync_folder, write_synced
 from spanlm.plain_json import json_object
 
 KEPT = 2
@@ -47,8 +47,8 @@ class Checkpoint:
     position: dict[str, Any]
 
 
-def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
-    """Write a checkpoint and drop all but the last two.
+def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Path]:
+    """Write a checkpoint and drop all but the last two; return those of which it could not be done.
 
     Raises:
         RunError: the disk refused. The checkpoints before are intact.
@@ -56,7 +56,7 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     final = folder / f"step-{step:09d}"
     temporary = folder / f".tmp-{final.name}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        own(folder).mkdir(parents=True, exist_ok=True)
         _remove_leftovers(folder)
         temporary.mkdir()
         _write_contents(temporary, checkpoint)
@@ -70,9 +70,8 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
         raise RunError(
             f"{final}: the checkpoint could not be written: {error.strerror}; {kept}. "
             "Make room and go on with --resume auto."
-        ) from None
-    _drop_others(folder, final)
-    return final
+        ) from error
+    return _drop_others(folder, final)
 
 
 def holds_checkpoints(folder: Path) -> bool:
@@ -112,15 +111,16 @@ def _step_aside(final: Path) -> None:
         os.replace(final, aside)
 
 
-def _drop_others(folder: Path, newest: Path) -> None:
+def _drop_others(folder: Path, newest: Path) -> list[Path]:
     """Keep `newest` and the one before it; what claims to be later is damaged, or the run would stand there."""
     found = _steps(folder)
     steps = [path for path in found if path.suffix != _ASIDE]
     place = steps.index(newest)
     kept = steps[max(0, place - KEPT + 1) : place + 1]
-    for other in found:
-        if other not in kept:
-            shutil.rmtree(other)
+    others = [path for path in found if path not in kept]
+    for other in others:
+        shutil.rmtree(other, ignore_errors=True)
+    return [other for other in others if other.exists()]
 
 
 def _steps(folder: Path) -> list[Path]:
@@ -132,7 +132,7 @@ def _steps(folder: Path) -> list[Path]:
 
 def _remove_leftovers(folder: Path) -> None:
     for leftover in folder.glob(".tmp-*"):
-        shutil.rmtree(leftover)
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
@@ -151,12 +151,12 @@ def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
 
 def _read(path: Path) -> Checkpoint:
     try:
-        manifest = json_object((path / "manifest.json").read_bytes())
+        manifest = json_object(regular(path / "manifest.json", 2**20).read_bytes())
     except ValueError:
         raise ValueError("manifest.json is not what was written") from None
 
     def get(name: str) -> bytes:
-        content = (path / name).read_bytes()
+        content = regular(path / name).read_bytes()
         if hashlib.sha256(content).hexdigest() != manifest[name]:
             raise ValueError(f"{name} does not have the SHA-256 of the manifest")
         return content

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,9 @@ class EpochEvent:
 
 class Watcher:
     """Hears of a run's progress; does nothing."""
+
+    pauses: Sequence[float] = (5, 10, 15)
+    """Seconds to wait, each time, before what the disk refused for a moment is written again."""
 
     def start(self, run: Prepared) -> None:
         """Before the first step of this process."""

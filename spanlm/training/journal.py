@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from spanlm.errors import RunError
 from spanlm.evaluation.scoring import Tally, perplexity
 from spanlm.training.clock import Clock
 from spanlm.training.config import TrainingConfig
@@ -14,6 +17,7 @@ from spanlm.training.events import EpochEvent, Phase, StepEvent, Watcher
 from spanlm.training.part_sums import part_means, tally_means
 from spanlm.training.position import Position
 from spanlm.training.run_folder import METRICS, MetricsLog
+from spanlm.training.signals import StopRequest
 
 
 class Journal:
@@ -28,6 +32,22 @@ class Journal:
     def __init__(self, training: TrainingConfig, watcher: Watcher, folder: Path) -> None:
         self._training, self._folder, self.watcher = training, folder, watcher
         self._clock = Clock()
+        self.request = StopRequest()
+
+    def lasting(self, write: Callable[[], Any]) -> Any:
+        """Write something of the run; what the disk refuses for a moment is tried again, unless the run is to end."""
+        for pause in self.watcher.pauses:
+            try:
+                return write()
+            except RunError as error:
+                if getattr(error.__cause__, "errno", None) not in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
+                    raise
+                self.watcher.note(f"{error} Trying again in {pause:g} s.")
+                for _ in range(round(10 * pause)):
+                    if self.request.signal_number is not None:
+                        raise
+                    time.sleep(0.1)
+        return write()
 
     def open(self, position: Position) -> None:
         """Open metrics.jsonl, cut to what it was at the position."""
@@ -35,7 +55,7 @@ class Journal:
 
     def sync(self, position: Position) -> None:
         """Wait until the disk has all rows, and say in the position what they are."""
-        position.metrics_size, position.metrics_checksums = self._metrics.sync(), self._metrics.checksums
+        position.metrics_size, position.metrics_checksums = self.lasting(self._metrics.sync), self._metrics.checksums
 
     def close(self) -> None:
         """Close metrics.jsonl."""
@@ -103,4 +123,4 @@ class Journal:
             phase = self.phase(position)
             row |= {"stage": phase.stage, "averaged": phase.averaged}
         clock = {"tokens_per_second": round(self._clock.rate, 1), "time": datetime.now(UTC).isoformat()}
-        self._metrics.write({**row, **clock})
+        self.lasting(lambda: self._metrics.write({**row, **clock}))

@@ -12,7 +12,7 @@ import torch
 
 from spanlm.errors import RunError
 from spanlm.evaluation.scoring import Precision
-from spanlm.files import replace_file
+from spanlm.files import regular, replace_file
 from spanlm.plain_json import json_object
 from spanlm.provenance import provenance
 from spanlm.training.warm_start import WarmStart
@@ -41,14 +41,14 @@ def record_start(
     """
     path = folder / PROVENANCE
     try:
-        before = path.read_bytes() if path.exists() else b""
+        before = regular(path, 2**26).read_bytes() if path.exists() else b""
         start = provenance(device) | {"precision": precision} | ({"texts": dict(texts)} if texts else {})
         start |= {} if started is None else {"started_from_weights": started.weights}
         # an argument that is not UTF-8 has halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")
         replace_file(path, before + line + b"\n")
     except OSError as error:
-        raise RunError(f"{path}: could not be written: {error.strerror}. Make room, or choose another --out.") from None
+        raise RunError(f"{path}: cannot be written: {error.strerror}. Make room, or choose another --out.") from error
 
 
 def starts(folder: Path) -> list[dict[str, Any]]:
@@ -60,7 +60,8 @@ def starts(folder: Path) -> list[dict[str, Any]]:
     path = folder / PROVENANCE
     try:
         # bytes: of text, splitlines cuts at letters that a command may hold
-        return [json_object(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+        lines = regular(path, 2**26).read_bytes().splitlines() if path.exists() else []
+        return [json_object(line) for line in lines]
     except ValueError:
         raise RunError(
             f"{path}: damaged: a line is no JSON object. Move it away; the run itself does not need it."

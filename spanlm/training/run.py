@@ -9,7 +9,7 @@ from spanlm.config import CHANGEABLE, RunConfig, fixed_parts
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
-from spanlm.files import make_folder, remove_unfinished, replace_file
+from spanlm.files import make_folder, regular, remove_unfinished, replace_file
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.training.checkpoints import holds_checkpoints, load_last_checkpoint
 from spanlm.training.config import TrainingConfig
@@ -71,7 +71,7 @@ def train(
         remove_unfinished(folder)
         _check(config, corpus, folder, resume)
         trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
-        _claim(config, corpus, folder)
+        trainer.journal.lasting(lambda: _claim(config, corpus, folder))
         # all of them, whichever learn
         size, device = count_configured(config.model, len(corpus.vocabulary)), str(trainer.device)
         predicted = trainer.batcher.targets
@@ -118,7 +118,7 @@ def _refuse_lost_checkpoints(folder: Path) -> None:
     A run that was killed before its first checkpoint may have the model of one epoch.
     """
     metrics = folder / METRICS
-    epochs = metrics.read_bytes().count(b'"event": "valid"') if metrics.exists() else 0
+    epochs = regular(metrics, 2**30).read_bytes().count(b'"event": "valid"') if metrics.exists() else 0
     if (folder / MODEL).exists() and (epochs > 1 or not metrics.exists()):
         raise InputError(
             f"{folder}: holds a trained model, but no {CHECKPOINTS}/ to go on from: training would begin anew and "
@@ -133,7 +133,7 @@ def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         if not (folder / VOCABULARY).exists():
             corpus.vocabulary.save(folder / VOCABULARY)
     except OSError as error:
-        raise RunError(f"{folder}: cannot be written: {error.strerror}. Make room, or choose another --out.") from None
+        raise RunError(f"{folder}: cannot be written: {error.strerror}. Make room, or choose another --out.") from error
 
 
 def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from spanlm.config import CHANGEABLE
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.files import hold, replace_file
+from spanlm.files import hold, own, regular, replace_file
 from spanlm.plain_json import finite, json_object
 from spanlm.training.checkpoints import to_bytes
 
@@ -64,6 +64,8 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for name in (".lock", CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS):
+            own(folder / name)
         lock = hold(folder / ".lock")
     except BlockingIOError:
         raise InputError(
@@ -98,7 +100,7 @@ def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary, config: s
     except OSError as error:
         raise RunError(
             f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
-        ) from None
+        ) from error
     return digest
 
 
@@ -121,7 +123,7 @@ def read_weights(folder: Path, vocabulary: Vocabulary, config: str | None = None
     """
     path = folder / MODEL
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(regular(path), framework="pt") as file:
             marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
@@ -185,7 +187,7 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path, size: int = 0, checksums: Sequence[int] = ()) -> None:
-        self._path, self.checksums, kept = path, [0], 0
+        self._path, self.checksums, self._size = path, [0], 0
         with self._named_errors():
             self._file = path.open("r+b" if path.exists() else "w+b")
             for number, line in enumerate(self._file.read(size).splitlines(keepends=True), start=1):
@@ -193,18 +195,20 @@ class MetricsLog:
                 if [checksum] != checksums[number : number + 1] if checksums else not line.endswith(b"\n"):
                     break
                 self.checksums.append(checksum)
-                kept += len(line)
-            if kept < size:
+                self._size += len(line)
+            if self._size < size:
                 _LOG.info("note: %s: cut off from line %s on, which is damaged or missing", path, len(self.checksums))
-            self._file.truncate(kept)
-            self._file.seek(kept)
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
 
     def write(self, row: dict[str, Any]) -> None:
         """Append a row; a number that is not finite, as a perplexity beyond e^700, becomes null."""
         with self._named_errors():
             line = json.dumps(finite(row), allow_nan=False).encode() + b"\n"
+            self._file.seek(self._size)  # where the same row was refused before, it takes its own place
             self._file.write(line)
             self._file.flush()
+            self._size = self._file.tell()
             self.checksums.append(zlib.crc32(line, self.checksums[-1]))
 
     def sync(self) -> int:
@@ -225,4 +229,4 @@ class MetricsLog:
         except OSError as error:
             raise RunError(
                 f"{self._path}: could not be written: {error.strerror}. Make room and go on with --resume auto."
-            ) from None
+            ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from dataclasses import replace
 from typing import cast
 
@@ -15,11 +14,12 @@ from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
+from spanlm.device import pick_device
 from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig
+from spanlm.processor import memory
 from spanlm.training.config import BatchingConfig
 
 
@@ -95,12 +95,15 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
     asked, tokens = config.training.batching, corpus.splits[split]
     kind, batching = resolved(asked, corpus.splits["train"])
     refuse_unbounded(config.model.memory, kind, asked.kind)
+    if kind == "documents" and whole:
+        batch_size = min(batch_size, len(tokens.documents))  # more streams would only read padding
+    steps = min(batching.length, -(-len(tokens) // batch_size)) if kind == "streams" else 1
+    refuse_too_large(config, len(corpus.vocabulary), batch_size, steps)
     return make_batcher(
         kind,
         tokens,
         corpus.vocabulary.eos_id,
-        # more streams than whole documents would only read padding
-        batch_size=min(batch_size, len(tokens.documents)) if kind == "documents" and whole else batch_size,
+        batch_size=batch_size,
         length=batching.length,
         shuffle=batching.shuffle and not whole,
         whole=whole,
@@ -115,25 +118,38 @@ def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
     Raises:
         InputError: its weights are more than the machine has memory.
     """
-    _refuse_too_large(config.model, vocabulary_size)
+    refuse_too_large(config, vocabulary_size)
     torch.manual_seed(config.training.seed)
     return LanguageModel(config.model, vocabulary_size)
 
 
-def _refuse_too_large(model: ModelConfig, vocabulary_size: int) -> None:
-    """Refuse weights that the machine cannot hold: they would end in the allocator, or in the system's killing us."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, steps: int = 0) -> None:
+    """Refuse a model, or its training in segments of so many steps, that this process cannot hold.
+
+    What counts is sure to be held, so that nothing is refused that would fit.
+
+    Raises:
+        InputError: the least that is needed is more than there is.
+    """
+    model, training, most = config.model, config.training, memory()
+    copies, token = 1, 17  # ids read and predicted, and the mask
+    if steps and pick_device(training.device, "training.device").type == "cpu":
+        if training.learns == "all":  # gradients, and what the optimiser keeps
+            copies = {"adam": 4, "adagrad": 3}.get(training.optimizer.kind, 2)
+        if training.batching.group_size is None:  # words and outputs, in bfloat16
+            token += 2 * (model.embedding_size + model.encoder.output_size)
     try:
-        size = count_configured(model, vocabulary_size).total * torch.float32.itemsize
-        needed = f"{size:,}"
+        count = count_configured(model, vocabulary_size, streams)
+        least = count.total * copies * torch.float32.itemsize + count.state + streams * steps * token
+        needed = f"{least:,}"
     except (RuntimeError, TypeError) as error:
         if "verflow" not in str(error):
             raise
-        size, needed = memory + 1, "2^63 or more"  # of one matrix alone: torch counts no further
-    if size > memory:
+        least, needed = most + 1, "2^63 or more"  # of one matrix alone: torch counts no further
+    if least > most:
         raise InputError(
-            f"model: its weights would take {needed} bytes, and this machine has {memory:,}. Take smaller sizes "
-            "(model.encoder, model.embedding_size), or a smaller vocabulary (data.max_size)."
+            f"model: would take at least {needed} bytes with {streams:,} streams, and there are {most:,}. Take smaller "
+            "sizes (model, training.batching), or a smaller vocabulary (data.max_size)."
         )
 
 

@@ -57,6 +57,7 @@ class Trainer:
 
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher) -> None:
         self.config, self.corpus, self.folder = config, corpus, folder
+        self.left: list[Path] = []
         self.journal = Journal(config.training, watcher, folder)
         refuse_unfit(config)
         self.device = pick_device(config.training.device, "training.device")
@@ -72,11 +73,12 @@ class Trainer:
         """Make what the stage of the position trains: its model, its optimiser, its batches."""
         config = stage_config(self.config, self.position.stage)
         streams = config.training.batching.batch_size
+        # before the model: refuses what does not fit in memory
+        self.batcher = split_batcher(config, self.corpus, "train", streams, whole=False)
         self.model = build_model(config, len(self.corpus.vocabulary)).to(self.device)
         if config.training.learns == "memory":
             hold_all_but_new(self.model)
         self.optimizer = build_optimizer(config.training.optimizer, self.model)
-        self.batcher = split_batcher(config, self.corpus, "train", streams, whole=False)
         self.segments = self.batcher.count(self._order())
         self.initial = self.model.init_state(streams)
         self.state = self.initial
@@ -95,12 +97,14 @@ class Trainer:
             now, before = usable(asked, self.device), read_precision(self.folder, asked)
             if self.position.step and now != before:
                 self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
-            record_start(self.folder, self.device, self.started, self.corpus.texts, now)
+            start = (self.folder, self.device, self.started, self.corpus.texts, now)
+            self.journal.lasting(lambda: record_start(*start))
         self.journal.open(self.position)
         try:
             if self.started is not None:
                 self._checkpoint()  # before a better model takes the place of the one that was read
             with stop_request() as request:
+                self.journal.request = request
                 while not self.finished:
                     if stage_over(self.position, self.config.training):
                         self._next_stage()
@@ -202,7 +206,8 @@ class Trainer:
         improved = self.position.next_epoch(loss)
         if improved:
             digest = self.position.config.partition(" ")[0]  # what is measured does not depend on finetune stages
-            self.position.best_weights = save_model(self.folder, self.model, self.corpus.vocabulary, digest)
+            best = (self.folder, self.model, self.corpus.vocabulary, digest)
+            self.position.best_weights = self.journal.lasting(lambda: save_model(*best))
         return improved
 
     def _next_stage(self) -> None:
@@ -257,7 +262,11 @@ class Trainer:
             carried={**self.state.flat(), **generator_states(self.device)},
             position=self.position.to_json(),
         )
-        save_checkpoint(self.folder / CHECKPOINTS, self.position.step, checkpoint)
+        folder, step = self.folder / CHECKPOINTS, self.position.step
+        left = self.journal.lasting(lambda: save_checkpoint(folder, step, checkpoint))
+        if left and not self.left:  # one note is enough
+            self.journal.watcher.note(f"{left[0]}: is not needed any more, and could not be removed")
+        self.left += left
 
     def _restore(self) -> None:
         checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from spanlm.data.text import Text, chunks
 from tests.cli.conftest import Cli
 
 SMALL = (
@@ -280,11 +284,22 @@ def test_rooms_that_do_not_fit(cli: Cli, tiny_corpus: Path, option: str, message
 
 
 @pytest.mark.parametrize(
-    ("hidden_size", "size"), [(3_000_000, "160,000,412,"), (3 * 10**9, "2^63 or more"), (10**30, "2^63 or more")]
+    ("option", "size"),
+    [
+        ("model.encoder.hidden_size=3000000", "640,002,496,"),  # weights, gradients and two numbers of Adam for each
+        ("model.encoder.hidden_size=3000000000", "2^63 or more"),
+        (f"model.encoder.hidden_size={10**30}", "2^63 or more"),
+        ("model.encoder.layers=1000000000", ""),
+        ("model.embedding_size=1000000000000", ""),
+        ("model.memory.window=1000000000000", ""),
+        ("training.batching.batch_size=1000000000000", ""),
+        ("training.batching.eval_batch_size=1000000000000", ""),
+    ],
 )
-def test_a_model_larger_than_the_memory(cli: Cli, tiny_corpus: Path, hidden_size: int, size: str) -> None:
-    result = cli("train", "--corpus", tiny_corpus, *SMALL, f"--model.encoder.hidden_size={hidden_size}", "--out", "new")
-    result.refused(f"model: its weights would take {size}", "bytes, and this machine has", "model.encoder", out=None)
+def test_what_is_larger_than_the_memory(cli: Cli, tiny_corpus: Path, option: str, size: str) -> None:
+    options = [*SMALL, "--training.batching.kind=streams", f"--{option}"]
+    result = cli("train", "demo", "--corpus", tiny_corpus, *options, "--out", "new")
+    result.refused(f"model: would take at least {size}", "bytes", "there are", "training.batching", out=None)
     assert not Path("new").exists()
 
 
@@ -342,3 +357,44 @@ def test_generate_checks_before_it_prints(cli: Cli, tiny_run: Path) -> None:
 def test_words_of_the_user_are_left_as_they_are(cli: Cli, name: str) -> None:
     """Only what an error begins with is an argument of the library."""
     cli("score", f"runs/{name}").refused(f"spanlm: runs/{name}: ")
+
+
+def test_a_text_that_becomes_too_large_is_refused_and_leaves_nothing(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of ten such members a hundred megabytes; what is small may be as even as it likes."""
+    monkeypatch.setenv("SPANLM_CACHE", str(tmp_path / "cache"))
+    member = gzip.compress(b"word " * 2_000_000 + b"\n")
+    (tmp_path / "even.txt.gz").write_bytes(member)
+    (tmp_path / "bomb.txt.gz").write_bytes(member * 10)
+    cli("train", "demo", *SMALL, "--corpus", "bomb.txt.gz", "--out", "run").refused("bomb.txt.gz: becomes", "200 times")
+    assert not (tmp_path / "run").exists() and not [path for path in tmp_path.rglob("cache/*") if path.is_file()]
+    text = Text(tmp_path / "even.txt.gz")
+    assert sum(map(len, chunks(text))) == 10_000_001
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried"),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_no_memory_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def use_up(arguments: list[str]) -> None:
+        raise error
+
+    monkeypatch.setattr("spanlm.cli.presets.run", use_up)
+    cli("presets").refused("out of memory", status=1)
+    monkeypatch.setattr("spanlm.cli.presets.run", lambda arguments: torch.zeros(2) @ torch.zeros(3))
+    with pytest.raises(RuntimeError):
+        cli("presets")
+
+
+def test_what_the_allocator_refuses_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanlm.cli.presets.run", lambda arguments: torch.empty(2**50))
+    cli("presets").refused("out of memory", status=1)
+    monkeypatch.setattr("spanlm.cli.presets.run", lambda arguments: np.empty(2**50))
+    cli("presets").refused("out of memory", status=1)

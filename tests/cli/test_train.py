@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -351,3 +353,12 @@ def test_a_run_goes_on_with_the_text_it_was_begun_with(cli: Cli, tmp_path: Path)
 def test_few_lines_do_not_hide_another_encoding(cli: Cli, encoding: str) -> None:
     Path("a.txt").write_bytes("le café\n".encode(encoding))
     cli("train", "demo", "--corpus", "a.txt", "--out", "run").refused("a.txt", "it looks like", "iconv -f")
+
+
+def test_a_configuration_can_come_from_a_pipe(tmp_path: Path, cli: Cli) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text("training: {epochs: 7}"), daemon=True)
+    writer.start()
+    assert "epochs: 7" in cli("train", "--config", pipe, "--print_config").done
+    cli("train", "--config", "/dev/zero", "--print_config").refused("/dev/zero", "1,048,576 bytes")

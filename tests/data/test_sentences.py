@@ -239,6 +239,42 @@ def test_buckets_are_drawn_anew_for_another_seed_and_for_nothing_else() -> None:
     assert lengths != sorted(lengths) and lengths != [len(batch[0][1]) for batch in other]
 
 
+@given(
+    lines=st.lists(st.integers(0, 30), min_size=1, max_size=14),
+    batch_size=st.integers(1, 4),
+    pieces=st.integers(1, 9),
+    order=st.sampled_from(["drawn", "by-length"]),
+    opened=st.booleans(),
+    start=st.integers(0, 9),
+)
+def test_very_long_lines_are_read_alone_and_in_pieces(
+    lines: list[int], batch_size: int, pieces: int, order: Any, opened: bool, start: int
+) -> None:
+    """Joined again they are the lines; the others come in the order, and where none is long in the batches, as ever."""
+    tokens, rules = text([1, *lines]), SentenceRules(opened=opened, order=order)
+    expected = [s for batch in read(SentenceBatcher(tokens, EOS, batch_size=1, rules=rules)) for s in batch]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LONG", 12)
+        batcher = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules, piece=pieces)
+        segments = list(batcher.segments())
+        later = list(batcher.segments(start=start))
+        assert len(segments) == len(batcher)
+    found: list[Sentence] = []
+    for segment in segments:
+        assert segment.reset.all() or len(segment.reset) == 1
+        assert len(segment.inputs) <= max(12, pieces)
+        for b, real in enumerate(segment.mask.T):
+            if segment.reset.all() and real.any():
+                found.append(([], []))
+            found[-1][0].extend(segment.inputs[real, b].tolist())
+            found[-1][1].extend(segment.targets[real, b].tolist())
+    assert found == expected
+    assert [segment.targets.tolist() for segment in later] == [s.targets.tolist() for s in segments[start:]]
+    if all(len(targets) <= 12 for _, targets in expected):
+        plain = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules).segments()
+        assert [s.targets.tolist() for s in segments] == [s.targets.tolist() for s in plain]
+
+
 @pytest.mark.corpus
 @pytest.mark.skipif("SPANLM_DATA" not in os.environ, reason="needs a folder with corpora: set SPANLM_DATA")
 @pytest.mark.parametrize(

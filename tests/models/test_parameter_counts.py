@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from spanlm.models.config import ModelConfig
-from spanlm.models.counting import count_configured
+from spanlm.models.counting import count_configured, count_parameters
 from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
@@ -191,3 +192,24 @@ def test_the_awd_lstm_at_the_sizes_of_its_paper(vocabulary: int, total: int) -> 
     )
     layers = sum(4 * size * (below + size + 2) for below, size in ((400, 1150), (1150, 1150), (1150, 400)))
     assert count_configured(config, vocabulary).total == total == layers + vocabulary * (400 + 1)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize(
+    "encoder",
+    [LSTMConfig(hidden_size=6), RNNConfig(hidden_size=6), VariationalLSTMConfig(hidden_size=6), AWDLSTMConfig()],
+    ids=lambda encoder: encoder.kind,
+)
+def test_layers_that_are_not_made_are_counted(encoder: Any, layers: int) -> None:
+    config = ModelConfig(
+        embedding_size=5, encoder=replace(encoder, layers=layers), memory=AttentiveConfig(window=7, score="single")
+    )
+    found, model = count_configured(config, 11, 3), LanguageModel(config, 11)
+    assert found == count_parameters(model)
+    assert found.state == sum(x.nbytes for x in model.init_state(3).flat().values())
+
+
+def test_a_billion_layers_are_counted_at_once() -> None:
+    many = count_configured(ModelConfig(encoder=LSTMConfig(layers=10**9)), 11)
+    one = count_configured(ModelConfig(encoder=LSTMConfig(layers=3)), 11).total
+    assert many.total > 10**8 * one

@@ -61,6 +61,22 @@ def command(arguments: list[str], largest_file: int | None = None) -> int:
     return main(arguments)
 
 
+def measured(arguments: list[str], report: str, seconds: int = 30) -> int:
+    """Run the command line with 3 GB of address space to grow into; write down how it ended and what it took, in MB."""
+    signal.alarm(seconds)
+    held = _kilobytes("VmSize:")
+    resource.setrlimit(resource.RLIMIT_AS, (held * 1024 + 3 * 2**30,) * 2)
+    before = _kilobytes("VmRSS:")
+    status = command(arguments)
+    Path(report).write_text(json.dumps({"status": status, "grown": (_kilobytes("VmHWM:") - before) / 1024}))
+    return status
+
+
+def _kilobytes(name: str) -> int:
+    words = Path("/proc/self/status").read_text().split()
+    return int(words[words.index(name) + 1])
+
+
 def hold(folder: str) -> int:
     """Hold the lock of a run's folder until killed."""
     from spanlm.training.run_folder import locked

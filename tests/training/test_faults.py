@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,6 +27,12 @@ from spanlm.training.trainer import Trainer
 from tests.training.processes import Processes
 from tests.training.small import SGD, Heard, checkpoints, differing, make_config, outcome, rows, with_training
 from tests.training.test_signals import OPTIONS, until
+
+
+class Impatient(Heard):
+    """Tries again at once what the disk refused."""
+
+    pauses = (0, 0, 0)
 
 
 def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
@@ -150,7 +157,7 @@ def test_a_model_that_cannot_be_written_keeps_the_one_before(
 
     with monkeypatch.context() as patch, pytest.raises(RunError, match=r"model\.safetensors: could not be written"):
         patch.setattr(os, "replace", refuse)
-        train(make_config(), corpus, room / "run", resume=True)
+        train(make_config(), corpus, room / "run", Impatient(), resume=True)
     assert (room / "run" / "model.safetensors").read_bytes() == best
     names = {path.name for path in (room / "run").iterdir()}
     assert names == {path.name for path in (room / "whole").iterdir()}
@@ -191,6 +198,21 @@ def test_metrics_are_json_whatever_the_numbers(room: Path) -> None:
     ).read_text() == '{"loss": 701.0, "perplexity": null, "parts": {"valid": {"gate": null}}}\n'
 
 
+def test_a_row_that_is_written_again_is_there_once(room: Path) -> None:
+    log, (_, most) = MetricsLog(room / "metrics.jsonl"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    log.write({"row": 1})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, most))
+    try:
+        for _ in range(2):
+            with pytest.raises(RunError):
+                log.write({"row": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    log.write({"row": 2})
+    log.close()
+    assert [row["row"] for row in rows(room)] == [1, 2]
+
+
 def test_metrics_that_do_not_reach_the_disk_are_named(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,7 +224,7 @@ def test_metrics_that_do_not_reach_the_disk_are_named(
 
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(RunError, match=r"metrics\.jsonl"):
-        train(make_config(), corpus, room)
+        train(make_config(), corpus, room, Impatient())
 
 
 def test_two_trainers_never_share_a_folder(processes: Processes, corpus: Corpus, room: Path) -> None:
@@ -231,3 +253,99 @@ def test_the_library_prints_nothing(corpus: Corpus, room: Path, capfd: pytest.Ca
     train(make_config(epochs=3), corpus, room, resume=True)
     assert capfd.readouterr() == ("", "")
     assert len(rows(room)) > 10
+
+
+class Refusing:
+    """A disk that refuses some calls of `os.NAME` for files of a name, and then works again."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, name: str, file: str, times: int, number: int) -> None:
+        self.call, self.file, self.left, self.number = getattr(os, name), file, times, number
+        patch.setattr(os, name, self)
+
+    def __call__(self, first: Any, *others: Any, **options: Any) -> Any:
+        path = os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else str(others[0] if others else first)
+        if self.left and self.file in path:
+            self.left -= 1
+            raise OSError(self.number, os.strerror(self.number), path)
+        return self.call(first, *others, **options)
+
+
+WRITES = [
+    ("replace", "model.safetensors"),
+    ("replace", "checkpoints/step-"),
+    ("fsync", "metrics.jsonl"),
+    ("fsync", "manifest.json"),
+    ("replace", "provenance.jsonl"),
+    ("replace", "config.yaml"),
+]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize(("call", "file"), WRITES)
+def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, call: str, file: str, number: int
+) -> None:
+    train(make_config(), corpus, room / "whole")
+    heard = Impatient()
+    with monkeypatch.context() as patch:
+        disk = Refusing(patch, call, file, 3, number)
+        train(make_config(), corpus, room / "run", heard)
+    assert disk.left == 0
+    assert len([note for note in heard.notes if os.strerror(number) in note]) == 3
+    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+def test_what_the_disk_refuses_a_fourth_time_ends_the_run_and_it_goes_on(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(make_config(), corpus, room / "whole")
+    train(make_config(epochs=1), corpus, room / "run")
+    with monkeypatch.context() as patch, pytest.raises(RunError, match="is intact"):
+        Refusing(patch, "replace", "checkpoints/step-", 4, errno.EIO)
+        train(make_config(), corpus, room / "run", Impatient(), resume=True)
+    train(make_config(), corpus, room / "run", resume=True)
+    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+@pytest.mark.parametrize("number", [errno.EFBIG, errno.EACCES])
+def test_what_the_disk_refuses_for_good_ends_the_run_at_once(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    heard = Impatient()
+    with monkeypatch.context() as patch, pytest.raises(RunError):
+        Refusing(patch, "replace", "model.safetensors", 1, number)
+        train(make_config(), corpus, room, heard)
+    assert not heard.notes
+
+
+class Signalled(Heard):
+    """Would wait for an hour, and is asked to end when it begins to."""
+
+    pauses = (3600,)
+
+    def note(self, text: str) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_signal_ends_the_waiting(corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"model\.safetensors"):
+        Refusing(patch, "replace", "model.safetensors", 1, errno.EIO)
+        train(make_config(), corpus, room / "run", Signalled())
+    train(make_config(), corpus, room / "run", resume=True)
+    train(make_config(), corpus, room / "whole")
+    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EPERM])
+def test_an_old_checkpoint_that_stays_is_one_note(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    train(make_config(), corpus, room / "whole")
+    heard = Impatient()
+    with monkeypatch.context() as patch:
+        Refusing(patch, "rmdir", "step-", 1000, number)
+        train(make_config(), corpus, room / "run", heard)
+    assert len(heard.notes) == 1 and "could not be removed" in heard.notes[0]
+    train(make_config(epochs=3), corpus, room / "run", resume=True)
+    train(make_config(epochs=3), corpus, room / "whole", resume=True)
+    assert not differing(outcome(room / "run"), outcome(room / "whole"))
