@@ -57,7 +57,7 @@ class TrainedModel(TunedRun):
             batch_size: streams side by side; None: as many as change nothing.
             precision: of the products.
             cache: mix a neural cache in; the result has the numbers without it, too.
-            dynamic: let the weights follow the text, and put them back; the result has the numbers without it, too.
+            dynamic: let a copy of the weights follow the text; the result has the numbers without it, too.
             statistics: for `dynamic`; None: as `dynamic_statistics` gives them, which may take long.
             report: told of the progress of `dynamic`.
             log: of the search that found `dynamic`, as `search_log` gives it: what it has read is not read again.

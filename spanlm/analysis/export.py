@@ -18,7 +18,6 @@ from spanlm.analysis.lag_comparison import (
     comparison_csv,
     comparison_json,
     comparison_markdown,
-    csv_with_gaps,
 )
 from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
 from spanlm.analysis.lag_figure import lag_figure
@@ -137,7 +136,7 @@ def _lag_csv(profile: LagProfile, model: str | None) -> bytes:
         (row.lag, row.measured, *(("", "") if row.published is None else (row.published, int(row.inferred))))
         for row in format_lag_table(profile, model)
     ]
-    return csv_with_gaps([("lag", "measured_percent", "published_percent", "published_inferred"), *rows])
+    return csv_bytes([("lag", "measured_percent", "published_percent", "published_inferred"), *rows], gaps=True)
 
 
 def _lag_json(profile: LagProfile, model: str | None) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 
 from spanlm.errors import InputError, RunError
 from spanlm.files import replacing
+from spanlm.plain_text import cells_line
 from spanlm.provenance import made
 
 
@@ -36,8 +37,10 @@ def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
     return suffix
 
 
-def csv_bytes(rows: Iterable[tuple[object, ...]]) -> bytes:
-    """Return rows as CSV: words quoted, numbers not."""
+def csv_bytes(rows: Iterable[tuple[object, ...]], gaps: bool = False) -> bytes:
+    """Return rows as CSV: words quoted, numbers not; with gaps, only words that must be, so that "" is nothing."""
+    if gaps:
+        return "".join(cells_line(row, ",") for row in rows).encode("utf-8", "replace")
     text = io.StringIO(newline="")
     csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(rows)
     return text.getvalue().encode("utf-8", "replace")

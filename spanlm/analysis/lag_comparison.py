@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile
-from spanlm.analysis.files import json_bytes
+from spanlm.analysis.files import csv_bytes, json_bytes
 from spanlm.analysis.lags import lag_groups
 from spanlm.analysis.published_lags import ABOUT, PUBLISHED_SOURCE, PublishedRow, published_cut, published_notes
 from spanlm.errors import InputError
+from spanlm.plain_text import markdown, markdown_table
 
 CSV_COLUMNS = (
     *("run", "text", "window", "lag", "measured_percent"),
@@ -144,14 +143,12 @@ def _cells(groups: Sequence[range], lags: range, percent: Sequence[float], infer
 def comparison_markdown(measured: Sequence[MeasuredLags]) -> bytes:
     """Return a Markdown table, two rows for each model: measured, and the paper's; the notes follow."""
     (_, *header), *rows = zip(*lag_columns(measured), strict=True)
-    lines = [("model", *header), ("---", *["---:"] * len(header)), *rows]
-    table = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-    return f"{table}\n\n{' '.join(notes(measured))}\n".encode()
+    return f"{markdown_table(('model', *header), rows)}\n\n{markdown(' '.join(notes(measured)))}\n".encode()
 
 
 def comparison_csv(measured: Sequence[MeasuredLags]) -> bytes:
     """Return one row for each model and lag, the paper's number beside the measured one."""
-    return csv_with_gaps([CSV_COLUMNS, *(row for one in measured for row in _csv_rows(one))])
+    return csv_bytes([CSV_COLUMNS, *(row for one in measured for row in _csv_rows(one))], gaps=True)
 
 
 def _csv_rows(one: MeasuredLags) -> Iterator[tuple[object, ...]]:
@@ -162,16 +159,6 @@ def _csv_rows(one: MeasuredLags) -> Iterator[tuple[object, ...]]:
         if row is not None and lag in published:
             beside = (one.model, published[lag], int(row.scaled), int(lag in row.inferred_lags))
         yield (one.name, one.text, one.profile.window, lag, percent, *beside)
-
-
-def csv_with_gaps(rows: Iterable[Sequence[object]]) -> bytes:
-    """Return rows as CSV in which nothing stands where nothing was published.
-
-    `csv_bytes` would quote that as a word, and a reader take a column of numbers for words.
-    """
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode("utf-8", "replace")
 
 
 def comparison_json(measured: Sequence[MeasuredLags]) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
@@ -66,12 +65,11 @@ def dynamic_step(model: LanguageModel, precision: Precision) -> Callable[[Segmen
     # how large gradients usually are is of no matter to the time
     sizes = {name: torch.full_like(weight, 1e-3).detach() for name, weight in learning_weights(model).items()}
     statistics = DynamicStatistics(sizes, "random", segments=1.0, read=1, tokens=500, whole=False)
-    kept = ExitStack()
-    learn = kept.enter_context(adapting(model, statistics, DynamicConfig()))
+    follower, learn = adapting(model, statistics, DynamicConfig())
 
-    def step(segment: Segment, kept: ExitStack = kept) -> None:
+    def step(segment: Segment) -> None:
         sums = LessonSums(-1)
-        for lesson in lessons(model, [segment], LENGTH, precision):
+        for lesson in lessons(follower, [segment], LENGTH, precision):
             sums.add(lesson.scored)
             learn(lesson)
         assert sums.total.tokens == int(segment.mask.sum())

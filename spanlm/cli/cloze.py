@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from rich.markup import escape
 from rich.table import Table
 
 from spanlm.cli.allocation import keep_freed_memory
@@ -148,11 +149,12 @@ def _watched(file: _File, ranks: Iterator[RankedQuestion | Defect]) -> Iterator[
     if not sys.stdout.isatty():
         yield from ranks
         return
-    with console().status(f"{file.name}: reading") as status:
+    name = escape(file.name)
+    with console().status(f"{name}: reading") as status:
         for ranked in ranks:
             yield ranked
             line = ranked.line if isinstance(ranked, Defect) else ranked.question.line
-            status.update(f"{file.name}: line {line:,}")
+            status.update(f"{name}: line {line:,}")
 
 
 def _macro(files: list[_File]) -> dict[Context, dict[Score, float | None]]:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
 from spanlm.cli.arguments import verb_parser
 from spanlm.cli.main import VerbParser
-from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
+from spanlm.cli.terminal import PLAIN_SECONDS, bars, out, table
 from spanlm.data.wikipedia.building import build_corpus
 from spanlm.data.wikipedia.config import PAPER_VOCABULARY, WikipediaConfig
 from spanlm.data.wikipedia.progress import Progress as Step
@@ -133,7 +133,7 @@ class _Report:
     def __init__(self, stop: StopRequest, bar: Progress | None) -> None:
         self._stop = stop
         self._bar = bar
-        self._task: TaskID | None = None
+        self._task = None if bar is None else bar.add_task("", visible=False, text="")
         self._began = self._last_line = time.monotonic()
         self._phase = ""
         self._told_reuse = False
@@ -146,9 +146,11 @@ class _Report:
             )
         if step.reused and not self._told_reuse:
             self._told_reuse = True
-            self._print("going on: what an earlier start has cut is taken from there")
+            out("going on: what an earlier start has cut is taken from there")
         if step.phase != self._phase:
-            self._phase, self._began, self._task = step.phase, time.monotonic(), self._restarted(step)
+            self._phase, self._began = step.phase, time.monotonic()
+            if self._bar is not None and self._task is not None:
+                self._bar.reset(self._task, total=step.total, description=step.phase, visible=True)
         rate = step.words / max(time.monotonic() - self._began, 1e-9)
         text = f"{step.articles:,} articles  {step.words:,} words  {rate:,.0f} words/s"
         if self._bar is not None and self._task is not None:
@@ -157,32 +159,13 @@ class _Report:
             self._last_line = time.monotonic()
             out(f"{step.phase}  {step.done / max(step.total, 1):4.0%}  {text}")
 
-    def _restarted(self, step: Step) -> TaskID | None:
-        if self._bar is None:
-            return None
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-        return self._bar.add_task(step.phase, total=step.total, text="")
-
-    def _print(self, text: str) -> None:
-        if self._bar is not None:
-            self._bar.console.print(text)
-        else:
-            out(text)
-
 
 @contextmanager
 def _report(stop: StopRequest) -> Iterator[_Report]:
     if not sys.stdout.isatty():
         yield _Report(stop, None)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f} %  {task.fields[text]}  eta"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console(), transient=True) as bar:
+    with bars(TextColumn("{task.percentage:>3.0f} %  {task.fields[text]}  eta"), TimeRemainingColumn()) as bar:
         yield _Report(stop, bar)
 
 

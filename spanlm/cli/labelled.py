@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout
 from typing import TextIO
 
 from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.main import accept_every_letter
+from spanlm.cli.main import print_plainly
 from spanlm.cli.progress import progress
 from spanlm.cli.report import TrainingReport
 from spanlm.evaluation.lessons import Report
@@ -50,8 +50,7 @@ class LabelledLines(io.TextIOBase):
 def labelled(label: str) -> Iterator[tuple[Watcher, Report]]:
     """Show the progress of a task in a process of its own, beside others'."""
     keep_freed_memory()
-    for stream in (sys.stdout, sys.stderr):
-        accept_every_letter(stream)
+    print_plainly()
     lines = LabelledLines(sys.stdout, label)
     with redirect_stdout(lines), TrainingReport(notes=False) as watcher, progress(shown=True) as report:
         yield watcher, report

@@ -14,11 +14,13 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from spanlm import __version__
 from spanlm.cli.option_names import in_options
 from spanlm.errors import InputError, SpanlmError, nearest
+from spanlm.plain_text import visible
+from spanlm.training.signals import stop_at_once
 
 VERBS = {
     "train": "train a model: a preset, your own configuration, or (with nothing else) the demo",
@@ -70,11 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     _wait_asleep()
-    _open_what_is_closed()
     for logger in (logging.getLogger("spanlm"), logging.lastResort):
         logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # the library's notes, which Python users do not see
-    for stream in (sys.stdout, sys.stderr):
-        accept_every_letter(stream)
+    print_plainly()
     try:
         status = _dispatch(arguments)
         sys.stdout.flush()  # here, where a reader that is gone is no error
@@ -110,17 +110,27 @@ def _wait_asleep() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
-def _open_what_is_closed() -> None:
-    """Drop what is written to a stream that the caller closed (`>&-`); for one that is None, print takes the other."""
+class _Plain:
+    """A stream to people: what a terminal would obey is shown. `terminal` is for what draws on it."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self.terminal = terminal
+
+    def write(self, text: str) -> int:
+        return self.terminal.write(visible(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.terminal, name)
+
+
+def print_plainly() -> None:
+    """Escape what the encoding lacks or a terminal obeys (no pipe's data); drop what is for a closed stream (`>&-`)."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
-
-
-def accept_every_letter(stream: TextIO) -> None:
-    """Write what the terminal's encoding lacks as an escape, instead of failing."""
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="backslashreplace")
+        stream = getattr(sys, name) or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+        as_it_is = isinstance(stream, _Plain) or (name == "stdout" and not stream.isatty())
+        setattr(sys, name, stream if as_it_is else _Plain(stream))
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -135,8 +145,11 @@ def _dispatch(arguments: list[str]) -> int:
         return 0
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb}.{nearest(verb, VERBS)}")
+    stop_at_once(loading=True)
+    module = importlib.import_module(f"spanlm.cli.{verb}")
+    stop_at_once(loading=False)
     try:
-        importlib.import_module(f"spanlm.cli.{verb}").run(rest)
+        module.run(rest)
     except SystemExit as stop:  # a parser printed its help
         return int(stop.code or 0)
     return 0

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
-from spanlm.cli.terminal import PLAIN_SECONDS, console, out
+from spanlm.cli.terminal import PLAIN_SECONDS, bars, out
 from spanlm.evaluation.lessons import Report, quiet
 
 
@@ -22,13 +22,7 @@ def progress(shown: bool) -> Iterator[Report]:
     elif not sys.stdout.isatty():
         yield _Lines()
     else:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed:,}/{task.total:,} tokens  eta"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console(), transient=True) as bar:
+        with bars(TextColumn("{task.completed:,}/{task.total:,} tokens  eta"), TimeRemainingColumn()) as bar:
             yield _Bar(bar)
 
 
@@ -52,16 +46,15 @@ class _Lines:
 
 
 class _Bar:
-    """Moves a bar, a new one for each part of the work."""
+    """Moves a bar, which begins anew with each part of the work."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar, self._what, self._done = bar, "", 0
-        self._task: TaskID | None = None
+        self._task = bar.add_task("", visible=False)
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        if self._task is None or what != self._what or done < self._done:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-            self._what, self._task = what, self._bar.add_task(what, total=total)
+        if what != self._what or done < self._done:
+            self._what = what
+            self._bar.reset(self._task, total=total, description=what, visible=True)
         self._done = done
         self._bar.update(self._task, completed=done, total=total)

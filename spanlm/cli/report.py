@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress, TaskID
 
-from spanlm.cli.terminal import PLAIN_SECONDS, console, out, table
+from spanlm.cli.terminal import PLAIN_SECONDS, bars, console, out, table
 from spanlm.device import with_threads
 from spanlm.evaluation.scoring import perplexity, shown, usable
 from spanlm.models.config import ModelConfig
@@ -45,23 +44,13 @@ class TrainingReport(Watcher):
         self._console = console()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
-        self._last_line = time.monotonic()
+        self._last_line = self._last_step = time.monotonic()
+        self._validation, self._finetune_epochs, self._at_most = 0.0, 0, True
 
     def __enter__(self) -> TrainingReport:
         """Start the live bar where there is a terminal."""
         if self._console.is_terminal:
-            self._bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
-                TextColumn("{task.completed}/{task.total}"),
-                TextColumn(
-                    "loss {task.fields[loss]}  ppl {task.fields[ppl]}  {task.fields[rate]} tok/s  lr {task.fields[lr]}"
-                ),
-                TextColumn("eta"),
-                TimeRemainingColumn(),
-                console=self._console,
-                transient=True,
-            )
+            self._bar = bars()
         return self
 
     def __exit__(
@@ -76,6 +65,8 @@ class TrainingReport(Watcher):
         config, corpus = run.config, run.corpus
         model, training, batching = config.model, config.training, config.training.batching
         sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
+        self._finetune_epochs = training.finetune.epochs
+        self._at_most = training.patience is not None or training.finetune.stages > 0
         for note in corpus.notes if self._notes else ():
             out(note)
         table(
@@ -102,52 +93,53 @@ class TrainingReport(Watcher):
 
     def note(self, text: str) -> None:
         """Print what the user should know."""
-        self._print(text)
+        out(text)
 
     def step(self, event: StepEvent) -> None:
         """Move the bar, or print a line now and then."""
+        self._last_step = time.monotonic()
         label = ", ".join(filter(None, [f"epoch {event.epoch}/{event.epochs}", str(event.phase)]))
+        loss, perplexity = f"loss {event.loss:.3f}", f"ppl {ppl(event.loss)}"
+        rates = f"{event.tokens_per_second:,.0f} tok/s", f"lr {event.rate:g}"
         if self._bar is not None:
-            self._move_bar(label, event)
-        elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
-            self._last_line = time.monotonic()
-            # a single segment says little: their lengths may be drawn, and those of sentences differ
-            coming = (event.segments / event.segment - 1) * event.epoch_tokens
-            left = coming / max(event.tokens_per_second, 1e-9)
-            out(
-                f"{label}  {event.segment}/{event.segments}  loss {event.loss:.3f}  ppl {ppl(event.loss)}  "
-                f"{event.tokens_per_second:,.0f} tok/s  lr {event.rate:g}  eta {timedelta(seconds=round(left))}"
-            )
+            if self._task is None:
+                self._bar.start()
+                self._task = self._bar.add_task("")
+            # what fits beside a short bar
+            line = f"{label}  {self._left(event)}"
+            for part in (perplexity, *rates):
+                line = f"{line}  {part}" if len(line) + len(part) + 10 <= self._console.width else line
+            self._bar.update(self._task, description=line, total=event.segments, completed=event.segment)
+        elif self._last_step - self._last_line >= PLAIN_SECONDS:
+            self._last_line = self._last_step
+            out("  ".join([label, f"{event.segment}/{event.segments}", loss, perplexity, *rates, self._left(event)]))
 
-    def _move_bar(self, label: str, event: StepEvent) -> None:
-        assert self._bar is not None
-        fields: dict[str, Any] = {
-            "loss": f"{event.loss:.3f}",
-            "ppl": ppl(event.loss),
-            "rate": f"{event.tokens_per_second:,.0f}",
-            "lr": f"{event.rate:g}",
-        }
-        if self._task is None:
-            self._bar.start()
-            self._task = self._bar.add_task(label, total=event.segments, **fields)
-        self._bar.update(self._task, description=label, total=event.segments, completed=event.segment, **fields)
+    def _left(self, event: StepEvent) -> str:
+        """Say how long the epoch will take still, and all epochs with their validations."""
+        # a single segment says little: their lengths may be drawn, and those of sentences differ
+        whole = event.segments / event.segment * event.epoch_tokens / max(event.tokens_per_second, 1e-3)
+        left = whole * (1 - event.segment / event.segments)
+        later = event.epochs - event.epoch + (event.phase.stages - event.phase.stage) * self._finetune_epochs
+        seconds = left, left + self._validation + later * (whole + self._validation)
+        epoch, training = (timedelta(seconds=round(x)) for x in seconds)
+        return f"eta {epoch}, all {'at most ' * self._at_most}{training}"
 
     def epoch(self, event: EpochEvent) -> None:
         """Print an epoch's line."""
+        now = time.monotonic()
+        self._validation, self._last_line = now - self._last_step, now
         if self._bar is not None and self._task is not None:
             self._bar.remove_task(self._task)
             self._task = None
         said = ", ".join(filter(None, [str(event.phase), "best, saved" if event.improved else ""]))
-        self._print(
+        line = (
             f"epoch {event.epoch:>3}  train ppl {ppl(event.train_loss):>10}  valid ppl {ppl(event.valid_loss):>10}  "
             f"{event.tokens_per_second:>8,.0f} tok/s  {event.seconds:>5.0f} s  {said}"
         )
+        out(line.rstrip())
         for split, parts in (("train", event.train_parts), ("valid", event.valid_parts)):
             if parts:
-                self._print(f"           {split} {_parts(parts)}")
-
-    def _print(self, text: str) -> None:
-        (self._bar.console if self._bar is not None else self._console).print(text.rstrip())
+                out(f"           {split} {_parts(parts)}")
 
     def ended(self, position: Position, folder: Path) -> None:
         """Print where the run ended and what to do next."""

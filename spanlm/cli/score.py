@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import sys
@@ -18,6 +17,7 @@ from spanlm.cli.terminal import note
 from spanlm.data.text import Text
 from spanlm.evaluation.words import WordScore
 from spanlm.plain_json import finite
+from spanlm.plain_text import cells_line
 
 _DESCRIPTION = """
 One row for every word: its surprisal −log p(word | context), the entropy of the distribution it was drawn from, its
@@ -29,7 +29,8 @@ A model that was trained on sentences of which the first word is only read (trai
 no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), and a note on
 standard error says so. Each line stands alone there; --state has no other choice.
 
-Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it.
+Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it,
+and so are those that begin with =, +, - or @, which a spreadsheet that takes quoted cells for text does not compute.
 Of several files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context
 begins anew and lines are numbered from 1.
 
@@ -90,13 +91,11 @@ def run(arguments: list[str]) -> None:
             next(model.pieces(text), None)
     first = next(rows, None)
     with output(options.out) as file:
-        table = csv.writer(file, delimiter="\t", lineterminator="\n")
         if options.format == "tsv":
-            table.writerow([*names[0], *COLUMNS])
+            file.write(cells_line([*names[0], *COLUMNS]))
         for row in chain([] if first is None else [first], rows):
-            # a word with a quotation mark is quoted: R, pandas and csv would else take all to the next for one field
             if options.format == "tsv":
-                table.writerow(map(_cell, row.values()))
+                file.write(cells_line(map(_cell, row.values())))
             else:
                 file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
     for line in [*([] if model.opened else [_UNSCORED]), *model.unk_notes(), *gate_note(model)]:

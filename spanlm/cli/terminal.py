@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+from rich.segment import Segment
+from rich.table import Column
 
 from spanlm.plain_json import finite
+from spanlm.plain_text import visible
 
-PLAIN_SECONDS = 10.0
+PLAIN_SECONDS = 60.0
 """How often a line is printed where there is no terminal to draw a bar on."""
 
 FILE_COLUMNS = 1_000_000
@@ -19,7 +24,7 @@ FILE_COLUMNS = 1_000_000
 
 def out(text: str = "") -> None:
     """Print a line of plain text to standard output."""
-    print(text, flush=True)
+    print(visible(text), flush=True)
 
 
 def note(text: str) -> None:
@@ -44,6 +49,11 @@ class _Console(Console):
         """Leave a reader that is gone to `main`, which knows the exit status."""
         raise BrokenPipeError
 
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Show control characters of what is printed; rich's own go through."""
+        for part in super().render(renderable, options):
+            yield part if part.control else part._replace(text=visible(part.text))
+
 
 def console() -> Console:
     """Return a console on standard output as it is now, on which every verb prints its tables.
@@ -53,5 +63,11 @@ def console() -> Console:
     or colours, whatever the environment asks for.
     """
     if sys.stdout.isatty():
-        return _Console(highlight=False, markup=False)
+        return _Console(file=getattr(sys.stdout, "terminal", None), highlight=False, markup=False)
     return _Console(width=FILE_COLUMNS, force_terminal=False, highlight=False, markup=False, soft_wrap=True)
+
+
+def bars(*columns: ProgressColumn) -> Progress:
+    """Return live bars for tasks, and columns behind them; in a narrow terminal the bar is what shrinks."""
+    what, bar = TextColumn("{task.description}"), BarColumn(bar_width=None, table_column=Column(max_width=24))
+    return Progress(what, bar, *columns, console=console(), transient=True)

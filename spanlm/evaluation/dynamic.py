@@ -1,4 +1,4 @@
-r"""Dynamic evaluation: the weights go on learning from the text that is read, and are drawn back to what they were.
+r"""Dynamic evaluation: a copy of the weights goes on learning from the text, and is drawn back to the trained ones.
 
 Krause, Kahembwe, Murray & Renals, "Dynamic Evaluation of Neural Sequence Models" (ICML 2018), § 5, "RMS with a global
 prior". After each segment of 5 tokens, whose −log p before this is what counts, all weights at once become
@@ -18,10 +18,10 @@ what counts is the likelihood at the temperature of evaluation either way.
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -46,19 +46,18 @@ BLOCK = 2**17
 """Weights that a CPU changes at a time: between the two passes over them they stay in its cache."""
 
 
-@contextmanager
 def adapting(
     model: NextWordModel, statistics: DynamicStatistics, config: DynamicConfig
-) -> Iterator[Callable[[Lesson], None]]:
-    """Give what makes a model learn from a lesson; afterwards its weights are what they were, whatever happened."""
-    # they share the parameters' memory, and no graph
-    weights = {name: weight.detach().view(-1) for name, weight in learning_weights(model).items()}
-    trained = [weight.clone() for weight in weights.values()]
-    sizes, mean = [statistics.root_mean_squares[name].view(-1) for name in weights], statistics.mean
+) -> tuple[NextWordModel, Callable[[Lesson], None]]:
+    """Return a copy of a model, and what makes the copy learn from a lesson; the model itself is never written."""
+    follower = copy.deepcopy(model)
+    # views of the parameters' memory, without a graph
+    trained, weights = ([w.detach().view(-1) for w in learning_weights(m).values()] for m in (model, follower))
+    sizes, mean = [statistics.root_mean_squares[name].view(-1) for name in learning_weights(model)], statistics.mean
     rates = [config.rate / (size + config.epsilon) for size in sizes]
     decays = [(size * (config.decay / mean)).clamp_(max=1) for size in sizes]
     block = BLOCK if model.device.type == "cpu" else sys.maxsize
-    parts = list(zip(*(_split(x, block) for x in (weights.values(), trained, decays, rates)), strict=True))
+    parts = list(zip(*(_split(x, block) for x in (weights, trained, decays, rates)), strict=True))
 
     def learn(lesson: Lesson) -> None:
         share, gradients = lesson.share, _split((g.reshape(-1) for g in lesson.gradients), block)
@@ -67,11 +66,7 @@ def adapting(
             weight.lerp_(first, decay if share == 1 else decay * share)
             weight.addcmul_(g, rate, value=-1)
 
-    try:
-        yield learn
-    finally:
-        for weight, first, *_ in parts:
-            weight.copy_(first)
+    return follower, learn
 
 
 def _split(tensors: Iterable[Tensor], size: int) -> list[Tensor]:
@@ -92,7 +87,7 @@ def adapted_tally(
     """Sum the NLL of every token of one stream, each before the weights learn from it.
 
     Args:
-        model: its weights are afterwards what they were.
+        model: is not changed; a copy of it learns.
         batcher: of one stream.
         statistics: of this model.
         config: how weights follow.
@@ -105,13 +100,13 @@ def adapted_tally(
         The sums; where one is not finite, the weights went astray, those up to the first segment that shows it.
     """
     sums, tokens = LessonSums(unk_id), 0
-    with adapting(model, statistics, config) as learn:
-        for lesson in lessons(model, batcher.segments(), config.length, precision, config.loss):
-            finite, tokens = sums.add(lesson.scored), tokens + lesson.tokens
-            report(tokens)
-            if not finite or (most is not None and tokens >= most):
-                break
-            learn(lesson)
+    follower, learn = adapting(model, statistics, config)
+    for lesson in lessons(follower, batcher.segments(), config.length, precision, config.loss):
+        finite, tokens = sums.add(lesson.scored), tokens + lesson.tokens
+        report(tokens)
+        if not finite or (most is not None and tokens >= most):
+            break
+        learn(lesson)
     return sums.total
 
 
@@ -161,7 +156,7 @@ def evaluate_dynamic(
     Every token is predicted exactly once, as in `spanlm.evaluation.perplexity.evaluate`, whose arguments these are.
 
     Args:
-        model: its weights are afterwards what they were.
+        model: is not changed; a copy of it learns.
         corpus: encoded with the model's vocabulary.
         split: which part.
         statistics: of this model, of segments of `config.length`.

@@ -131,7 +131,7 @@ def tune_dynamic(
     """Try every point of a grid.
 
     Args:
-        model: its weights are afterwards what they were.
+        model: is not changed; a copy of it learns.
         corpus: encoded with the model's vocabulary.
         split: the part to choose on; never the one to report.
         statistics: of this model.

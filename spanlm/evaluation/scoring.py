@@ -55,12 +55,13 @@ def _processor_has_bf16() -> bool:
 def evaluating(model: NextWordModel) -> Iterator[None]:
     """No dropout and no gradients inside; afterwards the model is in the mode it was in, whatever happened."""
     was_training = model.training
-    model.eval()
+    if was_training:  # setting a mode visits every module, which costs as much as a short segment of a small model
+        model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        if was_training:  # setting a mode visits every module, which costs as much as a short segment of a small model
+        if was_training:
             model.train()
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from spanlm.plain_text import markdown, markdown_table
 from spanlm.reproduction.grid import Grid
 from spanlm.reproduction.grids import grids, order_notes
 from spanlm.reproduction.plan import Plan
@@ -51,7 +52,7 @@ def protocol(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> list[str]:
     remarked = plan.scale.remarks_hold(len(corpus.vocabulary))
     lines = [
         _corpus(plan, table),
-        *dict.fromkeys(f"Corpus: {note}." for text in plan.texts.values() for note in text.notes),
+        *dict.fromkeys(f"Corpus: {markdown(note)}." for text in plan.texts.values() for note in text.notes),
         *plan.scale.describe([job.config for job in jobs], len(corpus.vocabulary)),
     ]
     if counted := _counted(plan, rows):
@@ -78,7 +79,7 @@ def _remarks(plan: Plan, jobs: Sequence[Job]) -> list[str]:
 def _corpus(plan: Plan, table: Table) -> str:
     corpus = plan.corpus
     sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
-    said = f"Corpus: **{corpus.name}** ({sizes} tokens; vocabulary {len(corpus.vocabulary):,})."
+    said = f"Corpus: **{markdown(corpus.name)}** ({sizes} tokens; vocabulary {len(corpus.vocabulary):,})."
     if table.home == corpus.name and plan.scale.vocabulary_size is None:
         return f"{said} It is the paper's own."
     return f"{said} The paper's numbers are those of {table.published_on}: compare orders and differences, not values."
@@ -92,12 +93,7 @@ def _counted(plan: Plan, rows: Sequence[RowSummary]) -> list[str]:
 
 def markdown_grid(grid: Grid) -> str:
     """Return a grid as a Markdown table under its caption."""
-
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cells) + " |"
-
-    rule = line(["---", *["---:"] * (len(grid.header) - 1)])
-    table = "\n".join([line(grid.header), rule, *map(line, grid.rows)])
+    table = markdown_table(grid.header, grid.rows)
     return f"**{grid.caption}**\n\n{table}" if grid.caption else table
 
 
@@ -109,7 +105,7 @@ def _seeds(rows: Sequence[RowSummary]) -> str:
 
 def _missing(plan: Plan, table: Table, rows: Sequence[RowSummary]) -> str:
     titles = _told_apart({row: plan.paper.rows[row].title for row in table.rows})
-    lines = [f"* {titles[row.row]}: **failed**: {error}" for row in rows for error in row.errors]
+    lines = [f"* {titles[row.row]}: **failed**: {markdown(error)}" for row in rows for error in row.errors]
     ended = {row.row for row in rows}
     asked = {task.row for task in plan.tasks}
     lines += [f"* {titles[row]}: not run yet" for row in table.rows if row in asked - ended]

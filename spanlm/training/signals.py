@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM end a run between two steps, so that its state can be saved."""
+"""Ctrl-C and SIGTERM end a run between two steps, so that its state can be saved; while modules load, at once."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -36,3 +37,14 @@ def stop_request() -> Iterator[StopRequest]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def stop_at_once(loading: bool) -> None:
+    """End the process on Ctrl-C while modules load: an exception amid an import may be swallowed or become another."""
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _stop):
+        signal.signal(signal.SIGINT, _stop if loading else signal.default_int_handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"spanlm: stopped\n")
+    os._exit(128 + number)

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,26 @@ def test_output_that_nobody_wants_is_no_error(tiny_run: Path, tmp_path: Path) ->
         ["bash", "-c", f"{script} >&-"], capture_output=True, timeout=60, check=False, text=True, cwd=tmp_path
     )
     assert (found.returncode, found.stderr) == (0, "")
+
+
+DELAYS = (0.02, 0.2, *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.05, 0.1, 0.4, 0.8, 1.5, 3.0)))
+
+
+@pytest.mark.parametrize("delay", DELAYS)
+def test_ctrl_c_while_modules_load_is_one_line(tiny_run: Path, tmp_path: Path, delay: float) -> None:
+    """So long after the command line was first heard of: every module that is loaded is a line on stderr."""
+    command = [sys.executable, "-X", "importtime", "-m", "spanlm", "score", str(tiny_run), "-"]
+    with (tmp_path / "err").open("wb") as err:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err)
+    while b" spanlm.cli\n" not in (tmp_path / "err").read_bytes():
+        assert process.poll() is None
+        time.sleep(0.005)
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130  # or else it waits for what is never typed
+    out, _ = process.communicate()
+    said = [x for x in (tmp_path / "err").read_text().splitlines() if not x.startswith("import time:")]
+    assert (out, said) == (b"", ["spanlm: stopped"])
 
 
 @pytest.mark.parametrize("name", ["stdout", "stderr"])

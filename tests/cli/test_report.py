@@ -144,11 +144,11 @@ def test_progress_names_the_stage_and_counts_its_epochs(
 def test_the_time_left_is_that_of_segments_as_they_were_on_the_mean(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quarter had 60 tokens; the other three have 180, at 2 a second."""
+    """A quarter had 60 tokens; the other three have 180, at 2 a second; and so has another epoch, of 240."""
     monkeypatch.setattr("spanlm.cli.report.PLAIN_SECONDS", 0.0)
     with TrainingReport() as report:
         report.step(StepEvent(1, 2, 5, 20, 4.0, 25.0, 1, 60, 2.0))
-    assert capsys.readouterr().out.rstrip().endswith("eta 0:01:30")
+    assert capsys.readouterr().out.rstrip().endswith("eta 0:01:30, all at most 0:03:30")
 
 
 @pytest.mark.parametrize("stages", [1, 2])

@@ -84,6 +84,7 @@ def test_progress_is_a_line_now_and_then(cli: Cli, tiny_corpus: Path, monkeypatc
     lines = [line for line in out.splitlines() if line.startswith("epoch 1/2")]
     assert len(lines) > 10
     pattern = r"epoch 1/2  (\d+)/(\d+)  loss [\d.]+  ppl [\d.,]+  [\d,]+ tok/s  lr 0\.002  eta \d:\d\d:\d\d"
+    pattern += r", all at most \d:\d\d:\d\d"
     places = [re.fullmatch(pattern, line) for line in lines]
     assert all(places)
     assert [int(place[1]) for place in places if place] == list(range(1, len(lines) + 1))

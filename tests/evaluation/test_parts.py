@@ -187,27 +187,27 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(kind: Batch
     model = span_model()
     statistics = statistics_of(model)
     result = evaluate_dynamic(model, CORPUS, "test", statistics, USUAL, kind=kind)
-    twin, asked, nll = copy.deepcopy(model), copy.deepcopy(model), {"p": 0.0, "q": 0.0, "best": 0.0, "mixture": 0.0}
+    asked, nll = copy.deepcopy(model), {"p": 0.0, "q": 0.0, "best": 0.0, "mixture": 0.0}
     batcher = evaluation_batcher(CORPUS, "test", kind, 1, length=USUAL.length)
     if kind == "sentences":
         batcher = evaluation_batcher(CORPUS, "test", kind, 1, SentenceRules(order="drawn"), USUAL.length)
     state = None
-    with adapting(twin, statistics, USUAL) as learn:
-        for lesson in lessons(twin, batcher.segments(), USUAL.length):
-            segment: Segment = lesson.scored.segment
-            asked.load_state_dict(twin.state_dict())
-            initial = asked.init_state(1)
-            state = initial if state is None else state.reset(segment.reset, initial)
-            with torch.no_grad():
-                readout, state = asked(segment.inputs, state)
-                buffer = readout.buffer
-                assert buffer is not None
-                p = asked.head.own_log_prob(Readout(readout.features), segment.targets)
-                q = asked.head.own_log_prob(Readout(buffer.features), segment.targets).where(buffer.filled, p)
-                mixture = asked.head.log_prob(readout, segment.targets)
-            for name, log_p in (("p", p), ("q", q), ("best", torch.maximum(p, q)), ("mixture", mixture)):
-                nll[name] -= log_p.sum().item()
-            learn(lesson)
+    twin, learn = adapting(model, statistics, USUAL)
+    for lesson in lessons(twin, batcher.segments(), USUAL.length):
+        segment: Segment = lesson.scored.segment
+        asked.load_state_dict(twin.state_dict())
+        initial = asked.init_state(1)
+        state = initial if state is None else state.reset(segment.reset, initial)
+        with torch.no_grad():
+            readout, state = asked(segment.inputs, state)
+            buffer = readout.buffer
+            assert buffer is not None
+            p = asked.head.own_log_prob(Readout(readout.features), segment.targets)
+            q = asked.head.own_log_prob(Readout(buffer.features), segment.targets).where(buffer.filled, p)
+            mixture = asked.head.log_prob(readout, segment.targets)
+        for name, log_p in (("p", p), ("q", q), ("best", torch.maximum(p, q)), ("mixture", mixture)):
+            nll[name] -= log_p.sum().item()
+        learn(lesson)
     found = result.parts
     assert found is not None and result.without_dynamic is not None
     assert result.nll == pytest.approx(nll["mixture"], rel=1e-11)

@@ -1,0 +1,36 @@
+"""Words of a text, names of files and runs where people and programs read them: they are never commands or markup."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_MARKUP = re.compile(r"[\\`*<>|~&]|\](?=[(\[])|\b_|_\b")
+
+
+def visible(text: str) -> str:
+    """Write as escapes what a terminal obeys: turns of direction, and control characters but tabs and line ends."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def markdown(text: str) -> str:
+    """Return text on one line that is no markup."""
+    return _MARKUP.sub(r"\\\g<0>", visible(" ".join(text.split())))
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of plain text; the first column is flushed left, the others right."""
+    lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
+    return "\n".join(f"| {' | '.join(map(markdown, line))} |" for line in lines)
+
+
+def cells_line(cells: Iterable[object], between: str = "\t") -> str:
+    """Return a line of a table of data, each word as R, pandas and csv read it.
+
+    Within quotation marks is what must be, and what begins with =, +, - or @: a spreadsheet that takes quoted cells for
+    text does not compute it.
+    """
+    special = re.compile(f'^[=+@-]|["\r\n{between}]').search
+    texts = ((str(x), isinstance(x, str) and special(x)) for x in cells)
+    return between.join('"' + text.replace('"', '""') + '"' if quoted else text for text, quoted in texts) + "\n"

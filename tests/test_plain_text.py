@@ -1,0 +1,46 @@
+"""No text is markup or a formula, and none is changed on the way."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.analysis.files import csv_bytes
+from spanlm.plain_text import cells_line, markdown_table, visible
+
+UNESCAPED = r"(?<!\\)(?:\\\\)*[{}]"
+NASTY = st.text(alphabet="|`<>*_[]()&~\\\"'=+-@ab\n\r\t\x1b\u202e\u2028é,") | st.text()
+WORD = NASTY.map(lambda text: "".join(text.split())).filter(bool)
+
+
+@given(NASTY, NASTY)
+def test_a_cell_of_a_markdown_table_is_text(one: str, two: str) -> None:
+    lines = markdown_table(["name", one], [[two, one]]).split("\n")
+    assert [len(re.findall(UNESCAPED.format("|"), line)) for line in lines] == [3, 3, 3]
+    assert not any(re.search(UNESCAPED.format("`<>*~&"), line) for line in lines)
+    assert not re.search("[\x00-\x1f\x7f-\x9f\u202e]", lines[2])
+    plain = re.sub(r"\\([\\`*<>|~&\]_])", r"\1", lines[2])
+    assert plain == f"| {visible(' '.join(two.split()))} | {visible(' '.join(one.split()))} |"
+
+
+def test_a_name_is_no_image_and_no_link() -> None:
+    (*_, row) = markdown_table(["run"], [["<img onerror=x>|`a`\n[b](c) _d_ e_f *g*"]]).split("\n")
+    assert row == r"| \<img onerror=x\>\|\`a\` [b\](c) \_d\_ e_f \*g\* |"
+
+
+@given(st.lists(WORD, min_size=1, max_size=4), st.floats(allow_nan=False))
+def test_a_word_is_read_as_it_was_and_never_as_a_formula(words: list[str], number: float) -> None:
+    for line, delimiter in ((cells_line([*words, number]), "\t"), (csv_bytes([(*words, number)]).decode("utf-8"), ",")):
+        (row,) = csv.reader(io.StringIO(line, newline=""), delimiter=delimiter)
+        assert row == [*(word.encode("utf-8", "replace").decode() for word in words), str(number)]
+        assert line.startswith('"') or words[0][0] not in "=+-@"
+
+
+def test_a_column_of_numbers_stays_one() -> None:
+    assert cells_line(["-", "-LRB-", "10,000", 'a"b', -0.5, 3]) == '"-"\t"-LRB-"\t10,000\t"a""b"\t-0.5\t3\n'
+    assert csv_bytes([("=1+1", "", -0.5)], gaps=True) == b'"=1+1",,-0.5\n'
+    assert csv_bytes([("-5", -5)]) == b'"-5",-5\n'
