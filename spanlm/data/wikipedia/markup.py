@@ -27,7 +27,9 @@ _ITEM = "\x01"
 # what the parser would take long to read, only for it to be left out
 _SPARED = re.compile(r"<!--|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|hiero)\b[^<>]*>", re.I)
 # what the parser reads to its end without looking for markup
-_OPAQUE = re.compile(r"<(nowiki|pre|ce|chem|inputbox|section|templatedata)(?: [^<>{}\[\]]*)?>", re.I)
+_OPAQUE = re.compile(
+    r"<(nowiki|pre|ce|chem|inputbox|section|templatedata)(?: (?:[^][<>{}\"']|\"[^<>\"]*\"|'[^<>']*')*+)?>", re.I
+)
 _MARK = re.compile(
     r"\{\{+|\}\}+|(?P<open>^[ \t:]*+\{\||\[\[|\[(?=\w*:|//)|^=+)|\|\}(?!\})|\]\]?|<!--|=+|[\n|&*#:;]|"
     r"<(?P<end>/?)(?P<tag>[a-z][^\s<>/{[]*)[^<>{[]*(?P<whole>>?)",
@@ -35,11 +37,9 @@ _MARK = re.compile(
 )
 _OPENER = {"|}": "{|", "]]": "[[", "]": "["}
 _EMPTY = listed("br wbr hr meta link img")
-# the parser takes these for closed where the page ends
-_SINGLE = listed("li dt dd th td tr")
 # It starts again after every mark without an end, twice in every cell with attributes, and calls itself for every `=`
 # of a heading; pages that people wrote stay far below these
-_MOST_MARKS, _MOST_OPEN, _DEEPEST_TABLE = 1_000_000, 64, 4
+_MOST_MARKS, _MOST_OPEN, _DEEPEST_TABLE = 500_000, 64, 4
 _APOSTROPHES = re.compile(r"'{2,}")
 _MAGIC = re.compile(r"__[A-Z]{3,}__")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?|simple")
@@ -92,10 +92,10 @@ def is_tangled(wikitext: str) -> bool:
     loose = 0
     for count, found in enumerate(_MARK.finditer(drop_elements(_OPAQUE, drop_elements(_SPARED, wikitext)))):
         mark, tag = found[0].lstrip(" \t:"), (found["tag"] or "").lower()
-        if mark == "<!--" or (tag and not found["whole"]):
+        if mark == "<!--" or (tag and (not found["whole"] or mark.count('"') % 2 or mark.count("'") % 2)):
             loose += 1
         elif tag and not found["end"]:
-            if not mark.endswith("/>") and tag not in _EMPTY and (stack or tag not in _SINGLE):
+            if not mark.endswith("/>") and tag not in _EMPTY:
                 stack.append(tag)
         elif tag or mark in _OPENER or mark[:1] == "}":
             for opener in [_OPENER.get(mark, tag)] if mark[0] != "}" else mark.replace("}", "{"):

@@ -74,7 +74,7 @@ def normalise(text: str) -> str:
 
 
 def drop_elements(opening: re.Pattern[str], text: str) -> str:
-    """Drop comments and elements with all that is in them: the group of `opening` is the name, or None for a comment."""
+    """Drop comments and elements with all that is in them; the group of `opening` is a name, or None for a comment."""
     kept: list[str] = []
     begin, endless = 0, set()  # what has no end from here on has none later; all of it stays
     for found in opening.finditer(text):

@@ -51,7 +51,7 @@ class DumpReader:
         Raises:
             InputError: This is XML, but no dump of a wiki.
         """
-        with contextlib.suppress(expat.ExpatError):  # told with its place when it is read
+        with contextlib.suppress(expat.ExpatError, Damage):  # told with its place when it is read
             self._parser.Parse(start, False)
 
     def pages(self) -> Iterator[Page | Skipped]:
