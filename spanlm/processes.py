@@ -5,14 +5,18 @@ Processes are started afresh ("spawn"): a fork would take over locks and threads
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 
+_PR_SET_PDEATHSIG = 1
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -53,3 +57,10 @@ def follow_parent(end: Callable[[], object]) -> None:
         end()
 
     threading.Thread(target=follow, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    """In a process that was started: end when its parent has ended, however it did."""
+    if sys.platform == "linux":  # the thread of `follow_parent` waits for whatever holds the interpreter's lock
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    follow_parent(lambda: os._exit(1))

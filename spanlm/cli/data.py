@@ -16,7 +16,7 @@ from spanlm.cli.main import VerbParser
 from spanlm.cli.terminal import PLAIN_SECONDS, bars, out, table
 from spanlm.data.wikipedia.building import build_corpus
 from spanlm.data.wikipedia.config import PAPER_VOCABULARY, WikipediaConfig
-from spanlm.data.wikipedia.progress import Progress as Step
+from spanlm.data.wikipedia.gathering import Progress as Step
 from spanlm.data.wikipedia.summary import Summary
 from spanlm.errors import InputError, Interrupted, nearest
 from spanlm.training.signals import StopRequest, stop_request
@@ -68,19 +68,8 @@ def run(arguments: list[str]) -> None:
 
 
 def _make_wikipedia(arguments: list[str]) -> None:
-    options = _wikipedia_parser().parse_args(arguments)
-    config = WikipediaConfig(
-        sources=tuple(options.source),
-        out=options.out,
-        vocabulary=options.vocabulary,
-        coverage=options.coverage,
-        category=options.category,
-        articles=options.articles,
-        seed=options.seed,
-        jobs=options.jobs,
-        lowercase=options.lowercase,
-        keep_partial=options.keep_partial,
-    )
+    options = vars(_wikipedia_parser().parse_args(arguments))
+    config = WikipediaConfig(sources=tuple(options.pop("source")), **options)
     began = time.monotonic()
     with stop_request() as stop, _report(stop) as report:
         summary = build_corpus(config, report)
@@ -175,6 +164,8 @@ def _show(summary: Summary, config: WikipediaConfig, seconds: float) -> None:
         if source.damage is not None:
             lost = f"{source.damaged_lines} such line(s)" if source.damaged_lines else "all after it"
             out(f"{source.file}: {source.damage}; {lost} left out")
+    for line in summary.unread:
+        out(f"{line}; skipped")
     rows = [
         (
             split.split,

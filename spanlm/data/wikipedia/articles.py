@@ -7,20 +7,21 @@ import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache
 
 from spanlm.data.wikipedia import markup
-from spanlm.data.wikipedia.pieces import Article, Bad, Piece, Skipped
-from spanlm.data.wikipedia.records import Page, Record
+from spanlm.data.wikipedia.pieces import Article, Bad, Page, Piece, Record, Skipped
 from spanlm.data.wikipedia.sentences import split_sentences
 from spanlm.data.wikipedia.text import FRAGMENT, prose
 from spanlm.data.wikipedia.words import cut_sentence
 
-VERSION = 1
+VERSION = 2
 """Raised when a source would give other words: what was kept of an older rule is not used then."""
 
 # why a page is no article
 NAMESPACE, REDIRECT, DISAMBIGUATION, CATEGORY, EMPTY = "namespace", "redirect", "disambiguation", "category", "empty"
+MALFORMED = "malformed"
+# a longer one is no word, and would take memory wherever words are counted
+_LONGEST_WORD = 1000
 
 _FIELDS = ("id", "title", "text")
 _CATEGORIES = ("category", "categories")
@@ -42,12 +43,15 @@ class Treatment:
     silent: tuple[str, ...] = ()
 
 
-def make_piece(records: Collection[Record | Page], treatment: Treatment) -> Piece:
+def make_piece(records: Collection[Record | Page | Skipped], treatment: Treatment) -> Piece:
     """Cut some articles into words."""
-    return Piece.of(_entry(record, treatment) for record in records)
+    found = [_entry(record, treatment) for record in records]
+    return Piece(tuple(entry for entry, _ in found), "".join(text for _, text in found))
 
 
-def _entry(record: Record | Page, treatment: Treatment) -> tuple[Article | Skipped | Bad, str]:
+def _entry(record: Record | Page | Skipped, treatment: Treatment) -> tuple[Article | Skipped | Bad, str]:
+    if isinstance(record, Skipped):
+        return record, ""
     if isinstance(record, Page):
         return _from_page(record, treatment)
     return _from_json(record, treatment)
@@ -64,6 +68,8 @@ def _from_page(page: Page, treatment: Treatment) -> tuple[Article | Skipped, str
         categories = markup.category_names(page.text, treatment.silent)
         if not _matches(treatment.category, categories):
             return Skipped(CATEGORY, categories[0] if categories else ""), ""
+    if markup.is_tangled(page.text):
+        return Skipped(MALFORMED, title=page.title), ""
     return _cut(page.id, page.title, markup.plain_text(page.text, treatment.silent), treatment.lowercase)
 
 
@@ -103,18 +109,14 @@ def _cut(id: str, title: str, text: str, lowercase: bool) -> tuple[Article | Ski
     for paragraph in prose(text, title, left_out):
         for sentence in split_sentences(paragraph):
             cut = cut_sentence(sentence, lowercase)
-            if any(map(_is_word, cut)):
+            if any(map(str.isalnum, "".join(cut))) and max(map(len, cut)) <= _LONGEST_WORD:
                 lines.append(" ".join(cut))
                 words += len(cut)
-            else:  # a lone mark, where what it ended is gone
+            else:  # a lone mark, where what it ended is gone, or no words
                 left_out[FRAGMENT] += len(sentence.split())
     if not lines:
         return Skipped(EMPTY), ""
     return Article(id, " ".join(title.split()), len(lines), words, dict(left_out)), "\n".join(lines) + "\n"
-
-
-def _is_word(word: str) -> bool:
-    return any(map(str.isalnum, word))
 
 
 def _names(field: object) -> list[str]:
@@ -124,9 +126,4 @@ def _names(field: object) -> list[str]:
 
 
 def _matches(category: str, names: Collection[str]) -> bool:
-    return any(map(_pattern(category).search, names))
-
-
-@cache
-def _pattern(category: str) -> re.Pattern[str]:
-    return re.compile(category)
+    return any(re.search(category, name) for name in names)

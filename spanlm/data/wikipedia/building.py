@@ -9,11 +9,10 @@ or killed goes on from its pieces, and one with another source or other options 
 from __future__ import annotations
 
 from spanlm.data.wikipedia.config import WikipediaConfig
-from spanlm.data.wikipedia.gathering import gather
-from spanlm.data.wikipedia.progress import Report
+from spanlm.data.wikipedia.gathering import Report, gather
 from spanlm.data.wikipedia.sources import find_sources
 from spanlm.data.wikipedia.splitting import split_articles
-from spanlm.data.wikipedia.summary import Summary, summarise, to_json
+from spanlm.data.wikipedia.summary import Summary, to_json
 from spanlm.data.wikipedia.workplace import workplace
 from spanlm.data.wikipedia.writing import (
     choose_vocabulary,
@@ -56,7 +55,15 @@ def build_corpus(config: WikipediaConfig, report: Report = lambda progress: None
         known = choose_vocabulary(config, counts)
         vocabulary = summarise_vocabulary(counts, known)
         written = write_splits(gathered, splits, known, place, report)
-        summary = summarise(gathered, written, vocabulary)
+        summary = Summary(
+            splits=written,
+            vocabulary=vocabulary,
+            skipped=dict(sorted(gathered.skipped.items())),
+            unread=gathered.unread,
+            left_out=dict(sorted(gathered.left_out.items())),
+            sources=gathered.sources,
+            reused=gathered.reused,
+        )
         write_summary(place.corpus, to_json(summary, config, any(source.kind == "xml" for source in sources)))
         place.finish()
     return summary

@@ -66,11 +66,5 @@ class WikipediaConfig:
     @property
     def processes(self) -> int:
         """How many processes cut text into words."""
-        return self.jobs or available_processors()
-
-
-def available_processors() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        return self.jobs or allowed or 1

@@ -6,14 +6,14 @@ import hashlib
 import platform
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import Literal
 
-from spanlm.data.wikipedia.articles import CATEGORY, VERSION, Treatment, make_piece
+from spanlm.data.wikipedia.articles import CATEGORY, MALFORMED, VERSION, Treatment, make_piece
 from spanlm.data.wikipedia.config import WikipediaConfig
-from spanlm.data.wikipedia.pieces import Article, Bad, Piece, Skipped
-from spanlm.data.wikipedia.progress import Progress, Report
+from spanlm.data.wikipedia.pieces import ARTICLE_LIMIT, OVERSIZED, Article, Bad, Piece, Skipped
 from spanlm.data.wikipedia.sources import Chunk, Source, read_chunks
 from spanlm.data.wikipedia.splitting import draw
 from spanlm.data.wikipedia.stream import ByteStream, Damage
@@ -25,6 +25,35 @@ REPEATED = "repeated"
 """Skipped: an article with this id came before."""
 
 _EXAMPLES = 5
+_UNREAD = {
+    OVERSIZED: f"longer than {ARTICLE_LIMIT:,} bytes",
+    MALFORMED: "its markup is nested too deeply, or opened without an end too often",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a build is.
+
+    Attributes:
+        phase: "cutting" articles into words, "counting" those of the training part, "writing" the corpus.
+        done: Bytes of the sources that were read, or articles.
+        total: How many there are.
+        articles: Articles so far.
+        words: Words so far.
+        reused: Pieces that an earlier start had made.
+    """
+
+    phase: Literal["cutting", "counting", "writing"]
+    done: int
+    total: int
+    articles: int
+    words: int
+    reused: int = 0
+
+
+Report = Callable[[Progress], None]
+"""Called often; what it raises ends the build, and what is done is kept."""
 
 
 @dataclass(slots=True)
@@ -56,6 +85,7 @@ class Gathered:
         lots: For every article of the corpus, its lot for the split.
         words: For every article of the corpus, its words.
         skipped: Pages that are not of the corpus, by reason.
+        unread: The first articles that could not be read, and why.
         left_out: Words of the articles of the corpus that are no prose, by kind.
         sources: What was read.
         reused: Pieces that an earlier start had made.
@@ -66,6 +96,7 @@ class Gathered:
     lots: array[int] = field(default_factory=lambda: array("Q"))
     words: array[int] = field(default_factory=lambda: array("q"))
     skipped: Counter[str] = field(default_factory=Counter)
+    unread: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     sources: list[SourceRead] = field(default_factory=list)
     reused: int = 0
@@ -182,6 +213,9 @@ class _Gathering:
             self.found.skipped[entry.reason] += 1
             if entry.category and len(self._categories) < _EXAMPLES:
                 self._categories[entry.category] = None
+            if entry.title and len(self.found.unread) < _EXAMPLES:
+                title = "".join(filter(str.isprintable, entry.title[:80]))
+                self.found.unread.append(f"{self._sources[task.source].path.name}: {title}: {_UNREAD[entry.reason]}")
             return
         damage = str(Damage(entry.offset, entry.line, entry.reason))
         self._refuse_damage(task, damage)

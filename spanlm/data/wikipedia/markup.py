@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from spanlm.data.wikipedia.text import drop_elements
 from spanlm.data.wikipedia.words import listed
 from spanlm.errors import InputError
 
@@ -24,18 +25,28 @@ _PREFIXES = frozenset({"file", "image", "media", "category"})
 _ITEM = "\x01"
 
 # what the parser would take long to read, only for it to be left out
-_SPARED = re.compile(
-    r"<!--.*?-->|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|hiero)\b"
-    r"(?:[^<>]*/>|[^<>]*(?<!/)>.*?</\1\s*>)",
-    re.I | re.S,
+_SPARED = re.compile(r"<!--|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|hiero)\b[^<>]*>", re.I)
+# what the parser reads to its end without looking for markup
+_OPAQUE = re.compile(
+    r"<(nowiki|pre|ce|chem|inputbox|section|templatedata)(?: (?:[^][<>{}\"']|\"[^<>\"]*\"|'[^<>']*')*+)?>", re.I
 )
+_MARK = re.compile(
+    r"\{\{+|\}\}+|(?P<open>^[ \t:]*+\{\||\[\[|\[(?=\w*:|//)|^=+)|\|\}(?!\})|\]\]?|<!--|=+|[\n|&*#:;]|"
+    r"<(?P<end>/?)(?P<tag>[a-z][^\s<>/{[]*)[^<>{[]*(?P<whole>>?)",
+    re.I | re.M,
+)
+_OPENER = {"|}": "{|", "]]": "[[", "]": "["}
+_EMPTY = listed("br wbr hr meta link img")
+# It starts again after every mark without an end, twice in every cell with attributes, and calls itself for every `=`
+# of a heading; pages that people wrote stay far below these
+_MOST_MARKS, _MOST_OPEN, _DEEPEST_TABLE = 500_000, 64, 4
 _APOSTROPHES = re.compile(r"'{2,}")
 _MAGIC = re.compile(r"__[A-Z]{3,}__")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?|simple")
-_CATEGORY = r"\[\[\s*(?:{names})\s*:\s*([^|\]]+?)\s*(?:\||\]\])"
+_CATEGORY = r"\[\[\s*+(?:{names})\s*+:([^][|]++)(?:\||\]\])"
 _REDIRECT = re.compile(r"\s*#\s*redirect\b", re.I)
 _DISAMBIGUATION = re.compile(
-    r"\{\{\s*(?:[\w -]+[ -])?(?:disambig(?:uation)?(?: page)?|dab|hndis|geodis|numberdis|roaddis|mathdab|letterdis)"
+    r"\{\{\s*+(?:[\w -]+[ -])?(?:disambig(?:uation)?(?: page)?|dab|hndis|geodis|numberdis|roaddis|mathdab|letterdis)"
     r"\s*(?:\||\}\})",
     re.I,
 )
@@ -72,7 +83,33 @@ def category_names(wikitext: str, silent: Collection[str] = ()) -> list[str]:
         silent: Names of namespaces in the wiki's language, that of categories among them.
     """
     names = "|".join(map(re.escape, {"category", *silent} - {"file", "image"}))
-    return re.findall(_CATEGORY.format(names=names), wikitext, re.I)
+    return [name.strip() for name in re.findall(_CATEGORY.format(names=names), wikitext, re.I)]
+
+
+def is_tangled(wikitext: str) -> bool:
+    """Tell whether the page's markup could keep the parser busy for longer than in proportion to its length."""
+    stack: list[str] = []
+    loose = 0
+    for count, found in enumerate(_MARK.finditer(drop_elements(_OPAQUE, drop_elements(_SPARED, wikitext)))):
+        mark, tag = found[0].lstrip(" \t:"), (found["tag"] or "").lower()
+        if mark == "<!--" or (tag and (not found["whole"] or mark.count('"') % 2 or mark.count("'") % 2)):
+            loose += 1
+        elif tag and not found["end"]:
+            if not mark.endswith("/>") and tag not in _EMPTY:
+                stack.append(tag)
+        elif tag or mark in _OPENER or mark[:1] == "}":
+            for opener in [_OPENER.get(mark, tag)] if mark[0] != "}" else mark.replace("}", "{"):
+                while opener in stack and stack.pop() != opener:
+                    loose += 1
+        elif mark[:2] == "{{":
+            stack += mark
+        elif found["open"] or (mark[:1] == "=" and stack[-1:] == ["="]):
+            stack.append(mark.rstrip("=") or "=")
+        while mark == "\n" and stack and stack[-1] in "[=":
+            loose += stack.pop() == "["
+        if loose + len(stack) > _MOST_OPEN or stack.count("{|") > _DEEPEST_TABLE or count > _MOST_MARKS:
+            return True
+    return False
 
 
 def plain_text(wikitext: str, silent: Collection[str] = ()) -> str:
@@ -84,7 +121,7 @@ def plain_text(wikitext: str, silent: Collection[str] = ()) -> str:
     """
     import mwparserfromhell
 
-    code = mwparserfromhell.parse(_SPARED.sub("", wikitext), skip_style_tags=True)
+    code = mwparserfromhell.parse(drop_elements(_SPARED, wikitext), skip_style_tags=True)
     shown = _Renderer({*_PREFIXES, *silent}).render(code)
     return _paragraphs(_MAGIC.sub("", _APOSTROPHES.sub(_unstyled, shown)))
 
@@ -98,21 +135,21 @@ def _unstyled(found: re.Match[str]) -> str:
 
 def _paragraphs(text: str) -> str:
     """Join the lines of a paragraph; a line that is an item, or what is left of a table, stays alone or goes."""
-    paragraphs: list[str] = []
+    paragraphs: list[list[str]] = []
     open_paragraph = False
     for line in text.split("\n"):
         line = line.strip()
         if not line or line.startswith(_ITEM):
             open_paragraph = False
         elif line[0] in "|!{":
-            paragraphs.append(line)
+            paragraphs.append([line])
             open_paragraph = False
         elif open_paragraph:
-            paragraphs[-1] += f" {line}"
+            paragraphs[-1].append(line)
         else:
-            paragraphs.append(line)
+            paragraphs.append([line])
             open_paragraph = True
-    return "\n\n".join(paragraphs)
+    return "\n\n".join(map(" ".join, paragraphs))
 
 
 class _Renderer:
@@ -180,9 +217,9 @@ def _quantity(fields: Fields) -> str:
     return " ".join([fields[0], fields[1].removesuffix("(-)"), *fields[2:4]] if wide else fields[:2])
 
 
-def _words(*words: str) -> Callable[[Fields], str]:
+def _words(words: str) -> Callable[[Fields], str]:
     """Write these words before the first field, if there is one."""
-    return lambda fields: "".join([*words, *fields[:1]])
+    return lambda fields: "".join([words, *fields[:1]])
 
 
 # templates that only write words, by their names in small letters
@@ -192,11 +229,8 @@ _SHOWN: dict[str, Callable[[Fields], str]] = {
     **dict.fromkeys(["convert", "cvt"], _quantity),
     **dict.fromkeys(["quote", "quotation", "blockquote", "cquote", "bquote"], _quotation),
     **dict.fromkeys(["circa", "c.", "c"], _words("c. ")),
-    **dict.fromkeys(["as of"], _words("As of ")),
-    **dict.fromkeys(["uss"], _words("USS ")),
-    **dict.fromkeys(["hms"], _words("HMS ")),
     **dict.fromkeys(["ndash", "snd", "spnd", "spaced ndash", "–"], _words(" – ")),
     **dict.fromkeys(["mdash", "—"], _words(" — ")),
-    **dict.fromkeys(["'"], _words("'")),
-    **dict.fromkeys(["'s"], _words("'s")),
+    **{name: _words(words) for name, words in (("as of", "As of "), ("uss", "USS "), ("hms", "HMS "))},
+    **{name: _words(name) for name in ("'", "'s")},
 }

@@ -1,10 +1,47 @@
-"""Some articles cut into words, as a worker hands them over and as they wait on the disk for the vocabulary."""
+"""What goes to workers, and what they make of it: articles cut into words, kept on the disk for the vocabulary."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+
+ARTICLE_LIMIT = 1 << 22
+"""Bytes of a line of JSON, or characters of a page's wikitext; the longest real articles have half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A line of JSON lines, not looked into yet.
+
+    Attributes:
+        offset: Its first byte in the text of its source.
+        line: Its number, from 1.
+        content: Its bytes.
+    """
+
+    offset: int
+    line: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a MediaWiki dump.
+
+    Attributes:
+        id: The page's number, as it is written.
+        title: Its title.
+        namespace: The number of its namespace; that of articles is 0.
+        redirect: Whether it only points to another page.
+        text: Its wikitext.
+    """
+
+    id: str
+    title: str
+    namespace: str
+    redirect: bool
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +63,10 @@ class Article:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
+OVERSIZED = "oversized"
+"""Skipped: it is longer than any article."""
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """A page that is no article, or not one that was asked for.
@@ -33,10 +74,12 @@ class Skipped:
     Attributes:
         reason: Why, in a word.
         category: One that it has, if it was skipped for having none that was asked for.
+        title: Its title, if it is an article that could not be read.
     """
 
     reason: str
     category: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +115,6 @@ class Piece:
 
     entries: tuple[Entry, ...]
     text: str
-
-    @classmethod
-    def of(cls, entries: Iterable[tuple[Entry, str]]) -> Piece:
-        """Put entries and their texts together."""
-        found = list(entries)
-        return cls(tuple(entry for entry, _ in found), "".join(text for _, text in found))
 
     def texts(self) -> Iterator[tuple[Article, str]]:
         """Give out every article with its own sentences."""

@@ -21,7 +21,7 @@ OPENERS = listed(
     "Through Prior Between Meanwhile Moreover Furthermore Nevertheless Instead To Not No"
 )
 
-_END = re.compile(r"(?:[.!?…]+[\"')\]]*\s+(?=[^\sa-z])|(?<=[a-z]{2}\.)(?=[A-Z][a-z]{2}))")
+_END = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"')\]]*+\s++(?=[^\sa-z])|(?<=[a-z]{2}\.)(?=[A-Z][a-z]{2}))")
 _NEXT = re.compile(r"[\"'(\[{]*([^\W\d_]+)(?![\w.-])")
 _ACRONYM = re.compile(r"(?:[^\W\d_]{1,2}\.)+[^\W\d_]{1,2}|[^\W\d_]")
 # no abbreviation is longer

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from spanlm.data.wikipedia.articles import json_problem
-from spanlm.data.wikipedia.json_lines import read_lines
 from spanlm.data.wikipedia.markup import require_parser
-from spanlm.data.wikipedia.records import Page, Record
+from spanlm.data.wikipedia.pieces import ARTICLE_LIMIT, OVERSIZED, Page, Record, Skipped
 from spanlm.data.wikipedia.stream import ByteStream, Damage
 from spanlm.data.wikipedia.xml_dump import DumpReader
 from spanlm.errors import InputError
@@ -22,6 +21,7 @@ Kind = Literal["json", "xml"]
 # of the records that a worker gets at once
 CHUNK_BYTES = 1 << 19
 _KNOWN = re.compile(r".*\.(?:jsonl?|xml|ndjson)(?:[.-].*)?\.?(?:gz|bz2)?|wiki_\d+(?:\.gz|\.bz2)?", re.I)
+_TITLE = re.compile(rb'"title":\s*+"((?:[^"\\]|\\.)*+)"')
 _BOM = b"\xef\xbb\xbf"
 _XML = (b"<", b"\xff\xfe<", b"\xfe\xff\0<")  # UTF-8, or UTF-16, which XML may be in, too
 _ACCEPTED = "JSON lines of WikiExtractor (.jsonl, .jsonl.gz) or a MediaWiki XML dump (.xml, .xml.bz2, .xml.gz)"
@@ -105,7 +105,7 @@ class Chunk:
         silent: What the dump has told so far of its namespaces.
     """
 
-    records: tuple[Record | Page, ...]
+    records: tuple[Record | Page | Skipped, ...]
     silent: tuple[str, ...] = ()
 
 
@@ -117,8 +117,8 @@ def read_chunks(stream: ByteStream, kind: Kind) -> Iterator[Chunk]:
         Damage: The source is not readable any further; all that was before has been given out.
     """
     reader = DumpReader(stream) if kind == "xml" else None
-    records = read_lines(stream) if reader is None else reader.pages()
-    waiting: list[Record | Page] = []
+    records: Iterator[Record | Page | Skipped] = read_lines(stream) if reader is None else reader.pages()
+    waiting: list[Record | Page | Skipped] = []
     size = 0
 
     def chunk() -> Chunk:
@@ -127,7 +127,7 @@ def read_chunks(stream: ByteStream, kind: Kind) -> Iterator[Chunk]:
     try:
         for record in records:
             waiting.append(record)
-            size += record.size
+            size += len(repr(record))
             if size >= CHUNK_BYTES:
                 yield chunk()
                 waiting, size = [], 0
@@ -137,3 +137,31 @@ def read_chunks(stream: ByteStream, kind: Kind) -> Iterator[Chunk]:
         raise
     if waiting:
         yield chunk()
+
+
+def read_lines(stream: ByteStream) -> Iterator[Record | Skipped]:
+    """Give out the lines that are not blank, unread; of one above the limit, no more than the limit is held.
+
+    Raises:
+        Damage: The file is not readable any further; the lines before have been given out.
+    """
+    offset, number, size = 0, 1, 0
+    held: list[bytes] = []
+    for chunk in stream.chunks():
+        for at, part in enumerate(chunk.split(b"\n")):
+            if at:
+                yield from _record(offset, number, size, held)
+                offset, number, size, held = offset + size + 1, number + 1, 0, []
+            if size <= ARTICLE_LIMIT:
+                held.append(part)
+            size += len(part)
+    yield from _record(offset, number, size, held)
+
+
+def _record(offset: int, number: int, size: int, held: list[bytes]) -> Iterator[Record | Skipped]:
+    content = b"".join(held)
+    if size > ARTICLE_LIMIT:
+        title = _TITLE.search(content)
+        yield Skipped(OVERSIZED, title=title[1].decode("utf-8", "replace") if title else f"line {number}")
+    elif content.strip():
+        yield Record(offset, number, content)

@@ -6,6 +6,7 @@ import bz2
 import hashlib
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from spanlm.errors import InputError
@@ -71,10 +72,9 @@ class ByteStream:
         """
         blocks = self._blocks()
         first = next(blocks, b"")
-        whole = _chain(first, blocks)
         reader = _gunzip if first.startswith(_GZIP) else _bunzip2 if first.startswith(_BZIP2) else iter
         try:
-            for chunk in reader(whole):
+            for chunk in reader(chain([first], blocks)):
                 yield chunk
                 self.offset += len(chunk)
                 self.line += chunk.count(b"\n")
@@ -94,12 +94,6 @@ class ByteStream:
             self._digest.update(block)
             self.position += len(block)
             yield block
-
-
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from rest
 
 
 def _gunzip(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 import spanlm
 from spanlm.data.wikipedia.articles import VERSION
 from spanlm.data.wikipedia.config import WikipediaConfig
-from spanlm.data.wikipedia.gathering import Gathered, SourceRead
+from spanlm.data.wikipedia.gathering import SourceRead
 
 FORMAT = 1
 
@@ -65,6 +65,7 @@ class Summary:
         splits: Train, valid and test.
         vocabulary: Its vocabulary.
         skipped: Pages that are not in it, by reason.
+        unread: The first articles that could not be read, and why; not in the file.
         left_out: Words of its articles that are no prose, by kind of line.
         sources: What it was made from.
         reused: Pieces that an earlier start had made; not in the file.
@@ -73,6 +74,7 @@ class Summary:
     splits: list[SplitSummary]
     vocabulary: VocabularySummary
     skipped: dict[str, int]
+    unread: list[str]
     left_out: dict[str, int]
     sources: list[SourceRead]
     reused: int
@@ -81,18 +83,6 @@ class Summary:
     def words_per_sentence(self) -> float:
         """Mean length of a sentence, without its `<eos>`."""
         return sum(split.words for split in self.splits) / sum(split.sentences for split in self.splits)
-
-
-def summarise(gathered: Gathered, splits: list[SplitSummary], vocabulary: VocabularySummary) -> Summary:
-    """Put the counts together."""
-    return Summary(
-        splits=splits,
-        vocabulary=vocabulary,
-        skipped=dict(sorted(gathered.skipped.items())),
-        left_out=dict(sorted(gathered.left_out.items())),
-        sources=gathered.sources,
-        reused=gathered.reused,
-    )
 
 
 def to_json(summary: Summary, config: WikipediaConfig, xml: bool) -> dict[str, Any]:

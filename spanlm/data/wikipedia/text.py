@@ -29,12 +29,16 @@ _DROPPED = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\ud800-\udfff]+"
 )
 
-_REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b[^<>]*>.*?</ref\s*>", re.I)
+# Every pattern takes a time in proportion to the text, whatever the text is: what a mark without an end has to read
+# is not read again from the next one.
+_REFERENCE = re.compile(r"<(ref)\b[^<>]*>", re.I)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-_LINK = re.compile(r"\[(?:https?:)?//[^\s\]]*\s*([^\]]*)\]")
-_WIKILINK = re.compile(r"\[\[(?:[^|\]]*\|)*([^|\]]*)\]\]")
+_LINK = re.compile(r"\[(?:https?:)?//[^\s\]]*+\s*+([^\]]*+)(\]?)")
+_WIKILINK = re.compile(r"\[\[([^\]]*+)((?:\]\])?)")
 _ADDRESS = re.compile(r"(?:https?://|www\.)[^\s<>\"\[\]]+[^\s<>\"\[\].,;:!?')]")
 _TEMPLATE = re.compile(r"\{\{[^{}]*\}\}")
+_HUGE_NUMBER = re.compile(r"&#\d{9,}")  # no character, and Python refuses to read it
+_STACKED = re.compile(r"[^\x00-\u02ff\w\s]{31,}")
 _EMPTY = re.compile(r"\([\s,;:]*\)|\[[\s,;:]*\]")
 _OPENED = re.compile(r"(?<=\()[\s,;:]+")
 _CLOSED = re.compile(r"(?<=[^\s,;:])[\s,;:]+(?=\))")
@@ -62,7 +66,31 @@ def normalise(text: str) -> str:
     for letter, target in _TRANSLATED.items():
         if letter in text:
             text = text.replace(letter, target)
-    return unicodedata.normalize("NFC", _DROPPED.sub("", text))
+    # marks over one letter are put in order by a sort that is quadratic in their number; Unicode's own limit is 30
+    text = _STACKED.sub(
+        lambda run: "".join(sign for sign in run[0] if unicodedata.category(sign)[0] != "M"), _DROPPED.sub("", text)
+    )
+    return unicodedata.normalize("NFC", text)
+
+
+def drop_elements(opening: re.Pattern[str], text: str) -> str:
+    """Drop comments and elements with all that is in them; the group of `opening` is a name, or None for a comment."""
+    kept: list[str] = []
+    begin, endless = 0, set()  # what has no end from here on has none later; all of it stays
+    for found in opening.finditer(text):
+        name = (found[1] or "").lower()
+        if found.start() < begin:
+            continue
+        end: re.Match[str] | None = found
+        if not found[0].endswith("/>"):
+            closing = rf"</{name}\s*>" if name else "-->"
+            end = None if name in endless else re.compile(closing, re.I).search(text, found.end())
+        if end is None:
+            endless.add(name)
+        else:
+            kept.append(text[begin : found.start()])
+            begin = end.end()
+    return "".join(kept) + text[begin:]
 
 
 def prose(text: str, title: str, left_out: Counter[str]) -> Iterator[str]:
@@ -90,11 +118,13 @@ def prose(text: str, title: str, left_out: Counter[str]) -> Iterator[str]:
 def clean(line: str) -> str:
     """Return a normalised line without tags, notes, addresses, and brackets that hold nothing any more."""
     if "&" in line:
-        line = normalise(html.unescape(html.unescape(line))).replace("\n", " ")
+        line = html.unescape(_HUGE_NUMBER.sub("", html.unescape(_HUGE_NUMBER.sub("", line))))
+        line = normalise(line).replace("\n", " ")
     if "<" in line:
-        line = _TAG.sub(" ", _REFERENCE.sub("", line))
+        line = _TAG.sub(" ", drop_elements(_REFERENCE, line))
     if "[" in line:
-        line = _WIKILINK.sub(r"\1", _LINK.sub(r"\1", line))
+        line = _LINK.sub(lambda link: link[1] if link[2] else link[0], line)
+        line = _WIKILINK.sub(lambda link: link[1].rpartition("|")[2] if link[2] else link[0], line)
     if "{{" in line:
         line = _TEMPLATE.sub("", line)
     if "http" in line or "www." in line:

@@ -46,7 +46,7 @@ ABBREVIATIONS = BEFORE_NAMES | AFTER_NAMES
 BEFORE_NUMBERS = listed("No Nos no nos Op op Art art Fig fig Figs figs Sec sec Ch ch pp Pt pt")
 
 # how many written words are remembered with what they are cut into
-_REMEMBERED = 1 << 17
+_REMEMBERED, _LONGEST_REMEMBERED = 1 << 17, 64
 # beyond these lie no marks that an English text has
 _SYMBOL_RANGES = ((0, 0x3100), (0xFE00, 0x10000))
 
@@ -59,8 +59,8 @@ def _symbols() -> Iterator[str]:
 _DIGIT = r"[\d¼-¾⅐-⅞]"
 # letters, digits, and the marks that belong to letters: whatever is neither symbol nor white space
 _SIGN = rf"[^\s{re.escape(''.join(_symbols()))}]"
-_NUMBER = rf"\.?{_DIGIT}+(?:[.,:/-]{_DIGIT}+)*"
-_PLAIN = rf"{_SIGN}+(?:[-&]{_SIGN}+|'(?=[^\W\d_]){_SIGN}+|(?<=\d)[.,:/](?={_DIGIT}){_SIGN}+|\.(?=[a-z]){_SIGN}+)*"
+_NUMBER = rf"\.?{_DIGIT}++(?:[.,:/-]{_DIGIT}++)*+"
+_PLAIN = rf"{_SIGN}+(?:[-&]{_SIGN}+|'(?=[^\W\d_]){_SIGN}+|(?<=\d)[.,:/](?={_DIGIT}){_SIGN}+|\.(?=[a-z]){_SIGN}+)*+"
 _LISTED = "|".join(sorted(ABBREVIATIONS, key=len, reverse=True))
 _FEW = "|".join(sorted(BEFORE_NUMBERS, key=len, reverse=True))
 _ACRONYM = rf"(?:[^\W\d_]{{1,2}}\.){{2,}}(?:[^\W\d_](?!{_SIGN}))?(?:-{_SIGN}+)*"
@@ -75,30 +75,19 @@ _CONTRACTED = re.compile(r"(.+)(n't|'(?:s|re|ve|ll|d|m))|(can)(not)|(gon|wan)(na
 
 def cut_sentence(sentence: str, lowercase: bool = False) -> list[str]:
     """Cut one normalised sentence into words."""
-    written = sentence.split()
     words: list[str] = []
-    if written:
-        for word in written[:-1]:
-            words += cut_word(word)
-        words += cut_last_word(written[-1])
+    written = sentence.split()
+    for number, word in enumerate(written, 1):
+        cut = _cut if len(word) <= _LONGEST_REMEMBERED else _cut.__wrapped__
+        words += cut(word, number == len(written))
     return [word if word == NUMBER else word.lower() for word in words] if lowercase else words
 
 
 @lru_cache(_REMEMBERED)
-def cut_word(written: str) -> tuple[str, ...]:
-    """Cut what stands between white space, but not at a sentence's end."""
-    return _cut(written, _INSIDE)
-
-
-@lru_cache(_REMEMBERED >> 2)
-def cut_last_word(written: str) -> tuple[str, ...]:
-    """Cut what ends a sentence: the period of an initial, as in `World War I.`, is the sentence's own."""
-    return _cut(written, _AT_END)
-
-
-def _cut(written: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
+def _cut(written: str, last: bool) -> tuple[str, ...]:
+    """Cut what stands between white space; the period of an initial that ends a sentence is the sentence's own."""
     words: list[str] = []
-    for word in pattern.findall(written):
+    for word in (_AT_END if last else _INSIDE).findall(written):
         found = _CONTRACTED.fullmatch(word)
         words += [word] if found is None else filter(None, found.groups())
     return tuple(NUMBER if _IS_NUMBER.fullmatch(word) else word for word in words)

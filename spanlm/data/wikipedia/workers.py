@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -10,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from spanlm.errors import RunError
-from spanlm.processes import SPAWN, follow_parent, starting
+from spanlm.processes import SPAWN, end_with_parent, starting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,7 +40,7 @@ def in_order(
             found = known(item)
             yield item, function(item) if found is None else found
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=SPAWN, initializer=_begin)
+    pool = ProcessPoolExecutor(jobs, mp_context=SPAWN, initializer=end_with_parent)
     under_way: deque[tuple[Item, Result | Future[Result]]] = deque()
     try:
         for item in items:
@@ -68,8 +67,3 @@ def _submit(pool: ProcessPoolExecutor, function: Callable[[Item], Result], item:
 
 def _finished(item: Item, result: Result | Future[Result]) -> tuple[Item, Result]:
     return item, result.result() if isinstance(result, Future) else result
-
-
-def _begin() -> None:
-    """What every process does first."""
-    follow_parent(lambda: os._exit(1))

@@ -13,21 +13,26 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import accumulate
 from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
 
 from spanlm.data.config import SPLITS
 from spanlm.data.vocabulary import UNK
-from spanlm.data.wikipedia.choosing import SPECIALS, covering, most_frequent
 from spanlm.data.wikipedia.config import WikipediaConfig
-from spanlm.data.wikipedia.gathering import Gathered
+from spanlm.data.wikipedia.gathering import Gathered, Progress, Report
 from spanlm.data.wikipedia.pieces import Article
-from spanlm.data.wikipedia.progress import Progress, Report
 from spanlm.data.wikipedia.splitting import TRAIN
 from spanlm.data.wikipedia.summary import SplitSummary, VocabularySummary
 from spanlm.data.wikipedia.workplace import SUMMARY, Workplace
+from spanlm.errors import InputError
 from spanlm.files import write_synced
 
 ARTICLES = "articles.tsv"
+SPECIALS = 2
+"""`<unk>` and `<eos>`, which every vocabulary has."""
 
 
 def kept_articles(gathered: Gathered, place: Workplace) -> Iterator[tuple[Article, str]]:
@@ -62,6 +67,31 @@ def choose_vocabulary(config: WikipediaConfig, counts: Counter[str]) -> frozense
     return frozenset(most_frequent(counts, config.vocabulary))
 
 
+def most_frequent(counts: Counter[str], size: int) -> list[str]:
+    """Return the words of a vocabulary of `size`, `<unk>` and `<eos>` included but not among them.
+
+    Of words that occur equally often, those seen first stay, as everywhere in this package.
+
+    Raises:
+        InputError: There are not so many words.
+    """
+    if size > len(counts) + SPECIALS:
+        every = len(counts) + SPECIALS
+        raise InputError(
+            f"--vocabulary={size}: the training part has only {len(counts):,} different words, {every:,} with <unk> "
+            f"and <eos>. Give --vocabulary {every} for all of them, fewer, or --coverage 0.97"
+        )
+    return [word for word, _ in counts.most_common(size - SPECIALS)]
+
+
+def covering(counts: Counter[str], share: float) -> list[str]:
+    """Return the fewest words that together are this share of the training part's words."""
+    ordered = counts.most_common()
+    reached = np.fromiter(accumulate(count for _, count in ordered), np.int64, len(ordered))
+    needed = int(np.searchsorted(reached, share * int(reached[-1]))) + 1
+    return [word for word, _ in ordered[:needed]]
+
+
 def write_splits(
     gathered: Gathered, splits: Sequence[int], known: Collection[str], place: Workplace, report: Report
 ) -> list[SplitSummary]:
@@ -69,7 +99,8 @@ def write_splits(
     place.corpus.mkdir()
     words = 0
     with ExitStack() as stack:
-        writers = [stack.enter_context(_SplitWriter(place.corpus, split)) for split in SPLITS]
+        files = [stack.enter_context((place.corpus / f"{split}.txt").open("wb")) for split in SPLITS]
+        writers = [_SplitWriter(file, split) for file, split in zip(files, SPLITS, strict=True)]
         listed = stack.enter_context((place.corpus / ARTICLES).open("w", encoding="utf-8", newline="\n"))
         listed.write("split\tid\ttitle\tsentences\twords\n")
         for number, (article, text) in enumerate(kept_articles(gathered, place)):
@@ -84,17 +115,11 @@ def write_splits(
 
 
 class _SplitWriter:
-    def __init__(self, folder: Path, split: str) -> None:
+    def __init__(self, file: BinaryIO, split: str) -> None:
         self._split = split
-        self._file = (folder / f"{split}.txt").open("wb")
+        self._file = file
         self._digest = hashlib.sha256()
         self._articles = self._sentences = self._words = self._unknown = 0
-
-    def __enter__(self) -> _SplitWriter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
     def write(self, article: Article, text: str, known: Collection[str]) -> None:
         lines = []

@@ -1,4 +1,4 @@
-"""Pages of a MediaWiki XML dump, read in bounded memory: never more than one page beyond a chunk of bytes."""
+"""Pages of a MediaWiki XML dump, read in bounded memory: never more than one page, up to its limit, beyond a chunk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from xml.parsers import expat
 
-from spanlm.data.wikipedia.records import Page
+from spanlm.data.wikipedia.pieces import ARTICLE_LIMIT, OVERSIZED, Page, Skipped
 from spanlm.data.wikipedia.stream import ByteStream, Damage
 from spanlm.errors import InputError
 
@@ -16,6 +16,8 @@ ARTICLES = "0"
 _FIELDS = {("page", "title"), ("page", "ns"), ("page", "id"), ("revision", "text")}
 # namespaces whose links show no text: files and categories
 _SILENT = ("6", "14")
+# of elements in elements: a dump has 5
+_DEEPEST = 50
 
 
 class DumpReader:
@@ -35,8 +37,8 @@ class DumpReader:
         self._text: list[str] | None = None
         self._fields: dict[str, str] = {}
         self._redirect = False
-        self._namespace_key = ""
-        self._ready: list[Page] = []
+        self._size = self._fed = 0
+        self._ready: list[Page | Skipped] = []
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -49,10 +51,10 @@ class DumpReader:
         Raises:
             InputError: This is XML, but no dump of a wiki.
         """
-        with contextlib.suppress(expat.ExpatError):  # told with its place when it is read
+        with contextlib.suppress(expat.ExpatError, Damage):  # told with its place when it is read
             self._parser.Parse(start, False)
 
-    def pages(self) -> Iterator[Page]:
+    def pages(self) -> Iterator[Page | Skipped]:
         """Give out all pages in order, those that are no articles without their text.
 
         Raises:
@@ -63,13 +65,18 @@ class DumpReader:
             for chunk in self._stream.chunks():
                 self._parser.Parse(chunk, False)
                 yield from self._taken()
+                self._fed += len(chunk)
+                if self._fed - self._parser.CurrentByteIndex > ARTICLE_LIMIT:
+                    raise self._damage(f"a tag or comment of more than {ARTICLE_LIMIT:,} bytes")
             self._parser.Parse(b"", True)
         except expat.ExpatError as error:
             yield from self._taken()
-            reason = f"not well-formed XML ({expat.ErrorString(error.code)})"
-            raise Damage(self._parser.ErrorByteIndex, self._parser.ErrorLineNumber, reason) from error
+            raise self._damage(f"not well-formed XML ({expat.ErrorString(error.code)})") from error
 
-    def _taken(self) -> list[Page]:
+    def _damage(self, reason: str) -> Damage:
+        return Damage(self._parser.CurrentByteIndex, self._parser.CurrentLineNumber, reason)
+
+    def _taken(self) -> list[Page | Skipped]:
         pages, self._ready = self._ready, []
         return pages
 
@@ -80,24 +87,27 @@ class DumpReader:
                 f"{self._stream.path}: not a dump of a wiki; its root element is <{name}> where a MediaWiki export has "
                 f"<{ROOT}>"
             )
+        if len(self._path) == _DEEPEST:
+            raise self._damage(f"<{name}> is inside {_DEEPEST} other elements, where a dump of a wiki has 4")
         self._path.append(name)
         if name == "page":
             self._fields, self._redirect = {}, False
         elif name == "redirect" and parent == "page":
             self._redirect = True
         elif (
-            attributes.get("key") in _SILENT
+            attributes.get("key") in _SILENT and len(self.silent) < len(_SILENT)
             if name == "namespace"
             else (parent, name) in _FIELDS and (name != "text" or self._wanted)
         ):
-            self._text = []
+            self._text, self._size = [], 0
 
     @property
     def _wanted(self) -> bool:
         return self._fields.get("ns", ARTICLES) == ARTICLES and not self._redirect
 
     def _characters(self, text: str) -> None:
-        if self._text is not None:
+        self._size += len(text)
+        if self._text is not None and self._size <= ARTICLE_LIMIT:
             self._text.append(text)
 
     def _end(self, name: str) -> None:
@@ -108,14 +118,15 @@ class DumpReader:
                 self.silent.add(text.lower())
             else:
                 self._fields[name] = text
+                if self._size > ARTICLE_LIMIT:
+                    self._fields["oversized"] = name
         if name == "page":
-            self._ready.append(
-                Page(
-                    id=self._fields.get("id", "").strip(),
-                    title=self._fields.get("title", "").strip(),
-                    namespace=self._fields.get("ns", ARTICLES).strip(),
-                    redirect=self._redirect,
-                    text=self._fields.get("text", ""),
-                )
+            page = Page(
+                id=self._fields.get("id", "").strip(),
+                title=self._fields.get("title", "").strip(),
+                namespace=self._fields.get("ns", ARTICLES).strip(),
+                redirect=self._redirect,
+                text=self._fields.get("text", ""),
             )
+            self._ready.append(Skipped(OVERSIZED, title=page.title[:80]) if "oversized" in self._fields else page)
             self._fields = {}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.data.wikipedia.choosing import covering, most_frequent
+from spanlm.data.wikipedia.writing import covering, most_frequent
 from spanlm.errors import InputError
 
 COUNTS = st.dictionaries(st.text("abc", min_size=1, max_size=4), st.integers(1, 9), min_size=1, max_size=30)

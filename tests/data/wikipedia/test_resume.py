@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.data.wikipedia import sources, workplace
-from spanlm.data.wikipedia.progress import Progress
+from spanlm.data.wikipedia.gathering import Progress
 from spanlm.errors import InputError, RunError
 from tests.data.wikipedia.small import build, json_lines, made_articles
 from tests.data.wikipedia.test_building import contents

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.data.wikipedia.records import Page
+from spanlm.data.wikipedia.pieces import Page
 from spanlm.data.wikipedia.stream import ByteStream, Damage
 from spanlm.data.wikipedia.xml_dump import DumpReader
 from spanlm.errors import InputError

@@ -1,0 +1,251 @@
+"""Articles and files made to hurt: time in proportion to the input, bounded memory, nobody left behind."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spanlm.data.wikipedia.articles import Treatment, make_piece
+from spanlm.data.wikipedia.pieces import ARTICLE_LIMIT, Article, Page, Record, Skipped
+from spanlm.errors import InputError
+from tests.data.wikipedia.small import (
+    FOOTER,
+    HEADER,
+    build,
+    dump,
+    json_line,
+    json_lines,
+    listed,
+    made_articles,
+    page,
+    texts,
+)
+from tests.data.wikipedia.test_resume import ROOT, alive
+
+ARTICLES = made_articles(12)
+TEXT: dict[str, Callable[[int], str]] = {
+    "links": lambda n: "[http://" * n,
+    "links and spaces": lambda n: "[http://a " * n,
+    "links before a bracket": lambda n: "[//a " * n + "x] y",
+    "wikilinks": lambda n: "[[" * n,
+    "wikilinks and bars": lambda n: "[[a|" * n,
+    "wikilinks before a bracket": lambda n: "[[a|" * n + "] x",
+    "notes": lambda n: "<ref>" * n,
+    "half notes": lambda n: "<ref a " * n,
+    "tags": lambda n: "<a " * n,
+    "templates": lambda n: "{{a" * n,
+    "brackets": lambda n: "(" + ", " * n,
+    "closers": lambda n: "A b." + ")" * n + "x",
+    "dots": lambda n: "It is " + "." * n + "x.",
+    "an address of dots": lambda n: "See www." + "." * n + " x.",
+    "marks over a letter": lambda n: "It is e" + "\u0301" * n + "\u0316" * n + ".",
+    "marks that are two": lambda n: "It is \u0f40" + "\u0f73" * n + ".",
+    "a number": lambda n: "It is &#" + "1" * n + ";.",
+    "entities": lambda n: "It is &" + "amp;" * n + " that.",
+    "an acronym": lambda n: "It is " + "a." * n + " so.",
+    "numbers": lambda n: "It is " + "1-" * n + "x so.",
+    "contractions": lambda n: "It is " + "n't" * n + " so.",
+    "lines": lambda n: "It is so.\n" * n,
+}
+WIKI: dict[str, Callable[[int], str]] = {
+    "wikilinks": lambda n: "[[" * n,
+    "wikilinks and bars": lambda n: "[[a|" * n,
+    "wikilinks in wikilinks": lambda n: "[[a|" * n + "]]" * n,
+    "templates": lambda n: "{{a|" * n,
+    "templates in templates": lambda n: "{{a|" * n + "}}" * n,
+    "many templates": lambda n: "{{a|b}} " * (n // 8),
+    "braces": lambda n: "{" * n + "}" * n,
+    "arguments": lambda n: "{{{a|}} " * n,
+    "crossed": lambda n: "{{a|[[b|}}]]" * n,
+    "tables": lambda n: "{|\n" * n,
+    "cells that hold tables": lambda n: "{|\n| <b>\n" * n + "</b> | x\n|}\n" * n,
+    "elements": lambda n: "<b>" * n,
+    "cells without an end": lambda n: "<td>" * n + "</b>" * n,
+    "quotes": lambda n: '<b a="' * n,
+    "quotes in what looks whole": lambda n: '<b a="/>\n=' * n,
+    "half tags": lambda n: "<b " * n,
+    "templates in tags": lambda n: "<b {{a|></b>" * n,
+    "notes": lambda n: "<ref>" * n,
+    "comments": lambda n: "<!--" * n,
+    "nowiki": lambda n: "<nowiki>" * n,
+    "links": lambda n: "[http://a " * n,
+    "a heading": lambda n: "=" + "a=" * n,
+    "headings": lambda n: "=a\n" * n,
+    "short lines": lambda n: "a\n" * n,
+    "spaces after braces": lambda n: "{{" + " " * n,
+    "categories": lambda n: "[[category:" * n,
+    "a category of spaces": lambda n: "[[category:" + " " * n,
+}
+CASES = [("text", name) for name in TEXT] + [("wiki", name) for name in WIKI]
+
+
+def entry(kind: str, name: str, n: int) -> object:
+    made = (TEXT if kind == "text" else WIKI)[name](n)
+    if kind == "text":
+        record: Record | Page = Record(0, 1, json.dumps({"id": "1", "title": "T", "text": made}).encode())
+    else:
+        record = Page("1", "T", "0", False, made)
+    (found,) = make_piece([record], Treatment("." if "categor" in name else None)).entries
+    return found
+
+
+def seconds(kind: str, name: str, n: int) -> float:
+    """The best of three."""
+    took = []
+    for _ in range(3):
+        began = time.process_time()
+        entry(kind, name, n)
+        took.append(time.process_time() - began)
+    return min(took)
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_a_small_hostile_article_is_read(kind: str, name: str) -> None:
+    assert isinstance(entry(kind, name, 6000), Article | Skipped)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_twice_the_article_takes_no_more_than_twice_the_time(kind: str, name: str) -> None:
+    n = 4000
+    while (took := seconds(kind, name, n)) < 0.05 and n < 300_000:
+        n *= 2
+    assert took < 5
+    assert seconds(kind, name, 2 * n) <= 2.5 * max(took, 0.01)
+
+
+def test_markup_that_would_keep_the_parser_busy_is_told_and_skipped(tmp_path: Path) -> None:
+    body = page("1", "Tangled", "{{a|" * 400) + page("2", "Deep", "{|\n| <b>\n" * 9 + "</b> | x\n|}\n" * 9)
+    (tmp_path / "x.xml").write_bytes(dump(ARTICLES).replace(FOOTER.encode(), (body + FOOTER).encode()))
+    summary = build(tmp_path / "x.xml", tmp_path / "out")
+    assert summary.skipped == {"malformed": 2}
+    assert [line.split(": ")[:2] for line in summary.unread] == [["x.xml", "Tangled"], ["x.xml", "Deep"]]
+    assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "xml"])
+def test_an_article_above_the_limit_is_told_and_skipped(tmp_path: Path, kind: str) -> None:
+    for long, skipped in ((ARTICLE_LIMIT - 1000, {}), (ARTICLE_LIMIT + 1, {"oversized": 1})):
+        if kind == "jsonl":
+            line = json_line(ARTICLES[0], id="x", title="Long", text="It is so.\n\n" + "x" * long)
+            content = json_lines(ARTICLES[:6]) + line + json_lines(ARTICLES[6:])
+        else:
+            body = page("x", "Long", "It is so.\n\n" + "x" * long) + FOOTER
+            content = dump(ARTICLES).replace(FOOTER.encode(), body.encode())
+        (tmp_path / f"x.{kind}").write_bytes(content)
+        summary = build(tmp_path / f"x.{kind}", tmp_path / f"out {long}")
+        assert summary.skipped == skipped
+        assert [line.split(": ")[:2] for line in summary.unread] == [[f"x.{kind}", "Long"]] * len(skipped)
+        ids = [row["id"] for row in listed(tmp_path / f"out {long}")]
+        assert sorted(set(ids) - {"x"}) == sorted(made.id for made in ARTICLES) and ("x" in ids) is not bool(skipped)
+
+
+def test_elements_in_elements_without_end(tmp_path: Path) -> None:
+    (tmp_path / "x.xml").write_text(HEADER + "<a>" * 1000)
+    with pytest.raises(InputError, match="is inside 50 other elements"):
+        build(tmp_path / "x.xml", tmp_path / "out")
+
+
+RESIDENT = """
+import resource, sys
+from pathlib import Path
+from tests.data.wikipedia.small import build
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    build(Path(sys.argv[1]), Path(sys.argv[2]), keep_partial=True)
+except Exception as error:
+    print(error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
+"""
+BOMBS: dict[str, Callable[[bytes], list[bytes]]] = {
+    "line": lambda fill: [b'{"id": "1", "title": "Bomb", "text": "', fill],
+    "page": lambda fill: [HEADER.encode() + b"<page><title>Bomb</title><ns>0</ns><revision><text>", fill],
+    "title": lambda fill: [HEADER.encode() + b"<page><title>", fill],
+    "comment": lambda fill: [HEADER.encode() + b"<!--", fill],
+    "attribute": lambda fill: [HEADER.encode() + b"<page a='", fill],
+    "elements": lambda fill: [HEADER.encode(), b"<a>" * (len(fill) // 3)],
+    "redirects": lambda fill: [HEADER.encode(), b"<page><ns>1</ns></page>" * (len(fill) // 23)],
+    "words": lambda fill: [json_line(ARTICLES[0], id=str(n), text=f"It {n}{'x' * 1_000_000}.") for n in range(400)],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress])
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_memory_is_bounded_whatever_a_file_expands_to(
+    tmp_path: Path, bomb: str, pack: Callable[[bytes], bytes]
+) -> None:
+    content = b"".join(BOMBS[bomb](b"x" * 400_000_000))
+    (tmp_path / "bomb").write_bytes(pack(content))
+    ran = subprocess.run(
+        [sys.executable, "-c", RESIDENT, str(tmp_path / "bomb"), str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=300,
+        check=True,
+    )
+    assert int(ran.stdout.splitlines()[-1]) < 120
+
+
+BUSY = """
+import multiprocessing, os, re, signal, sys, threading, time
+from spanlm.data.wikipedia.workers import in_order
+
+def busy(item):
+    re.fullmatch(r"(a|aa)*b", "a" * item)  # holds the interpreter's lock for longer than anybody waits
+
+def kill():
+    while len(multiprocessing.active_children()) < 2:
+        time.sleep(0.05)
+    time.sleep(1)
+    print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    threading.Thread(target=kill).start()
+    list(in_order(busy, [90, 90, 90], 2))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread ends the worker, after the call")
+def test_no_worker_outlives_a_killed_parent_even_inside_a_long_call(tmp_path: Path) -> None:
+    (tmp_path / "busy.py").write_text(BUSY)
+    ran = subprocess.run(
+        [sys.executable, "busy.py"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+        check=False,
+    )
+    workers = list(map(int, ran.stdout.split()))
+    try:
+        assert ran.returncode == -signal.SIGKILL and len(workers) == 2
+        deadline = time.monotonic() + 20
+        while any(map(alive, workers)):
+            assert time.monotonic() < deadline, "workers outlive their parent"
+            time.sleep(0.05)
+    finally:
+        for worker in filter(alive, workers):
+            os.kill(worker, signal.SIGKILL)
+
+
+def test_long_words_are_no_words(tmp_path: Path) -> None:
+    odd = json_line(ARTICLES[0], id="1", text=f"It is a {'word' * 400}. It is one.\n")
+    (tmp_path / "x.jsonl").write_bytes(odd + json_lines(ARTICLES))
+    summary = build(tmp_path / "x.jsonl", tmp_path / "out")
+    assert summary.left_out["fragment"] == 4
+    assert not any("wordword" in text for text in texts(tmp_path / "out").values())
