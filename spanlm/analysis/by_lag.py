@@ -203,20 +203,6 @@ class LagAccumulator:
         return "a full window" if self._nearest is None else f"{self._nearest} words to look back at"
 
 
-def mean_by_lag(weights: ArrayLike, nearest_lag: int = 1) -> LagProfile:
-    """Return the mean attention by lag of `weights` (N, L) over the positions whose window is full.
-
-    A window is taken to be full if its oldest slot, column 0, has weight: a memory fills from its nearest lag on.
-
-    Raises:
-        InputError: As `LagAccumulator.update` and `LagAccumulator.profile`.
-    """
-    accumulator, rows = LagAccumulator(), np.asarray(weights)
-    require(rows.ndim == 2 and rows.shape[1] > 0, "weights.shape", rows.shape, "(N, L) with L at least 1")
-    accumulator.update(rows, np.where(rows[:, 0] > 0, rows.shape[1], 0), nearest_lag)
-    return accumulator.profile()
-
-
 def format_lag_table(profile: LagProfile, model: str | None = None) -> list[LagRow]:
     """Set the measured percent beside the published one of `model`, oldest lag first.
 
