@@ -13,13 +13,7 @@ from spanlm.analysis.by_lag import LagProfile, format_lag_table
 from spanlm.analysis.figure_files import drawn
 from spanlm.analysis.files import checked_suffix, csv_bytes, json_bytes, write_whole
 from spanlm.analysis.heatmap import heatmap
-from spanlm.analysis.lag_comparison import (
-    MeasuredLags,
-    comparison_csv,
-    comparison_json,
-    comparison_markdown,
-    csv_with_gaps,
-)
+from spanlm.analysis.lag_comparison import MeasuredLags, comparison_csv, comparison_json, comparison_markdown
 from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
 from spanlm.analysis.lag_figure import lag_figure
 from spanlm.analysis.page import render_page
@@ -137,7 +131,7 @@ def _lag_csv(profile: LagProfile, model: str | None) -> bytes:
         (row.lag, row.measured, *(("", "") if row.published is None else (row.published, int(row.inferred))))
         for row in format_lag_table(profile, model)
     ]
-    return csv_with_gaps([("lag", "measured_percent", "published_percent", "published_inferred"), *rows])
+    return csv_bytes([("lag", "measured_percent", "published_percent", "published_inferred"), *rows], gaps=True)
 
 
 def _lag_json(profile: LagProfile, model: str | None) -> bytes:

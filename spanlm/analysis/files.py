@@ -36,10 +36,15 @@ def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
     return suffix
 
 
-def csv_bytes(rows: Iterable[tuple[object, ...]]) -> bytes:
-    """Return rows as CSV: words quoted, numbers not."""
+def csv_bytes(rows: Iterable[tuple[object, ...]], *, gaps: bool = False) -> bytes:
+    """Return rows as CSV: words quoted, numbers not.
+
+    Where there are `gaps` in columns of numbers, "" among them, nothing is quoted that need not be: a quoted gap is a
+    word, and a reader would take the column for words.
+    """
     text = io.StringIO(newline="")
-    csv.writer(text, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n").writerows(rows)
+    writer = csv.writer(text, quoting=csv.QUOTE_MINIMAL if gaps else csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    writer.writerows(rows)
     return text.getvalue().encode("utf-8", "replace")
 
 

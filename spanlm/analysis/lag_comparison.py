@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile
-from spanlm.analysis.files import json_bytes
+from spanlm.analysis.files import csv_bytes, json_bytes
 from spanlm.analysis.lags import lag_groups
 from spanlm.analysis.published_lags import ABOUT, PUBLISHED_SOURCE, PublishedRow, published_cut, published_notes
 from spanlm.errors import InputError
@@ -151,7 +149,7 @@ def comparison_markdown(measured: Sequence[MeasuredLags]) -> bytes:
 
 def comparison_csv(measured: Sequence[MeasuredLags]) -> bytes:
     """Return one row for each model and lag, the paper's number beside the measured one."""
-    return csv_with_gaps([CSV_COLUMNS, *(row for one in measured for row in _csv_rows(one))])
+    return csv_bytes([CSV_COLUMNS, *(row for one in measured for row in _csv_rows(one))], gaps=True)
 
 
 def _csv_rows(one: MeasuredLags) -> Iterator[tuple[object, ...]]:
@@ -164,16 +162,6 @@ def _csv_rows(one: MeasuredLags) -> Iterator[tuple[object, ...]]:
         yield (one.name, one.text, one.profile.window, lag, percent, *beside)
 
 
-def csv_with_gaps(rows: Iterable[Sequence[object]]) -> bytes:
-    """Return rows as CSV in which nothing stands where nothing was published.
-
-    `csv_bytes` would quote that as a word, and a reader take a column of numbers for words.
-    """
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode("utf-8", "replace")
-
-
 def comparison_json(measured: Sequence[MeasuredLags]) -> bytes:
     """Return everything that is known, with the notes."""
     return json_bytes({"notes": notes(measured), "runs": [_run(one) for one in measured]})
@@ -181,21 +169,12 @@ def comparison_json(measured: Sequence[MeasuredLags]) -> bytes:
 
 def _run(one: MeasuredLags) -> dict[str, Any]:
     profile, row = one.profile, one.published
-    published = (
-        None
-        if row is None
-        else {
-            "model": one.model,
-            "source": PUBLISHED_SOURCE,
-            "lags": list(row.lags),
-            "percent": row.percent,
-            "scaled": row.scaled,
-            "inferred_lags": row.inferred_lags,
-        }
-    )
-    return {
-        "run": one.name,
-        "text": one.text,
-        **profile.to_json(),
-        "published": published,
+    published = row and {
+        "model": one.model,
+        "source": PUBLISHED_SOURCE,
+        "lags": list(row.lags),
+        "percent": row.percent,
+        "scaled": row.scaled,
+        "inferred_lags": row.inferred_lags,
     }
+    return {"run": one.name, "text": one.text, **profile.to_json(), "published": published}
