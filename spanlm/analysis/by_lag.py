@@ -191,30 +191,11 @@ class LagAccumulator:
             InputError: If no position had a full window.
         """
         if self._sum is None or self.positions == 0:
-            raise InputError(
-                f"attention by lag: none of {self.left_out} positions has {self._wanted}; give a longer text"
-            )
+            wanted = "a full window" if self._nearest is None else f"{self._nearest} words to look back at"
+            raise InputError(f"attention by lag: none of {self.left_out} positions has {wanted}; give a longer text")
         percent = tuple(float(mean) for mean in 100 * self._sum / self.positions)
         older = None if self._nearest is None else 100 * self._older / self.positions
         return LagProfile(percent, self.positions, self.left_out, self._nearest_lag, older)
-
-    @property
-    def _wanted(self) -> str:
-        return "a full window" if self._nearest is None else f"{self._nearest} words to look back at"
-
-
-def mean_by_lag(weights: ArrayLike, nearest_lag: int = 1) -> LagProfile:
-    """Return the mean attention by lag of `weights` (N, L) over the positions whose window is full.
-
-    A window is taken to be full if its oldest slot, column 0, has weight: a memory fills from its nearest lag on.
-
-    Raises:
-        InputError: As `LagAccumulator.update` and `LagAccumulator.profile`.
-    """
-    accumulator, rows = LagAccumulator(), np.asarray(weights)
-    require(rows.ndim == 2 and rows.shape[1] > 0, "weights.shape", rows.shape, "(N, L) with L at least 1")
-    accumulator.update(rows, np.where(rows[:, 0] > 0, rows.shape[1], 0), nearest_lag)
-    return accumulator.profile()
 
 
 def format_lag_table(profile: LagProfile, model: str | None = None) -> list[LagRow]:

@@ -13,12 +13,7 @@ from spanlm.analysis.by_lag import LagProfile, format_lag_table
 from spanlm.analysis.figure_files import drawn
 from spanlm.analysis.files import checked_suffix, csv_bytes, json_bytes, write_whole
 from spanlm.analysis.heatmap import heatmap
-from spanlm.analysis.lag_comparison import (
-    MeasuredLags,
-    comparison_csv,
-    comparison_json,
-    comparison_markdown,
-)
+from spanlm.analysis.lag_comparison import MeasuredLags, comparison_csv, comparison_json, comparison_markdown
 from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
 from spanlm.analysis.lag_figure import lag_figure
 from spanlm.analysis.page import render_page

@@ -37,7 +37,7 @@ def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
     return suffix
 
 
-def csv_bytes(rows: Iterable[tuple[object, ...]], gaps: bool = False) -> bytes:
+def csv_bytes(rows: Iterable[tuple[object, ...]], *, gaps: bool = False) -> bytes:
     """Return rows as CSV: words quoted, numbers not; with gaps, only words that must be, so that "" is nothing."""
     if gaps:
         return "".join(cells_line(row, ",") for row in rows).encode("utf-8", "replace")

@@ -168,21 +168,12 @@ def comparison_json(measured: Sequence[MeasuredLags]) -> bytes:
 
 def _run(one: MeasuredLags) -> dict[str, Any]:
     profile, row = one.profile, one.published
-    published = (
-        None
-        if row is None
-        else {
-            "model": one.model,
-            "source": PUBLISHED_SOURCE,
-            "lags": list(row.lags),
-            "percent": row.percent,
-            "scaled": row.scaled,
-            "inferred_lags": row.inferred_lags,
-        }
-    )
-    return {
-        "run": one.name,
-        "text": one.text,
-        **profile.to_json(),
-        "published": published,
+    published = row and {
+        "model": one.model,
+        "source": PUBLISHED_SOURCE,
+        "lags": list(row.lags),
+        "percent": row.percent,
+        "scaled": row.scaled,
+        "inferred_lags": row.inferred_lags,
     }
+    return {"run": one.name, "text": one.text, **profile.to_json(), "published": published}

@@ -49,15 +49,11 @@ class AttentionRecord:
         require(count > 0, "record.words", "[]", "at least one word")
         shape = self.weights.shape
         fits = len(shape) == 2 and shape[0] == count and shape[1] > 0
-        require(
-            fits,
-            "record.weights.shape",
-            shape,
-            f"({count}, L) for {count} words, with a window L of at least 1",
-        )
+        limit = f"({count}, L) for {count} words, with a window L of at least 1"
+        require(fits, "record.weights.shape", shape, limit)
         require(self.nearest_lag >= 0, "record.nearest_lag", self.nearest_lag, "at least 0")
-        _require_length("targets", len(self.targets), count)
-        _require_length("expected", len(self.expected), count)
+        for field, found in (("targets", len(self.targets)), ("expected", len(self.expected))):
+            require(found == count, f"len(record.{field})", found, f"{count}, one for each word")
         require(self.surprisal.shape == (count,), "record.surprisal.shape", self.surprisal.shape, f"({count},)")
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
             raise InputError("record.weights: every weight must be a finite number that is not negative")
@@ -102,7 +98,3 @@ class AttentionRecord:
         full = slots == self.window
         rows = full if full.sum() > 1 else 2 * slots >= max(int(slots.max()), 1)
         return np.asarray(self.weights[rows], dtype=np.float32)
-
-
-def _require_length(field: str, length: int, count: int) -> None:
-    require(length == count, f"len(record.{field})", length, f"{count}, one for each word")

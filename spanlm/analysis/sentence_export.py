@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from spanlm.analysis.figure_files import drawn
 from spanlm.analysis.files import checked_suffix, csv_bytes, json_bytes, write_whole
 from spanlm.analysis.flatness import Flatness, FlatnessRow
-from spanlm.analysis.png import render_png
 from spanlm.analysis.sentence_map import SentenceMap, mean_flatness
-from spanlm.analysis.svg import render_svg
 from spanlm.analysis.triangle_figure import triangle_figure
 
 Sentences = Sequence[Sequence[SentenceMap]]
@@ -136,16 +135,12 @@ def _flatness_json(measured: Measured) -> bytes:
 
 
 _SENTENCES: dict[str, Callable[[Sentences], bytes]] = {
-    ".svg": lambda sentences: render_svg(triangle_figure(sentences)).encode("utf-8"),
-    ".png": lambda sentences: render_png(triangle_figure(sentences)),
+    **drawn(triangle_figure),
     ".csv": _sentences_csv,
     ".json": _sentences_json,
 }
 
-_FLATNESS: dict[str, Callable[[Measured], bytes]] = {
-    ".csv": _flatness_csv,
-    ".json": _flatness_json,
-}
+_FLATNESS: dict[str, Callable[[Measured], bytes]] = {".csv": _flatness_csv, ".json": _flatness_json}
 
 SENTENCE_SUFFIXES = tuple(_SENTENCES)
 """What `save_sentence_maps` can write."""

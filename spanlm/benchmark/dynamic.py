@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -29,9 +29,9 @@ ADAPTING_SMALL = replace(
 )
 
 
-def dynamic_group(size: Size, device: torch.device) -> list[Contender]:
+def dynamic_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """Dynamic evaluation of a text against the forward and backward passes that it needs, segment by segment."""
-    flops, found = training_flops(size), list[Contender]()
+    flops = training_flops(size)
     for precision in precisions(device):
         reference = f"its forward and backward passes, {precision}"
         for name, make, aims in (
@@ -39,8 +39,7 @@ def dynamic_group(size: Size, device: torch.device) -> list[Contender]:
             (f"dynamic evaluation, {precision}", dynamic_step, (Aim(reference, 1 / 1.3),)),
         ):
             model = LanguageModel(size.model, size.vocabulary_size).to(device).eval()
-            found.append(Contender(name, precision, make(model, precision), flops, aims))
-    return found
+            yield Contender(name, precision, make(model, precision), flops, aims)
 
 
 def passes_step(model: LanguageModel, precision: Precision) -> Callable[[Segment], None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Literal, get_args
@@ -74,40 +74,36 @@ def beside_port(port: str, precision: Precision, targets: dict[Precision, float]
     return (aim,) if precision == "fp32" else (aim, Aim(f"{port}, training bf16"))
 
 
-def textbook_group(size: Size, device: torch.device) -> list[Contender]:
+def textbook_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The textbook's training step against the project's, then the project's evaluation."""
     corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
     targets: dict[Precision, float] = {"fp32": 1.0, "bf16": 1.8}
-    found = []
     for precision in precisions(device):
         step = textbook_step(size, precision, device)
-        found.append(Contender(f"textbook, training {precision}", precision, step, flops))
+        yield Contender(f"textbook, training {precision}", precision, step, flops)
     for precision in precisions(device):
         trainer = project_trainer(size, precision, str(device), corpus)
         name = f"spanlm, training {precision}"
-        found.append(Contender(name, precision, trainer.step, flops, beside_port("textbook", precision, targets)))
+        yield Contender(name, precision, trainer.step, flops, beside_port("textbook", precision, targets))
         evaluation = evaluation_step(trainer.model, precision)
-        found.append(Contender(f"spanlm, evaluation {precision}", precision, evaluation, flops / 3, (Aim(name, 2.5),)))
-    return found
+        yield Contender(f"spanlm, evaluation {precision}", precision, evaluation, flops / 3, (Aim(name, 2.5),))
 
 
-def memory_group(size: Size, device: torch.device) -> list[Contender]:
+def memory_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The model with its memory against the same encoder and softmax without."""
     corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
-    found = []
     for precision in precisions(device):
         plain = without_memory(project_trainer(size, precision, str(device), corpus))
         reference = f"same encoder and softmax, no memory, training {precision}"
-        found.append(Contender(reference, precision, plain.step, training_flops(size, memory=False)))
+        yield Contender(reference, precision, plain.step, training_flops(size, memory=False))
         trainer = project_trainer(size, precision, str(device), corpus)
         name = f"spanlm, training {precision}"
-        found.append(Contender(name, precision, trainer.step, flops, (Aim(reference, 0.85),)))
+        yield Contender(name, precision, trainer.step, flops, (Aim(reference, 0.85),))
         evaluation = evaluation_step(trainer.model, precision)
-        found.append(Contender(f"spanlm, evaluation {precision}", precision, evaluation, flops / 3, (Aim(name, 2.5),)))
-    return found
+        yield Contender(f"spanlm, evaluation {precision}", precision, evaluation, flops / 3, (Aim(name, 2.5),))
 
 
-def attentive_group(size: Size, device: torch.device) -> list[Contender]:
+def attentive_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The attentive memory, single and combined, against the same model without it."""
     corpus = synthetic_corpus(size, SEGMENTS)
     memories: list[tuple[str, AnyMemoryConfig, float | None]] = [
@@ -115,7 +111,6 @@ def attentive_group(size: Size, device: torch.device) -> list[Contender]:
         ("attentive, single", AttentiveConfig(score="single"), 0.91),
         ("attentive, combined", AttentiveConfig(score="combined"), 0.80),
     ]
-    found = []
     for precision in precisions(device):
         for name, memory, target in memories:
             chosen = with_memory(size, memory)
@@ -123,39 +118,34 @@ def attentive_group(size: Size, device: torch.device) -> list[Contender]:
             reference = f"no memory, training {precision}"
             full = f"{name}, training {precision}"
             aims = () if full == reference else (Aim(reference, target),)
-            found.append(Contender(full, precision, step, training_flops(chosen), aims))
-    return found
+            yield Contender(full, precision, step, training_flops(chosen), aims)
 
 
-def awd_group(size: Size, device: torch.device) -> list[Contender]:
+def awd_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The AWD-LSTM's training step against that of a port of its authors' code: the same noise, the same penalties."""
     corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size)
     targets: dict[Precision, float] = {"fp32": 1.0, "bf16": 1.5}
-    found = []
     for precision in precisions(device):
-        found.append(Contender(f"port, training {precision}", precision, ported_step(size, precision, device), flops))
+        yield Contender(f"port, training {precision}", precision, ported_step(size, precision, device), flops)
     for precision in precisions(device):
         step = awd_trainer(size, precision, str(device), corpus).step
         name = f"spanlm, training {precision}"
-        found.append(Contender(name, precision, step, flops, beside_port("port", precision, targets)))
-    return found
+        yield Contender(name, precision, step, flops, beside_port("port", precision, targets))
 
 
-def cache_group(size: Size, device: torch.device) -> list[Contender]:
+def cache_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The evaluation with a neural cache that is full against the one without."""
     corpus, flops = synthetic_corpus(size, SEGMENTS), training_flops(size) / 3
-    found = []
     for precision in precisions(device):
         model = project_trainer(size, precision, str(device), corpus).model
         reference = f"spanlm, evaluation {precision}"
-        found.append(Contender(reference, precision, stream_step(model, precision, None), flops))
+        yield Contender(reference, precision, stream_step(model, precision, None), flops)
         cached = stream_step(model, precision, CACHE)
         for segment in random_segments(size, -(-CACHE.window // size.length)):
             cached(segment)
         name = f"with a cache of {CACHE.window:,} words, {precision}"
         target = 1 / 1.3 if precision == "fp32" else None
-        found.append(Contender(name, precision, cached, flops + cache_flops(size, CACHE), (Aim(reference, target),)))
-    return found
+        yield Contender(name, precision, cached, flops + cache_flops(size, CACHE), (Aim(reference, target),))
 
 
 def random_segments(size: Size, count: int) -> list[Segment]:

@@ -128,7 +128,7 @@ def benchmark(device_name: str = "auto", rounds: int = 15, note: Callable[[str],
     ):
         note(size.name)
         groups[f"{size.name}, V {size.vocabulary_size:,}, batch {size.batch_size} × {size.length}"] = _race(
-            size, make(size, device), device, rounds, ceiling
+            size, list(make(size, device)), device, rounds, ceiling
         )
     return Report(started, rounds, ceiling, groups)
 

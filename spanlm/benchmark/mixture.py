@@ -5,6 +5,7 @@ The port's mixture (zihangdai/mos) makes every word's probability under every ex
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -83,10 +84,9 @@ def naive_trainer(size: Size, precision: Precision, device: str, corpus: Corpus)
     return trainer
 
 
-def mixture_group(size: Size, device: torch.device) -> list[Contender]:
+def mixture_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The mixture's training step against that of a port of its authors' code, and against a naive mixture alone."""
     corpus, flops = synthetic_corpus(size, SEGMENTS), mixture_flops(size)
-    found = []
     for precision in precisions(device):
         port, plain = f"port, training {precision}", f"naive mixture, training {precision}"
         target = 1.2 if precision == "bf16" else None
@@ -98,8 +98,7 @@ def mixture_group(size: Size, device: torch.device) -> list[Contender]:
             (plain, naive.step, (Aim(port),)),
             (f"spanlm, training {precision}", whole.step, own),
         ):
-            found.append(Contender(name, precision, step, flops, aims))
-    return found
+            yield Contender(name, precision, step, flops, aims)
 
 
 def mixture_flops(size: Size) -> float:

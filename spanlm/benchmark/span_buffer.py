@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -22,10 +23,9 @@ AWD_SNB = replace(
 )
 
 
-def span_buffer_group(size: Size, device: torch.device) -> list[Contender]:
+def span_buffer_group(size: Size, device: torch.device) -> Iterator[Contender]:
     """The model with its span buffer against the same model without."""
     corpus = synthetic_corpus(size, SEGMENTS)
-    found = []
     for precision in precisions(device):
         reference = f"no buffer, training {precision}"
         for name, chosen, flops, aims in (
@@ -33,8 +33,7 @@ def span_buffer_group(size: Size, device: torch.device) -> list[Contender]:
             (f"span buffer, training {precision}", size, buffer_flops(size), (Aim(reference, 1 / 1.5),)),
         ):
             step = awd_trainer(chosen, precision, str(device), corpus).step
-            found.append(Contender(name, precision, step, flops, aims))
-    return found
+            yield Contender(name, precision, step, flops, aims)
 
 
 def without_buffer(size: Size) -> Size:

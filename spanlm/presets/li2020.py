@@ -94,28 +94,22 @@ def _remark(base: str, label: str, reported: Reported) -> str:
     )
 
 
-def _row(base: str, label: str, reported: Reported) -> Preset:
-    config = buffered(BASES[base].configs[label], BUFFERS[label])
+def _preset(
+    name: str, sources: tuple[str, ...], base: str, label: str, buffer: SpanBufferConfig, reported: Reported
+) -> Preset:
     return Preset(
-        name=f"li2020/{base}-snb-{label}",
+        name=f"li2020/{name}-{label}",
         paper=PAPER,
-        sources=(f"{TABLES[label]}, {BASES[base].title} + SNB", *((_MEASURED,) if base == TOP else ())),
-        config=config,
+        sources=sources,
+        config=buffered(BASES[base].configs[label], buffer),
         reported=reported,
         remark=_remark(base, label, reported),
     )
 
 
-def _ablated(name: str, title: str, label: str, memory: SpanBufferConfig, reported: Reported) -> Preset:
-    config = buffered(BASES[TOP].configs[label], memory)
-    return Preset(
-        name=f"li2020/{name}-{label}",
-        paper=PAPER,
-        sources=(f"Table 3, {title}",),
-        config=config,
-        reported=reported,
-        remark=_remark(TOP, label, reported),
-    )
+def _row(base: str, label: str, reported: Reported) -> Preset:
+    sources = (f"{TABLES[label]}, {BASES[base].title} + SNB", *((_MEASURED,) if base == TOP else ()))
+    return _preset(f"{base}-snb", sources, base, label, BUFFERS[label], reported)
 
 
 def _ablations(label: str, on: Measured, annealed: float, rewarded: float, spans: float) -> list[Preset]:
@@ -127,7 +121,7 @@ def _ablations(label: str, on: Measured, annealed: float, rewarded: float, spans
         ("words", "w/o RNNs-minus feature", replace(buffer, words=True), spans),
     )
     return [
-        _ablated(name, title, label, memory, reported_on(on, dynamic_test_ppl=test))
+        _preset(name, (f"Table 3, {title}",), TOP, label, memory, reported_on(on, dynamic_test_ppl=test))
         for name, title, memory, test in changed
     ]
 

@@ -33,13 +33,13 @@ class Size:
     """What differs between corpora, and between the models that grew out of this one."""
 
     measured: Measured
-    embedding: int
-    hidden: int
-    last: int
+    embedding: int = 400
+    hidden: int = 1150
+    last: int = 400
     input_dropout: float
     hidden_dropout: float
     batch_size: int
-    lr: float
+    lr: float = 30.0
     epochs: int
     finetune_lr: float | None = None
     group_size: int | None = None
@@ -47,28 +47,8 @@ class Size:
 
 
 SIZES = {
-    "ptb": Size(
-        measured=PENN_TREEBANK,
-        embedding=400,
-        hidden=1150,
-        last=400,
-        input_dropout=0.4,
-        hidden_dropout=0.25,
-        batch_size=20,
-        lr=30.0,
-        epochs=500,
-    ),
-    "wt2": Size(
-        measured=WIKITEXT_2,
-        embedding=400,
-        hidden=1150,
-        last=400,
-        input_dropout=0.65,
-        hidden_dropout=0.2,
-        batch_size=80,
-        lr=30.0,
-        epochs=750,
-    ),
+    "ptb": Size(measured=PENN_TREEBANK, input_dropout=0.4, hidden_dropout=0.25, batch_size=20, epochs=500),
+    "wt2": Size(measured=WIKITEXT_2, input_dropout=0.65, hidden_dropout=0.2, batch_size=80, epochs=750),
 }
 
 

@@ -29,7 +29,7 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.models.memories.attentive import Score
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, reported_on
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, Reported, reported_on
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 PAPER = "Salton et al. 2017"
@@ -117,81 +117,52 @@ def _config(size: Size, memory: AnyMemoryConfig) -> RunConfig:
     )
 
 
-def _attentive(size: Size, score: Score, valid: float, test: float) -> Preset:
-    memory = AttentiveConfig(score=score, merge_bias=False)
-    return Preset(
-        name=f"salton2017/{score}-{size.label}",
-        paper=PAPER,
-        sources=(f"{size.table}, Attentive LM with {score} score",),
-        config=_config(size, memory),
-        reported=reported_on(size.measured, valid_ppl=valid, test_ppl=test, all_parameters=size.millions),
-        remark=_REMARK,
+def _over_running_text(config: RunConfig) -> RunConfig:
+    """Return the recipe over the running text, which no sentence is cut out of."""
+    batching = BatchingConfig(kind="streams", batch_size=32, length=35, eval_batch_size=32)
+    return replace(
+        config, data=replace(config.data, lines="as-written"), training=replace(config.training, batching=batching)
     )
 
 
-def _ours(size: Size, name: str, source: str, config: RunConfig, remark: str = _CONTROL) -> Preset:
+def _row(
+    size: Size, name: str, source: str, config: RunConfig, remark: str = _CONTROL, reported: Reported | None = None
+) -> Preset:
     return Preset(
         name=f"salton2017/{name}-{size.label}",
         paper=PAPER,
         sources=(source,),
         config=config,
-        reported=reported_on(size.measured),
+        reported=reported or reported_on(size.measured),
         remark=remark,
     )
 
 
-def _controls(size: Size) -> list[Preset]:
-    """What an Attentive LM has to be compared with: the whole of it is the attention and the layer of Eq. 7."""
-    return [
-        _ours(
-            size,
-            "lstm",
-            "the recipe and size of the Attentive LM, without the attention",
-            _config(size, NoMemoryConfig()),
-        ),
-        *(
-            _ours(size, name, source, _config(size, AttentiveConfig(score=score, merge_bias=False)))
-            for name, score, source in _COMPARED
-        ),
-    ]
-
-
-_COMPARED: tuple[tuple[str, Score, str], ...] = (
-    ("merge", "none", "the Attentive LM with the layer of Eq. 7, of h_t alone"),
-    ("mean", "mean", "the Attentive LM with equal weights in place of scores"),
-)
-
-
-def _streams(size: Size) -> list[Preset]:
-    """The recipe over the running text, which no sentence is cut out of: the LSTM, and with the single score."""
-    batching = BatchingConfig(kind="streams", batch_size=32, length=35, eval_batch_size=32)
-    rows = (
-        ("lstm-stream", "the recipe over the running text, without the attention", NoMemoryConfig(), _CONTROL),
-        (
-            "single-stream",
-            "§3: the window over the running text that was tried",
-            AttentiveConfig(score="single", merge_bias=False, window=35),
-            _STREAM,
-        ),
-    )
-    found = []
-    for name, source, memory, remark in rows:
-        config = _config(size, memory)
-        config = replace(
-            config,
-            data=replace(config.data, lines="as-written"),
-            training=replace(config.training, batching=batching),
-        )
-        found.append(_ours(size, name, source, config, remark))
-    return found
-
-
 def _presets(size: Size, single: tuple[float, float], combined: tuple[float, float]) -> list[Preset]:
+    """Rows, and what they have to be compared with: all of an Attentive LM is the attention and the layer of Eq. 7."""
+
+    def attentive(score: Score, window: int | None = None) -> RunConfig:
+        return _config(size, AttentiveConfig(score=score, merge_bias=False, window=window))
+
+    def published(score: Score, valid: float, test: float) -> Preset:
+        source = f"{size.table}, Attentive LM with {score} score"
+        reported = reported_on(size.measured, valid_ppl=valid, test_ppl=test, all_parameters=size.millions)
+        return _row(size, score, source, attentive(score), _REMARK, reported)
+
+    plain = _config(size, NoMemoryConfig())
+    without = "the recipe and size of the Attentive LM, without the attention"
+    merge = "the Attentive LM with the layer of Eq. 7, of h_t alone"
+    mean = "the Attentive LM with equal weights in place of scores"
+    stream = "the recipe over the running text, without the attention"
+    window = "§3: the window over the running text that was tried"
     return [
-        *_controls(size),
-        _attentive(size, "single", *single),
-        _attentive(size, "combined", *combined),
-        *_streams(size),
+        _row(size, "lstm", without, plain),
+        _row(size, "merge", merge, attentive("none")),
+        _row(size, "mean", mean, attentive("mean")),
+        published("single", *single),
+        published("combined", *combined),
+        _row(size, "lstm-stream", stream, _over_running_text(plain)),
+        _row(size, "single-stream", window, _over_running_text(attentive("single", 35)), _STREAM),
     ]
 
 

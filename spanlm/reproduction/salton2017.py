@@ -68,50 +68,31 @@ def _ensembles(size: str, sizes: dict[int, _Numbers]) -> list[Row]:
     return rows
 
 
-_GRAVE_PTB = _row("grave-lstm-ptb", "LSTM of Grave et al.", "grave2017/lstm-ptb", in_paper=False)
-_SINGLE_PTB = _row("single-ptb", "Attentive LM, single score", "salton2017/single-ptb", "lstm-ptb")
-_LSTM_PTB = _row("lstm-ptb", "Same recipe and size, no attention", "salton2017/lstm-ptb", in_paper=False)
+def _ours(name: str, title: str, label: str, control: str = "") -> Row:
+    """A control of ours that has a preset of its own."""
+    return _row(
+        f"{name}-{label}", title, f"salton2017/{name}-{label}", f"{control}-{label}" if control else "", in_paper=False
+    )
 
 
 def _compared(label: str) -> tuple[Row, ...]:
     """What the attention brings beside the layer that comes with it, and what its scores bring beside a mean."""
     return (
-        _row(
-            f"merge-{label}",
-            "Same, with the layer of Eq. 7 alone",
-            f"salton2017/merge-{label}",
-            f"lstm-{label}",
-            in_paper=False,
-        ),
-        _row(
-            f"mean-{label}",
-            "Same, equal weights in place of scores",
-            f"salton2017/mean-{label}",
-            f"lstm-{label}",
-            in_paper=False,
-        ),
+        _ours("merge", "Same, with the layer of Eq. 7 alone", label, "lstm"),
+        _ours("mean", "Same, equal weights in place of scores", label, "lstm"),
     )
 
 
 def _streams(label: str) -> tuple[Row, ...]:
     """The recipe over running text, where it compares with nothing but itself."""
-    return (
-        _row(
-            f"lstm-stream-{label}",
-            "Recipe and size of the Attentive LM, no attention, over running text",
-            f"salton2017/lstm-stream-{label}",
-            in_paper=False,
-        ),
-        _row(
-            f"single-stream-{label}",
-            "Attentive LM, single score, window of 35 over running text",
-            f"salton2017/single-stream-{label}",
-            f"lstm-stream-{label}",
-            in_paper=False,
-        ),
-    )
+    plain = "Recipe and size of the Attentive LM, no attention, over running text"
+    single = "Attentive LM, single score, window of 35 over running text"
+    return _ours("lstm-stream", plain, label), _ours("single-stream", single, label, "lstm-stream")
 
 
+_GRAVE_PTB = _row("grave-lstm-ptb", "LSTM of Grave et al.", "grave2017/lstm-ptb", in_paper=False)
+_SINGLE_PTB = _row("single-ptb", "Attentive LM, single score", "salton2017/single-ptb", "lstm-ptb")
+_LSTM_PTB = _ours("lstm", "Same recipe and size, no attention", "ptb")
 _PENN_TREEBANK = (
     _row("medium", "Medium regularized LSTM", "zaremba2014/medium"),
     _row("large", "Large regularized LSTM", "zaremba2014/large", "medium"),
@@ -132,7 +113,7 @@ _PENN_TREEBANK = (
 
 _GRAVE_WT2 = _row("grave-lstm-wt2", "LSTM-LM of Grave et al.", "grave2017/lstm-wt2")
 _SINGLE_WT2 = _row("single-wt2", "Attentive LM, single score", "salton2017/single-wt2", "lstm-wt2")
-_LSTM_WT2 = _row("lstm-wt2", "Same recipe and size, no attention", "salton2017/lstm-wt2", in_paper=False)
+_LSTM_WT2 = _ours("lstm", "Same recipe and size, no attention", "wt2")
 _WIKITEXT_2 = (
     _row("zoneout-wt2", "Zoneout + variational LSTM", "merity2017/zoneout-wt2", "variational-wt2"),
     _GRAVE_WT2,

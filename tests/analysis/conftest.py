@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
-from spanlm.analysis import AttentionRecord
+from spanlm.analysis.by_lag import LagAccumulator, LagProfile
+from spanlm.analysis.record import AttentionRecord
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -31,6 +33,16 @@ def make_record(words: list[str], window: int, title: str = "a model", nearest_l
     expected = [[(word, 0.5), ("other", 0.25)][: position % 3] for position, word in enumerate(words[1:])]
     surprisal = np.linspace(0.5, 6.0, count)
     return AttentionRecord(words[:-1], words[1:], weights, surprisal, expected, title, nearest_lag)
+
+
+def mean_by_lag(weights: ArrayLike, nearest_lag: int = 1) -> LagProfile:
+    """Return the mean attention by lag of `weights` (N, L) over the positions whose window is full.
+
+    A window is taken to be full if its oldest slot, column 0, has weight: a memory fills from its nearest lag on.
+    """
+    accumulator, rows = LagAccumulator(), np.asarray(weights)
+    accumulator.update(rows, np.where((rows[..., :1] > 0).any(-1), rows.shape[-1], 0), nearest_lag)
+    return accumulator.profile()
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.analysis import LagAccumulator, LagProfile, format_lag_table, mean_by_lag
+from spanlm.analysis.by_lag import LagAccumulator, LagProfile, format_lag_table
 from spanlm.errors import InputError
+
+from .conftest import mean_by_lag
 
 OPENING = [
     [0.0, 0.0, 0.0],  # nothing to look at

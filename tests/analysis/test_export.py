@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanlm.analysis import PUBLISHED, AttentionRecord, LagProfile, save_attention, save_lag_profile
-from spanlm.analysis.export import CSV_COLUMNS
+from spanlm.analysis.by_lag import LagProfile
+from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_lag_profile
+from spanlm.analysis.published_lags import PUBLISHED
+from spanlm.analysis.record import AttentionRecord
 from spanlm.errors import InputError, RunError
 
 MAGIC = {

@@ -12,16 +12,18 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from spanlm.analysis import PUBLISHED, AttentionRecord, LagProfile, mean_by_lag
+from spanlm.analysis.by_lag import LagProfile
 from spanlm.analysis.drawing import Drawing, Line, Mark, Rect, Text, clip, text_width, wrap
 from spanlm.analysis.heatmap import ROW_LIMIT, heatmap
 from spanlm.analysis.lag_figure import lag_figure
 from spanlm.analysis.palette import blue, ink_on
 from spanlm.analysis.png import render_png
+from spanlm.analysis.published_lags import PUBLISHED
+from spanlm.analysis.record import AttentionRecord
 from spanlm.analysis.svg import render_svg, xml_text
 from spanlm.errors import InputError
 
-from .conftest import make_record
+from .conftest import make_record, mean_by_lag
 from .drawings import assert_on_paper, marks, texts
 
 SVG = "{http://www.w3.org/2000/svg}"

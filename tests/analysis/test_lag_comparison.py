@@ -9,11 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanlm.analysis import PUBLISHED, LagProfile, MeasuredLags, save_lag_comparison
+from spanlm.analysis.by_lag import LagProfile
 from spanlm.analysis.drawing import Drawing, Line, Mark
-from spanlm.analysis.lag_comparison import comparison_csv, comparison_json, comparison_markdown, lag_columns, notes
+from spanlm.analysis.export import save_lag_comparison
+from spanlm.analysis.lag_comparison import (
+    MeasuredLags,
+    comparison_csv,
+    comparison_json,
+    comparison_markdown,
+    lag_columns,
+    notes,
+)
 from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
 from spanlm.analysis.palette import STYLES, lighter
+from spanlm.analysis.published_lags import PUBLISHED
 from spanlm.errors import InputError
 
 from .drawings import assert_on_paper, assert_texts_apart, marks, texts

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spanlm.analysis import AttentionRecord, mean_by_lag
 from spanlm.analysis.page import render_page
+from spanlm.analysis.record import AttentionRecord
 
-from .conftest import make_record
+from .conftest import make_record, mean_by_lag
 
 
 class Page(HTMLParser):

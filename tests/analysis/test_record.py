@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spanlm.analysis import AttentionRecord
+from spanlm.analysis.record import AttentionRecord
 from spanlm.errors import InputError
 
 from .conftest import make_record

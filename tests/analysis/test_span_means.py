@@ -13,10 +13,11 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.analysis import LagProfile, MeasuredLags, save_lag_comparison
 from spanlm.analysis.attend import attention_by_lag, attention_flatness
+from spanlm.analysis.by_lag import LagProfile
+from spanlm.analysis.export import save_lag_comparison
 from spanlm.analysis.flatness import FlatnessAccumulator
-from spanlm.analysis.lag_comparison import check_alike, comparison_json, lag_columns, notes
+from spanlm.analysis.lag_comparison import MeasuredLags, check_alike, comparison_json, lag_columns, notes
 from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
 from spanlm.analysis.lag_figure import lag_figure
 from spanlm.analysis.lags import MOST_ROWS, lag_groups

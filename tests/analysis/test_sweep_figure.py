@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanlm.analysis import Panel, Point, Series, sweep_figure
 from spanlm.analysis.drawing import Drawing, Line, Text
 from spanlm.analysis.palette import STYLES, lighter
+from spanlm.analysis.sweep_figure import Panel, Point, Series, sweep_figure
 from spanlm.errors import InputError
 
 from .drawings import assert_on_paper, assert_texts_apart, marks, texts

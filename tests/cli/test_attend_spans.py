@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.analysis import LagProfile
+from spanlm.analysis.by_lag import LagProfile
 from spanlm.analysis.spans import PARTS, attend_spans
 from spanlm.cli.attend_spans import _print
 from spanlm.models.language_model import LanguageModel
