@@ -100,11 +100,6 @@ class MixtureOfSoftmaxesConfig:
         several = f"mixture of {self.experts} softmax{'es' if self.experts > 1 else ''}"
         return f"{several}, tied" if self.tied else several
 
-    @property
-    def binds_width(self) -> bool:
-        """Whether the readout must be as wide as the embedding."""
-        return False
-
     def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> MixtureOfSoftmaxesHead:
         """Make the head."""
         return MixtureOfSoftmaxesHead(self, readout_size, embedding, init)

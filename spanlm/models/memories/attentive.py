@@ -66,6 +66,7 @@ class AttentiveConfig:
     """
 
     kind: Literal["attentive"] = "attentive"
+    parts = 1  # the encoder's output stays whole
     score: Score = "combined"
     window: int | None = None
     merge: Merge = "tanh"
@@ -82,11 +83,6 @@ class AttentiveConfig:
             alone = "where model.memory.score is none and nothing is remembered"
             require(self.window is None, "model.memory.window", self.window, f"null {alone}")
             require(not self.zero_slot, "model.memory.zero_slot", self.zero_slot, f"false {alone}")
-
-    @property
-    def parts(self) -> int:
-        """The output stays whole."""
-        return 1
 
     @property
     def description(self) -> str:

@@ -46,17 +46,13 @@ class PointerSentinelConfig:
     """
 
     kind: Literal["pointer_sentinel"] = "pointer_sentinel"
+    parts = 1  # the encoder's output stays whole
     window: int = 100
     pointer_loss: bool = True
 
     def __post_init__(self) -> None:
         """Refuse a window that holds nothing."""
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")
-
-    @property
-    def parts(self) -> int:
-        """The encoder's output stays whole."""
-        return 1
 
     @property
     def description(self) -> str:

@@ -43,6 +43,7 @@ class RecurrentMemoryConfig:
     """
 
     kind: Literal["recurrent_memory"] = "recurrent_memory"
+    parts = 1  # the encoder's output stays whole
     window: int = 15
     temporal: bool = True
     composition: Literal["gated", "linear"] = "gated"
@@ -51,11 +52,6 @@ class RecurrentMemoryConfig:
         """Refuse windows and compositions that mean nothing."""
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")
         require(self.composition in _COMPOSITIONS, "model.memory.composition", self.composition, "gated or linear")
-
-    @property
-    def parts(self) -> int:
-        """The encoder's output stays whole."""
-        return 1
 
     @property
     def description(self) -> str:
