@@ -131,7 +131,6 @@ class RecurrentMemory(Memory):
         read, attention = dot_window_attention(
             h, self.keys(words), self.values(words), state["filled"], self.key_lags, self.value_lags
         )
-        filled = with_steps(state["filled"], len(tokens))
-        last = slice(len(h), None)
-        features = self.composition(read, h)
-        return Readout(features, attention, nearest_lag=0), {"words": words[last], "filled": filled[last]}
+        slots = {"words": words, "filled": with_steps(state["filled"], len(h))}
+        readout = Readout(self.composition(read, h), attention, nearest_lag=0)
+        return readout, {name: x[len(h) :] for name, x in slots.items()}
