@@ -78,7 +78,7 @@ def match_parameters(config: ModelConfig, vocabulary_size: int, budget: int) -> 
     Raises:
         InputError: a head whose width is not free, as a tied softmax's, or a budget that no size meets.
     """
-    if isinstance(config.head, SoftmaxConfig) and config.head.tied:
+    if config.head.binds_width:
         raise InputError(
             "--match-parameters: a tied softmax is as wide as the embedding, so the hidden size is not free. "
             "Use model.head.tied=false."

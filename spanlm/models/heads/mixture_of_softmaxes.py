@@ -65,6 +65,7 @@ class MixtureOfSoftmaxesConfig:
     """
 
     kind: Literal["mixture_of_softmaxes"] = "mixture_of_softmaxes"
+    binds_width = False  # the readout need not be as wide as the embedding
     experts: int = 15
     latent_size: int | None = None
     latent_dropout: float = 0.29

@@ -79,6 +79,11 @@ class SoftmaxConfig:
         """What it is, in a few words."""
         return "softmax, tied" if self.tied else "softmax"
 
+    @property
+    def binds_width(self) -> bool:
+        """Whether the readout must be as wide as the embedding."""
+        return self.tied
+
     def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> SoftmaxHead:
         """Make the head."""
         return SoftmaxHead(self, readout_size, embedding, init)
