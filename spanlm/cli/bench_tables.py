@@ -9,7 +9,7 @@ from rich.table import Table
 from spanlm.benchmark.measure import Compared, Measured, Report
 from spanlm.benchmark.operations import WatchedStep
 from spanlm.benchmark.recipe import TimedTraining, TrainingReport
-from spanlm.cli.terminal import console, out
+from spanlm.cli.terminal import columns, console, out
 
 
 def _show_started(started: dict[str, Any]) -> None:
@@ -29,13 +29,12 @@ def show_trainings(report: TrainingReport) -> None:
 
 
 def _speeds_table(name: str, training: TimedTraining) -> Table:
-    table = _bare_table(
+    table = columns(
+        ["training"],
+        ["ms a step", "tokens/s", "step MB", "an epoch", "its validation"],
         f"{name} on {training.corpus}: V {training.vocabulary_size:,}, {training.epoch_tokens:,} tokens an epoch, "
-        f"{training.parameters:,} parameters"
+        f"{training.parameters:,} parameters",
     )
-    table.add_column("training")
-    for column in ("ms a step", "tokens/s", "step MB", "an epoch", "its validation"):
-        table.add_column(column, justify="right")
     for speed in training.speeds:
         table.add_row(
             speed.precision,
@@ -50,10 +49,8 @@ def _speeds_table(name: str, training: TimedTraining) -> Table:
 
 def _operations_table(precision: str, step: WatchedStep) -> Table:
     """Rows that add up to the whole step."""
-    table = _bare_table(f"a step in {precision}, watched: {step.milliseconds:,.1f} ms")
-    table.add_column("operation")
-    for column in ("calls", "ms", "of the step"):
-        table.add_column(column, justify="right")
+    title = f"a step in {precision}, watched: {step.milliseconds:,.1f} ms"
+    table = columns(["operation"], ["calls", "ms", "of the step"], title)
     told = sum(one.milliseconds for one in step.operations) + step.other_milliseconds
     rows = [(one.name, f"{one.calls:,.1f}", one.milliseconds) for one in step.operations]
     if step.other_operations:
@@ -62,10 +59,6 @@ def _operations_table(precision: str, step: WatchedStep) -> Table:
     for operation, calls, spent in rows:
         table.add_row(operation, calls, f"{spent:,.1f}", f"{spent / step.milliseconds:.0%}")
     return table
-
-
-def _bare_table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
 
 
 def show_comparisons(report: Report) -> None:
@@ -78,10 +71,7 @@ def show_comparisons(report: Report) -> None:
 
 
 def _table(name: str, measured: list[Measured]) -> Table:
-    table = _bare_table(name)
-    table.add_column("step")
-    for column in ("ms", "tokens/s", "of ceiling", "step MB"):
-        table.add_column(column, justify="right")
+    table = columns(["step"], ["ms", "tokens/s", "of ceiling", "step MB"], name)
     table.add_column("compared (target)")
     for m in measured:
         table.add_row(

@@ -13,7 +13,7 @@ from spanlm.cli.arguments import run_names
 from spanlm.cli.main import VerbParser
 from spanlm.cli.option_names import refusing_options
 from spanlm.cli.report import describe
-from spanlm.cli.terminal import console, out, out_json, table
+from spanlm.cli.terminal import columns, console, out, out_json, table
 from spanlm.cli.tuning import TUNED_ON, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.device import with_threads
@@ -193,11 +193,8 @@ def show_members(model: TrainedEnsemble, result: EnsembleEvaluation) -> None:
 
 
 def _perplexities(model: TrainedEnsemble, result: EnsembleEvaluation) -> Table:
-    found = Table(box=None, pad_edge=False, header_style="bold")
-    found.add_column("model")
     salton = [] if result.ensemble.salton2017 is None else ["Salton's count", "per predicted"]
-    for column in ("weight", "perplexity", *salton, "without <unk>", "nats/token"):
-        found.add_column(column, justify="right")
+    found = columns(["model"], ["weight", "perplexity", *salton, "without <unk>", "nats/token"])
     names = run_names([run.folder for run in model.runs])
     for name, run, weight, member in zip(names, model.runs, result.weights, result.members, strict=True):
         found.add_row(f"{name}: {describe(run.config.model)}", f"{weight:.3f}", *_cells(member))

@@ -8,19 +8,16 @@ from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT
 
-from rich.table import Table as RichTable
-
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_device, verb_parser
 from spanlm.cli.labelled import labelled
 from spanlm.cli.main import VerbParser
 from spanlm.cli.progress import progress
 from spanlm.cli.report import TrainingReport
-from spanlm.cli.terminal import console, note, out
+from spanlm.cli.terminal import columns, console, note, out
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction.estimate import dynamic_seconds, estimate
-from spanlm.reproduction.grid import Grid
 from spanlm.reproduction.grids import grids, order_notes
 from spanlm.reproduction.page import protocol
 from spanlm.reproduction.papers import PAPERS
@@ -161,10 +158,7 @@ def _introduce(plan: Plan) -> None:
 
 def _dry_run(plan: Plan) -> None:
     """Print the plan; a few steps of every model tell the time."""
-    shown = RichTable(box=None, pad_edge=False, header_style="bold")
-    shown.add_column("row")
-    for name in ("seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "at most"):
-        shown.add_column(name, justify="right")
+    shown = columns(["row"], ["seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "at most"])
     total, searching = 0.0, False
     known: dict[str, _Expected] = {}
     for task in plan.tasks:
@@ -280,18 +274,12 @@ def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
         out(f"  {line.replace('**', '')}")
     for grid in grids(table, rows, plan.request.paper):
         out(f"\n{grid.caption}" if grid.caption else "")
-        console().print(_rich(grid))
+        shown = columns(grid.header[:1], grid.header[1:])
+        for row in grid.rows:
+            shown.add_row(*row)
+        console().print(shown)
     for line in order_notes(table, rows, plan.request.paper):
         out(f"\n{line}")
-
-
-def _rich(grid: Grid) -> RichTable:
-    shown = RichTable(box=None, pad_edge=False, header_style="bold")
-    for number, name in enumerate(grid.header):
-        shown.add_column(name, justify="right" if number else "left")
-    for row in grid.rows:
-        shown.add_row(*row)
-    return shown
 
 
 def _duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.segment import Segment
-from rich.table import Column
+from rich.table import Column, Table
 
 from spanlm.plain_json import finite
 from spanlm.plain_text import visible
@@ -42,6 +42,16 @@ def table(rows: list[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         out(f"{name:<{width}}  {value}")
+
+
+def columns(left: Iterable[str], right: Iterable[str], title: str | None = None) -> Table:
+    """Begin a table without lines: columns of text, then columns of numbers."""
+    begun = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in left:
+        begun.add_column(name)
+    for name in right:
+        begun.add_column(name, justify="right")
+    return begun
 
 
 class _Console(Console):

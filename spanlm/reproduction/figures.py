@@ -17,7 +17,7 @@ from spanlm.reproduction.daniluk2017 import (
     WINDOW_FAMILIES,
     WINDOWS,
 )
-from spanlm.reproduction.grids import measured_lags, reported
+from spanlm.reproduction.grids import measured_lags
 from spanlm.reproduction.ladder_grids import sections
 from spanlm.reproduction.plan import Plan
 from spanlm.reproduction.protocol_grids import groups, titled
@@ -77,11 +77,11 @@ def _sweep(
     plan: Plan, table: Table, x_label: str, families: dict[str, dict[int, str]], rows: list[RowSummary]
 ) -> Drawing:
     """Draw test perplexity over x: measured in one panel, published in another, since the corpora differ."""
-    paper, found = plan.request.paper, {row.row: row for row in rows}
+    found = {row.row: row for row in rows}
     measured, published = [], []
     for title, family in families.items():
         here = {x: found[row].perplexity("test") for x, row in family.items() if row in found}
-        theirs = {x: reported(row, paper).test_ppl for x, row in family.items()}
+        theirs = {x: plan.paper.rows[row].reported.test_ppl for x, row in family.items()}
         if here:
             measured.append(Series(title, tuple(_point(x, spread) for x, spread in here.items())))
             points = tuple(Point(x, value) for x, value in theirs.items() if value is not None)
@@ -106,7 +106,7 @@ def _models(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
     """Figure 2c: a dot a model."""
     nothing = (None,) * len(rows)
     measured = tuple(_value(row.perplexity("test")) for row in rows)
-    published = tuple(reported(row.row, plan.request.paper).test_ppl for row in rows)
+    published = tuple(plan.paper.rows[row.row].reported.test_ppl for row in rows)
     return rows_figure(
         f"{plan.paper.title}, {table.title}",
         [plan.paper.rows[row.row].title for row in rows],
@@ -144,8 +144,8 @@ def _lags(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
 
 def _protocols(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
     """Salton et al.: a dot a row, those of running text first; measured and published have scales of their own."""
-    parted = groups(rows, plan.paper.name)
-    ordered = [(row, plan.paper.rows[row.row]) for group in parted for row in group.rows]
+    parted = groups(rows, plan.paper.name).values()
+    ordered = [(row, plan.paper.rows[row.row]) for group in parted for row in group]
     nothing = (None,) * len(ordered)
     measured = tuple(_value(row.perplexity("test")) for row, _ in ordered)
     published = tuple(row.reported.test_ppl for _, row in ordered)

@@ -9,7 +9,6 @@ from statistics import fmean
 from spanlm.analysis.by_lag import LagProfile
 from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
 from spanlm.analysis.published_lags import PUBLISHED
-from spanlm.presets.preset import Reported
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, PUBLISHED_CLOZE, WINDOW_FAMILIES, WINDOWS
 from spanlm.reproduction.grid import NONE, Grid, number
 from spanlm.reproduction.ladder_grids import TITLES, ablation_grids, ladder_grids, sections
@@ -41,7 +40,7 @@ def order_notes(table: Table, rows: Sequence[RowSummary], paper: str) -> list[st
         return []
     parted: dict[str, Sequence[RowSummary]] = {"": rows}
     if table.layout == "protocols":
-        parted = {f"{group.title}. ": group.rows for group in groups(rows, paper)}
+        parted = {f"{title}. ": part for title, part in groups(rows, paper).items()}
     elif table.layout in ("ladder", "ablations"):
         parted = {f"{TITLES[adapting]}. ": part for adapting, part in sections(rows, paper).items()}
     return [f"{title}{note}" for title, part in parted.items() if (note := order_note(part, paper))]
@@ -52,7 +51,9 @@ def order_note(rows: Sequence[RowSummary], paper: str) -> str:
 
     Rows of one family at several windows stand as that family, by the mean over its windows.
     """
-    known = [(row, published) for row in rows if row.records and (published := reported(row.row, paper).test_ppl)]
+    known = [
+        (row, published) for row in rows if row.records and (published := find_row(paper, row.row).reported.test_ppl)
+    ]
     if len(known) < 2:
         return ""
     measured = [row.perplexity("test").mean for row, _ in known]
@@ -83,11 +84,6 @@ def _ordered(names: Sequence[str], values: Sequence[float]) -> str:
     return " ".join([order[0], *(f"{sign} {name}" for sign, name in zip(signs, order[1:], strict=True))])
 
 
-def reported(row: str, paper: str) -> Reported:
-    """Return what the paper printed for a row."""
-    return find_row(paper, row).reported
-
-
 def _models(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     """Figures 2b and 2c: one line a model."""
     header = (
@@ -109,17 +105,17 @@ def _models(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
 
 
 def _model(row: RowSummary, paper: str) -> tuple[str, ...]:
-    first, published = row.records[0], reported(row.row, paper)
+    first, known = row.records[0], find_row(paper, row.row)
     return (
-        find_row(paper, row.row).title,
+        known.title,
         f"{first['units']:,}",
         f"{first['readout']:,}",
         f"{first['model_parameters'] / 1e6:.2f}M",
         str(len(row.records)),
         row.perplexity("valid").show(),
         row.perplexity("test").show(),
-        number(published.valid_ppl),
-        number(published.test_ppl),
+        number(known.reported.valid_ppl),
+        number(known.reported.test_ppl),
         "; ".join(f"{record['best_epoch']} of {record['epochs']}" for record in row.records),
         row.of("train_perplexity_at_best").show(),
         f"{row.of('tokens_per_second').mean:,.0f}",
@@ -142,7 +138,7 @@ def _by_window(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     cells: dict[str, Callable[[str], str]] = {
         "Test perplexity, measured": measured("test"),
         "Validation perplexity, measured": measured("valid"),
-        "Test perplexity, the paper's": lambda row: number(reported(row, paper).test_ppl),
+        "Test perplexity, the paper's": lambda row: number(find_row(paper, row).reported.test_ppl),
     }
     return [Grid(header, tuple(family(name, cell) for name in names), caption) for caption, cell in cells.items()]
 

@@ -58,10 +58,6 @@ class ProportionalScale(Scale):
         streams = min(batching.batch_size, max(1, self.update_words // batching.length))
         return replace(training, batching=replace(batching, batch_size=streams))
 
-    def remarks_hold(self, vocabulary_size: int) -> bool:
-        """Say yes: a page says that they are of the presets, where those have other sizes."""
-        return True
-
     def describe(self, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:
         """Say how sizes and recipes differ from the published ones, which are not the same for all rows."""
         precision = f"products in {self.precision}"

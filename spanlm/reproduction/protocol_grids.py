@@ -7,7 +7,6 @@ compare. Each group has a control, a plain LSTM under the same protocol, and say
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from spanlm.reproduction.grid import NONE, Grid, number, signed
 from spanlm.reproduction.papers import find_row
@@ -27,21 +26,8 @@ _NOTES = (
 )
 
 
-@dataclass(frozen=True)
-class Group:
-    """Rows that may be compared.
-
-    Attributes:
-        title: what they have in common.
-        rows: in the table's order.
-    """
-
-    title: str
-    rows: list[RowSummary]
-
-
-def groups(rows: Sequence[RowSummary], paper: str) -> list[Group]:
-    """Part rows by what a word's context was; groups without a finished row are left out."""
+def groups(rows: Sequence[RowSummary], paper: str) -> dict[str, list[RowSummary]]:
+    """Part rows by what a word's context was, which is the title; groups without a finished row are left out."""
     done = [row for row in rows if row.records]
     by_sentence = [find_row(paper, row.row).by_sentence for row in done]
     parted = {
@@ -51,23 +37,23 @@ def groups(rows: Sequence[RowSummary], paper: str) -> list[Group]:
             (True, "Sentences: state reset at each line"),
         )
     }
-    return [Group(title, found) for title, found in parted.items() if found]
+    return {title: found for title, found in parted.items() if found}
 
 
 def protocol_grids(rows: Sequence[RowSummary], paper: str) -> list[Grid]:
     """A grid for each group, one of the caches and one of the ensembles."""
     found = {row.row: row for row in rows}
     grids = []
-    for group in groups(rows, paper):
-        by_sentence = find_row(paper, group.rows[0].row).by_sentence
+    for title, group in groups(rows, paper).items():
+        by_sentence = find_row(paper, group[0].row).by_sentence
         header = (*_FIRST, *(_COUNT if by_sentence else ()), *_PAPER, *(_PREDICTED if by_sentence else ()), *_LAST)
-        lines = tuple(_line(find_row(paper, row.row), row, found, by_sentence) for row in group.rows)
+        lines = tuple(_line(find_row(paper, row.row), row, found, by_sentence) for row in group)
         unlike = (
             "Not to be compared with the rows of running text. Their count: the first word of each sentence is not "
             "predicted, but counted, as in the paper's code; its numbers stand beside, and after them the same words "
             "per predicted one. A cache goes on over the lines. "
         )
-        grids.append(Grid(header, lines, f"{group.title}. {unlike if by_sentence else ''}{_NOTES}"))
+        grids.append(Grid(header, lines, f"{title}. {unlike if by_sentence else ''}{_NOTES}"))
     return grids + _caches(rows, paper) + _ensembles(rows, paper)
 
 

@@ -116,6 +116,8 @@ def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]
     epochs = epoch_rows(model.folder)
     best = min(epochs, key=lambda row: row["loss"])
     assert isinstance(model.model, LanguageModel), "a row is one model"
+    tokens = len(corpus.splits["train"])
+    seconds = sum(tokens / row["tokens_per_second"] for row in epochs)  # of all training steps, validation left out
     return {
         "paper": job.preset.paper,
         "preset": job.preset.name,
@@ -132,7 +134,7 @@ def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]
         "best_epoch": best["epoch"],
         "train_perplexity_at_best": math.exp(min(best["train_loss"], 700)),
         "tokens_per_second": statistics.median(row["tokens_per_second"] for row in epochs),
-        "training_seconds": round(_seconds(epochs, len(corpus.splits["train"])), 1),
+        "training_seconds": round(seconds, 1),
         "valid": model.evaluate(corpus, "valid").to_json(),
         "test": model.evaluate(corpus, "test").to_json(),
         **_utilisation(epochs),
@@ -163,8 +165,3 @@ def save_record(path: Path, record: dict[str, Any]) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _seconds(epochs: list[dict[str, Any]], tokens: int) -> float:
-    """Return the time of all training steps, validation left out."""
-    return float(sum(tokens / row["tokens_per_second"] for row in epochs))

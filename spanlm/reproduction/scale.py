@@ -93,9 +93,9 @@ class Scale(ABC):
             tokens: of its training part.
         """
 
-    @abstractmethod
     def remarks_hold(self, vocabulary_size: int) -> bool:
-        """Say whether what a preset's remark says is true of its row at this scale."""
+        """Say whether what a preset's remark says is true of its row, or the page says what it is true of."""
+        return True
 
     @abstractmethod
     def describe(self, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:

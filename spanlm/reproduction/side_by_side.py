@@ -14,7 +14,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
@@ -33,6 +32,8 @@ from spanlm.training.signals import StopRequest, stop_request
 Showing = Callable[[str], AbstractContextManager[tuple[Watcher, Report]]]
 """Given a task's label, what shows its progress; called in the task's process, so it must be importable by name."""
 
+_Running = tuple[Task, SpawnProcess]
+
 _PATIENCE = 0.2
 """Seconds between two looks at whether a signal came."""
 
@@ -41,12 +42,6 @@ _PATIENCE = 0.2
 def quietly(label: str) -> Iterator[tuple[Watcher, Report]]:
     """Show nothing."""
     yield Watcher(), quiet
-
-
-@dataclass(frozen=True)
-class _Running:
-    task: Task
-    process: SpawnProcess
 
 
 def run_side_by_side(
@@ -91,7 +86,7 @@ def _run(
     failed, running = set[Task](), dict[Connection, _Running]()
     with stop_request() as stop, _ending(running):
         while coming or running:
-            waited_for = {*coming, *(one.task for one in running.values())}
+            waited_for = {*coming, *(task for task, _ in running.values())}
             for task in [task for task in coming if waited_for.isdisjoint(needed(task))][: jobs - len(running)]:
                 coming.remove(task)
                 if failed.isdisjoint(needed(task)):
@@ -103,7 +98,7 @@ def _run(
             _stop_if_asked(stop)
             for connection in wait(list(running), _PATIENCE):
                 assert isinstance(connection, Connection)
-                outcome = _outcome(connection, running.pop(connection))
+                outcome = _outcome(connection, *running.pop(connection))
                 if outcome.error:
                     failed.add(outcome.job)
                 _stop_if_asked(stop)
@@ -124,7 +119,7 @@ def _start(plan: Plan, task: Task, threads: int, showing: Showing, running: dict
     process = SPAWN.Process(target=_work, args=arguments, daemon=True)
     with starting():
         process.start()
-        running[ours] = _Running(task, process)
+        running[ours] = task, process
     theirs.close()  # so that its end is seen here
 
 
@@ -134,23 +129,23 @@ def _ending(running: dict[Connection, _Running]) -> Iterator[None]:
     try:
         yield
     finally:
-        for connection, one in running.items():
+        for connection, (_, process) in running.items():
             connection.close()  # or it might wait for its result to be read
-            one.process.terminate()
-        for one in running.values():
-            one.process.join()
+            process.terminate()
+        for _, process in running.values():
+            process.join()
 
 
-def _outcome(connection: Connection, one: _Running) -> Outcome:
+def _outcome(connection: Connection, task: Task, process: SpawnProcess) -> Outcome:
     """Return what a process found, or say how it ended."""
     with connection:
         try:
             record, error, before, seconds = connection.recv()
         except (EOFError, OSError):  # nothing, or half of it
-            one.process.join()
-            return Outcome(one.task, None, _died(one.process.exitcode))
-        one.process.join()
-    return Outcome(one.task, record, error, before, seconds)
+            process.join()
+            return Outcome(task, None, _died(process.exitcode))
+        process.join()
+    return Outcome(task, record, error, before, seconds)
 
 
 def _died(code: int | None) -> str:

@@ -16,13 +16,14 @@ fused RNN, so a hand-written gradient with one product for all steps' weights ga
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
+from spanlm.models.encoders.stack import EqualLayersConfig
 from spanlm.models.interfaces import Encoder, Init
 from spanlm.models.ops.precision import product_dtype, wide_dtype
 from spanlm.models.state import Tensors
@@ -31,7 +32,7 @@ FORGETTING_FACTOR = 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
-class HORNNConfig:
+class HORNNConfig(EqualLayersConfig):
     """A recurrent network of order N (Soltani & Jiang, 2016); one layer.
 
     Attributes:
@@ -43,7 +44,6 @@ class HORNNConfig:
     """
 
     kind: Literal["hornn"] = "hornn"
-    hidden_size: int = 300
     order: int = 3
     pooling: Literal["fofe", "gated", "max"] = "fofe"
     forgetting_factor: float = FORGETTING_FACTOR
@@ -63,18 +63,9 @@ class HORNNConfig:
         )
 
     @property
-    def output_size(self) -> int:
-        """H."""
-        return self.hidden_size
-
-    @property
     def description(self) -> str:
         """What it is, in a few words."""
         return f"{self.pooling} HORNN {self.hidden_size} of order {self.order}"
-
-    def resized(self, output_size: int) -> HORNNConfig:
-        """Make a copy with another hidden size."""
-        return replace(self, hidden_size=output_size)
 
     def build(self, input_size: int, init: Init) -> HORNNEncoder:
         """Make the encoder."""

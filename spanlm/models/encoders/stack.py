@@ -1,4 +1,4 @@
-"""What the encoders with a fused kernel share: a stack of equal layers, one call over a whole segment."""
+"""What encoders share whose layers are equal, and those with a fused kernel: one call over a whole segment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,29 @@ from spanlm.models.interfaces import Init
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackConfig:
+class EqualLayersConfig:
+    """An encoder whose output is as wide as each of its layers.
+
+    Attributes:
+        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
+        hidden_size: units of each layer; the last layer's are the encoder's output.
+    """
+
+    kind: str
+    hidden_size: int = 300
+
+    @property
+    def output_size(self) -> int:
+        """H."""
+        return self.hidden_size
+
+    def resized(self, output_size: int) -> Self:
+        """Make a copy with another hidden size."""
+        return replace(self, hidden_size=output_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(EqualLayersConfig):
     """Equal layers, each reading what the one below wrote.
 
     Attributes:
@@ -23,8 +45,6 @@ class StackConfig:
         dropout: between layers, on what one layer hands to the next (not over time).
     """
 
-    kind: str
-    hidden_size: int = 300
     layers: int = 1
     dropout: float = 0.0
 
@@ -35,18 +55,9 @@ class StackConfig:
         require(0 <= self.dropout < 1, "model.encoder.dropout", self.dropout, "in [0, 1)")
 
     @property
-    def output_size(self) -> int:
-        """H."""
-        return self.hidden_size
-
-    @property
     def description(self) -> str:
         """What it is, in a few words: `LSTM 300` or `LSTM 2×300`."""
         return f"{self.kind.upper()} {f'{self.layers}×' if self.layers > 1 else ''}{self.hidden_size}"
-
-    def resized(self, output_size: int) -> Self:
-        """Make a copy with another hidden size."""
-        return replace(self, hidden_size=output_size)
 
 
 def dropout_between_layers(config: StackConfig) -> float:

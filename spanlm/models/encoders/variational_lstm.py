@@ -17,7 +17,7 @@ take the expectation of, this is the plain LSTM in its fused kernel.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
@@ -27,7 +27,7 @@ from spanlm.errors import require
 from spanlm.models.dropout import dropout_mask, locked_dropout
 from spanlm.models.encoders.fused import FusedLSTM
 from spanlm.models.encoders.lstm import LSTMConfig, initialise_lstm
-from spanlm.models.encoders.stack import zeros_of
+from spanlm.models.encoders.stack import EqualLayersConfig, zeros_of
 from spanlm.models.interfaces import Encoder, Init
 from spanlm.models.ops.lstm_recurrence import GATES, lstm_recurrence
 from spanlm.models.ops.precision import wide_dtype
@@ -35,7 +35,7 @@ from spanlm.models.state import Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
-class VariationalLSTMConfig:
+class VariationalLSTMConfig(EqualLayersConfig):
     """An LSTM whose dropout masks are locked in time (Gal & Ghahramani, 2016), with zoneout (Krueger et al., 2017).
 
     Attributes:
@@ -52,7 +52,6 @@ class VariationalLSTMConfig:
     """
 
     kind: Literal["variational_lstm"] = "variational_lstm"
-    hidden_size: int = 300
     layers: int = 1
     input_dropout: float = 0.0
     recurrent_dropout: float = 0.0
@@ -70,18 +69,9 @@ class VariationalLSTMConfig:
             require(0 <= value < 1, f"model.encoder.{name}", value, "in [0, 1)")
 
     @property
-    def output_size(self) -> int:
-        """H."""
-        return self.hidden_size
-
-    @property
     def description(self) -> str:
         """What it is, in a few words: `variational LSTM 2×650`."""
         return f"variational {LSTMConfig(hidden_size=self.hidden_size, layers=self.layers).description}"
-
-    def resized(self, output_size: int) -> VariationalLSTMConfig:
-        """Make a copy with another hidden size."""
-        return replace(self, hidden_size=output_size)
 
     def build(self, input_size: int, init: Init) -> VariationalLSTMEncoder:
         """Make the encoder."""

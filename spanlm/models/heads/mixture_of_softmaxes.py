@@ -65,6 +65,7 @@ class MixtureOfSoftmaxesConfig:
     """
 
     kind: Literal["mixture_of_softmaxes"] = "mixture_of_softmaxes"
+    binds_width = False  # the readout need not be as wide as the embedding
     experts: int = 15
     latent_size: int | None = None
     latent_dropout: float = 0.29
@@ -99,11 +100,6 @@ class MixtureOfSoftmaxesConfig:
         """What it is, in a few words."""
         several = f"mixture of {self.experts} softmax{'es' if self.experts > 1 else ''}"
         return f"{several}, tied" if self.tied else several
-
-    @property
-    def binds_width(self) -> bool:
-        """Whether the readout must be as wide as the embedding."""
-        return False
 
     def build(self, readout_size: int, embedding: nn.Embedding, init: Init) -> MixtureOfSoftmaxesHead:
         """Make the head."""

@@ -66,6 +66,7 @@ class AttentiveConfig:
     """
 
     kind: Literal["attentive"] = "attentive"
+    parts = 1  # the encoder's output stays whole
     score: Score = "combined"
     window: int | None = None
     merge: Merge = "tanh"
@@ -84,11 +85,6 @@ class AttentiveConfig:
             require(not self.zero_slot, "model.memory.zero_slot", self.zero_slot, f"false {alone}")
 
     @property
-    def parts(self) -> int:
-        """The output stays whole."""
-        return 1
-
-    @property
     def description(self) -> str:
         """What it is, in a few words."""
         if self.score == "none":
@@ -99,15 +95,9 @@ class AttentiveConfig:
 
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
         """Make the memory."""
-        if self.score == "none":
-            return MergeAlone(self, hidden_size, init)
-        if self.score == "combined":
-            return CombinedMemory(self, hidden_size, init)
-        return (
-            SingleMemory(self, hidden_size, init)
-            if self.window is None
-            else SingleWindowMemory(self, hidden_size, init)
-        )
+        single = SingleMemory if self.window is None else SingleWindowMemory
+        others: dict[str, type[AttentiveMemory]] = {"none": MergeAlone, "combined": CombinedMemory}
+        return others.get(self.score, single)(self, hidden_size, init)
 
 
 class AttentiveMemory(Memory):
@@ -147,8 +137,8 @@ class AttentiveMemory(Memory):
         with torch.autocast(h.device.type, enabled=False):
             return activations.to(self.score.dtype) @ self.score
 
-    def no_outputs(self, batch_size: int) -> Tensors:
-        """State of slots in which nothing is."""
+    def init_state(self, batch_size: int) -> Tensors:
+        """Slots in which nothing is."""
         values = self.merge.weight.new_zeros(self.window or 0, batch_size, self.readout_size)
         return {"values": values, "filled": torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)}
 
@@ -209,10 +199,6 @@ class SingleWindowMemory(AttentiveMemory):
     W_s and v_s learn from them, too.
     """
 
-    def init_state(self, batch_size: int) -> Tensors:
-        """Nothing to look back at."""
-        return self.no_outputs(batch_size)
-
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
         """A softmax over a sliding window of scores."""
         values, before = self.outputs(h, state), state["filled"]
@@ -230,7 +216,7 @@ class CombinedMemory(AttentiveMemory):
 
     def init_state(self, batch_size: int) -> Tensors:
         """Nothing to look back at."""
-        state = self.no_outputs(batch_size)
+        state = super().init_state(batch_size)
         return state if self.window else {**state, "keys": state["values"].clone()}
 
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:

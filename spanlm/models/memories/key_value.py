@@ -112,10 +112,5 @@ class KeyValueMemory(Memory):
             self.query(key), self.memory_key(keys), values, self.score, state["filled"]
         )
         features = torch.tanh(self.read(read) + self.predict(prediction))
-        filled = with_steps(state["filled"], len(h))
-        last = slice(len(h), None)
-        return Readout(features, attention), {
-            "keys": keys[last],
-            "values": values[last],
-            "filled": filled[last],
-        }
+        slots = {"keys": keys, "values": values, "filled": with_steps(state["filled"], len(h))}
+        return Readout(features, attention), {name: x[len(h) :] for name, x in slots.items()}

@@ -21,11 +21,7 @@ class NoMemoryConfig:
     """
 
     kind: Literal["none"] = "none"
-
-    @property
-    def parts(self) -> int:
-        """The encoder's output stays whole."""
-        return 1
+    parts = 1  # the encoder's output stays whole
 
     @property
     def description(self) -> str:

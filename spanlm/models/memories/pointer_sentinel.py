@@ -46,17 +46,13 @@ class PointerSentinelConfig:
     """
 
     kind: Literal["pointer_sentinel"] = "pointer_sentinel"
+    parts = 1  # the encoder's output stays whole
     window: int = 100
     pointer_loss: bool = True
 
     def __post_init__(self) -> None:
         """Refuse a window that holds nothing."""
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")
-
-    @property
-    def parts(self) -> int:
-        """The encoder's output stays whole."""
-        return 1
 
     @property
     def description(self) -> str:
@@ -93,14 +89,10 @@ class PointerSentinelMemory(Memory):
         words = torch.cat([cleared(state["words"], state["filled"]), tokens])
         query = torch.tanh(self.query(h))
         log_weights, log_gate = sentinel_attention(query, keys, self.sentinel, state["filled"])
-        filled = with_steps(state["filled"], len(h))
-        last = slice(len(h), None)
         pointer = Pointer(log_weights, words.unfold(0, self.window, 1), log_gate, self.pointer_loss)
-        return Readout(h, partial(_weights, log_weights), nearest_lag=0, pointer=pointer), {
-            "keys": keys[last],
-            "words": words[last],
-            "filled": filled[last],
-        }
+        slots = {"keys": keys, "words": words, "filled": with_steps(state["filled"], len(h))}
+        readout = Readout(h, partial(_weights, log_weights), nearest_lag=0, pointer=pointer)
+        return readout, {name: x[len(h) :] for name, x in slots.items()}
 
 
 def _weights(log_weights: Tensor) -> Tensor:

@@ -43,6 +43,7 @@ class RecurrentMemoryConfig:
     """
 
     kind: Literal["recurrent_memory"] = "recurrent_memory"
+    parts = 1  # the encoder's output stays whole
     window: int = 15
     temporal: bool = True
     composition: Literal["gated", "linear"] = "gated"
@@ -51,11 +52,6 @@ class RecurrentMemoryConfig:
         """Refuse windows and compositions that mean nothing."""
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")
         require(self.composition in _COMPOSITIONS, "model.memory.composition", self.composition, "gated or linear")
-
-    @property
-    def parts(self) -> int:
-        """The encoder's output stays whole."""
-        return 1
 
     @property
     def description(self) -> str:
@@ -135,7 +131,6 @@ class RecurrentMemory(Memory):
         read, attention = dot_window_attention(
             h, self.keys(words), self.values(words), state["filled"], self.key_lags, self.value_lags
         )
-        filled = with_steps(state["filled"], len(tokens))
-        last = slice(len(h), None)
-        features = self.composition(read, h)
-        return Readout(features, attention, nearest_lag=0), {"words": words[last], "filled": filled[last]}
+        slots = {"words": words, "filled": with_steps(state["filled"], len(h))}
+        readout = Readout(self.composition(read, h), attention, nearest_lag=0)
+        return readout, {name: x[len(h) :] for name, x in slots.items()}

@@ -73,6 +73,7 @@ class SpanBufferConfig:
     """
 
     kind: Literal["span_buffer"] = "span_buffer"
+    parts = 1  # the encoder's output stays whole
     buffer_size: int = 2048
     span_length: int = 8
     span_offset: SpanOffset = "literal"
@@ -160,11 +161,6 @@ class SpanBufferConfig:
             return self.training_temperature
         share = min(1.0, epochs / self.annealing_epochs)
         return float(self.training_temperature ** (1 - share) * self.annealed_temperature**share)
-
-    @property
-    def parts(self) -> int:
-        """The encoder's output stays whole."""
-        return 1
 
     @property
     def stride(self) -> int:
