@@ -207,7 +207,9 @@ def test_dynamic_evaluation_needs_the_passes_it_is_compared_with() -> None:
     """The same: as many words to as many weights; and what it learns it keeps, without which nothing would be timed."""
     model = LanguageModel(ADAPTING.model, ADAPTING.vocabulary_size).eval()
     read: list[int] = []
+    readers: list[LanguageModel] = []
     model.register_forward_pre_hook(lambda module, given: read.append(len(given[0])))
+    model.register_forward_pre_hook(lambda module, given: readers.append(module))
     before = [weight.detach().clone() for weight in model.parameters()]
     (segment,) = groups.random_segments(ADAPTING, 1)
     passes_step(model, "fp32")(segment)
@@ -217,7 +219,7 @@ def test_dynamic_evaluation_needs_the_passes_it_is_compared_with() -> None:
     for count in (1, 2):
         step(segment)
         assert read == [5, 5, 2] * (1 + count)
-        after = [weight.detach().clone() for weight in model.parameters()]
+        after = [weight.detach().clone() for weight in readers[-1].parameters()]
         assert not any(map(torch.equal, after, before))
         before = after
 
