@@ -23,15 +23,16 @@ if TYPE_CHECKING:
 PROCESSORS = os.cpu_count() or 1
 
 
-def verb_parser(verb: str, description: str) -> VerbParser:
-    """Make a verb's parser; its description keeps its line breaks."""
+def verb_parser(verb: str, description: str, *, threads: bool = True) -> VerbParser:
+    """Make a verb's parser; its description keeps its line breaks. Without `threads` it computes nothing."""
     parser = VerbParser(
         prog=f"spanlm {verb}",
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    add_threads(parser)
+    if threads:
+        add_threads(parser)
     return parser
 
 

@@ -77,7 +77,7 @@ def _make_wikipedia(arguments: list[str]) -> None:
 
 
 def _wikipedia_parser() -> VerbParser:
-    parser = verb_parser("data wikipedia", _DESCRIPTION)
+    parser = verb_parser("data wikipedia", _DESCRIPTION, threads=False)
     parser.add_argument(
         "--source",
         metavar="PATH",
@@ -189,8 +189,9 @@ def _show(summary: Summary, config: WikipediaConfig, seconds: float) -> None:
         ("folder", str(config.out)),
     ]
     table(rows)
+    every = " --data.min_count 1" if vocabulary.coverage == 1 else ""  # it has no <unk>
     out("to train on it:")
-    out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(config.out))} --data.documents blank-line")
+    out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(config.out))} --data.documents blank-line{every}")
 
 
 def _counted(counts: dict[str, int], what: str) -> str:

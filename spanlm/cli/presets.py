@@ -22,7 +22,7 @@ keeps the comparison fair there.
 
 def run(arguments: list[str]) -> None:
     """List the presets."""
-    parser = verb_parser("presets", _DESCRIPTION)
+    parser = verb_parser("presets", _DESCRIPTION, threads=False)
     parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
     options = parser.parse_args(arguments)
     rows = [describe_preset(preset) for preset in PRESETS.values()]

@@ -406,7 +406,7 @@ def test_truncated_weights_are_refused(tiny_run: Path, tmp_path: Path, keep: int
 def test_weights_of_another_model_are_refused(tiny_run: Path, lstm_run: Path, tmp_path: Path) -> None:
     folder = copied(tiny_run, tmp_path)
     shutil.copy(lstm_run / "model.safetensors", folder)
-    with pytest.raises(InputError, match=r"does not fit the model of config\.yaml"):
+    with pytest.raises(InputError, match=r"belongs to another config\.yaml"):
         spanlm.load(folder)
 
 

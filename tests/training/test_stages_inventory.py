@@ -98,7 +98,17 @@ def test_every_field_about_stages_matters(room: Path, field: str, value: Any) ->
     assert differing(outcome(stopped), outcome(expected))
 
 
-ADDED = ("stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts")
+ADDED = (
+    "metrics_checksums",
+    "config",
+    "stage",
+    "stage_began",
+    "losses",
+    "averaging_since",
+    "late_rate",
+    "best_weights",
+    "parts",
+)
 
 
 @pytest.mark.parametrize("memory", [NoMemoryConfig(), KeyValueConfig(roles=3, window=4)], ids=["sgd", "adam"])
