@@ -96,13 +96,25 @@ class RunConfig:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
 
     @staticmethod
-    def load(path: Path) -> RunConfig:
+    def load(path: Path, *, whole: bool = False) -> RunConfig:
         """Read a YAML file.
 
+        Args:
+            path: the file.
+            whole: it is that of a run, which has every field: one that it lacks was lost, and has no default.
+
         Raises:
-            InputError: no such file, not YAML, or not a configuration.
+            InputError: no such file, not YAML, not a configuration, or not a whole one.
         """
-        return RunConfig.from_tree(read_yaml(path), str(path))
+        tree = read_yaml(path)
+        config = RunConfig.from_tree(tree, str(path))
+        given, every = flat(tree), flat(config.to_tree())
+        if whole and (lost := next((name for name in every if name not in given), None)):
+            raise InputError(
+                f"{path}: lacks {lost}: it was cut, or a version before 0.1.0 made it. Put the line back as it was "
+                f"(by default {as_written(every[lost])})."
+            )
+        return config
 
     def merged_kinds(self, tree: Tree) -> RunConfig:
         """Return this configuration with default parts of the kinds that `tree` names."""
@@ -138,7 +150,7 @@ def config_digest(tree: Tree) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses what a few bytes of can fill the memory, or go on for ever."""
+    """Refuses what can fill the memory from a few bytes: aliases, merges, long numbers, too many values."""
 
     _values = 0
 
@@ -173,7 +185,7 @@ def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: no UTF-8, or a date that no calendar has
-        raise InputError(f"{path}: is not YAML of plain fields: {' '.join(str(error).split())}") from None
+        raise InputError(f"{path}: is not YAML that can be read: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise InputError(f"{path}: is nested too deeply; fields are in groups of groups, no deeper") from None
     return {} if tree is None else _as_group(tree, str(path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spanlm.config import RunConfig, config_digest, read_yaml
+from spanlm.config import RunConfig, config_digest
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.device import pick_device
 from spanlm.errors import FEW, InputError
@@ -33,14 +33,14 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
                 f"{folder}: holds {', '.join(members[:3])}{', …' * (len(members) > 3)}, and is no run itself. Name one "
                 f"of them, {folder / members[0]}, or several as an ensemble."
             )
-        why = f"it has no {CONFIG}" if folder.exists() else "there is no such folder"
+        why = f"it has no file {CONFIG}" if folder.exists() else "there is no such folder. Check the path"
         beside = sorted(str(path.parent) for path in folder.parent.glob(f"*/{CONFIG}"))
         runs = f" Runs in {folder.parent}: {', '.join(beside[:FEW])}{', …' * (len(beside) > FEW)}." if beside else ""
         raise InputError(f"{folder}: is not the folder of a run: {why}.{runs}")
-    tree = read_yaml(folder / CONFIG)
-    config = RunConfig.from_tree(tree, str(folder / CONFIG))
+    config = RunConfig.load(folder / CONFIG, whole=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
-    weights, _ = read_weights(folder, vocabulary, config_digest(tree))  # before a model of another size is made
+    # before a model of another size is made
+    weights, _ = read_weights(folder, vocabulary, config_digest(config.to_tree()))
     refuse_too_large(config, len(vocabulary))
     model = LanguageModel(config.model, len(vocabulary))
     copy_weights(weights, model, str(folder / MODEL))

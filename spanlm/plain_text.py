@@ -28,9 +28,9 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def cells_line(cells: Iterable[object], between: str = "\t") -> str:
     """Return a line of a table of data, each word as R, pandas and csv read it.
 
-    Within quotation marks is what must be, and what begins with =, +, - or @: a spreadsheet that takes quoted cells for
-    text does not compute it.
+    A word stands within quotation marks if it must; in CSV, which spreadsheets open, also if it begins with =, +, - or
+    @: one that takes quoted cells for text does not compute it.
     """
-    special = re.compile(f'^[=+@-]|["\r\n{between}]').search
+    special = re.compile(f'{"^[=+@-]|" * (between == ",")}["\r\n{between}]').search
     texts = ((str(x), isinstance(x, str) and special(x)) for x in cells)
     return between.join('"' + text.replace('"', '""') + '"' if quoted else text for text, quoted in texts) + "\n"

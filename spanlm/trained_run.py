@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from spanlm.data.sources import split_by_lines
 from spanlm.data.text import Text, fingerprint
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import UNK, Vocabulary
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.evaluation.words import Piece, StateMode
@@ -109,11 +110,13 @@ class TrainedRun:
     def unk_notes(self) -> list[str]:
         """Say it if the training text had no <unk>: nothing was learnt of the words that the vocabulary lacks."""
         words, data = self.vocabulary, self.config.data
-        learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
+        learnt: list[bool] = []
+        with suppress(RunError):  # what a damaged file does not say is not known
+            learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
         # spanlm 0.1.0 did not record it; where no word was left out, <unk> comes last if the text has none
         whole = data.min_count == 1 and data.corpus != DEMO and len(words) < (data.max_size or len(words) + 1)
         known = learnt[-1] if learnt else not (whole and words.unk_id == len(words) - 1)
-        return [] if known else [f"note: no {UNK} was read in training: the numbers of unknown words are by chance"]
+        return [] if known else [f"no {UNK} was read in training, so the probabilities of unknown words mean nothing"]
 
     def _with_unk_notes(self, corpus: Corpus) -> Corpus:
         scored = any(map(corpus.unk_tokens, corpus.splits))

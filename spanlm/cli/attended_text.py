@@ -38,7 +38,7 @@ def targets_of(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
     pieces = _read(model, options) if options.text is None else model.pieces(options.text.split("\n"))
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
     for line in model.unk_notes() if any(word not in model.vocabulary for word in words) else []:
-        note(line)
+        note(f"note: {line}")
     return Excerpt(words, "", 1, starts_of_lines)
 
 

@@ -178,7 +178,7 @@ def _show(model: TrainedModel, files: list[_File]) -> None:
     if not model.opened:
         out("trained to read the first word of a line, not to predict it: that of a query has no part in its scores")
     for line in model.unk_notes() if any(t.candidates_oov for file in files for t in file.tallies.values()) else []:
-        out(line)
+        out(f"note: {line}")
     for context, averages in _macro(files).items():
         out()
         console().print(_table(context, files, averages))

@@ -77,4 +77,4 @@ def _check(members: dict[Path, RunConfig], folder: Path, resume: bool) -> None:
             "Go on with them by --resume auto, or choose another --out."
         )
     for path in begun:
-        refuse_changes(RunConfig.load(path / CONFIG), members[path], path)
+        refuse_changes(RunConfig.load(path / CONFIG, whole=True), members[path], path)

@@ -92,7 +92,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not isinstance(error, MemoryError) and "allocate" not in str(error):  # as the library says it, of any device
             raise
-        print(f"spanlm: out of memory: {str(error).partition(chr(10))[0]}. Take smaller sizes.", file=sys.stderr)
+        why = str(error).partition("\n")[0] or "the system gives no more"
+        print(f"spanlm: out of memory: {why}. Take smaller sizes.", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"spanlm: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)

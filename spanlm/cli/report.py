@@ -22,7 +22,7 @@ from spanlm.training.position import Position
 from spanlm.training.run import Prepared
 
 _UNTRAINED_UNK = (
-    "no word of the training text is: words that it lacks will have probabilities by chance (a larger "
+    "occurs nowhere in the training text, so the probabilities of unknown words will mean nothing (a larger "
     "--data.min_count makes rare words <unk>)"
 )
 

@@ -29,8 +29,7 @@ A model that was trained on sentences of which the first word is only read (trai
 no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), and a note on
 standard error says so. Each line stands alone there; --state has no other choice.
 
-Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it,
-and so are those that begin with =, +, - or @, which a spreadsheet that takes quoted cells for text does not compute.
+Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it.
 Of several files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context
 begins anew and lines are numbered from 1.
 
@@ -93,12 +92,15 @@ def run(arguments: list[str]) -> None:
     with output(options.out) as file:
         if options.format == "tsv":
             file.write(cells_line([*names[0], *COLUMNS]))
+        unknown = False
         for row in chain([] if first is None else [first], rows):
+            unknown = unknown or row["oov"]
             if options.format == "tsv":
                 file.write(cells_line(map(_cell, row.values())))
             else:
                 file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
-    for line in [*([] if model.opened else [_UNSCORED]), *model.unk_notes(), *gate_note(model)]:
+    unlearnt = [f"note: {line}" for line in model.unk_notes()] if unknown else []
+    for line in [*([] if model.opened else [_UNSCORED]), *unlearnt, *gate_note(model)]:
         note(line)
 
 

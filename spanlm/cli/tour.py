@@ -14,6 +14,7 @@ from spanlm.config import RunConfig
 from spanlm.context import reads_line_by_line
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
+from spanlm.files import own
 from spanlm.loading import load
 from spanlm.models.counting import count_configured, match_parameters
 from spanlm.models.encoders import LSTMConfig
@@ -32,13 +33,13 @@ def tour(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     if config.model.head.tied or is_lstm:
         out("\nno comparison: a tied model, or an LSTM, has no LSTM of the same size to stand beside")
     else:
-        results.append(("LSTM of the same size", _baseline(config, corpus, folder / "lstm")))
+        results.append(("LSTM of the same size", _baseline(config, corpus, own(folder / "lstm"))))
     table([(name, f"test ppl {value:.2f}") for name, value in results])
     out("\nthree lines it wrote:")
     for seed in (1, 2, 3):
         out(f"  {_one_line(model, seed)}")
     if isinstance(config.model.memory, KeyValueConfig | RecurrentMemoryConfig):
-        page = folder / "attention.html"
+        page = own(folder / "attention.html")
         save_attention(model.attend(_excerpt(corpus), state="line" if reads_line_by_line(config) else "carry"), page)
         out(f"\nwhere it looked, word by word: open {page} in a browser")
     run = shlex.quote(str(folder))

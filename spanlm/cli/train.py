@@ -69,7 +69,7 @@ def run(arguments: list[str]) -> None:
     if request.print_config:
         out(config.to_yaml())
         return
-    world = os.environ.get("WORLD_SIZE", "1")
+    world = os.environ.get("WORLD_SIZE") or "1"
     require(world == "1", "WORLD_SIZE", world, "1: each process would train the same model. Start it without torchrun")
     refuse_unfit(config)  # before a large text is read
     # the text of a run that is begun was accepted then
@@ -223,14 +223,14 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _base_config(request: Request) -> RunConfig:
     """Return what the options change: the folder's own when going on, else what is named."""
     if request.preset is None and request.config is None and request.begun is not None:
-        return RunConfig.load(request.begun / CONFIG)
+        return RunConfig.load(request.begun / CONFIG, whole=True)
     return named_config(request.preset, request.config)
 
 
 def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     """Say what words are as the run to go on with has it, which may be one of spanlm 0.1.0; else as new runs do."""
     data = config.data
-    old = RunConfig.load(begun / CONFIG).data if begun else replace(data, tokenizer="straight-words")
+    old = RunConfig.load(begun / CONFIG, whole=True).data if begun else replace(data, tokenizer="straight-words")
     tokenizer = old.tokenizer if data.tokenizer == "words" and old.tokenizer != "whitespace" else data.tokenizer
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=data.min_count or old.min_count))
 

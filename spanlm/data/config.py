@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -89,7 +90,9 @@ class DataConfig:
     @property
     def compared(self) -> DataConfig:
         """The same said in one way; text and vocabulary are compared by their hashes, wherever they come from."""
-        name, cut, documents = self.corpus.rpartition("/")[2], self.effective_tokenizer, self.effective_documents
+        name = os.path.basename(os.path.abspath(os.path.expanduser(self.corpus)))
+        # the demo has its own tokenizer, whatever the field says
+        cut, documents = "whitespace" if self.corpus == DEMO else self.tokenizer, self.effective_documents
         said = replace(self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents)
         return replace(said, min_count=self.min_count or 1)
 

@@ -15,8 +15,9 @@ FIRST_BYTES, MOST_LINES, LEAST_LINES = 1 << 16, 40, 5
 _CONVERT = "convert it to plain text, one sentence a line"
 _WIKIPEDIA = f"`spanlm data wikipedia` reads dumps of Wikipedia and WikiExtractor's JSON; if it is another, {_CONVERT}"
 _FIELD = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
+_NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
 # of an utterance: letters and digits, or three numbers, joined by - or _; a date is none
-_ID = re.compile(r"(?!\d{4}-\d\d-\d\d)(?=\S*\d)(?:(?=\S*[^\W\d_])\w+|\d+[-_]\d+)[-_]\S+")
+_ID = re.compile(r"[a-z]{1,12}\d{3,}|(?!\d{4}-\d\d-\d\d)(?=\S*\d)(?:(?=\S*[^\W\d_])\w+|\d+[-_]\d+)[-_]\S+", re.I)
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
@@ -30,7 +31,16 @@ class Format(NamedTuple):
     way: str = f"nothing here reads it yet; {_CONVERT}"
 
 
+def _have_header(lines: list[str], delimiter: str) -> bool:
+    """Say whether the first line names columns, each in a word, and every other line has columns."""
+    names = lines[0].split(delimiter)
+    named = len(names) > 1 and all(map(_NAME.fullmatch, names)) and len(set(names)) == len(names)
+    return named and len(lines) > 1 and all(delimiter in line for line in lines[1:])
+
+
 def _are_csv(lines: list[str], delimiter: str) -> bool:
+    if _have_header(lines, delimiter):
+        return True
     rows = [*csv.reader(lines, delimiter=delimiter)][: max(len(lines) - 1, LEAST_LINES)]  # the last may be cut
     if len(rows) < LEAST_LINES or len(set(map(len, rows))) > 1 or len(rows[0]) < 3:
         return False
@@ -52,7 +62,7 @@ def _have_question(lines: list[str]) -> bool:
 
 def _are_tsv(lines: list[str]) -> bool:
     tabs = {line.strip().count("\t") for line in lines}
-    return len(lines) >= LEAST_LINES and len(tabs) == 1 and tabs != {0}
+    return _have_header(lines, "\t") or (len(lines) >= LEAST_LINES and len(tabs) == 1 and tabs != {0})
 
 
 FORMATS = (
@@ -62,9 +72,10 @@ FORMATS = (
     Format("RTF", ".rtf", rb"\{\\rtf"),
     Format("HTML", ".html .htm", rb"(?i)\s*<(!doctype html|html)\b"),
     Format("XML", ".xml", rb"\s*<(\?xml|mediawiki)\b", way=_WIKIPEDIA),
-    Format("JSON", ".json .jsonl .ndjson", rb'\s*(\[\s*)?\{\s*"[^"\n]*"\s*:', way=_WIKIPEDIA),
+    Format("JSON", ".json .jsonl .ndjson", rb'\s*(\[\s*)?(\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]])', way=_WIKIPEDIA),
     Format("ARPA", ".arpa", rb"([^\n]*\n){0,30}?\\data\\\s*\n\s*ngram 1\s*="),
     Format("CSV", ".csv", lines=lambda lines: _are_csv(lines, ",") or _are_csv(lines, ";")),
+    Format("CoNLL-U", ".conllu", rb"(#[^\n]*\n)*1\t[^\t\n]+\t"),
     Format("cloze questions", lines=_have_question, way="`spanlm cloze` reads them"),
     Format("TSV", ".tsv", lines=_are_tsv),
     Format("Moses (|||)", lines=lambda lines: all(" ||| " in line for line in lines)),
@@ -81,11 +92,13 @@ def refuse_other_formats(path: Path, begin: bytes) -> None:
     suffix = Path(re.sub(r"\.(gz|bz2|xz|zst)$", "", path.name.lower())).suffix
     begin = begin[:FIRST_BYTES].removeprefix(b"\xef\xbb\xbf")
     *whole, last = begin.decode("utf-8", "replace").replace("\r", "").split("\n")
+    if last and len(begin) < FIRST_BYTES:
+        whole.append(last)  # it is not cut
     lines = (whole or [last])[:MOST_LINES]
     for known in FORMATS:
         if suffix in known.suffixes.split() or re.match(known.begins, begin) or known.lines(lines):
             raise InputError(
-                f"{path}: {known.name}, not plain text: {known.way}. To read it so, add as_text (--as-text)"
+                f"{path}: {known.name}, not plain text: {known.way}. To read it all the same: --as-text (as_text=True)"
             )
 
 

@@ -62,16 +62,17 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
         texts, note = split_by_lines(path, as_text)
         return Source(path.name, {split: texts[split] for split in splits}, [note])
     moved = " If it was moved, name its folder: --data.dir (--data-dir)."
-    hint = moved if os.path.isabs(config.corpus) else nearest(config.corpus, [DEMO, *CORPORA])
+    is_path = "/" in config.corpus or "." in config.corpus
+    hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA])
     raise InputError(f"data.corpus={config.corpus}: no such corpus, folder or file.{hint}")
 
 
 def text_path(config: DataConfig) -> Path:
-    """Return where a user's own text is: in data.dir if something there has its name, else where data.corpus says."""
+    """Return where a user's own text is: where data.corpus says, or in data.dir if it is there alone."""
     path = expanded(config.corpus)
     moved = expanded(config.dir or "") / os.path.basename(os.path.abspath(path))
     # os.path takes every string; Path raises for one that is too long to be a name
-    return moved if config.dir and os.path.exists(moved) else path
+    return moved if config.dir and not os.path.exists(path) and os.path.exists(moved) else path
 
 
 def findable(config: DataConfig) -> DataConfig:

@@ -114,7 +114,9 @@ def chunks(text: Text) -> Iterator[bytes]:
                     unknown = False
                 left, done = None if left is None else left - len(chunk), done + len(chunk)
                 if size and done > max(1 << 26, 200 * size):  # prose has four times its size, a pipe none
-                    raise InputError(f"{text.path}: becomes 200 times its {size:,} bytes; decompress it yourself")
+                    raise InputError(
+                        f"{text.path}: inflates to over 200 times its {size:,} bytes; decompress it yourself"
+                    )
                 yield chunk
                 if len(chunk) < CHUNK_BYTES:  # of a terminal another end would be waited for
                     break

@@ -175,6 +175,7 @@ def _opened(file: FileState) -> tuple[TokenFile, int]:
         header = json.loads(content.read(HEADER_BYTES))
     tokens, types = header["tokens"], header["types"]
     ids = np.memmap(path, dtype=_ID, mode="r", offset=HEADER_BYTES, shape=(tokens,))
-    require(ids.min() >= 0 and ids.max() < types, f"{path}: ids", f"{ids.min()} to {ids.max()}", f"in [0, {types})")
+    if ids.min() < 0 or ids.max() >= types:
+        raise RunError(f"{path}: has ids outside [0, {types}); delete it, and it is made again")
     end = HEADER_BYTES + tokens * _ID.itemsize
     return TokenFile(ids, np.fromfile(path, dtype=_INDEX, offset=end, count=header["documents"])), header["oov"]

@@ -64,10 +64,9 @@ def starts(folder: Path) -> list[dict[str, Any]]:
         # bytes: of text, splitlines cuts at letters that a command may hold
         lines = regular(path, 2**26).read_bytes().splitlines() if path.exists() else []
         return [json_object(line) for line in lines]
-    except ValueError:
-        raise RunError(
-            f"{path}: damaged: a line is no JSON object. Move it away; the run itself does not need it."
-        ) from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "damaged: a line is no JSON object"
+        raise RunError(f"{path}: {why}. Move it away; the run itself does not need it.") from None
 
 
 def read_precision(folder: Path, otherwise: str) -> str:

@@ -72,6 +72,7 @@ def train(
         remove_unfinished(folder)
         config = _check(config, corpus, folder, resume)
         trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
+        trainer.restore()
         trainer.journal.lasting(lambda: _claim(config, corpus, folder))
         # all of them, whichever learn
         size, device = count_configured(config.model, len(corpus.vocabulary)), str(trainer.device)
@@ -104,7 +105,7 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
             "Go on with it by --resume auto, or choose another --out."
         )
     if (folder / CONFIG).exists():
-        old = RunConfig.load(folder / CONFIG)
+        old = RunConfig.load(folder / CONFIG, whole=True)
         refuse_changes(old, config, folder)
         data = replace(old.data, dir=data.dir, download=data.download)
     if (folder / VOCABULARY).exists() and Vocabulary.load(folder / VOCABULARY).hash != corpus.vocabulary.hash:

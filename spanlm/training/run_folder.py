@@ -43,7 +43,7 @@ def check_config(mark: str, config: str, path: Path) -> None:
         InputError: they differ. One without finetune stages says nothing of the other's.
     """
     if not mark:
-        _LOG.info("note: %s: made by an older version, so it does not say what %s it belongs to", path, CONFIG)
+        _LOG.info("note: %s: made by an older version, so it cannot be checked against %s", path, CONFIG)
     if any(a != b for a, b in zip(mark.split(), config.split(), strict=False)):
         raise InputError(
             f"{path}: belongs to another {CONFIG}, or that was damaged or edited: put it back as it was (only "

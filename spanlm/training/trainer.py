@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from spanlm.config import RunConfig, config_digest, read_yaml
+from spanlm.config import RunConfig, config_digest
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.device import pick_device
@@ -62,7 +62,7 @@ class Trainer:
         refuse_unfit(config)
         self.device = pick_device(config.training.device, "training.device")
         rate, digest, file = config.training.optimizer.lr, config_digest(config.to_tree()), folder / CONFIG
-        self._found = config_digest(read_yaml(file)) if file.exists() else digest  # a line that is cut off is missed
+        self._found = config_digest(RunConfig.load(file, whole=True).to_tree()) if file.exists() else digest
         self.position = Position(rate=rate, data=data_fingerprint(corpus), config=digest)
         # streams of equal length in training; in validation the context of a word must not depend on the batch size
         self.valid = split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
@@ -91,7 +91,6 @@ class Trainer:
             RunError: a loss that is not a number, a full disk, damaged checkpoints.
             InputError: the corpus is not the one of the checkpoint.
         """
-        self._restore()
         if not self.finished:
             asked = self.config.training.precision
             now, before = usable(asked, self.device), read_precision(self.folder, asked)
@@ -268,7 +267,13 @@ class Trainer:
             self.journal.watcher.note(f"{left[0]}: is not needed any more, and could not be removed")
         self.left += left
 
-    def _restore(self) -> None:
+    def restore(self) -> None:
+        """Go on from the last checkpoint, if there is one.
+
+        Raises:
+            InputError: it is of another text, or of another configuration than the folder has.
+            RunError: all checkpoints are damaged, or lack something.
+        """
         checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)
         for text in refused:
             self.journal.watcher.note(text)

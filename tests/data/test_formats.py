@@ -34,8 +34,13 @@ QUESTION = "".join(f"{n} the cat sat .\n" for n in range(1, 21)) + "21 the XXXXX
 OTHERS = {
     "CSV": "item,condition,sentence\n" + "".join(f'{n},a,"the cat, sat {n}"\n' for n in range(6)),
     "CSV, quoted": "".join(f'"{n}","a b","the cat, sat"\r\n' for n in range(6)),
+    "CSV, two columns": "id,text\n1,the cat sat\n2,a dog, it ran\n",
     "CSV;": "item;condition;sentence\n" + "".join(f"{n};a;the cat sat\n" for n in range(6)),
     "TSV": "".join(f"{n}\tthe cat sat\n" for n in range(6)),
+    "TSV, ragged": "id\ttext\n" + "".join(f"{n}\tthe\tcat\n{n}\tcat\n" for n in range(6)),
+    "JSON of lists": '["the cat", "a dog"]\n["so"]\n',
+    "CoNLL-U": "# sent_id = 1\n1\tThe\tthe\tDET\n2\tcat\tcat\tNOUN\n\n",
+    "Kaldi, one word": "".join(f"utt000{n} the cat sat\n" for n in range(6)),
     "JSON": '{"text": "the cat",\n "n": 1}\n',
     "JSON lines": '{"text": "the cat"}\n{"text": "a dog"}\n',
     "JSON list": '[\n  {"text": "the cat"}\n]\n',
@@ -66,6 +71,8 @@ PROSE = {
     "numbered": "\n".join(f"{n} the cat sat" for n in range(9)),
     "verse": "Red,\nGreen,\nBlue,\nRed,\nGreen,\nBlue,",
     "one word": "cat",
+    "a list of two": "Yes,no\nthe cat sat , and so on\nso it goes",
+    "footnotes": "[1] the cat\n[2] a dog\n",
     "markup": "<unk> is\n<b> a\n|| b || c\n",
 }
 

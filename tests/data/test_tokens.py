@@ -216,7 +216,7 @@ def test_an_id_that_is_no_words_is_no_entry(tmp_path: Path, cache: Path) -> None
     content = bytearray(entry.read_bytes()[:-32])
     content[256:260] = (4).to_bytes(4, "little")
     entry.write_bytes(content + hashlib.sha256(content).digest())
-    with pytest.raises(InputError, match=r"ids=1 to 4: must be in \[0, 4\)"):
+    with pytest.raises(RunError, match=r"has ids outside \[0, 4\); delete it"):
         encode(path, vocabulary)
 
 

@@ -243,7 +243,7 @@ def test_a_run_is_what_plain_loops_do(corpus: Corpus, room: Path, kind: str, mem
     assert len(watcher.steps) == len(steps)
     assert sum(event.tokens for event in watcher.steps) == 2 * len(corpus.splits["train"])
     last = Trainer(config, corpus, room, Heard())
-    last._restore()
+    last.restore()
     for (name, weight), other in zip(last.model.named_parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(weight, other, rtol=1e-3, atol=1e-5, msg=name)
 
