@@ -20,6 +20,7 @@ from spanlm.cli.tour import tour
 from spanlm.config import RunConfig, config_parser, kinds_of
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, require
+from spanlm.files import expanded
 from spanlm.presets import PRESETS
 from spanlm.training.run import train
 from spanlm.training.run_folder import CONFIG
@@ -146,7 +147,8 @@ def _own_parser() -> VerbParser:
 def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
     mine, rest = _split(arguments)
     own = _own_parser().parse_intermixed_args(mine)
-    files = [name for name in own.names if os.path.exists(name) or name.endswith((".txt", ".gz"))]
+    as_path = ("/", ".", "~"), (".txt", ".gz")
+    files = [x for x in own.names if os.path.exists(x) or x.startswith(as_path[0]) or x.endswith(as_path[1])]
     texts = [name for name in files if name not in PRESETS]
     presets = [name for name in own.names if name not in texts]
     texts += [] if own.corpus is None else [own.corpus]
@@ -228,9 +230,12 @@ def _base_config(request: Request) -> RunConfig:
 
 
 def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
-    """Say what words are as the run to go on with has it, which may be one of spanlm 0.1.0; else as new runs do."""
-    data = config.data
-    old = RunConfig.load(begun / CONFIG, whole=True).data if begun else replace(data, tokenizer="straight-words")
+    """Cut words as the run to go on with, or to start from, does (it may be one of spanlm 0.1.0); else as new runs do."""
+    data, started = config.data, config.training.start_from
+    origin = begun or (expanded(started) if started else None)
+    old = replace(data, tokenizer="straight-words")
+    if origin is not None and (origin / CONFIG).is_file():
+        old = RunConfig.load(origin / CONFIG, whole=True).data
     tokenizer = old.tokenizer if data.tokenizer == "words" and old.tokenizer != "whitespace" else data.tokenizer
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=data.min_count or old.min_count))
 

@@ -48,7 +48,8 @@ def test_a_text_stands_beside_a_preset_or_alone(cli: Cli, tiny_corpus: Path, tmp
     assert config(cli, "demo").data.corpus == "demo", "a preset wins"
     cli("train", "my.txt", "demo", "my.txt").refused("my.txt")
     cli("train", "my.txt", "--corpus", "ptb").refused("ptb")
-    cli("train", "other.txt").refused("data.corpus=other.txt: no such corpus, folder or file")
+    for nowhere in ("other.txt", "/no/such"):
+        cli("train", nowhere).refused(f"data.corpus={nowhere}: no such corpus, folder or file")
     cli("train", "my.txt", *SMALL, "--out", "run").done  # noqa: B018 (checks)
     assert spanlm.load("run").corpus().name == "my.txt"
 
@@ -83,6 +84,34 @@ def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
     assert "not the text" not in cli("evaluate", "run").done, "the folder is kept, too"
     moved.write_text(moved.read_text().replace("mat", "cat"))
     assert "not the text that it was" in cli("evaluate", "run").done
+
+
+def test_the_text_that_is_named_is_read_and_not_its_namesake(cli: Cli, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / text.name).write_text("another text\n" * 40)
+    cli("train", text, *SMALL, "--data.dir", "elsewhere", "--out", "run").done  # noqa: B018 (checks)
+    assert RunConfig.load(Path("run/config.yaml")).data.corpus == str(text)
+    assert "sat" in spanlm.load("run").vocabulary
+
+
+def test_a_folder_is_the_same_however_its_path_ends(
+    cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("train", f"{tiny_corpus}/", *SMALL, "--out", "run").done  # noqa: B018 (checks)
+    run = Path("run").absolute()
+    monkeypatch.chdir(tiny_corpus)
+    for epochs, name in enumerate((f"{tiny_corpus}/", "."), start=2):
+        again = cli("train", name, *SMALL[:-1], "--out", run, "--resume", "auto", f"--training.epochs={epochs}")
+        assert f"epoch   {epochs}" in again.done
+
+
+def test_a_damaged_record_of_starts_stops_no_reading(cli: Cli, text: Path, tmp_path: Path) -> None:
+    cli("train", "my.txt", *SMALL, "--out", "run").done  # noqa: B018 (checks)
+    (tmp_path / "other.txt").write_text("the zebra sat\n")
+    expected = cli("score", "run", "other.txt").out
+    Path("run/provenance.jsonl").write_text('{"a')
+    assert cli("score", "run", "other.txt").out == expected
+    assert cli("score", "run", "other.txt").status == 0
 
 
 def test_the_text_says_whether_rare_words_are_unknown(text: Path) -> None:
@@ -132,6 +161,8 @@ def test_curly_apostrophes_are_apostrophes_in_new_runs_alone(cli: Cli, text: Pat
         assert model.corpus(str(text)).oov == model.corpus().oov == {"train": 0, "valid": 0, "test": 0}
         # the command that began a run goes on with it, whatever version began it
         assert "epoch   2" in cli(*command, "--out", run, "--resume", "auto", "--training.epochs=2").done
+        started = cli(*command, "--training.start_from", run, "--out", f"from-{run}")
+        assert "begins with" in started.done and spanlm.load(f"from-{run}").tokenize("It isn’t") == tokens
     kept = RunConfig.load(Path("old/config.yaml")).data
     assert (kept.tokenizer, kept.min_count) == ("words", 1)
 

@@ -158,6 +158,8 @@ WRITTEN = {
     ".lock": RESUME,
     "dynamic.safetensors": DYNAMIC,
     "dynamic-search": [*DYNAMIC, "--tune-dynamic"],
+    "attention.html": [*RESUME[:-1], "--tour", "--out"],
+    "lstm": [*RESUME[:-1], "--tour", "--out"],
 }
 
 
