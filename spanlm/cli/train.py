@@ -230,7 +230,7 @@ def _base_config(request: Request) -> RunConfig:
 
 
 def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
-    """Cut words as the run to go on with, or to start from, does (it may be one of spanlm 0.1.0); else as new runs do."""
+    """Cut words as the run to go on with, or to start from, does (one of 0.1.0, maybe); else as new runs do."""
     data, started = config.data, config.training.start_from
     origin = begun or (expanded(started) if started else None)
     old = replace(data, tokenizer="straight-words")
