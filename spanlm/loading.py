@@ -33,7 +33,7 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
                 f"{folder}: holds {', '.join(members[:3])}{', …' * (len(members) > 3)}, and is no run itself. Name one "
                 f"of them, {folder / members[0]}, or several as an ensemble."
             )
-        why = f"it has no file {CONFIG}" if folder.exists() else "there is no such folder. Check the path"
+        why = f"it has no {CONFIG}" if folder.exists() else "there is no such folder. Check the path"
         beside = sorted(str(path.parent) for path in folder.parent.glob(f"*/{CONFIG}"))
         runs = f" Runs in {folder.parent}: {', '.join(beside[:FEW])}{', …' * (len(beside) > FEW)}." if beside else ""
         raise InputError(f"{folder}: is not the folder of a run: {why}.{runs}")

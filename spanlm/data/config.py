@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from spanlm.errors import require
+from spanlm.files import expanded
 
 Tokenizer = Literal["whitespace", "words", "straight-words"]
 Documents = Literal["none", "blank-line", "heading", "book-title"]
@@ -90,7 +91,7 @@ class DataConfig:
     @property
     def compared(self) -> DataConfig:
         """The same said in one way; text and vocabulary are compared by their hashes, wherever they come from."""
-        name = os.path.basename(os.path.abspath(os.path.expanduser(self.corpus)))
+        name = os.path.basename(os.path.abspath(expanded(self.corpus)))
         # the demo has its own tokenizer, whatever the field says
         cut, documents = "whitespace" if self.corpus == DEMO else self.tokenizer, self.effective_documents
         said = replace(self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents)

@@ -362,7 +362,9 @@ def test_a_text_that_becomes_too_large_is_refused_and_leaves_nothing(
     member = gzip.compress(b"word " * 2_000_000 + b"\n")
     (tmp_path / "even.txt.gz").write_bytes(member)
     (tmp_path / "bomb.txt.gz").write_bytes(member * 10)
-    cli("train", "demo", *SMALL, "--corpus", "bomb.txt.gz", "--out", "run").refused("bomb.txt.gz: becomes", "200 times")
+    cli("train", "demo", *SMALL, "--corpus", "bomb.txt.gz", "--out", "run").refused(
+        "bomb.txt.gz: inflates", "200 times"
+    )
     assert not (tmp_path / "run").exists() and not [path for path in tmp_path.rglob("cache/*") if path.is_file()]
     text = Text(tmp_path / "even.txt.gz")
     assert sum(map(len, chunks(text))) == 10_000_001
