@@ -53,7 +53,7 @@ class _Unfilled(TorchFunctionMode):
         return kwargs["tensor"] if func is nn.init.normal_ else func(*args, **kwargs)
 
 
-def count_configured(config: ModelConfig, vocabulary_size: int, streams: int = 1) -> ParameterCount:
+def count_configured(config: ModelConfig, vocabulary_size: int, streams: int = 0) -> ParameterCount:
     """Count without making the weights, nor the state of so many streams."""
     layers: int = getattr(config.encoder, "layers", 1)
     if layers > 3:  # each but the first and the last adds the same: a billion need not be made
@@ -62,7 +62,8 @@ def count_configured(config: ModelConfig, vocabulary_size: int, streams: int = 1
         return ParameterCount(*(a + (layers - 2) * (b - a) for a, b in zip(*counts, strict=True)))
     with torch.device("meta"), _Unfilled():
         model = LanguageModel(config, vocabulary_size)
-        state = model.init_state(streams).flat().values()
+        # a state put together of several loads torch's compiler, too
+        state = model.init_state(streams).flat().values() if streams else ()
     return replace(count_parameters(model), state=sum(x.nbytes for x in state))
 
 

@@ -139,7 +139,7 @@ def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, 
         if training.batching.group_size is None:  # words and outputs, in bfloat16
             token += 2 * (model.embedding_size + model.encoder.output_size)
     try:
-        count = count_configured(model, vocabulary_size, streams)
+        count = count_configured(model, vocabulary_size, streams if steps else 0)
         least = count.total * copies * torch.float32.itemsize + count.state + streams * steps * token
         needed = f"{least:,}"
     except (RuntimeError, TypeError) as error:
