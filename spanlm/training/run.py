@@ -64,7 +64,7 @@ def train(
 
     Raises:
         InputError: the folder is in use, holds a run and `resume` is False, or holds another configuration.
-        RunError: see `Trainer.run`.
+        RunError: see `Trainer.restore` and `Trainer.run`.
     """
     watcher, new = watcher or Watcher(), not folder.exists()
     make_folder(folder, "--out")

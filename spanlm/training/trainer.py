@@ -57,7 +57,7 @@ class Trainer:
 
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher) -> None:
         self.config, self.corpus, self.folder = config, corpus, folder
-        self.left: list[Path] = []
+        self._told_of_leftovers = False
         self.journal = Journal(config.training, watcher, folder)
         refuse_unfit(config)
         self.device = pick_device(config.training.device, "training.device")
@@ -84,12 +84,11 @@ class Trainer:
         self.state = self.initial
 
     def run(self) -> Position:
-        """Train until the last stage has ended, from the last checkpoint if there is one.
+        """Train until the last stage has ended, from where it stands; see `restore`.
 
         Raises:
             Interrupted: Ctrl-C or SIGTERM; the state is saved.
-            RunError: a loss that is not a number, a full disk, damaged checkpoints.
-            InputError: the corpus is not the one of the checkpoint.
+            RunError: a loss that is not a number, or a full disk.
         """
         if not self.finished:
             asked = self.config.training.precision
@@ -263,9 +262,9 @@ class Trainer:
         )
         folder, step = self.folder / CHECKPOINTS, self.position.step
         left = self.journal.lasting(lambda: save_checkpoint(folder, step, checkpoint))
-        if left and not self.left:  # one note is enough
+        if left and not self._told_of_leftovers:
             self.journal.watcher.note(f"{left[0]}: is not needed any more, and could not be removed")
-        self.left += left
+            self._told_of_leftovers = True
 
     def restore(self) -> None:
         """Go on from the last checkpoint, if there is one.
