@@ -19,8 +19,8 @@ from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics, sta
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.trained import TrainedModel
-from spanlm.trained_gate import TemperedModel
+from spanlm.runs.gate import TemperedModel
+from spanlm.runs.trained_model import TrainedModel
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import CONFIG, GIVEN, flat
 

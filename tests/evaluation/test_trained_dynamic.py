@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import spanlm
-from spanlm import trained_dynamic as module
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
@@ -19,8 +18,9 @@ from spanlm.evaluation.dynamic import evaluate_dynamic
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics
 from spanlm.evaluation.dynamic_tuning import dynamic_grid, tune_dynamic
-from spanlm.trained import TrainedModel
-from spanlm.trained_ensemble import TrainedEnsemble
+from spanlm.runs import statistics as module
+from spanlm.runs.ensemble import TrainedEnsemble
+from spanlm.runs.trained_model import TrainedModel
 from tests.conftest import configure_anew
 from tests.training.small import with_batching
 

@@ -18,8 +18,8 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.trained import TrainedModel
-from spanlm.trained_ensemble import TrainedEnsemble
+from spanlm.runs.ensemble import TrainedEnsemble
+from spanlm.runs.trained_model import TrainedModel
 from tests.cli.test_cloze import BLOCKS
 
 
