@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from spanlm.analysis.attend import EXPECTED, attend_words, attention_by_lag, attention_flatness, check_attends
 from spanlm.analysis.export import save_attention, save_lag_comparison, save_lag_profile
@@ -68,12 +67,15 @@ def _look(options: argparse.Namespace) -> None:
 def _record(model: TrainedModel, options: argparse.Namespace) -> AttentionRecord:
     """Read what was asked for."""
     text = targets_of(model, options)
-    how: dict[str, Any] = {
-        "title": model.title(text.source),
-        "opened": model.texts.predict_first,
-        "starts": text.starts,
-    }
-    return attend_words(model.model, model.vocabulary, text.words, expected=options.top or EXPECTED, **how)
+    return attend_words(
+        model.model,
+        model.vocabulary,
+        text.words,
+        expected=options.top or EXPECTED,
+        title=model.title(text.source),
+        opened=model.texts.predict_first,
+        starts=text.starts,
+    )
 
 
 def _named(models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, TypeVar
 
 from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError
@@ -40,7 +40,10 @@ def check_gate(options: argparse.Namespace, runs: int) -> None:
     require_temperature(options.gate_temperature, GATE)
 
 
-def tempered(model: LoadedModel, options: argparse.Namespace) -> LoadedModel:
+LoadedT = TypeVar("LoadedT", bound=LoadedModel)
+
+
+def tempered(model: LoadedT, options: argparse.Namespace) -> LoadedT | TemperedModel:
     """Return the model with the gate that is asked for.
 
     Raises:

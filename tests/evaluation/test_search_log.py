@@ -30,7 +30,7 @@ from spanlm.evaluation.part_tally import PartTally
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Tally
 from spanlm.evaluation.search_log import SearchLog, digest_of, segments_digest
-from spanlm.runs import tuning as tuning_module
+from spanlm.runs import trained_model as tuning_module
 from spanlm.runs.gate import TemperedModel
 from spanlm.runs.trained_model import TrainedModel
 

@@ -429,14 +429,9 @@ def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> 
         spanlm.load(tmp_path)
 
 
-def test_a_model_without_a_span_buffer_has_no_spans_to_show(tiny_run: Path, span_run: Path) -> None:
+def test_a_model_without_a_span_buffer_has_no_spans_to_show(tiny_run: Path) -> None:
     with pytest.raises(InputError, match=r"has no span buffer; attend\(text\) tells"):
         spanlm.load(tiny_run).attend_spans("the cat")
-    several = spanlm.load_ensemble([span_run, tiny_run])
-    with pytest.raises(InputError, match="has no span buffer"):
-        several.attend_spans("the cat")
-    with pytest.raises(InputError, match="several models as one have no attention of their own"):
-        several.attend("the cat")
 
 
 def test_a_span_buffer_shows_spans_and_not_words(span_run: Path) -> None:
