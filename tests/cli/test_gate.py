@@ -21,6 +21,7 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.runs.gate import TemperedModel
 from spanlm.runs.texts import Texts
+from spanlm.runs.trained_model import TrainedModel
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import CONFIG, GIVEN, flat
 
