@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import spanlm.code  # noqa: F401 -- first of all, so that it knows the code that the others are loaded from
-
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
@@ -21,10 +19,10 @@ if TYPE_CHECKING:
     from spanlm.data.corpora import Corpus, load_corpus
     from spanlm.evaluation.cache import CacheConfig
     from spanlm.evaluation.dynamic_config import DynamicConfig
-    from spanlm.loading import load
     from spanlm.presets import PRESETS, find_preset
-    from spanlm.trained import TrainedModel
-    from spanlm.trained_ensemble import TrainedEnsemble, load_ensemble
+    from spanlm.runs.ensemble import TrainedEnsemble, load_ensemble
+    from spanlm.runs.loading import load
+    from spanlm.runs.trained_model import TrainedModel
     from spanlm.training.run import train
 
 _HOMES = {
@@ -33,12 +31,12 @@ _HOMES = {
     "Corpus": "spanlm.data.corpora",
     "DynamicConfig": "spanlm.evaluation.dynamic_config",
     "RunConfig": "spanlm.config",
-    "TrainedEnsemble": "spanlm.trained_ensemble",
-    "TrainedModel": "spanlm.trained",
+    "TrainedEnsemble": "spanlm.runs.ensemble",
+    "TrainedModel": "spanlm.runs.trained_model",
     "find_preset": "spanlm.presets",
-    "load": "spanlm.loading",
+    "load": "spanlm.runs.loading",
     "load_corpus": "spanlm.data.corpora",
-    "load_ensemble": "spanlm.trained_ensemble",
+    "load_ensemble": "spanlm.runs.ensemble",
     "train": "spanlm.training.run",
 }
 

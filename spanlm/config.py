@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -20,14 +21,16 @@ from jsonargparse import SUPPRESS, ArgumentParser
 
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, as_written, nearest
-from spanlm.files import regular
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import HEADS
 from spanlm.models.memories import MEMORIES
+from spanlm.store.files import regular
 from spanlm.training.config import TrainingConfig
 
 Tree = dict[str, Any]
+
+_LOG = logging.getLogger(__name__)
 
 OPTIONAL = {
     "model.encoder.forget_bias",
@@ -147,6 +150,21 @@ def config_digest(tree: Tree) -> str:
         said = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in said.items()}
         digests.append(hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest())
     return " ".join(digests)
+
+
+def check_config(mark: str, config: str, path: Path) -> None:
+    """Compare the digest that a file of a run carries with that of config.yaml; a note tells of one without.
+
+    Raises:
+        InputError: they differ. One without finetune stages says nothing of the other's.
+    """
+    if not mark:
+        _LOG.info("note: %s: made by an older version, so it cannot be checked against config.yaml", path)
+    if any(a != b for a, b in zip(mark.split(), config.split(), strict=False)):
+        raise InputError(
+            f"{path}: belongs to another config.yaml, or that was damaged or edited: put it back as it was (only "
+            f"{', '.join(CHANGEABLE)} may change)."
+        )
 
 
 class _Loader(yaml.SafeLoader):

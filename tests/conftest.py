@@ -24,8 +24,8 @@ from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
+from spanlm.store.run_folder import save_model
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
-from spanlm.training.run_folder import save_model
 
 TINY_WORDS = [
     "the",
@@ -182,7 +182,7 @@ def configure_anew(folder: Path, change: Callable[[RunConfig], RunConfig]) -> No
     run = spanlm.load(folder)
     config = change(run.config)
     (folder / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
-    save_model(folder, run.model, run.vocabulary, config_digest(config.to_tree()))
+    save_model(folder, run.model, run.vocabulary.hash, config_digest(config.to_tree()))
 
 
 def _trained(config: RunConfig, folder: Path) -> Path:

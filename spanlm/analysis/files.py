@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.errors import InputError, RunError
-from spanlm.files import replacing
-from spanlm.plain_text import cells_line
-from spanlm.provenance import made
+from spanlm.store.files import replacing
+from spanlm.store.plain import cells_line
+from spanlm.store.provenance import made
 
 
 def listed(suffixes: Sequence[str]) -> str:

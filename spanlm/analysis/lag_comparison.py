@@ -11,7 +11,7 @@ from spanlm.analysis.files import csv_bytes, json_bytes
 from spanlm.analysis.lags import lag_groups
 from spanlm.analysis.published_lags import ABOUT, PUBLISHED_SOURCE, PublishedRow, published_cut, published_notes
 from spanlm.errors import InputError
-from spanlm.plain_text import markdown, markdown_table
+from spanlm.store.plain import markdown, markdown_table
 
 CSV_COLUMNS = (
     *("run", "text", "window", "lag", "measured_percent"),

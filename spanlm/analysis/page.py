@@ -8,7 +8,7 @@ from spanlm.analysis.by_lag import LagAccumulator
 from spanlm.analysis.reader_page import darkest, reader_page
 from spanlm.analysis.record import AttentionRecord
 from spanlm.data.vocabulary import EOS
-from spanlm.plain_json import finite
+from spanlm.store.plain import finite
 
 _TEXTS = {
     "introduction": (

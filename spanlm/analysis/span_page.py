@@ -11,7 +11,7 @@ from spanlm.analysis.reader_page import darkest, reader_page
 from spanlm.analysis.reading import Expected
 from spanlm.analysis.spans import PARTS, Look, SpanRecord
 from spanlm.data.vocabulary import EOS
-from spanlm.plain_json import finite
+from spanlm.store.plain import finite
 
 _UNITS = 10_000  # of a weight: of 256 spans most have less than a hundredth
 _TEXTS = {

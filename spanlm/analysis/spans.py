@@ -23,7 +23,7 @@ from spanlm.errors import InputError
 from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.span_mixture import log_mixture
-from spanlm.plain_json import finite
+from spanlm.store.plain import finite
 
 PARTS = ("encoder", "buffer", "mixture")
 """What expects words: each part of the model alone, and both together."""

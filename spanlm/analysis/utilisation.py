@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.errors import InputError, require
-from spanlm.files import regular
-from spanlm.plain_json import json_object
-from spanlm.training.run_folder import METRICS
+from spanlm.store.files import regular
+from spanlm.store.plain import json_object
+from spanlm.store.run_folder import METRICS
 
 EXPLAINED = (
     "PoU: the share of the words of valid at which the gate prefers the buffer (λ ≥ ½); oracle: at which the buffer is "

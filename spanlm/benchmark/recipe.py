@@ -17,12 +17,12 @@ from spanlm.benchmark.operations import WatchedStep, watched_step
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
-from spanlm.device import pick_device
 from spanlm.errors import RunError
 from spanlm.evaluation.scoring import Precision, tally
 from spanlm.models.counting import count_configured
 from spanlm.models.next_word_model import NextWordModel
-from spanlm.provenance import provenance
+from spanlm.store.machine import pick_device
+from spanlm.store.provenance import provenance
 from spanlm.training.trainer import Trainer
 
 WARM_UP = 2

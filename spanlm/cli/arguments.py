@@ -15,10 +15,10 @@ from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, require
-from spanlm.files import replacing, run_name
+from spanlm.store.files import replacing, run_name
 
 if TYPE_CHECKING:
-    from spanlm.trained_run import TrainedRun
+    from spanlm.runs.trained_model import LoadedModel
 
 PROCESSORS = os.cpu_count() or 1
 
@@ -83,7 +83,7 @@ def add_corpus(parser: VerbParser) -> None:
     add_as_text(parser)
 
 
-def corpus_of(model: TrainedRun, options: argparse.Namespace) -> tuple[Corpus, str]:
+def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
     """Load the corpus that `add_corpus` names, and say which part of it is meant.
 
     Raises:

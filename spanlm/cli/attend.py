@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from spanlm.analysis.attend import EXPECTED, attend_words, attention_by_lag, attention_flatness, check_attends
 from spanlm.analysis.export import save_attention, save_lag_comparison, save_lag_profile
@@ -32,9 +31,9 @@ from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluation_batcher
-from spanlm.loading import load
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
-from spanlm.trained import TrainedModel
+from spanlm.runs.loading import load
+from spanlm.runs.trained_model import TrainedModel
 from spanlm.training.setup import remembers_everything
 
 NEAREST = 15
@@ -68,8 +67,15 @@ def _look(options: argparse.Namespace) -> None:
 def _record(model: TrainedModel, options: argparse.Namespace) -> AttentionRecord:
     """Read what was asked for."""
     text = targets_of(model, options)
-    how: dict[str, Any] = {"title": model.title(text.source), "opened": model.opened, "starts": text.starts}
-    return attend_words(model.model, model.vocabulary, text.words, expected=options.top or EXPECTED, **how)
+    return attend_words(
+        model.model,
+        model.vocabulary,
+        text.words,
+        expected=options.top or EXPECTED,
+        title=model.title(text.source),
+        opened=model.texts.predict_first,
+        starts=text.starts,
+    )
 
 
 def _named(models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
@@ -93,7 +99,7 @@ def _sentences(models: Sequence[TrainedModel], options: argparse.Namespace) -> N
                 sentence_of(model, sentence),
                 name=name,
                 memory=model.config.model.memory.description,
-                opened=model.opened,
+                opened=model.texts.predict_first,
             )
             for name, model in named.items()
         ]
@@ -145,7 +151,7 @@ def _measured(model: TrainedModel, name: str, options: argparse.Namespace) -> Me
 def _batcher(model: TrainedModel, corpus: Corpus, split: str) -> Batcher:
     """Cut a split as the training's text was."""
     rules = model.config.training.batching.sentences(training=False)
-    return evaluation_batcher(corpus, split, model.batching(corpus, split), rules=rules)
+    return evaluation_batcher(corpus, split, model.texts.batching(corpus, split), rules=rules)
 
 
 _SIDE_BY_SIDE: dict[str, Callable[[Sequence[TrainedModel], argparse.Namespace], None]] = {

@@ -16,7 +16,7 @@ from spanlm.cli.gate import gate_note
 from spanlm.cli.terminal import note, out, table
 from spanlm.errors import InputError
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 
 SHOWN = 8
 """Spans that are printed."""
@@ -53,7 +53,7 @@ def slots_of(model: TrainedModel) -> tuple[int, bool, int]:
 
 def show_spans(model: TrainedModel, text: Excerpt, options: argparse.Namespace) -> None:
     """Read words; write what was looked at from each, or print what was from the last."""
-    how: dict[str, Any] = {"title": model.title(text.source), "opened": model.opened}
+    how: dict[str, Any] = {"title": model.title(text.source), "opened": model.texts.predict_first}
     how |= {"first_token": text.first, "starts": text.starts, "expected": options.top or EXPECTED_OF_PART}
     record = attend_spans(model.model, model.vocabulary, text.words, **how)
     memory = model.config.model.memory

@@ -13,7 +13,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, require_text
 from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, require_grid
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import LoadedModel
 
 _OPTIONS = {"cache.window=": "--cache=", "cache.theta=": "--cache-theta=", "cache.lambda=": "--cache-lambda="}
 
@@ -61,7 +61,7 @@ def check_cache(options: argparse.Namespace) -> None:
 
 
 def choose_cache(
-    model: TrainedModel, corpus: Corpus, options: argparse.Namespace
+    model: LoadedModel, corpus: Corpus, options: argparse.Namespace
 ) -> tuple[CacheConfig | None, CacheTuning | None]:
     """Return the cache to evaluate with, if one is asked for, and how it was tuned, if it was.
 
@@ -70,12 +70,12 @@ def choose_cache(
     """
     if options.cache is None:
         return None, None
-    _require_text(options.cache, *model.part(corpus, options.split))  # before minutes are spent on tuning
+    _require_text(options.cache, *model.texts.part(corpus, options.split))  # before minutes are spent on tuning
     thetas, lambdas = _grid(options)
     if not options.tune_cache:
         return CacheConfig(window=options.cache, theta=thetas[0], lambda_=lambdas[0]), None
     valid = tuning_part(model, options, "--tune-cache", "--cache-theta and --cache-lambda")
-    _require_text(options.cache, *model.part(valid, TUNED_ON))
+    _require_text(options.cache, *model.texts.part(valid, TUNED_ON))
     how = {"thetas": thetas, "lambdas": lambdas, "state": options.state, "precision": options.precision}
     tuning = model.tune_cache((options.cache,), valid, TUNED_ON, **how)
     return tuning.best, tuning

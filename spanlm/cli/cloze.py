@@ -18,12 +18,11 @@ from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_device, output, refuse_overwriting, verb_parser
 from spanlm.cli.ensemble import add_runs, described, load_runs, run_field, runs_and_files
 from spanlm.cli.terminal import console, out, out_json
-from spanlm.context import cloze_contexts, reads_line_by_line
 from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import CONTEXTS, SCORES, Context, RankedQuestion, Score
 from spanlm.evaluation.cloze_accuracy import Accuracy, ClozeTally, macro_average
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import LoadedModel
 
 _DESCRIPTION = """
 Cloze questions in the format of the Children's Book Test: a model ranks the candidates for a gap by two scores, side
@@ -74,7 +73,7 @@ def run(arguments: list[str]) -> None:
     refuse_overwriting(options.out, map(Path, options.questions))
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
-    contexts = cloze_contexts(model.config, options.context and list(dict.fromkeys(options.context)))
+    contexts = model.texts.cloze_contexts(options.context and list(dict.fromkeys(options.context)))
     for file in files:
         file.tallies = {context: ClozeTally() for context in contexts}
     with output(options.out) if options.out else nullcontext() as records:
@@ -165,7 +164,7 @@ def _macro(files: list[_File]) -> dict[Context, dict[Score, float | None]]:
     }
 
 
-def _show(model: TrainedModel, files: list[_File]) -> None:
+def _show(model: LoadedModel, files: list[_File]) -> None:
     for file in files:
         for defect in file.defects[:MOST_SHOWN]:
             out(f"not scored: {defect}")
@@ -173,11 +172,13 @@ def _show(model: TrainedModel, files: list[_File]) -> None:
             out(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
     for line in described(model):
         out(line)
-    if reads_line_by_line(model.config):
+    if model.texts.line_by_line:
         out("trained on lines that know nothing of each other: the sentences before a query are not read")
-    if not model.opened:
+    if not model.texts.predict_first:
         out("trained to read the first word of a line, not to predict it: that of a query has no part in its scores")
-    for line in model.unk_notes() if any(t.candidates_oov for file in files for t in file.tallies.values()) else []:
+    for line in (
+        model.texts.unk_notes() if any(t.candidates_oov for file in files for t in file.tallies.values()) else []
+    ):
         out(f"note: {line}")
     for context, averages in _macro(files).items():
         out()

@@ -25,7 +25,7 @@ from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid
 from spanlm.evaluation.lessons import LessonLoss, Report
 from spanlm.evaluation.scoring import shown
 from spanlm.evaluation.search_log import SearchLog
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 
 _USUAL = DynamicConfig()
 _OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon", "length")}
@@ -230,7 +230,7 @@ def choose_dynamic(
     if not options.dynamic:
         return None
     # what cannot be evaluated or tuned is refused before minutes are spent on statistics
-    model.batching(*model.part(corpus, options.split), options.state)
+    model.texts.batching(*model.texts.part(corpus, options.split), options.state)
     loss, length = options.dynamic_loss or _USUAL.loss, _length(options)
     with refusing_options({"dynamic.loss": "--dynamic-loss"}):
         require_loss(DynamicConfig(loss=loss), model.model)

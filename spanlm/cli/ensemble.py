@@ -16,17 +16,17 @@ from spanlm.cli.report import describe
 from spanlm.cli.terminal import columns, console, out, out_json, table
 from spanlm.cli.tuning import TUNED_ON, tuning_part
 from spanlm.data.corpora import Corpus
-from spanlm.device import with_threads
 from spanlm.errors import InputError
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown, usable
-from spanlm.loading import load
 from spanlm.models.counting import count_parameters
 from spanlm.models.ensemble import normalised
-from spanlm.trained import TrainedModel
-from spanlm.trained_ensemble import TrainedEnsemble, load_ensemble
-from spanlm.training.run_folder import CONFIG
+from spanlm.runs.ensemble import TrainedEnsemble, load_ensemble
+from spanlm.runs.loading import load
+from spanlm.runs.trained_model import LoadedModel
+from spanlm.store.machine import with_threads
+from spanlm.store.run_folder import CONFIG
 
 ORACLE = "oracle bound: at each token the best of them, chosen after the fact; no model's perplexity"
 
@@ -64,7 +64,7 @@ def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     return [options.run, *map(Path, more[:count])], more[count:]
 
 
-def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> TrainedModel:
+def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     """Load one run, or several as one.
 
     Raises:
@@ -82,14 +82,14 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> TrainedModel
     return load(runs[0], options.device)
 
 
-def described(model: TrainedModel) -> list[str]:
+def described(model: LoadedModel) -> list[str]:
     """Say in a line each what a model is, and what its members are."""
     if not isinstance(model, TrainedEnsemble):
         return [f"{model.folder}: {describe(model.config.model)}"]
     return [_how(model), *(f"  {line}" for run in model.runs for line in described(run))]
 
 
-def run_field(model: TrainedModel) -> dict[str, Any]:
+def run_field(model: LoadedModel) -> dict[str, Any]:
     """Return what identifies a model in JSON."""
     if not isinstance(model, TrainedEnsemble):
         return {"run": str(model.folder)}

@@ -25,14 +25,14 @@ from spanlm.cli.parts import add_parts, check_has_parts, check_parts, parts_rows
 from spanlm.cli.progress import progress
 from spanlm.cli.terminal import out, out_json, table
 from spanlm.data.corpora import Corpus
-from spanlm.device import with_threads
 from spanlm.errors import require
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown, usable
 from spanlm.evaluation.search_log import SearchLog
 from spanlm.models.counting import count_parameters
-from spanlm.trained import TrainedModel
-from spanlm.trained_ensemble import TrainedEnsemble
+from spanlm.runs.ensemble import TrainedEnsemble
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.store.machine import with_threads
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
@@ -112,18 +112,17 @@ def run(arguments: list[str]) -> None:
     if isinstance(model, TrainedEnsemble) and options.cache is None:
         evaluate_several(model, corpus, options)
         return
-    searched = options.tune_dynamic and not isinstance(model, TrainedEnsemble)
-    log = model.search_log() if searched else None
+    log = model.search_log() if options.tune_dynamic and isinstance(model, TrainedModel) else None
     with searching(log):
         _evaluate(model, corpus, options, log)
 
 
-def _evaluate(model: TrainedModel, corpus: Corpus, options: argparse.Namespace, log: SearchLog | None) -> None:
+def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace, log: SearchLog | None) -> None:
     """Tune what is to be tuned, measure, and tell."""
     cache, tuning = choose_cache(model, corpus, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     with progress(shown=not options.json) as report, refusing_dynamic(options):
-        adapted = choose_dynamic(model, corpus, options, report, log)
+        adapted = choose_dynamic(model, corpus, options, report, log) if isinstance(model, TrainedModel) else None
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report, "log": adapted.log}
         with telling_choice(adapted):
@@ -149,7 +148,7 @@ def _evaluate(model: TrainedModel, corpus: Corpus, options: argparse.Namespace, 
 
 
 def _show(
-    model: TrainedModel,
+    model: LoadedModel,
     result: Evaluation,
     notes: list[str],
     changed: list[tuple[str, str]],

@@ -13,8 +13,8 @@ from spanlm.cli.terminal import out
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
+from spanlm.store.run_folder import CONFIG, FolderInUse, locked
 from spanlm.training.run import finished, refuse_changes
-from spanlm.training.run_folder import CONFIG, FolderInUse, locked
 
 PREFIX = "seed-"
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, TypeVar
 
 from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.span_mixture import require_temperature
-from spanlm.trained import TrainedModel
-from spanlm.trained_ensemble import TrainedEnsemble
-from spanlm.trained_gate import TemperedModel
+from spanlm.runs.ensemble import TrainedEnsemble
+from spanlm.runs.gate import TemperedModel
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 GATE = "--gate-temperature"
 
@@ -40,17 +40,23 @@ def check_gate(options: argparse.Namespace, runs: int) -> None:
     require_temperature(options.gate_temperature, GATE)
 
 
-def tempered(model: TrainedModel, options: argparse.Namespace) -> TrainedModel:
+LoadedT = TypeVar("LoadedT", bound=LoadedModel)
+
+
+def tempered(model: LoadedT, options: argparse.Namespace) -> LoadedT | TemperedModel:
     """Return the model with the gate that is asked for.
 
     Raises:
         InputError: it has no gate.
     """
     given = options.gate_temperature
-    return model if given is None else TemperedModel(model, given, GATE)
+    if given is None:
+        return model
+    assert isinstance(model, TrainedModel)  # `check_gate` refuses several
+    return TemperedModel(model, given, GATE)
 
 
-def gate_rows(model: TrainedModel) -> list[tuple[str, str]]:
+def gate_rows(model: LoadedModel) -> list[tuple[str, str]]:
     """Say the temperature that is used, where there is one gate."""
     used = _used(model)
     if used is None:
@@ -59,18 +65,18 @@ def gate_rows(model: TrainedModel) -> list[tuple[str, str]]:
     return [("gate's T", f"{used:g}{instead}")]
 
 
-def gate_note(model: TrainedModel) -> list[str]:
+def gate_note(model: LoadedModel) -> list[str]:
     """Say that it is not the run's, beside output that has no place for it."""
     return [f"note: {name}: {line}" for name, line in gate_rows(model) if isinstance(model, TemperedModel)]
 
 
-def gate_fields(model: TrainedModel) -> dict[str, Any]:
+def gate_fields(model: LoadedModel) -> dict[str, Any]:
     """Return what JSON says of it."""
     used = _used(model)
     return {} if used is None else {"gate_temperature": used}
 
 
-def _used(model: TrainedModel) -> float | None:
+def _used(model: LoadedModel) -> float | None:
     memory = model.config.model.memory
     if isinstance(model, TrainedEnsemble) or not isinstance(memory, SpanBufferConfig):
         return None

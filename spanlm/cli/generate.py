@@ -72,5 +72,5 @@ def run(arguments: list[str]) -> None:
         at_line_start = word == EOS
     sys.stdout.write("" if at_line_start else "\n")
     sys.stdout.flush()  # the words come before what is said of them
-    for line in [*(f"note: {line}" for line in model.unk_notes() if options.unk), *gate_note(model)]:
+    for line in [*(f"note: {line}" for line in model.texts.unk_notes() if options.unk), *gate_note(model)]:
         note(line)

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TextIO
 from spanlm import __version__
 from spanlm.cli.option_names import in_options
 from spanlm.errors import InputError, SpanlmError, nearest
-from spanlm.plain_text import visible
+from spanlm.store.plain import visible
 from spanlm.training.signals import stop_at_once
 
 VERBS = {

@@ -9,7 +9,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.parts import require_parts
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import LoadedModel
 
 PARTS = "--parts"
 
@@ -35,7 +35,7 @@ def check_parts(options: argparse.Namespace, runs: int) -> None:
         raise InputError(f"{PARTS} and --cache do not go together: measure the one, then the other")
 
 
-def check_has_parts(options: argparse.Namespace, model: TrainedModel) -> None:
+def check_has_parts(options: argparse.Namespace, model: LoadedModel) -> None:
     """Refuse a model without a span buffer, before it reads anything.
 
     Raises:

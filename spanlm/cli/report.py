@@ -13,9 +13,9 @@ from types import TracebackType
 from rich.progress import Progress, TaskID
 
 from spanlm.cli.terminal import PLAIN_SECONDS, bars, console, out, table
-from spanlm.device import with_threads
 from spanlm.evaluation.scoring import perplexity, shown, usable
 from spanlm.models.config import ModelConfig
+from spanlm.store.machine import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig
 from spanlm.training.events import EpochEvent, StepEvent, Watcher
 from spanlm.training.position import Position

@@ -16,8 +16,7 @@ from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
 from spanlm.cli.terminal import note
 from spanlm.data.text import Text
 from spanlm.evaluation.words import WordScore
-from spanlm.plain_json import finite
-from spanlm.plain_text import cells_line
+from spanlm.store.plain import cells_line, finite
 
 _DESCRIPTION = """
 One row for every word: its surprisal −log p(word | context), the entropy of the distribution it was drawn from, its
@@ -87,7 +86,7 @@ def run(arguments: list[str]) -> None:
     # before anything is written: a file that cannot be read leaves nothing behind; what is a pipe cannot be read twice
     for text in texts[1:]:
         if text.path.is_file() or text.path.is_dir() or not text.path.exists():
-            next(model.pieces(text), None)
+            next(model.texts.pieces(text), None)
     first = next(rows, None)
     with output(options.out) as file:
         if options.format == "tsv":
@@ -99,8 +98,8 @@ def run(arguments: list[str]) -> None:
                 file.write(cells_line(map(_cell, row.values())))
             else:
                 file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
-    unlearnt = [f"note: {line}" for line in model.unk_notes()] if unknown else []
-    for line in [*([] if model.opened else [_UNSCORED]), *unlearnt, *gate_note(model)]:
+    unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
+    for line in [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *gate_note(model)]:
         note(line)
 
 

@@ -12,8 +12,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.segment import Segment
 from rich.table import Column, Table
 
-from spanlm.plain_json import finite
-from spanlm.plain_text import visible
+from spanlm.store.plain import finite, visible
 
 PLAIN_SECONDS = 60.0
 """How often a line is printed where there is no terminal to draw a bar on."""

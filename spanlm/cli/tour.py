@@ -11,15 +11,14 @@ from spanlm.analysis.export import save_attention
 from spanlm.cli.report import TrainingReport
 from spanlm.cli.terminal import out, table
 from spanlm.config import RunConfig
-from spanlm.context import reads_line_by_line
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
-from spanlm.files import own
-from spanlm.loading import load
 from spanlm.models.counting import count_configured, match_parameters
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, RecurrentMemoryConfig
-from spanlm.trained import TrainedModel
+from spanlm.runs.loading import load
+from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.files import own
 from spanlm.training.run import train
 
 WORDS_SHOWN = 120
@@ -40,7 +39,7 @@ def tour(config: RunConfig, corpus: Corpus, folder: Path) -> None:
         out(f"  {_one_line(model, seed)}")
     if isinstance(config.model.memory, KeyValueConfig | RecurrentMemoryConfig):
         page = own(folder / "attention.html")
-        save_attention(model.attend(_excerpt(corpus), state="line" if reads_line_by_line(config) else "carry"), page)
+        save_attention(model.attend(_excerpt(corpus), state="line" if model.texts.line_by_line else "carry"), page)
         out(f"\nwhere it looked, word by word: open {page} in a browser")
     run = shlex.quote(str(folder))
     out(f'next: spanlm score {run} FILE · spanlm generate {run} --prompt "the" · spanlm presets')

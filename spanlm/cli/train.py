@@ -20,10 +20,10 @@ from spanlm.cli.tour import tour
 from spanlm.config import RunConfig, config_parser, kinds_of
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, require
-from spanlm.files import expanded
 from spanlm.presets import PRESETS
+from spanlm.store.files import expanded
+from spanlm.store.run_folder import CONFIG
 from spanlm.training.run import train
-from spanlm.training.run_folder import CONFIG
 from spanlm.training.stages import refuse_unfit
 
 _DESCRIPTION = """

@@ -11,12 +11,12 @@ from spanlm.evaluation.cache_tuning import CacheTuning
 from spanlm.evaluation.dynamic_tuning import DynamicTuning
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import LoadedModel
 
 TUNED_ON: Split = "valid"
 
 
-def tuning_part(model: TrainedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
+def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
     """Load what is tuned on, in the model's vocabulary.
 
     Args:

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 
 from spanlm.errors import RunError
-from spanlm.files import UNFINISHED, expanded, replacing
+from spanlm.store.files import UNFINISHED, expanded, replacing
 
 CACHE_VARIABLE = "SPANLM_CACHE"
 STALE_SECONDS = 24 * 3600

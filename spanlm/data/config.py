@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from spanlm.errors import require
-from spanlm.files import expanded
+from spanlm.store.files import expanded
 
 Tokenizer = Literal["whitespace", "words", "straight-words"]
 Documents = Literal["none", "blank-line", "heading", "book-title"]

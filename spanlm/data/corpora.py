@@ -17,7 +17,7 @@ from spanlm.data.text import Text, fingerprint
 from spanlm.data.tokens import TokenFile, count_words, token_file
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError
-from spanlm.files import expanded
+from spanlm.store.files import expanded
 
 # words that occur once in the demo stand for the words it does not have
 DEMO_MIN_COUNT = 2

@@ -14,7 +14,7 @@ from spanlm.data.download import download, downloaded_folder
 from spanlm.data.registry import CORPORA, PublishedCorpus
 from spanlm.data.text import Text, chunks, pieces
 from spanlm.errors import InputError, nearest
-from spanlm.files import expanded
+from spanlm.store.files import expanded
 
 DATA_VARIABLE = "SPANLM_DATA"
 _SUFFIXES = (".txt", ".txt.gz")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spanlm.data.counts import WordCounts
 from spanlm.errors import InputError, RunError, require
-from spanlm.files import regular, replacing
+from spanlm.store.files import regular, replacing
 
 EOS = "<eos>"
 UNK = "<unk>"

@@ -16,7 +16,7 @@ how they score; the whole query sentence is this project's reading. The context 
 
 Each line of a question is a sentence as it stands. A model that was trained on lines that know nothing of each other
 (`training.batching.kind=sentences`) knows no more of a question than its query, so it is asked for `query`; with the 21
-lines as one it would be read as it never was (`spanlm.context.cloze_contexts`).
+lines as one it would be read as it never was (`spanlm.runs.texts.Texts.cloze_contexts`).
 
 If it was trained on sentences that no `<eos>` opens, of which the first word is only read (Salton et al., 2017),
 nothing opens a question, either: the first word of the query has no score, and is the same for all candidates. Where

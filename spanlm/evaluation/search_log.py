@@ -28,8 +28,8 @@ from spanlm.data.batching import Batcher
 from spanlm.evaluation.astray import AstrayError
 from spanlm.evaluation.part_tally import PartTally
 from spanlm.evaluation.scoring import Tally
-from spanlm.files import UNFINISHED, own, regular, replace_file
-from spanlm.plain_json import json_object
+from spanlm.store.files import UNFINISHED, own, regular, replace_file
+from spanlm.store.plain import json_object
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.search_log import SearchLog
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tables import Dynamic
-from spanlm.trained import TrainedModel
-from spanlm.trained_gate import TemperedModel
+from spanlm.runs.gate import TemperedModel
+from spanlm.runs.trained_model import TrainedModel
 
 MEASURED: tuple[Split, ...] = SPLITS[1:]
 """The parts that every row is measured on."""
@@ -86,8 +86,8 @@ def _tuned(
         "valid",
         statistics,
         grid,
-        kind=model.batching(corpus, "valid"),
-        predict_first=model.opened,
+        kind=model.texts.batching(corpus, "valid"),
+        predict_first=model.texts.predict_first,
         first_tokens=search.first_tokens,
         finalists=search.finalists,
         report=report,

@@ -9,15 +9,15 @@ from pathlib import Path
 from spanlm.benchmark.clock import timed
 from spanlm.benchmark.recipe import scoring_seconds, spread, step_speed, warm_up
 from spanlm.config import RunConfig
-from spanlm.context import cut_of
 from spanlm.data.corpora import Corpus
-from spanlm.device import pick_device
 from spanlm.evaluation.dynamic import adapted_tally
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import STREAMS, gather_statistics
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tasks import Job
+from spanlm.runs.texts import Texts
+from spanlm.store.machine import pick_device
 from spanlm.training.events import Watcher
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer
@@ -52,7 +52,12 @@ def estimate(job: Job, corpus: Corpus) -> Estimate:
     rate = step_speed(trainer, spread(trainer.batcher, _STEPS)).tokens_per_second
     finetune = job.config.training.finetune
     epochs = job.config.training.epochs + finetune.stages * finetune.epochs
-    model, final = trainer.model, evaluation_batcher(corpus, "valid", cut_of(job.config, corpus, "valid", "auto"))
+    model, final = (
+        trainer.model,
+        evaluation_batcher(
+            corpus, "valid", Texts(corpus.vocabulary, job.config, Path(job.folder)).batching(corpus, "valid")
+        ),
+    )
     valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
     validations = epochs * valid * scoring_seconds(model, trainer.valid, job.config.training.precision)
     evaluations = (valid + test) * scoring_seconds(model, final)

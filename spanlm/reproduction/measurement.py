@@ -12,10 +12,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.astray import AstrayError
 from spanlm.evaluation.lessons import Report, quiet
 from spanlm.evaluation.search_log import SearchLog
-from spanlm.loading import load
 from spanlm.models.counting import count_parameters
-from spanlm.plain_json import finite
-from spanlm.provenance import provenance
 from spanlm.reproduction.adapted import MEASURED, Results, adapted
 from spanlm.reproduction.record import (
     ASTRAY,
@@ -27,9 +24,12 @@ from spanlm.reproduction.record import (
 )
 from spanlm.reproduction.tables import Averaged, Cached, Dynamic
 from spanlm.reproduction.tasks import Job, Measurement
-from spanlm.trained import TrainedModel
-from spanlm.trained_ensemble import TrainedEnsemble
-from spanlm.training.run_folder import MODEL
+from spanlm.runs.ensemble import TrainedEnsemble
+from spanlm.runs.loading import load
+from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.plain import finite
+from spanlm.store.provenance import provenance
+from spanlm.store.run_folder import MODEL
 
 _SHOWN = ("row", "how", "members", "corpus", "vocabulary_size", "all_parameters", "seconds", "starts", "details")
 

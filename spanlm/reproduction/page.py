@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from spanlm.plain_text import markdown, markdown_table
 from spanlm.reproduction.grid import Grid
 from spanlm.reproduction.grids import grids, order_notes
 from spanlm.reproduction.plan import Plan
@@ -17,6 +16,7 @@ from spanlm.reproduction.summary import RowSummary, summarise
 from spanlm.reproduction.tables import Plain, Table
 from spanlm.reproduction.tasks import Job
 from spanlm.reproduction.wording import several
+from spanlm.store.plain import markdown, markdown_table
 
 
 def markdown_page(

@@ -12,9 +12,9 @@ from spanlm.data.config import CBT
 from spanlm.data.sources import DATA_VARIABLE
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze_accuracy import ClozeTally
-from spanlm.files import expanded
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.files import expanded
 
 _SHOWN = 20
 """Defects that are kept in words; all are counted."""

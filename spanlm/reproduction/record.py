@@ -16,10 +16,10 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
-from spanlm.plain_json import json_object
 from spanlm.reproduction.tasks import Job
-from spanlm.trained import TrainedModel
-from spanlm.training.provenance import starts
+from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.plain import json_object
+from spanlm.store.provenance import starts
 from spanlm.training.run import first_difference
 
 _SHOWN = (

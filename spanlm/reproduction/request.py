@@ -12,10 +12,10 @@ from spanlm.data.registry import CORPORA
 from spanlm.data.sources import DATA_VARIABLE
 from spanlm.errors import InputError, nearest
 from spanlm.evaluation.scoring import Precision
-from spanlm.files import expanded
 from spanlm.reproduction.papers import find_paper
 from spanlm.reproduction.scale import Scale
 from spanlm.reproduction.tables import Table
+from spanlm.store.files import expanded
 
 WIKIPEDIA = "wikipedia"
 _BUILT = "corpus.json"

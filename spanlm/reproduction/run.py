@@ -18,17 +18,17 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
 from spanlm.evaluation.lessons import Report, quiet
 from spanlm.evaluation.perplexity import evaluation_batcher
-from spanlm.files import make_folder
-from spanlm.loading import load
 from spanlm.reproduction.measurement import finished_measurement, measure
 from spanlm.reproduction.plan import Plan
 from spanlm.reproduction.questions import cloze_accuracies
 from spanlm.reproduction.record import ASTRAY, finished_record, make_record, save_record
 from spanlm.reproduction.tasks import Job, Task
-from spanlm.trained import TrainedModel
+from spanlm.runs.loading import load
+from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.files import make_folder
+from spanlm.store.run_folder import MODEL
 from spanlm.training.events import Watcher
 from spanlm.training.run import train
-from spanlm.training.run_folder import MODEL
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def run_job(
 
 def _attention(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Mean attention by lag over the test part (Daniluk et al., 2017, Figure 3b)."""
-    kind = model.batching(corpus, "test")
+    kind = model.texts.batching(corpus, "test")
     profile = attention_by_lag(model.model, evaluation_batcher(corpus, "test", kind, 1))
     return {
         "split": "test",

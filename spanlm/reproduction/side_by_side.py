@@ -21,11 +21,11 @@ import torch
 
 from spanlm.errors import Interrupted, SpanlmError, require
 from spanlm.evaluation.lessons import Report, quiet
-from spanlm.processes import SPAWN, follow_parent, starting
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, attempt, done_before, needed, prepare
 from spanlm.reproduction.tasks import Task
+from spanlm.store.processes import SPAWN, follow_parent, starting
 from spanlm.training.events import Watcher
 from spanlm.training.signals import StopRequest, stop_request
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from spanlm.errors import RunError
 from spanlm.evaluation.scoring import Tally, perplexity
+from spanlm.store.run_folder import METRICS, MetricsLog
 from spanlm.training.clock import Clock
 from spanlm.training.config import TrainingConfig
 from spanlm.training.events import EpochEvent, Phase, StepEvent, Watcher
 from spanlm.training.part_sums import part_means, tally_means
 from spanlm.training.position import Position
-from spanlm.training.run_folder import METRICS, MetricsLog
 from spanlm.training.signals import StopRequest
 
 

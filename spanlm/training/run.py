@@ -10,13 +10,13 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.sources import findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
-from spanlm.files import make_folder, regular, remove_unfinished, replace_file
 from spanlm.models.counting import ParameterCount, count_configured
-from spanlm.training.checkpoints import holds_checkpoints, load_last_checkpoint
+from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint
+from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
+from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
 from spanlm.training.config import TrainingConfig
 from spanlm.training.events import Watcher
 from spanlm.training.position import Position
-from spanlm.training.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
 from spanlm.training.setup import data_fingerprint
 from spanlm.training.stages import run_over, stage_over
 from spanlm.training.trainer import Trainer

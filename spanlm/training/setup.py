@@ -14,12 +14,11 @@ from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
-from spanlm.device import pick_device
 from spanlm.errors import InputError
 from spanlm.models.counting import count_configured
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig
-from spanlm.processor import memory
+from spanlm.store.machine import memory, pick_device
 from spanlm.training.config import BatchingConfig
 
 

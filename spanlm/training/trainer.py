@@ -10,21 +10,17 @@ from typing import Any
 
 import torch
 
-from spanlm.config import RunConfig, config_digest
+from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
-from spanlm.device import pick_device
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.scoring import tally, to_device, usable
-from spanlm.files import expanded
 from spanlm.models.state import LMState
-from spanlm.training.checkpoints import (
-    Checkpoint,
-    holds_checkpoints,
-    load_last_checkpoint,
-    require_names,
-    save_checkpoint,
-)
+from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, require_names, save_checkpoint
+from spanlm.store.files import expanded
+from spanlm.store.machine import pick_device
+from spanlm.store.provenance import read_precision, record_start
+from spanlm.store.run_folder import CHECKPOINTS, CONFIG, MODEL, copy_weights, load_weights, save_model
 from spanlm.training.events import Watcher
 from spanlm.training.generators import generator_states, is_generator, refuse_another_device, restore_generators
 from spanlm.training.journal import Journal
@@ -32,8 +28,6 @@ from spanlm.training.nt_asgd import NTASGD
 from spanlm.training.optimizers import build_optimizer, expected_state, next_rate, optimizer_state, restore_optimizer
 from spanlm.training.part_sums import FIELDS, part_means
 from spanlm.training.position import Position
-from spanlm.training.provenance import read_precision, record_start
-from spanlm.training.run_folder import CHECKPOINTS, CONFIG, MODEL, check_config, copy_weights, load_weights, save_model
 from spanlm.training.setup import build_model, data_fingerprint, split_batcher
 from spanlm.training.signals import StopRequest, stop_request
 from spanlm.training.stages import averages_begin, refuse_unfit, run_over, stage_config, stage_over
@@ -95,7 +89,8 @@ class Trainer:
             now, before = usable(asked, self.device), read_precision(self.folder, asked)
             if self.position.step and now != before:
                 self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
-            start = (self.folder, self.device, self.started, self.corpus.texts, now, self.corpus.unk_tokens("train"))
+            origin = None if self.started is None else self.started.weights
+            start = (self.folder, self.device, origin, self.corpus.texts, now, self.corpus.unk_tokens("train"))
             self.journal.lasting(lambda: record_start(*start))
         self.journal.open(self.position)
         try:
@@ -204,7 +199,7 @@ class Trainer:
         improved = self.position.next_epoch(loss)
         if improved:
             digest = self.position.config.partition(" ")[0]  # what is measured does not depend on finetune stages
-            best = (self.folder, self.model, self.corpus.vocabulary, digest)
+            best = (self.folder, self.model, self.corpus.vocabulary.hash, digest)
             self.position.best_weights = self.journal.lasting(lambda: save_model(*best))
         return improved
 
@@ -214,7 +209,7 @@ class Trainer:
         position.begin_stage(stage_config(self.config, position.stage + 1).training.optimizer.lr)
         self._set_up()
         restore_generators(before, self.device)
-        if load_weights(self.folder, self.model, self.corpus.vocabulary) != position.best_weights:
+        if load_weights(self.folder, self.model, self.corpus.vocabulary.hash) != position.best_weights:
             raise RunError(
                 f"{self.folder / MODEL}: is not the model of epoch {position.best_epoch}, from which finetune stage "
                 f"{position.stage} begins. Put that back, or start with another --out."

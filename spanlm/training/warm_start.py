@@ -9,7 +9,7 @@ from torch import nn
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
-from spanlm.training.run_folder import CONFIG, VOCABULARY, copy_weights, read_weights
+from spanlm.store.run_folder import CONFIG, VOCABULARY, copy_weights, read_weights
 
 NEW = ("memory.", "head.projection.")
 """What a model may have that the other run lacks: a memory, and the buffer's own way into the softmax."""
@@ -70,7 +70,8 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
             f"{field}: its vocabulary is not that of the training text. Train it on the same text, with the "
             "same fields of data."
         )
-    tensors, digest = read_weights(folder, vocabulary)
+    weights = read_weights(folder, vocabulary.hash)
+    tensors = weights.tensors
     parameters = dict(model.named_parameters())
     for name, tensor in sorted(tensors.items()):
         there = parameters.get(name)
@@ -88,4 +89,4 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
             "the values of that run's config.yaml; only a memory may be new."
         )
     copy_weights({**parameters, **tensors}, model, field)
-    return WarmStart(folder, digest, fresh)
+    return WarmStart(folder, weights.digest, fresh)

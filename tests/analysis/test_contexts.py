@@ -15,10 +15,10 @@ from spanlm.analysis.attend import attend_words
 from spanlm.analysis.export import save_attention
 from spanlm.analysis.span_export import save_spans
 from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
-from spanlm.context import text_to_attend
 from spanlm.evaluation.text_pieces import lines_as_pieces
 from spanlm.evaluation.words import StateMode, score_words
 from spanlm.models.config import ModelConfig
+from spanlm.runs.texts import text_to_attend
 from tests.analysis.test_page import Page
 from tests.evaluation.reference import VOCABULARY
 from tests.models.small import language_model, models

@@ -14,7 +14,7 @@ from spanlm.analysis.by_lag import LagProfile
 from spanlm.analysis.spans import PARTS, attend_spans
 from spanlm.cli.attend_spans import _print
 from spanlm.models.language_model import LanguageModel
-from spanlm.trained_gate import TemperedModel
+from spanlm.runs.gate import TemperedModel
 from tests.analysis.span_records import make_spans
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat as on_one_line

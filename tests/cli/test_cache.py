@@ -11,8 +11,8 @@ import pytest
 import spanlm
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.trained import TrainedModel
-from spanlm.trained_ensemble import load_ensemble
+from spanlm.runs.ensemble import load_ensemble
+from spanlm.runs.trained_model import TrainedModel
 from tests.cli.conftest import Cli
 
 GIVEN = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")
@@ -55,7 +55,9 @@ def test_the_options_may_come_before_the_run(cli: Cli, tiny_run: Path) -> None:
 
 def test_tuning_is_on_valid_and_test_is_read_once(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluated: list[str] = []
-    monkeypatch.setattr("spanlm.trained.evaluate", lambda *a, **k: (evaluated.append(a[2]), evaluate(*a, **k))[1])
+    monkeypatch.setattr(
+        "spanlm.runs.trained_model.evaluate", lambda *a, **k: (evaluated.append(a[2]), evaluate(*a, **k))[1]
+    )
     result = json.loads(cli("evaluate", tiny_run, "--cache", "20", "--tune-cache", "--json").done)
     tuning = spanlm.load(tiny_run).tune_cache([20])
     assert evaluated == ["test"]

@@ -270,7 +270,7 @@ def test_bad_input_is_told_before_anything_is_ranked(
 def test_every_file_is_looked_at_before_the_first_is_ranked(
     cli: Cli, tiny_run: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spanlm.trained.rank_questions", lambda *_, **__: pytest.fail("too early"))
+    monkeypatch.setattr("spanlm.runs.trained_model.rank_questions", lambda *_, **__: pytest.fail("too early"))
     cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "missing.txt").refused("missing.txt: no such file")
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm import trained_dynamic
 from spanlm.cli import progress as progress_module
 from spanlm.cli.progress import progress
 from spanlm.evaluation.dynamic import evaluate_dynamic
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics
-from spanlm.trained import TrainedModel
+from spanlm.runs import statistics as trained_dynamic
+from spanlm.runs.trained_model import TrainedModel
 from tests.cli.conftest import Cli
 
 GIVEN = ("--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
@@ -99,7 +99,8 @@ def test_tuning_is_on_valid_and_test_is_read_once(
 ) -> None:
     evaluated: list[str] = []
     monkeypatch.setattr(
-        "spanlm.trained.evaluate_dynamic", lambda *a, **k: (evaluated.append(a[2]), evaluate_dynamic(*a, **k))[1]
+        "spanlm.runs.trained_model.evaluate_dynamic",
+        lambda *a, **k: (evaluated.append(a[2]), evaluate_dynamic(*a, **k))[1],
     )
     grid = ("--dynamic-rate", "0.001", "0.003", "--dynamic-decay", "0", "0.02", "--dynamic-epsilon", "0.001")
     result = said(cli, run, "--corpus", short, "--dynamic", "--tune-dynamic", *grid)

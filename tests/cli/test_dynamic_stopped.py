@@ -130,13 +130,6 @@ def test_one_setting_that_goes_astray_was_no_search(cli: Cli, run: Path, monkeyp
     assert "the best" not in told.err
 
 
-def test_who_searches_with_code_that_has_changed_is_told(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanlm.code.LOADED", "what this process loaded")
-    told = "what this search reads is not kept, should it be stopped: the package's code on the disk is no longer what"
-    assert told in cli("evaluate", run, *TUNED).err
-    assert told not in cli("evaluate", run, "--dynamic").err
-
-
 def full(*_: Any) -> None:
     raise OSError(28, "No space left on device")
 

@@ -19,8 +19,9 @@ from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics, sta
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.trained import TrainedModel
-from spanlm.trained_gate import TemperedModel
+from spanlm.runs.gate import TemperedModel
+from spanlm.runs.texts import Texts
+from spanlm.runs.trained_model import TrainedModel
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import CONFIG, GIVEN, flat
 
@@ -155,7 +156,7 @@ def test_without_the_training_text_each_temperature_needs_its_own_file(
     def missing(*_: Any, **__: Any) -> None:
         raise InputError("no train.txt.")
 
-    monkeypatch.setattr(TrainedModel, "corpus", missing)
+    monkeypatch.setattr(Texts, "corpus", missing)
     assert tempered.dynamic_statistics().mean == pytest.approx(expected, rel=1e-12)
     assert model.dynamic_statistics().mean == pytest.approx(own, rel=1e-12)
     (own_span_run / "dynamic-gate-2.0.safetensors").unlink()

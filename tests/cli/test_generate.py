@@ -50,8 +50,8 @@ def test_a_prompt_is_cut_as_the_training_text_was(cli: Cli, sentence_run: Path) 
 
 def test_a_line_end_in_a_prompt_is_one(cli: Cli, tiny_run: Path) -> None:
     model = spanlm.load(tiny_run)
-    assert model.prompt("the cat\n\nsat on") == ["the", "cat", "<eos>", "<eos>", "sat", "on"]
-    assert model.prompt("the cat\n") == ["the", "cat", "<eos>"] and model.prompt("") == []
+    assert model.texts.prompt("the cat\n\nsat on") == ["the", "cat", "<eos>", "<eos>", "sat", "on"]
+    assert model.texts.prompt("the cat\n") == ["the", "cat", "<eos>"] and model.texts.prompt("") == []
     out = cli("generate", tiny_run, "--prompt", "the cat\n", "--length", "9").done
     assert out.startswith("the cat\n") and not out.startswith("the cat\n ")
 

@@ -12,7 +12,7 @@ import pytest
 import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.training.run_folder import locked
+from spanlm.store.run_folder import locked
 from tests.cli.conftest import Cli
 from tests.conftest import tiny_lines
 

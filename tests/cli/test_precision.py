@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 
 from spanlm.config import RunConfig
-from spanlm.training.provenance import starts
+from spanlm.store.provenance import starts
 
 pytestmark = [
     pytest.mark.slow,

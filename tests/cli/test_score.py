@@ -16,7 +16,7 @@ import pytest
 
 import spanlm
 from spanlm.evaluation.words import WordScore
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 from tests.cli.conftest import Cli
 from tests.evaluation import reference
 

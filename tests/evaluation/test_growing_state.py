@@ -15,7 +15,7 @@ from spanlm.data.cbt import Question
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.models.memories import AttentiveConfig
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 from spanlm.training.config import BatchingConfig
 
 

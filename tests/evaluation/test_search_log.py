@@ -19,7 +19,6 @@ import pytest
 import torch
 
 import spanlm
-from spanlm import trained_tuning as tuning_module
 from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation import search_log as log_module
 from spanlm.evaluation.astray import AstrayError, astray
@@ -31,8 +30,9 @@ from spanlm.evaluation.part_tally import PartTally
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Tally
 from spanlm.evaluation.search_log import SearchLog, digest_of, segments_digest
-from spanlm.trained import TrainedModel
-from spanlm.trained_gate import TemperedModel
+from spanlm.runs import trained_model as tuning_module
+from spanlm.runs.gate import TemperedModel
+from spanlm.runs.trained_model import TrainedModel
 
 GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.0, 0.02], "epsilon": 0.001}
 BEST = DynamicConfig(rate=0.002, decay=0.02, epsilon=0.001)
@@ -138,7 +138,7 @@ CHANGES: dict[str, Callable[[TrainedModel, pytest.MonkeyPatch], dict[str, Any] |
     "precision": lambda model, _: {"precision": "bf16"},
     "text": lambda model, _: {"split": "test"},
     "where the state begins anew": lambda model, _: {"state": "line"},
-    "code": lambda model, patch: patch.setattr(tuning_module, "LOADED", "another"),
+    "code": lambda model, patch: patch.setattr(tuning_module, "provenance", lambda device: {"commit": "another"}),
     "machine": lambda model, patch: patch.setattr(tuning_module, "machine", lambda device: {"threads": 99}),
     "arithmetic": lambda model, patch: patch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16"),
     "what learns": lambda model, _: fewer_learn(model),
@@ -182,16 +182,6 @@ def test_another_configuration_is_another_model(span_run: Path) -> None:
         log.remove()
 
 
-def test_code_that_changed_while_it_ran_is_kept_in_nobodys_name(
-    model: TrainedModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spanlm.code.LOADED", "what this process loaded")
-    log = model.search_log()
-    log.reading("a", {}, lambda: Tally(1, 1.0))
-    assert log.folder is None and not logs(model)
-    assert log.unkept == "the package's code on the disk is no longer what this process runs"
-
-
 def a_reading(model: TrainedModel, log: SearchLog, statistics: DynamicStatistics, **how: Any) -> None:
     batcher = evaluation_batcher(model.corpus(), "valid", "streams", 1, None, 5)
     unk_id = how.pop("unk_id", 0)
@@ -221,11 +211,11 @@ def test_the_first_tokens_are_no_text_even_where_the_last_line_begins_in_them(
     model, path = spanlm.load(shutil.copytree(tiny_run, tmp_path / "run")), tmp_path / "text.txt"
     words = (tiny_corpus / "valid.txt").read_text(encoding="utf-8").split()
     path.write_text(" ".join(words[:9]) + "\n" + " ".join(words[9:49]) + "\n", encoding="utf-8")
-    (text, part), statistics = model.part(str(path), "test"), model.dynamic_statistics()
+    (text, part), statistics = model.texts.part(str(path), "test"), model.dynamic_statistics()
     log = SearchLog()
     grid = [BEST, replace(BEST, rate=0.01)]
     given: tuple[Any, ...] = (model.model, text, part, statistics)
-    how: dict[str, Any] = {"kind": "sentences", "predict_first": model.opened}
+    how: dict[str, Any] = {"kind": "sentences", "predict_first": model.texts.predict_first}
     tuning = tune_dynamic(*given, grid, first_tokens=first_tokens, finalists=2, log=log, **how)
     expected = evaluate_dynamic(*given, tuning.best, **how)
     found = evaluate_dynamic(*given, tuning.best, log=log, **how)

@@ -19,7 +19,7 @@ import spanlm
 from spanlm.data.cbt import Question
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import gather_statistics
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 from tests.conftest import tiny_lines
 
 TEXT = "\n".join(line for line in tiny_lines(40, seed=9) if line)

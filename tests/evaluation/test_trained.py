@@ -21,7 +21,7 @@ from spanlm.data.text import Text
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.evaluation.perplexity import evaluation_batcher
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
 
 STATES: list[Any] = ["carry", "document", "line"]
@@ -105,8 +105,8 @@ def test_a_model_trained_on_documents_evaluates_a_text_that_is_one_as_a_stream(
     trained = TrainedModel(model.model, model.vocabulary, config, model.folder)
     (tmp_path / "one.txt").write_text("the cat sat .\n")
     one = trained.corpus(str(tmp_path / "one.txt"))
-    assert trained.batching(one, "text") == "streams"
-    assert trained.batching(trained.corpus(), "test") == "documents"
+    assert trained.texts.batching(one, "text") == "streams"
+    assert trained.texts.batching(trained.corpus(), "test") == "documents"
 
 
 def test_other_texts_of_a_model_of_books_are_read_as_books(tmp_path: Path, model: TrainedModel) -> None:
@@ -313,7 +313,7 @@ def test_words_come_one_by_one(model: TrainedModel, monkeypatch: pytest.MonkeyPa
 
 def test_a_run_says_what_it_is(model: TrainedModel, unopened_run: Path) -> None:
     assert model.title(": a text") == f"{model.folder.name}, key-value-predict memory, window 3: a text"
-    assert model.opened and not spanlm.load(unopened_run).opened
+    assert model.texts.predict_first and not spanlm.load(unopened_run).texts.predict_first
 
 
 def test_a_corpus_is_encoded_with_the_models_vocabulary(model: TrainedModel, tmp_path: Path) -> None:
@@ -429,14 +429,9 @@ def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> 
         spanlm.load(tmp_path)
 
 
-def test_a_model_without_a_span_buffer_has_no_spans_to_show(tiny_run: Path, span_run: Path) -> None:
+def test_a_model_without_a_span_buffer_has_no_spans_to_show(tiny_run: Path) -> None:
     with pytest.raises(InputError, match=r"has no span buffer; attend\(text\) tells"):
         spanlm.load(tiny_run).attend_spans("the cat")
-    several = spanlm.load_ensemble([span_run, tiny_run])
-    with pytest.raises(InputError, match="has no span buffer"):
-        several.attend_spans("the cat")
-    with pytest.raises(InputError, match="several models as one have no attention of their own"):
-        several.attend("the cat")
 
 
 def test_a_span_buffer_shows_spans_and_not_words(span_run: Path) -> None:

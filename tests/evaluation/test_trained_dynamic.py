@@ -11,7 +11,6 @@ import pytest
 import torch
 
 import spanlm
-from spanlm import trained_dynamic as module
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
@@ -19,8 +18,8 @@ from spanlm.evaluation.dynamic import evaluate_dynamic
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics
 from spanlm.evaluation.dynamic_tuning import dynamic_grid, tune_dynamic
-from spanlm.trained import TrainedModel
-from spanlm.trained_ensemble import TrainedEnsemble
+from spanlm.runs import statistics as module
+from spanlm.runs.trained_model import TrainedModel
 from tests.conftest import configure_anew
 from tests.training.small import with_batching
 
@@ -188,12 +187,7 @@ def test_damaged_statistics_are_gathered_anew(model: TrainedModel) -> None:
     assert model.dynamic_statistics().origin.startswith("read from")
 
 
-def test_ensembles_and_caches_are_refused(model: TrainedModel, tiny_run: Path) -> None:
-    both = TrainedEnsemble([model, spanlm.load(tiny_run)])
-    with pytest.raises(InputError, match=r"dynamic evaluation: is for one run\. .*evaluate each run by itself"):
-        both.evaluate(dynamic=CONFIG)
-    with pytest.raises(InputError, match=r"dynamic evaluation: is for one run\."):
-        both.tune_dynamic()
+def test_a_cache_beside_it_is_refused(model: TrainedModel) -> None:
     with pytest.raises(InputError, match="dynamic evaluation and a cache do not go together"):
         model.evaluate(dynamic=CONFIG, cache=CacheConfig(window=5, theta=0.1, lambda_=0.1))
 

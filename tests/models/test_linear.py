@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spanlm import processor
 from spanlm.models.ops import linear as module
 from spanlm.models.ops.linear import crossed, linear, product
+from spanlm.store import machine
 from tests.models.small import bitwise
 
 LIBRARY_IS_SLOWER = module._library_is_slower
@@ -153,7 +153,7 @@ def test_the_processors_maker_decides(
     told = tmp_path / "cpuinfo"
     if vendor is not None:
         told.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
-    monkeypatch.setattr(processor, "_TOLD", told)
+    monkeypatch.setattr(machine, "_TOLD", told)
     asked = LIBRARY_IS_SLOWER.__wrapped__
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     assert asked() is slower

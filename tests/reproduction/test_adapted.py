@@ -35,7 +35,7 @@ from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, run_plan
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tasks import Measurement
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 from tests.conftest import tiny_lines
 
 WHOLE, TEMPERED = "mos-ps-at-snb-ptb-dynamic", "unannealed-test-ptb-dynamic"

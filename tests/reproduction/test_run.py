@@ -16,7 +16,7 @@ from spanlm.reproduction import run as run_module
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, finished_before, run_job, run_plan
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 from spanlm.training.events import EpochEvent, Watcher
 
 
@@ -226,7 +226,7 @@ def test_the_test_part_is_read_once(tiny_corpus: Path, monkeypatch: pytest.Monke
         read.append(split)
         return evaluate(model, corpus, split, **options)
 
-    monkeypatch.setattr("spanlm.trained.evaluate", counted)
+    monkeypatch.setattr("spanlm.runs.trained_model.evaluate", counted)
     made = plan(tiny_corpus, table="2b", rows=("2-gram",))
     outcomes(made)
     outcomes(made)

@@ -79,7 +79,7 @@ def _kilobytes(name: str) -> int:
 
 def hold(folder: str) -> int:
     """Hold the lock of a run's folder until killed."""
-    from spanlm.training.run_folder import locked
+    from spanlm.store.run_folder import locked
 
     with locked(Path(folder)):
         (Path(folder) / "held").touch()

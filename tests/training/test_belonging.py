@@ -16,10 +16,10 @@ import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError
-from spanlm.training.checkpoints import to_bytes
+from spanlm.store.checkpoints import to_bytes
+from spanlm.store.run_folder import save_model, weights_digest
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
-from spanlm.training.run_folder import save_model, weights_digest
 from tests.training.small import NT_ASGD, checkpoints, differing, make_config, outcome, with_training
 from tests.training.test_state_inventory import signed
 
@@ -180,7 +180,7 @@ def test_such_weights_are_not_gone_on_with_and_not_saved(run: Path, corpus: Corp
     weights["head.bias"].data[1] = float("nan")
     before = (run / "model.safetensors").read_bytes()
     with pytest.raises(RunError, match=r"head\.bias: 1 of 24 values"):
-        save_model(run, model.model, model.vocabulary)
+        save_model(run, model.model, model.vocabulary.hash)
     assert (run / "model.safetensors").read_bytes() == before
     signed(last, "weights.safetensors", to_bytes(weights))
     with pytest.raises(InputError, match=r"head\.bias: 1 of 24 values"):

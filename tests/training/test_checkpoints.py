@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from spanlm.errors import RunError
-from spanlm.files import replace_file
-from spanlm.training.checkpoints import Checkpoint, load_last_checkpoint, save_checkpoint
+from spanlm.store.checkpoints import Checkpoint, load_last_checkpoint, save_checkpoint
+from spanlm.store.files import replace_file
 from spanlm.training.run import train
 from tests.training.small import Heard, checkpoints, make_config, make_corpus, outcome, with_training
 

@@ -20,9 +20,9 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.scoring import Tally
 from spanlm.models.head import Head
+from spanlm.store.run_folder import MetricsLog
 from spanlm.training import trainer as trainer_module
 from spanlm.training.run import train
-from spanlm.training.run_folder import MetricsLog
 from spanlm.training.trainer import Trainer
 from tests.training.processes import Processes
 from tests.training.small import SGD, Heard, checkpoints, differing, make_config, outcome, rows, with_training

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import spanlm
-from spanlm import processor
 from spanlm.errors import RunError
-from spanlm.training.provenance import PROVENANCE, changed_texts, record_start, starts
+from spanlm.store import machine
+from spanlm.store.provenance import PROVENANCE, changed_texts, record_start, starts
 
 CPU = torch.device("cpu")
 
@@ -27,7 +27,7 @@ def test_a_start_names_code_machine_and_command(tmp_path: Path, monkeypatch: pyt
     assert start["spanlm"] == spanlm.__version__
     assert start["threads"] == torch.get_num_threads()
     assert start["device"] == "cpu"
-    assert start["processor"] == processor.described()
+    assert start["processor"] == machine.processor_name()
 
 
 def test_folders_of_the_machine_are_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

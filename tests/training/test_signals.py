@@ -15,7 +15,7 @@ from spanlm.cli.main import main
 from spanlm.cli.report import TrainingReport
 from spanlm.errors import Interrupted
 from spanlm.evaluation.scoring import Tally
-from spanlm.training.checkpoints import load_last_checkpoint
+from spanlm.store.checkpoints import load_last_checkpoint
 from spanlm.training.run import train
 from spanlm.training.signals import stop_request
 from tests.training.processes import Processes

@@ -17,10 +17,10 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
 from spanlm.evaluation.scoring import Tally
+from spanlm.store.run_folder import save_model
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import finished, refuse_changes, train
-from spanlm.training.run_folder import save_model
 from spanlm.training.stages import refuse_unfit
 from spanlm.training.trainer import Trainer
 from tests.training.processes import Processes
@@ -293,7 +293,7 @@ def test_a_stage_does_not_begin_with_another_model(room: Path, corpus: Corpus) -
     config = averaging(epochs=1, switch_after=None)
     train(config, corpus, room)
     good = (room / "model.safetensors").read_bytes()
-    save_model(room, Trainer(config, corpus, room, Heard()).model, corpus.vocabulary)
+    save_model(room, Trainer(config, corpus, room, Heard()).model, corpus.vocabulary.hash)
     with_stage = with_finetune(config, stages=1, epochs=1)
     with pytest.raises(RunError, match=r"model\.safetensors: is not the model of epoch 1, from which finetune stage 1"):
         train(with_stage, corpus, room, resume=True)

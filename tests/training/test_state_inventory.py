@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 from spanlm.errors import SpanlmError
-from spanlm.training.checkpoints import to_bytes
+from spanlm.store.checkpoints import to_bytes
 from spanlm.training.position import Position
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer

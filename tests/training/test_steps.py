@@ -19,9 +19,9 @@ from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, PointerSentinelConfig
+from spanlm.store.run_folder import load_weights
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.run import train
-from spanlm.training.run_folder import load_weights
 from spanlm.training.trainer import Trainer
 from tests.training.small import RUNS, Heard, make_config, rows, with_batching, with_training
 
@@ -275,7 +275,7 @@ def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str
     config = RUNS[name]()
     position = train(config, corpus, room)
     model = LanguageModel(config.model, len(corpus.vocabulary))
-    load_weights(room, model, corpus.vocabulary)
+    load_weights(room, model, corpus.vocabulary.hash)
     batching: Any = config.training.batching
     found = evaluate(
         model.eval(),

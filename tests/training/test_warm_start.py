@@ -15,11 +15,11 @@ from spanlm.errors import InputError
 from spanlm.models.encoders import ENCODERS, LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
+from spanlm.store.provenance import starts
+from spanlm.store.run_folder import CHECKPOINTS, CONFIG, read_weights
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.events import Watcher
-from spanlm.training.provenance import starts
 from spanlm.training.run import Prepared, train
-from spanlm.training.run_folder import CHECKPOINTS, CONFIG, read_weights
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer
 from tests.training.small import (
@@ -68,7 +68,8 @@ def test_every_weight_is_that_of_the_other_run_and_new_ones_are_as_the_seed_draw
 ) -> None:
     config = with_buffer(start_from=str(first))
     trainer = begun(config, corpus, tmp_path)
-    theirs, digest = read_weights(first, corpus.vocabulary)
+    read = read_weights(first, corpus.vocabulary.hash)
+    theirs, digest = read.tensors, read.digest
     drawn = dict(build_model(config, len(WORDS)).named_parameters())
     for name, weight in trainer.model.named_parameters():
         expected = theirs.get(name, drawn[name])
@@ -82,7 +83,7 @@ def test_every_weight_is_that_of_the_other_run_and_new_ones_are_as_the_seed_draw
 def test_the_start_is_told_and_kept(corpus: Corpus, first: Path, tmp_path: Path) -> None:
     train(with_buffer(start_from=str(first), epochs=1), corpus, tmp_path / "run")
     (start,) = starts(tmp_path / "run")
-    assert start["started_from_weights"] == read_weights(first, corpus.vocabulary)[1]
+    assert start["started_from_weights"] == read_weights(first, corpus.vocabulary.hash).digest
     assert RunConfig.load(tmp_path / "run" / CONFIG).training.start_from == str(first)
 
 
@@ -119,7 +120,7 @@ def test_one_killed_at_its_first_step_goes_on_with_what_it_began_with(
     other = tmp_path / "other"
     train(plain(epochs=1), corpus, other)
     config = with_buffer(start_from=str(other), epochs=1, optimizer=optimizer)
-    digest = read_weights(other, corpus.vocabulary)[1]
+    digest = read_weights(other, corpus.vocabulary.hash).digest
     train(config, corpus, tmp_path / "whole")
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="killed"):
         patch.setattr(Trainer, "step", killed)
@@ -141,7 +142,7 @@ def test_only_the_memory_learns_where_that_is_asked_for(
     config = with_buffer(start_from=str(first), learns="memory", epochs=2, optimizer=decay)
     drawn = {name: p.detach().clone() for name, p in begun(config, corpus, tmp_path / "no").model.named_parameters()}
     train(config, corpus, tmp_path / "whole")
-    theirs, mine = (read_weights(folder, corpus.vocabulary)[0] for folder in (first, tmp_path / "whole"))
+    theirs, mine = (read_weights(folder, corpus.vocabulary.hash).tensors for folder in (first, tmp_path / "whole"))
     assert all(torch.equal(mine[name], weight) for name, weight in theirs.items())
     assert not any(torch.equal(mine[name], drawn[name]) for name in mine.keys() - theirs.keys())
     train(replace(config, training=replace(config.training, epochs=1)), corpus, tmp_path / "cut")
@@ -161,7 +162,7 @@ def test_every_encoder_can_be_held(corpus: Corpus, tmp_path: Path, kind: str) ->
     )
     config = with_model(config, memory=BUFFER)
     train(config, corpus, tmp_path / "run")
-    theirs, mine = (read_weights(tmp_path / name, corpus.vocabulary)[0] for name in ("base", "run"))
+    theirs, mine = (read_weights(tmp_path / name, corpus.vocabulary.hash).tensors for name in ("base", "run"))
     assert all(torch.equal(mine[name], weight) for name, weight in theirs.items())
 
 

@@ -15,8 +15,8 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NGramConfig
-from spanlm.training.checkpoints import to_bytes
-from spanlm.training.run_folder import load_weights, save_model
+from spanlm.store.checkpoints import to_bytes
+from spanlm.store.run_folder import load_weights, save_model
 from tests.training.small import WORDS, make_config
 
 
@@ -24,7 +24,7 @@ from tests.training.small import WORDS, make_config
 def saved(room: Path, corpus: Corpus) -> LanguageModel:
     torch.manual_seed(3)
     model = LanguageModel(make_config().model, len(WORDS))
-    save_model(room, model, corpus.vocabulary)
+    save_model(room, model, corpus.vocabulary.hash)
     return model
 
 
@@ -40,21 +40,21 @@ def unchanged(model: LanguageModel, memory: KeyValueConfig | NGramConfig | None 
 
 def test_weights_come_back(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
     model = fresh()
-    load_weights(room, model, corpus.vocabulary)
+    load_weights(room, model, corpus.vocabulary.hash)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), saved.parameters(), strict=True))
 
 
 def test_a_vocabulary_in_another_order_is_refused_though_all_sizes_agree(room: Path, saved: LanguageModel) -> None:
     model, words = fresh(), (*WORDS[:5], WORDS[6], WORDS[5], *WORDS[7:])
     with pytest.raises(InputError, match="was trained with another vocabulary"):
-        load_weights(room, model, Vocabulary(words))
+        load_weights(room, model, Vocabulary(words).hash)
     assert unchanged(model)
 
 
 def test_weights_that_name_no_vocabulary_are_refused(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
     (room / "model.safetensors").write_bytes(to_bytes(dict(saved.named_parameters())))
     with pytest.raises(InputError, match="was trained with another vocabulary"):
-        load_weights(room, fresh(), corpus.vocabulary)
+        load_weights(room, fresh(), corpus.vocabulary.hash)
 
 
 @pytest.mark.parametrize("memory", [KeyValueConfig(roles=2, window=4), NGramConfig(order=3)])
@@ -63,18 +63,18 @@ def test_weights_of_another_model_are_refused_by_name(
 ) -> None:
     model = fresh(memory)
     with pytest.raises(InputError, match=r"model\.safetensors: does not fit the model of config\.yaml: [a-z_.]+ dif"):
-        load_weights(room, model, corpus.vocabulary)
+        load_weights(room, model, corpus.vocabulary.hash)
     assert unchanged(model, memory)
 
 
 def test_a_vocabulary_of_another_size_is_refused(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
     with pytest.raises(InputError, match="another vocabulary"):
-        load_weights(room, fresh(size=len(WORDS) - 1), Vocabulary(WORDS[:-1]))
+        load_weights(room, fresh(size=len(WORDS) - 1), Vocabulary(WORDS[:-1]).hash)
 
 
 def test_no_model_is_refused_by_name(room: Path, corpus: Corpus) -> None:
     with pytest.raises(InputError, match=r"model\.safetensors: no such file"):
-        load_weights(room, fresh(), corpus.vocabulary)
+        load_weights(room, fresh(), corpus.vocabulary.hash)
 
 
 def test_a_truncated_model_is_refused_by_name(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
@@ -83,7 +83,7 @@ def test_a_truncated_model_is_refused_by_name(room: Path, corpus: Corpus, saved:
     for length in range(0, len(content), len(content) // 100):
         path.write_bytes(content[:length])
         with pytest.raises(InputError, match=r"model\.safetensors: damaged"):
-            load_weights(room, fresh(), corpus.vocabulary)
+            load_weights(room, fresh(), corpus.vocabulary.hash)
 
 
 @pytest.mark.parametrize("marks", ["[]", "5", "{", "[" * 10_000], ids=lambda marks: marks[:3])
@@ -91,7 +91,7 @@ def test_marks_that_are_no_object_are_damage(room: Path, corpus: Corpus, saved: 
     weights = dict(saved.named_parameters())
     (room / "model.safetensors").write_bytes(to_bytes(weights, {"spanlm": marks}))
     with pytest.raises(InputError, match=r"model\.safetensors: damaged: .*\. Train again"):
-        load_weights(room, fresh(), corpus.vocabulary)
+        load_weights(room, fresh(), corpus.vocabulary.hash)
 
 
 def test_a_flipped_bit_of_the_model_is_refused(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
@@ -102,13 +102,13 @@ def test_a_flipped_bit_of_the_model_is_refused(room: Path, corpus: Corpus, saved
         flipped[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
         path.write_bytes(flipped)
         with pytest.raises(InputError):
-            load_weights(room, fresh(), corpus.vocabulary)
+            load_weights(room, fresh(), corpus.vocabulary.hash)
 
 
 def test_the_same_model_is_the_same_file(room: Path, corpus: Corpus, saved: LanguageModel) -> None:
     files = set()
     for _ in range(32):
-        save_model(room, saved, corpus.vocabulary)
+        save_model(room, saved, corpus.vocabulary.hash)
         files.add((room / "model.safetensors").read_bytes())
     assert len(files) == 1
 

@@ -15,7 +15,7 @@ from spanlm.data.wikipedia.pieces import ARTICLE_LIMIT, OVERSIZED, Page, Record,
 from spanlm.data.wikipedia.stream import ByteStream, Damage
 from spanlm.data.wikipedia.xml_dump import DumpReader
 from spanlm.errors import InputError
-from spanlm.files import expanded
+from spanlm.store.files import expanded
 
 Kind = Literal["json", "xml"]
 # of the records that a worker gets at once

@@ -9,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from spanlm.errors import RunError
-from spanlm.processes import SPAWN, end_with_parent, starting
+from spanlm.store.processes import SPAWN, end_with_parent, starting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spanlm.data.wikipedia.pieces import Piece
 from spanlm.errors import InputError, RunError
-from spanlm.files import UNFINISHED, expanded, hold, replace_file, sync_folder
+from spanlm.store.files import UNFINISHED, expanded, hold, replace_file, sync_folder
 
 SUMMARY = "corpus.json"
 _LOCK = ".lock"

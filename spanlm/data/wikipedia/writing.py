@@ -28,7 +28,7 @@ from spanlm.data.wikipedia.splitting import TRAIN
 from spanlm.data.wikipedia.summary import SplitSummary, VocabularySummary
 from spanlm.data.wikipedia.workplace import SUMMARY, Workplace
 from spanlm.errors import InputError
-from spanlm.files import write_synced
+from spanlm.store.files import write_synced
 
 ARTICLES = "articles.tsv"
 SPECIALS = 2

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spanlm import processor
 from spanlm.models.ops.precision import without_autocast
+from spanlm.store.machine import processor_fields
 
 LEAST_PRODUCTS = 2**20
 """Multiplications of a product below which the call of the kernel costs more than it saves."""
@@ -67,7 +67,7 @@ _linear: Callable[..., Tensor] = _Linear.apply  # the library leaves it untyped
 def _library_is_slower() -> bool:
     """Whether MKL is the library's product, and the processor AMD's; what nothing says, nothing was measured for."""
     mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
-    return mkl and processor.fields().get("vendor_id") == "AuthenticAMD"
+    return mkl and processor_fields().get("vendor_id") == "AuthenticAMD"
 
 
 def _faster(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:

@@ -28,8 +28,8 @@ import safetensors.torch
 from torch import Tensor
 
 from spanlm.errors import RunError
-from spanlm.files import own, regular, sync_folder, write_synced
-from spanlm.plain_json import json_object
+from spanlm.store.files import own, regular, sync_folder, write_synced
+from spanlm.store.plain import json_object
 
 KEPT = 2
 _ASIDE = ".before"

@@ -12,18 +12,17 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from spanlm.config import CHANGEABLE
-from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.files import hold, own, regular, replace_file
-from spanlm.plain_json import finite, json_object
-from spanlm.training.checkpoints import to_bytes
+from spanlm.store.checkpoints import to_bytes
+from spanlm.store.files import hold, own, regular, replace_file
+from spanlm.store.plain import finite, json_object
 
 CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
     "config.yaml",
@@ -34,21 +33,6 @@ CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
 )
 
 _LOG = logging.getLogger(__name__)
-
-
-def check_config(mark: str, config: str, path: Path) -> None:
-    """Compare the digest that a file of a run carries with that of config.yaml; a note tells of one without.
-
-    Raises:
-        InputError: they differ. One without finetune stages says nothing of the other's.
-    """
-    if not mark:
-        _LOG.info("note: %s: made by an older version, so it cannot be checked against %s", path, CONFIG)
-    if any(a != b for a, b in zip(mark.split(), config.split(), strict=False)):
-        raise InputError(
-            f"{path}: belongs to another {CONFIG}, or that was damaged or edited: put it back as it was (only "
-            f"{', '.join(CHANGEABLE)} may change)."
-        )
 
 
 class FolderInUse(InputError):
@@ -87,8 +71,14 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
             raise
 
 
-def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary, config: str = "") -> str:
-    """Write the weights, marked with vocabulary and `config_digest` of the run and with their own SHA-256; return that.
+def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = "") -> str:
+    """Write the weights and return their SHA-256, with which the file is marked.
+
+    Args:
+        folder: of the run.
+        model: the parameters of which are written.
+        vocabulary: its hash, with which the file is marked, too.
+        config: the `config_digest` of the run, likewise.
 
     Raises:
         RunError: a weight is not finite, or the disk refused; the file before is intact.
@@ -98,7 +88,7 @@ def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary, config: s
         raise RunError(f"{folder / MODEL}: not written: {wrong}. Start again with a lower training.optimizer.lr.")
     digest = weights_digest(weights)
     # one key: the format writes several in no fixed order, and equal runs should give equal files
-    marks = {"format": 1, "vocabulary": vocabulary.hash, "weights": digest, "config": config}
+    marks = {"format": 1, "vocabulary": vocabulary, "weights": digest, "config": config}
     try:
         replace_file(folder / MODEL, to_bytes(weights, {"spanlm": json.dumps(marks)}))
     except OSError as error:
@@ -108,22 +98,37 @@ def save_model(folder: Path, model: nn.Module, vocabulary: Vocabulary, config: s
     return digest
 
 
-def load_weights(folder: Path, model: nn.Module, vocabulary: Vocabulary) -> str:
+def load_weights(folder: Path, model: nn.Module, vocabulary: str) -> str:
     """Read `model.safetensors` into the model; return the SHA-256 of the weights.
 
     Raises:
         InputError: no such file, a damaged one, one of another vocabulary, or one of another model.
     """
-    tensors, digest = read_weights(folder, vocabulary)
-    copy_weights(tensors, model, str(folder / MODEL))
-    return digest
+    weights = read_weights(folder, vocabulary)
+    copy_weights(weights.tensors, model, str(folder / MODEL))
+    return weights.digest
 
 
-def read_weights(folder: Path, vocabulary: Vocabulary, config: str | None = None) -> tuple[dict[str, Tensor], str]:
-    """Read `model.safetensors`, which belongs to the `config` of that digest; return the weights and their SHA-256.
+@dataclass(frozen=True)
+class Weights:
+    """What `model.safetensors` holds.
+
+    Attributes:
+        tensors: by the name of their parameter.
+        digest: their SHA-256.
+        config: the `config_digest` of the run; empty in a file of an older version.
+    """
+
+    tensors: dict[str, Tensor]
+    digest: str
+    config: str
+
+
+def read_weights(folder: Path, vocabulary: str) -> Weights:
+    """Read `model.safetensors`, which must belong to the vocabulary of that hash.
 
     Raises:
-        InputError: no such file, a damaged one, or one of another vocabulary or configuration.
+        InputError: no such file, a damaged one, or one of another vocabulary.
     """
     path = folder / MODEL
     try:
@@ -134,17 +139,15 @@ def read_weights(folder: Path, vocabulary: Vocabulary, config: str | None = None
         raise InputError(f"{path}: no such file. Is {folder} the folder of a run that finished an epoch?") from None
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{path}: damaged: {error}. Train again, or copy it again.") from None
-    if marks.get("vocabulary") != vocabulary.hash:
+    if marks.get("vocabulary") != vocabulary:
         raise InputError(
             f"{path}: was trained with another vocabulary than {folder / VOCABULARY} "
-            f"(SHA-256 {str(marks.get('vocabulary'))[:12]}…, not {vocabulary.hash[:12]}…). Put its own back."
+            f"(SHA-256 {str(marks.get('vocabulary'))[:12]}…, not {vocabulary[:12]}…). Put its own back."
         )
     digest = weights_digest(tensors)
     if marks.get("weights") != digest:
         raise InputError(f"{path}: damaged: its weights do not have their SHA-256. Train again, or copy it again.")
-    if config is not None:
-        check_config(str(marks.get("config", "")), config, path)
-    return tensors, digest
+    return Weights(tensors, digest, str(marks.get("config", "")))
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:

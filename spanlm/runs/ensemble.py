@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.config import RunConfig
-from spanlm.context import State
-from spanlm.data.config import DEMO, BatchingKind, Split
+from spanlm.data.config import DEMO, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
 from spanlm.evaluation.scoring import Precision
-from spanlm.evaluation.words import StateMode
-from spanlm.loading import load
 from spanlm.models.ensemble import Combination, Ensemble
-from spanlm.trained import TrainedModel
+from spanlm.runs.loading import load
+from spanlm.runs.texts import State, Texts
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 
-class TrainedEnsemble(TrainedModel):
+class TrainedEnsemble(LoadedModel):
     """What `spanlm.load_ensemble` gives: several trained models that predict as one.
 
     Everything that is measured, scored or generated is the ensemble's. Whatever of `config` says how text is read is
@@ -50,7 +49,8 @@ class TrainedEnsemble(TrainedModel):
             _refuse_other_words(self.runs[0], other)
             _refuse_other_reading(self.runs[0], other)
         ensemble = Ensemble([run.model for run in self.runs], combination, weights).eval()
-        super().__init__(ensemble, self.runs[0].vocabulary, self.runs[0].config, self.runs[0].folder)
+        first, memories = self.runs[0], [run.config.model.memory for run in self.runs]
+        super().__init__(ensemble, Texts(first.vocabulary, first.config, first.folder, memories))
 
     def reweighted(self, weights: Sequence[float] | None) -> TrainedEnsemble:
         """The same members, combined alike, with other weights; None: equal ones."""
@@ -86,23 +86,8 @@ class TrainedEnsemble(TrainedModel):
         self, corpus: Corpus | str | None, split: Split, state: State
     ) -> tuple[tuple[Corpus, str], dict[str, Any]]:
         """Return what is to be read, and how."""
-        text = self.part(corpus, split)
-        return text, {"kind": self.batching(*text, state), "predict_first": self.opened}
-
-    def batching(self, corpus: Corpus, split: str, state: State = "auto") -> BatchingKind:
-        """Return how a part of a corpus is cut, as of a single model; what one member could not use is refused."""
-        for run in self.runs[1:]:
-            run.batching(corpus, split, state)
-        return super().batching(corpus, split, state)
-
-    def refuse_context(self, state: StateMode) -> None:
-        """Refuse a context of words that one of the members was never given.
-
-        Raises:
-            InputError: see `spanlm.context.refuse_other_context`.
-        """
-        for run in self.runs:
-            run.refuse_context(state)
+        text = self.texts.part(corpus, split)
+        return text, {"kind": self.texts.batching(*text, state), "predict_first": self.texts.predict_first}
 
 
 def load_ensemble(

@@ -1,55 +1,65 @@
-"""A trained model with its words, its configuration and its folder: what every call on one begins with."""
+"""The texts of a trained model: its words, its corpora, and what a word's context is in them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal, get_args
 
 from spanlm.config import RunConfig
-from spanlm.context import State, cut_of, refuse_other_context
 from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
 from spanlm.data.registry import CORPORA
 from spanlm.data.sources import split_by_lines
 from spanlm.data.text import Text, fingerprint
 from spanlm.data.tokenizer import tokenize
-from spanlm.data.vocabulary import UNK, Vocabulary
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
-from spanlm.evaluation.dynamic_statistics import DYNAMIC
+from spanlm.evaluation.cloze import Context
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.evaluation.words import Piece, StateMode
-from spanlm.files import expanded, run_name
-from spanlm.models.next_word_model import NextWordModel
-from spanlm.training.provenance import changed_texts, read_texts, starts
+from spanlm.models.memories import AnyMemoryConfig
+from spanlm.store.files import expanded
+from spanlm.store.provenance import changed_texts, read_texts, starts
+from spanlm.training.setup import batching_kind, remembers_everything
+
+State = Literal["auto", "carry", "document", "line"]
+STATES: dict[State, BatchingKind | None] = {
+    "auto": None,
+    "carry": "streams",
+    "document": "documents",
+    "line": "sentences",
+}
+"""What a word's context is -> how the text is cut; None: as in training."""
 
 
-class TrainedRun:
-    """A trained model, and the texts it can read.
+class Texts:
+    """The texts that a trained model can read, cut as those of its training were.
 
     Attributes:
-        model: the language model, in evaluation mode.
         vocabulary: its words.
-        config: the run's configuration.
-        folder: where it came from.
-        statistics_file: the name in the folder of what dynamic evaluation has to know of the model.
+        config: the run's configuration; of an ensemble, whose members read alike, that of the first.
+        folder: of the run.
     """
 
-    statistics_file = DYNAMIC
-
-    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
-        """Keep the four together."""
-        self.model, self.vocabulary, self.config, self.folder = model, vocabulary, config, folder
+    def __init__(
+        self, vocabulary: Vocabulary, config: RunConfig, folder: Path, memories: Sequence[AnyMemoryConfig] = ()
+    ) -> None:
+        """Keep them together; `memories` are those of all members of an ensemble."""
+        self.vocabulary, self.config, self.folder = vocabulary, config, folder
+        self._remembers_everything = any(map(remembers_everything, memories or (config.model.memory,)))
 
     @property
-    def opened(self) -> bool:
-        """Whether <eos> opens each line of its training, so that the line's first word was predicted."""
+    def predict_first(self) -> bool:
+        """Whether <eos> opens each line of the training, so that the line's first word was predicted."""
         return self.config.training.batching.predict_first
 
-    def title(self, source: str = "") -> str:
-        """Name the run, its memory and where a text comes from."""
-        return f"{run_name(self.folder)}, {self.config.model.memory.description}{source}"
+    @property
+    def line_by_line(self) -> bool:
+        """Whether the training's lines knew nothing of each other."""
+        return self.config.training.batching.kind == "sentences"
 
     def tokenize(self, text: str) -> list[str]:
         """Split text into words as the training text was."""
@@ -170,15 +180,97 @@ class TrainedRun:
         """Return how a part of a corpus is cut for a word's context to be `state`; auto: as in training.
 
         Raises:
-            InputError: the corpus has no such part, documents are asked for and the part is one document, or nothing
-                is ever to be forgotten by a memory that holds everything since the last reset.
+            InputError: there is no such state, the corpus has no such part, documents are asked for and the part is one
+                document, or the model was never given that context, see `refuse_context`.
         """
-        return cut_of(self.config, corpus, split, state)
+        require(state in STATES, "state", state, "auto, carry, document or line")
+        if split not in corpus.splits:
+            raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
+        tokens, kind = corpus.splits[split], STATES[state]
+        if kind is None:
+            # of a text that is one document, resets at documents leave one stream
+            trained = self.config.training.batching.kind
+            return batching_kind("auto" if trained == "documents" else trained, tokens)
+        self.refuse_context(state, f"all of {corpus.name} {split}")
+        if kind == "documents" and len(tokens.documents) == 1:
+            instead = "line" if self._remembers_everything else "carry, which is the same here"
+            raise InputError(
+                f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take "
+                f"{instead}; data.documents of the training says what starts a document "
+                f"({self.config.data.effective_documents})."
+            )
+        return kind
 
-    def refuse_context(self, state: StateMode) -> None:
+    def refuse_context(self, state: State, text: str = "all of the text") -> None:
         """Refuse a context of words that the model was never given.
 
         Raises:
-            InputError: see `spanlm.context.refuse_other_context`.
+            InputError: a memory of everything since the last reset is to be carried over a whole `text`, or lines that
+                are not opened, of which the first word is only read (training.batching.predict_first), are to know of
+                others.
         """
-        refuse_other_context(self.config, state)
+        if state == "carry" and self._remembers_everything:
+            raise InputError(
+                "state=carry: the model remembers everything since the last reset (model.memory.window=null), and "
+                f"carry would make that {text}. Take line or document."
+            )
+        if state != "line" and not self.predict_first:
+            raise InputError(
+                f"state={state}: the model was trained on sentences that know nothing of each other and that no <eos> "
+                "opens (training.batching.predict_first=false), so it has never read what stands between two. Take "
+                "line."
+            )
+
+    def cloze_contexts(self, asked: Sequence[Context] | None) -> tuple[Context, ...]:
+        """Return what is to be read before the query of a cloze question; None: all that the model can make use of.
+
+        Raises:
+            InputError: the context sentences are asked for, and the model was trained on lines alone; or the candidate
+                alone, and the model was not trained to predict a first word.
+        """
+        if asked is None:
+            return ("query",) if self.line_by_line else ("full",)
+        if "none" in asked and not self.predict_first:
+            raise InputError(
+                "context=none: the candidate would be the first word of its line, and the model was trained on "
+                "sentences of which that is not predicted (training.batching.predict_first=false). Take context query."
+            )
+        if self.line_by_line and "full" in asked:
+            raise InputError(
+                "context=full: the model was trained on lines that know nothing of each other, so the sentences before "
+                "the query say nothing to it. Take context query, or none."
+            )
+        return tuple(asked)
+
+    def to_attend(self, text: str, state: StateMode) -> tuple[list[str], list[int]]:
+        """Return the words of a text with the <eos> of its lines, and at which of them a context begins.
+
+        Raises:
+            InputError: see `text_to_attend` and `refuse_context`.
+        """
+        self.refuse_context(state)
+        return text_to_attend(self.pieces(text.split("\n")), state)
+
+
+def text_to_attend(pieces: Iterable[Piece], state: StateMode) -> tuple[list[str], list[int]]:
+    """Return the words of a text with the <eos> of its lines or sentences, and at which of them a context begins.
+
+    Blank lines at the end are left out, and where each line stands alone those at the beginning, too.
+
+    Raises:
+        InputError: there are no words.
+    """
+    require(state in get_args(StateMode), "state", state, "carry, line or document")
+    words: list[str] = []
+    starts, last, blank = [0], 0, False
+    for piece in pieces:
+        if state == "line" and not last:
+            words = []
+        if (state == "line" and piece.opens) or (state == "document" and blank and last and piece.words):
+            starts += [len(words)] * (len(words) > starts[-1])
+        words += words_of([piece])
+        last, blank = len(words) if piece.words else last, piece.blank
+    if not last:
+        raise InputError("the text to attend to has no words; give --text or --file something to read")
+    end = last + (words[last - 1] != EOS)
+    return words[:end], [start for start in starts if start < end]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spanlm.config import RunConfig, config_digest
+from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.device import pick_device
 from spanlm.errors import FEW, InputError
 from spanlm.models.language_model import LanguageModel
-from spanlm.trained import TrainedModel
-from spanlm.training.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
+from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.machine import pick_device
+from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 from spanlm.training.setup import refuse_too_large
 
 
@@ -40,8 +40,9 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
     config = RunConfig.load(folder / CONFIG, whole=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # before a model of another size is made
-    weights, _ = read_weights(folder, vocabulary, config_digest(config.to_tree()))
+    weights = read_weights(folder, vocabulary.hash)
+    check_config(weights.config, config_digest(config.to_tree()), folder / MODEL)
     refuse_too_large(config, len(vocabulary))
     model = LanguageModel(config.model, len(vocabulary))
-    copy_weights(weights, model, str(folder / MODEL))
+    copy_weights(weights.tensors, model, str(folder / MODEL))
     return TrainedModel(model.to(pick_device(device, "--device")).eval(), vocabulary, config, folder)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanlm.analysis.files import csv_bytes
-from spanlm.plain_text import cells_line, markdown_table, visible
+from spanlm.store.plain import cells_line, markdown_table, visible
 
 UNESCAPED = r"(?<!\\)(?:\\\\)*[{}]"
 NASTY = st.text(alphabet="|`<>*_[]()&~\\\"'=+-@ab\n\r\t\x1b\u202e\u2028é,") | st.text()

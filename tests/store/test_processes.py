@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from spanlm.processes import SPAWN, starting
+from spanlm.store.processes import SPAWN, starting
 
 
 def own_mask(connection: object) -> None:

@@ -1,9 +1,12 @@
-"""Words of a text, names of files and runs where people and programs read them: they are never commands or markup."""
+"""Plain text and plain JSON: what files and terminals are given is never a command or markup, and never NaN."""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 _OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _MARKUP = re.compile(r"[\\`*<>|~&]|\](?=[(\[])|\b_|_\b")
@@ -34,3 +37,27 @@ def cells_line(cells: Iterable[object], between: str = "\t") -> str:
     special = re.compile(f'{"^[=+@-]|" * (between == ",")}["\r\n{between}]').search
     texts = ((str(x), isinstance(x, str) and special(x)) for x in cells)
     return between.join('"' + text.replace('"', '""') + '"' if quoted else text for text, quoted in texts) + "\n"
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        ValueError: it is not JSON, or JSON but no object.
+    """
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    if not isinstance(found, dict):
+        raise ValueError("is no JSON object")
+    return found
+
+
+def finite(value: Any) -> Any:
+    """Return a value as JSON can hold it: None for a number that is not finite."""
+    if isinstance(value, dict):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

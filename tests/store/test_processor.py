@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm import processor
+from spanlm.store import machine
 
 TWO = """processor\t: 0
 vendor_id\t: AuthenticAMD
@@ -28,19 +28,19 @@ power management:
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the system tells of its processors; nothing does yet."""
     path = tmp_path / "cpuinfo"
-    monkeypatch.setattr(processor, "_TOLD", path)
+    monkeypatch.setattr(machine, "_TOLD", path)
     return path
 
 
 def test_the_first_processor_is_named_with_its_family_and_model(told: Path) -> None:
     told.write_text(TWO)
-    assert processor.described() == "AMD EPYC (family 25, model 17)"
-    assert processor.fields()["vendor_id"] == "AuthenticAMD"
+    assert machine.processor_name() == "AMD EPYC (family 25, model 17)"
+    assert machine.processor_fields()["vendor_id"] == "AuthenticAMD"
 
 
 def test_a_name_without_a_family_is_the_name(told: Path) -> None:
     told.write_text("processor\t: 0\nmodel name\t: A: Processor\n")
-    assert processor.described() == "A: Processor"
+    assert machine.processor_name() == "A: Processor"
 
 
 @pytest.mark.parametrize("text", [None, "", "processor\t: 0\nBogoMIPS\t: 50.00\n"])
@@ -51,9 +51,9 @@ def test_where_the_system_does_not_tell_the_platform_does(
         told.write_text(text)
     monkeypatch.setattr(platform, "processor", lambda: "")
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert processor.described() == "aarch64"
+    assert machine.processor_name() == "aarch64"
 
 
 def test_bytes_that_are_no_text_are_no_error(told: Path) -> None:
     told.write_bytes(b"model name\t: \xff\n")
-    assert processor.described() == "\N{REPLACEMENT CHARACTER}"
+    assert machine.processor_name() == "\N{REPLACEMENT CHARACTER}"

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import spanlm
-from spanlm import provenance
 from spanlm.analysis.files import json_bytes
+from spanlm.store import provenance
 
 CPU = torch.device("cpu")
 
@@ -49,16 +49,6 @@ def test_the_commit_is_that_of_the_checkout(package: Path) -> None:
 def test_changed_code_is_said_to_be_changed(package: Path) -> None:
     commit = committed(package)
     (package / "__init__.py").write_text("x = 1\n")
-    found = provenance.provenance(CPU)
-    assert (found["commit"], found["changed"]) == (commit, True)
-
-
-def test_code_that_changed_on_the_disk_while_it_ran_is_said_to_be_changed(
-    package: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even where that was committed."""
-    commit = committed(package)
-    monkeypatch.setattr("spanlm.code.LOADED", "what this process loaded")
     found = provenance.provenance(CPU)
     assert (found["commit"], found["changed"]) == (commit, True)
 

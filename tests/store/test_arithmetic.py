@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from spanlm.arithmetic import arithmetic
+from spanlm.store.arithmetic import arithmetic
 
 
 @pytest.fixture(autouse=True)

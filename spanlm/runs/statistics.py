@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from spanlm.errors import InputError, SpanlmError
 from spanlm.evaluation.dynamic_statistics import (
@@ -15,13 +16,15 @@ from spanlm.evaluation.dynamic_statistics import (
     text_digest,
 )
 from spanlm.evaluation.lessons import Report, quiet
-from spanlm.models.ensemble import Ensemble
-from spanlm.trained_run import TrainedRun
-from spanlm.training.run_folder import weights_digest
+from spanlm.models.next_word_model import NextWordModel
+from spanlm.runs.texts import Texts
+from spanlm.store.run_folder import weights_digest
 
 
 def find_statistics(
-    run: TrainedRun,
+    model: NextWordModel,
+    texts: Texts,
+    file: str,
     *,
     segments: int | None = None,
     length: int = LENGTH,
@@ -31,11 +34,13 @@ def find_statistics(
 ) -> DynamicStatistics:
     """Return a run's gradient statistics: those in its folder, or, if they are not of these weights and text, new ones.
 
-    New ones are saved in the folder, as `run.statistics_file`; where that cannot be written they are only returned.
+    New ones are saved in the folder, as `file`; where that cannot be written they are only returned.
     `origin` says which.
 
     Args:
-        run: one model, no ensemble.
+        model: one model, no ensemble.
+        texts: what it was trained on.
+        file: the name of the statistics in its folder.
         segments: so many of the training text are enough; None: all of it.
         length: steps of a segment.
         data_dir: where registered corpora are.
@@ -43,30 +48,25 @@ def find_statistics(
         report: told of progress while they are gathered.
 
     Raises:
-        InputError: an ensemble, or neither statistics that belong to the weights nor the training text are there.
+        InputError: neither statistics that belong to the weights nor the training text are there.
     """
-    if isinstance(run.model, Ensemble):
-        raise InputError(
-            "dynamic evaluation: is for one run. Members of an ensemble would learn from its mixture, of which there "
-            "are no statistics; evaluate each run by itself."
-        )
-    path, weights = run.folder / run.statistics_file, weights_digest(dict(run.model.named_parameters()))
+    path, weights = texts.folder / file, weights_digest(dict(model.named_parameters()))
     try:
-        corpus = run.corpus(None, PART, data_dir=data_dir, download=download)
+        corpus = texts.corpus(None, PART, data_dir=data_dir, download=download)
     except SpanlmError as missing:
-        return _without_text(run, weights, length, segments, missing)
+        return _without_text(path, model, weights, length, segments, missing)
     text = text_digest(corpus)
     try:
-        return read_statistics(path, run.model, weights, text, length, segments)
+        return read_statistics(path, model, weights, text, length, segments)
     except FileNotFoundError:
         origin = "gathered now"
     except InputError as stale:
         origin = f"gathered anew ({stale})"
     found = gather_statistics(
-        run.model,
+        model,
         corpus,
-        kind=run.batching(corpus, PART),
-        predict_first=run.opened,
+        kind=texts.batching(corpus, PART),
+        predict_first=texts.predict_first,
         length=length,
         segments=segments,
         report=report,
@@ -79,17 +79,16 @@ def find_statistics(
 
 
 def _without_text(
-    run: TrainedRun, weights: str, length: int, segments: int | None, missing: SpanlmError
+    path: Path, model: NextWordModel, weights: str, length: int, segments: int | None, missing: SpanlmError
 ) -> DynamicStatistics:
     """Return what the folder has, where the training text is not there to be compared."""
-    path = run.folder / run.statistics_file
     try:
-        found = read_statistics(path, run.model, weights, None, length, segments)
+        found = read_statistics(path, model, weights, None, length, segments)
     except (FileNotFoundError, InputError) as error:
         why = f"there is no {path}" if isinstance(error, FileNotFoundError) else str(error)
         raise InputError(
             f"dynamic evaluation without statistics: {why}, and the text of the training, on which they are gathered, "
             f"is not to be had: {missing} Put the text back where it was, or this model's {path.name} into "
-            f"{run.folder}."
+            f"{path.parent}."
         ) from None
     return replace(found, origin=f"{found.origin}; the training text is not there to be compared")

@@ -9,7 +9,7 @@ from spanlm.evaluation.dynamic_statistics import statistics_name
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
 from spanlm.models.span_mixture import require_temperature
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 
 
 def gated(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:

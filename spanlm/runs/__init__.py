@@ -1,0 +1,1 @@
+"""Trained models: a run folder becomes a `TrainedModel`, several become a `TrainedEnsemble`."""

@@ -1,0 +1,1 @@
+"""What lies on a disk: run folders, checkpoints, files that appear whole or not at all, and what made them."""
