@@ -299,11 +299,8 @@ def old_records() -> Tree:
         for name in names:
             (path,) = Path("results", paper).rglob(f"{name}-seed-1.json")
             ppl = json.loads(path.read_text(encoding="utf-8"))["test"]["perplexity"]
-            found[name] = {
-                "perplexity": ppl,
-                "shown": f"{ppl:,.1f}" in page,
-                "trained": any(Path("none").rglob("*.yaml")),
-            }
+            found[name] = {"perplexity": ppl, "shown": f"{ppl:,.1f}" in page}
+    assert not list(Path("none").rglob("config.yaml")), "trained again"
     return found
 
 
@@ -312,11 +309,14 @@ def old_records() -> Tree:
 
 def options(verb: str) -> list[str]:
     """Return the options that a verb's help shows, and those of the golden that it does not show and still takes."""
-    pages = [_printed(*verb.split(), "--help"), _printed(*verb.split(), "--help", "all")]
-    shown = set(re.findall(r"(?<![\w-])--[A-Za-z][\w.-]*(?<![.-])", " ".join(pages)))
+    pages = _printed(*verb.split(), "--help") + _printed(*verb.split(), "--help", "all")
+    terms = (line.strip().partition("  ")[0] for line in pages.splitlines() if line.lstrip().startswith("-"))
+    shown = set(re.findall(r"(?<![\w-])--[A-Za-z][\w.-]*", " ".join(terms)))
     known = golden("surface")["options"].get(verb, []) if (DATA / "surface.json").exists() else []
     unseen = [name for name in known if name not in shown]
-    return sorted([*shown, *(x for x in unseen if f"unknown option {x}" not in _printed(*verb.split(), x))])
+    return sorted(
+        [*shown, *(x for x in unseen if f"unknown option {x}" not in _printed(*verb.split(), x, "--no-such"))]
+    )
 
 
 def _printed(*arguments: str) -> str:

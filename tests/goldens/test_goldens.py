@@ -76,13 +76,16 @@ def test_a_preset_computes_the_same(name: str) -> None:
     assert make.shapes(Path("made") / name) == next(x["state"] for x in states if name in x["presets"])
 
 
-SLOW = ("written_json", "undisturbed")
-VERBS = ("evaluations", "scores", "clozes", "attentions", "generated", "presets", "old_runs", "old_records")
-
-
-@pytest.mark.parametrize("name", [*VERBS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+@pytest.mark.parametrize(
+    "name", ["evaluations", "scores", "clozes", "attentions", "generated", "presets", "old_runs", "old_records"]
+)
 def test_a_verb_does_the_same_with_runs_and_records_of_010(name: str) -> None:
     check(make.MAKERS[name](), golden(name))
+
+
+@pytest.mark.slow
+def test_what_other_verbs_write_has_the_same_keys() -> None:
+    check(make.written_json(), golden("written_json"))
 
 
 def test_no_name_is_lost() -> None:
