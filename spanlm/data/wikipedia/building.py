@@ -44,13 +44,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A corpus that was built.
-
-    Attributes:
-        summary: The content of `corpus.json`.
-        unread: The first articles that could not be read, and why.
-        reused: Sources that an earlier start had read.
-    """
+    """The content of `corpus.json`; the first articles that could not be read, and why; how many shards were reused."""
 
     summary: dict[str, Any]
     unread: list[str]

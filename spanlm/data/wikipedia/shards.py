@@ -22,7 +22,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import spanlm
 from spanlm.data.wikipedia.articles import (
@@ -59,16 +59,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a build is.
-
-    Attributes:
-        phase: "cutting" articles into words, "counting" those of the training part, "writing" the corpus.
-        done: Bytes of the sources that were read, or articles.
-        total: How many there are.
-        articles: Articles so far.
-        words: Words so far.
-        reused: Sources that an earlier start had read.
-    """
+    """How far a build is, in bytes of the sources at first, then in articles; `reused` sources were read before."""
 
     phase: Literal["cutting", "counting", "writing"]
     done: int
@@ -104,8 +95,7 @@ class Shard:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class _Batch(NamedTuple):
     """Records on their way to a worker, the number of their source, and how far that was read."""
 
     number: int
@@ -113,9 +103,9 @@ class Batch:
     cutter: Cutter
     records: tuple[Record, ...] = ()
 
-    def cut(self) -> list[Entry]:
-        """Return what becomes of each record."""
-        return [self.cutter.cut(record) for record in self.records]
+
+def _cut(batch: _Batch) -> list[Entry]:
+    return list(map(batch.cutter.cut, batch.records))
 
 
 class Shards:
@@ -158,20 +148,19 @@ class Shards:
             RunError: A process was ended from outside.
         """
         read = 0
-        with closing(in_order(Batch.cut, self._batches(), self._config.processes)) as results:
+        with closing(in_order(_cut, self._batches(), self._config.processes)) as results:
             for number, group in groupby(results, lambda result: result[0].number):
                 self._take(number, group)
                 read = number + 1
                 if self._complete:
                     break
         self.every[read:] = [Shard(_described(source.path)) for source in self._sources[read:]]
+        del self._files[read:]
 
     def articles(self, phase: Literal["counting", "writing"]) -> Iterator[tuple[str, str, str]]:
         """Give out id, title and sentences of all articles, in the order of the sources."""
         words = 0
         for number, article in enumerate(chain.from_iterable(map(_read, self._files))):
-            if number == len(self.words):
-                return
             yield article
             words += self.words[number]
             self._report(Progress(phase, number + 1, len(self.words), number + 1, words, self.reused))
@@ -180,7 +169,7 @@ class Shards:
     def _complete(self) -> bool:
         return self._config.articles is not None and len(self.words) >= self._config.articles
 
-    def _batches(self) -> Iterator[Batch]:
+    def _batches(self) -> Iterator[_Batch]:
         """Read the sources; of one whose shard was made before there is nothing to do."""
         config = self._config
         key = repr((versions(True), config.category, config.lowercase, config.articles))
@@ -191,14 +180,14 @@ class Shards:
             made = _find(self._files[-1])
             self.every.append(made or shard)
             if made:
-                yield Batch(number, shard.source["bytes"], Cutter(source.path))
+                yield _Batch(number, shard.source["bytes"], Cutter(source.path))
                 continue
             stream, silent = ByteStream(source.path), set[str]()
             for records in read_batches(source, stream, silent):
                 cutter = Cutter(source.path, config.category, config.lowercase, tuple(sorted(silent)))
-                yield Batch(number, stream.position, cutter, records)
+                yield _Batch(number, stream.position, cutter, records)
 
-    def _take(self, number: int, results: Iterable[tuple[Batch, list[Entry]]]) -> None:
+    def _take(self, number: int, results: Iterable[tuple[_Batch, list[Entry]]]) -> None:
         """Make a shard of what the workers found in a source, unless it was made before."""
         shard, path = self.every[number], self._files[number]
         if shard.digest:

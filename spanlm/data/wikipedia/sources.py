@@ -254,21 +254,18 @@ class DumpReader:
         try:
             for chunk in chunks:
                 self._parser.Parse(chunk, False)
-                yield from self._taken()
+                yield from self._ready
+                self._ready.clear()
                 fed += len(chunk)
                 if fed - self._parser.CurrentByteIndex > ARTICLE_LIMIT:
                     raise self._damage(f"a tag or comment of more than {ARTICLE_LIMIT:,} bytes")
             self._parser.Parse(b"", True)
         except expat.ExpatError as error:
-            yield from self._taken()
+            yield from self._ready
             raise self._damage(f"not well-formed XML ({expat.ErrorString(error.code)})") from error
 
     def _damage(self, reason: str) -> Damage:
         return Damage(self._parser.CurrentByteIndex, self._parser.CurrentLineNumber, reason)
-
-    def _taken(self) -> list[Page | Skipped]:
-        pages, self._ready = self._ready, []
-        return pages
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         parent = self._path[-1] if self._path else ""
@@ -284,16 +281,13 @@ class DumpReader:
             self._fields, self._redirect = {}, False
         elif name == "redirect" and parent == "page":
             self._redirect = True
-        elif (
-            attributes.get("key") in _SILENT and len(self.silent) < len(_SILENT)
-            if name == "namespace"
-            else (parent, name) in _FIELDS and (name != "text" or self._wanted)
-        ):
-            self._text, self._size = [], 0
-
-    @property
-    def _wanted(self) -> bool:
-        return self._fields.get("ns", ARTICLES) == ARTICLES and not self._redirect
+        elif name == "namespace":
+            if attributes.get("key") in _SILENT and len(self.silent) < len(_SILENT):
+                self._text, self._size = [], 0
+        elif (parent, name) in _FIELDS:
+            other = self._redirect or self._fields.get("ns", ARTICLES) != ARTICLES
+            if name != "text" or not other:
+                self._text, self._size = [], 0
 
     def _characters(self, text: str) -> None:
         self._size += len(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,11 @@ def test_all_articles_before_the_damage_are_kept(tmp_path: Path, monkeypatch: py
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES[:-1]]
 
 
-def test_enough_articles_before_the_damage_are_enough(tmp_path: Path) -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_enough_articles_before_the_damage_are_enough(tmp_path: Path, jobs: int) -> None:
     (tmp_path / "x.xml").write_bytes(dump(ARTICLES)[:-60])
-    for jobs in (1, 2):
-        summary = build(tmp_path / "x.xml", tmp_path / f"out {jobs}", articles=5, jobs=jobs).summary
-        assert summary["sources"][0]["damage"] is None
+    summary = build(tmp_path / "x.xml", tmp_path / "out", articles=5, jobs=jobs).summary
+    assert summary["sources"][0]["damage"] is None
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,11 @@ def test_lines_without_an_end_and_odd_strings(tmp_path: Path) -> None:
     build(tmp_path / "x.jsonl", tmp_path / "out")
     rows = listed(tmp_path / "out")
     assert [(row["id"], row["title"]) for row in rows[3:]] == [("103", "Title 3"), ("104", "A B C")]
+
+
+@pytest.mark.parametrize("library", ["sentencex", "mwparserfromhell"])
+def test_a_library_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    (tmp_path / "x.jsonl").write_bytes(json_lines(ARTICLES))
+    monkeypatch.setitem(sys.modules, library, None)  # as import has it where there is none
+    with pytest.raises(InputError, match=rf'needs {library}: pip install "spanlm\[wiki\]"'):
+        build(tmp_path / "x.jsonl", tmp_path / "out")
