@@ -14,10 +14,9 @@ from rich.progress import Progress, TextColumn, TimeRemainingColumn
 from spanlm.cli.arguments import verb_parser
 from spanlm.cli.main import VerbParser
 from spanlm.cli.terminal import PLAIN_SECONDS, bars, out, table
-from spanlm.data.wikipedia.building import build_corpus
-from spanlm.data.wikipedia.config import PAPER_VOCABULARY, WikipediaConfig
-from spanlm.data.wikipedia.gathering import Progress as Step
-from spanlm.data.wikipedia.summary import Summary
+from spanlm.data.wikipedia.articles import PAPER_VOCABULARY, WikipediaConfig
+from spanlm.data.wikipedia.building import Built, build_corpus
+from spanlm.data.wikipedia.shards import Progress as Step
 from spanlm.errors import InputError, Interrupted, nearest
 from spanlm.training.signals import StopRequest, stop_request
 
@@ -48,8 +47,9 @@ as N, words outside the vocabulary as <unk>, a blank line after every article.
   spanlm data wikipedia --source wiki.jsonl.gz --coverage 0.97 --out wiki-corpus
   spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus --data.documents blank-line
 
-A build that was stopped goes on when the same command is given again. The corpus appears when it is whole, with its
-counts, options and sources in DIR/corpus.json and its articles in DIR/articles.tsv.
+A build that was stopped goes on when the same command is given again: sources that were read to their ends are kept,
+the one that it was reading is read again from its start. The corpus appears when it is whole, with its counts, options
+and sources in DIR/corpus.json and its articles in DIR/articles.tsv. It needs pip install "spanlm[wiki]".
 """
 
 
@@ -72,8 +72,8 @@ def _make_wikipedia(arguments: list[str]) -> None:
     config = WikipediaConfig(sources=tuple(options.pop("source")), **options)
     began = time.monotonic()
     with stop_request() as stop, _report(stop) as report:
-        summary = build_corpus(config, report)
-    _show(summary, config, time.monotonic() - began)
+        built = build_corpus(config, report)
+    _show(built, config, time.monotonic() - began)
 
 
 def _wikipedia_parser() -> VerbParser:
@@ -131,11 +131,12 @@ class _Report:
         if self._stop.signal_number is not None:
             name = "Ctrl-C" if self._stop.signal_number == 2 else "SIGTERM"
             raise Interrupted(
-                f"stopped by {name}; what is done is kept. Go on with the same command", self._stop.signal_number
+                f"stopped by {name}; sources that were read to their ends are kept. Go on with the same command",
+                self._stop.signal_number,
             )
         if step.reused and not self._told_reuse:
             self._told_reuse = True
-            out("going on: what an earlier start has cut is taken from there")
+            out("going on: sources that an earlier start has read are not read again")
         if step.phase != self._phase:
             self._phase, self._began = step.phase, time.monotonic()
             if self._bar is not None and self._task is not None:
@@ -158,38 +159,38 @@ def _report(stop: StopRequest) -> Iterator[_Report]:
         yield _Report(stop, bar)
 
 
-def _show(summary: Summary, config: WikipediaConfig, seconds: float) -> None:
-    vocabulary = summary.vocabulary
-    for source in summary.sources:
-        if source.damage is not None:
-            lost = f"{source.damaged_lines} such line(s)" if source.damaged_lines else "all after it"
-            out(f"{source.file}: {source.damage}; {lost} left out")
-    for line in summary.unread:
+def _show(built: Built, config: WikipediaConfig, seconds: float) -> None:
+    summary, vocabulary = built.summary, built.summary["vocabulary"]
+    for source in summary["sources"]:
+        if source["damage"] is not None:
+            lost = f"{source['damaged_lines']} such line(s)" if source["damaged_lines"] else "all after it"
+            out(f"{source['file']}: {source['damage']}; {lost} left out")
+    for line in built.unread:
         out(f"{line}; skipped")
     rows = [
         (
-            split.split,
-            f"{split.articles:,} articles, {split.sentences:,} sentences, {split.words:,} words "
-            f"(<unk> {split.unknown / split.words:.2%}), {split.tokens:,} tokens",
+            split,
+            f"{counts['articles']:,} articles, {counts['sentences']:,} sentences, {counts['words']:,} words "
+            f"(<unk> {counts['unknown'] / counts['words']:.2%}), {counts['tokens']:,} tokens",
         )
-        for split in summary.splits
+        for split, counts in summary["splits"].items()
     ]
-    words = sum(split.words for split in summary.splits)
+    words = sum(counts["words"] for counts in summary["splits"].values())
     rows += [
         (
             "vocabulary",
-            f"{vocabulary.size:,} with <unk> and <eos>: {vocabulary.coverage:.2%} of the training part's words, which "
-            f"has {vocabulary.types:,} different ones",
+            f"{vocabulary['size']:,} with <unk> and <eos>: {vocabulary['coverage']:.2%} of the training part's words, "
+            f"which has {vocabulary['types']:,} different ones",
         ),
-        ("sentences", f"{summary.words_per_sentence:.1f} words on average"),
+        ("sentences", f"{summary['words_per_sentence']:.1f} words on average"),
         ("tokens", "words, an <eos> for every sentence, and one for the blank line after every article"),
-        ("left out", _counted(summary.left_out, "words")),
-        ("skipped", _counted(summary.skipped, "pages")),
+        ("left out", _counted(summary["left_out_words"], "words")),
+        ("skipped", _counted(summary["skipped"], "pages")),
         ("built", f"{seconds:,.0f} s, {words / seconds:,.0f} words/s, {config.processes} process(es)"),
         ("folder", str(config.out)),
     ]
     table(rows)
-    every = " --data.min_count 1" if vocabulary.coverage == 1 else ""  # it has no <unk>
+    every = " --data.min_count 1" if vocabulary["coverage"] == 1 else ""  # it has no <unk>
     out("to train on it:")
     out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(config.out))} --data.documents blank-line{every}")
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spanlm.data.wikipedia import gathering, sources
+from spanlm.data.wikipedia import sources
 from tests.cli.conftest import Cli
 from tests.cli.test_bad_input import SMALL
-from tests.data.wikipedia.small import dump, json_lines, made_articles
+from tests.data.wikipedia.small import ROOT, dump, json_lines, made_articles
 
 ARTICLES = made_articles(40)
 OPTIONS = "--source --out --vocabulary --coverage --category --articles --seed --lowercase --jobs --keep-partial"
@@ -23,7 +26,7 @@ OPTIONS = "--source --out --vocabulary --coverage --category --articles --seed -
 
 @pytest.fixture(autouse=True)
 def wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "CHUNK_BYTES", 5000)
+    monkeypatch.setattr(sources, "BATCH_BYTES", 5000)
     (tmp_path / "wiki.jsonl").write_bytes(json_lines(ARTICLES))
     (tmp_path / "wiki.xml").write_bytes(dump(ARTICLES))
 
@@ -109,9 +112,9 @@ def test_one_line_and_nothing_left_behind(cli: Cli, tmp_path: Path, command: str
 
 def test_a_vocabulary_too_large_says_how_many_words_there_are(cli: Cli) -> None:
     result = make(cli)
-    result.refused("--vocabulary=77000: the training part has only", "Give --vocabulary", "is kept in")
+    result.refused("--vocabulary=77000: the training part has only", "Give --vocabulary", "are kept in")
     size = result.err.partition("Give --vocabulary ")[2].split()[0]
-    assert "going on: what an earlier start has cut is taken from there" in make(cli, "--vocabulary", size).done
+    assert "going on: sources that an earlier start has read" in make(cli, "--vocabulary", size).done
 
 
 def test_damage_is_told_and_its_good_part_kept_on_request(cli: Cli, tmp_path: Path) -> None:
@@ -126,23 +129,21 @@ def test_damage_is_told_and_its_good_part_kept_on_request(cli: Cli, tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_it_and_the_same_command_goes_on(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
-    cut, calls = gathering.make_piece, []
-
-    def interrupted(*arguments: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 3:
-            signal.raise_signal(number)
-        return cut(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(gathering, "make_piece", interrupted)
+def test_a_signal_stops_it_and_the_same_command_goes_on(cli: Cli, tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "more.jsonl").write_bytes(json_lines(made_articles(2500)[40:]))
+    command = shlex.split("data wikipedia --source wiki.jsonl more.jsonl --out out --jobs 1 --coverage 1")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    started = [sys.executable, "-m", "spanlm", *command]
+    with subprocess.Popen(started, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as build:
+        while not list(tmp_path.glob(".out.unfinished/*.json")):  # the first source is kept
+            assert build.poll() is None
+            time.sleep(0.01)
+        build.send_signal(number)
+        assert build.stderr is not None
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        make(cli, "--coverage", 1).refused(f"stopped by {name}; what is done is kept", status=128 + number)
-    assert len(calls) == 3 and not (tmp_path / "out").exists()
-    assert make(cli, "--coverage", 1).done.startswith("going on")
+        assert f"stopped by {name}; sources that were read to their ends are kept" in build.stderr.read()
+    assert build.returncode == 128 + number and not (tmp_path / "out").exists()
+    assert cli(*command).done.startswith("going on")
 
 
 def test_a_bar_where_there_is_a_terminal(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

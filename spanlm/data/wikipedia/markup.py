@@ -7,14 +7,11 @@ Unlike it, templates that only write words are written out: `{{lang|fr|mot}}`, `
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from spanlm.data.wikipedia.text import drop_elements
-from spanlm.data.wikipedia.words import listed
-from spanlm.errors import InputError
+from spanlm.data.wikipedia.text import drop_elements, listed
 
 _SILENT_TAGS = listed(
     "ref references gallery math chem ce timeline score source syntaxhighlight pre imagemap hiero inputbox graph "
@@ -51,18 +48,6 @@ _DISAMBIGUATION = re.compile(
     re.I,
 )
 _RANGE = frozenset({"to", "-", "–", "and", "by", "x", "or", "to(-)", "and(-)"})
-
-
-def require_parser() -> None:
-    """Refuse to begin without mwparserfromhell.
-
-    Raises:
-        InputError: It is not installed; the message says how it is.
-    """
-    if importlib.util.find_spec("mwparserfromhell") is None:
-        raise InputError(
-            'an XML dump needs mwparserfromhell: pip install "spanlm[wiki]" (JSON lines of WikiExtractor do not)'
-        )
 
 
 def is_redirect(wikitext: str) -> bool:

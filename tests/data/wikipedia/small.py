@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from spanlm.data.wikipedia.building import build_corpus
-from spanlm.data.wikipedia.config import WikipediaConfig
-from spanlm.data.wikipedia.summary import Summary
+from spanlm.data.wikipedia.articles import WikipediaConfig
+from spanlm.data.wikipedia.building import Built, build_corpus
 
+ROOT = Path(__file__).parents[3]
 SYLLABLES = ["ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "za", "dor", "fen", "gul", "hap"]
 CATEGORIES = ("People", "Cities", "Novels")
 
@@ -128,10 +128,10 @@ def _cut(content: bytes, parts: int) -> list[bytes]:
     return [content[begin : begin + size] for begin in range(0, len(content), size)]
 
 
-Build = Callable[..., Summary]
+Build = Callable[..., Built]
 
 
-def build(sources: Path | Sequence[Path], out: Path, **options: Any) -> Summary:
+def build(sources: Path | Sequence[Path], out: Path, **options: Any) -> Built:
     """Build with every word, in this process, unless told otherwise."""
     paths = (sources,) if isinstance(sources, Path) else tuple(sources)
     choice = {} if "vocabulary" in options else {"coverage": 1.0}
@@ -147,3 +147,8 @@ def listed(folder: Path) -> list[dict[str, str]]:
     """The rows of articles.tsv."""
     names, *rows = [line.split("\t") for line in (folder / "articles.tsv").read_text("utf-8").splitlines()]
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files of a corpus."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}

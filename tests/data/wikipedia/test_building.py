@@ -7,33 +7,43 @@ import gzip
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
+from spanlm.data.vocabulary import Vocabulary
 from spanlm.data.wikipedia import sources
+from spanlm.data.wikipedia.building import PROPORTIONS, choose_words, split_articles
+from spanlm.data.wikipedia.shards import draw
 from spanlm.errors import InputError
 from tests.data.wikipedia.small import (
+    FOOTER,
+    HEADER,
     build,
+    contents,
     dump,
     json_line,
     json_lines,
     listed,
     made_articles,
+    page,
     several_bzip2_streams,
     texts,
+    wikitext,
 )
 
 ARTICLES = made_articles(60)
-FILES = ("train.txt", "valid.txt", "test.txt", "articles.tsv", "corpus.json")
 
 
 @pytest.fixture(autouse=True)
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several pieces, though the sources are small."""
-    monkeypatch.setattr(sources, "CHUNK_BYTES", 5000)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several for a source, though the sources are small."""
+    monkeypatch.setattr(sources, "BATCH_BYTES", 5000)
 
 
 @pytest.fixture
@@ -41,10 +51,6 @@ def source(tmp_path: Path) -> Path:
     path = tmp_path / "wiki.jsonl"
     path.write_bytes(json_lines(ARTICLES))
     return path
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in FILES}
 
 
 def test_every_word_of_every_article_is_in_one_split(source: Path, tmp_path: Path) -> None:
@@ -62,63 +68,46 @@ def test_every_word_of_every_article_is_in_one_split(source: Path, tmp_path: Pat
         assert text == ("\n".join(cut) if split != "train" else lines)
 
 
-def test_a_dump_says_the_same_as_json_lines(source: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, several_bzip2_streams])
+def test_a_dump_says_the_same_as_json_lines(source: Path, tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "dump").write_bytes(pack(dump(ARTICLES)))
     build(source, tmp_path / "json")
-    for name, content in (
-        ("plain.xml", dump(ARTICLES)),
-        ("x.xml.gz", gzip.compress(dump(ARTICLES))),
-        ("x.xml.bz2", bz2.compress(dump(ARTICLES))),
-        ("streams.bz2", several_bzip2_streams(dump(ARTICLES))),
-    ):
-        (tmp_path / name).write_bytes(content)
-        build(tmp_path / name, tmp_path / f"from {name}")
-        assert texts(tmp_path / f"from {name}") == texts(tmp_path / "json")
-        assert (tmp_path / f"from {name}" / "articles.tsv").read_bytes() == (
-            tmp_path / "json/articles.tsv"
-        ).read_bytes()
+    build(tmp_path / "dump", tmp_path / "xml")
+    first, second = contents(tmp_path / "json"), contents(tmp_path / "xml")
+    assert all(first[name] == second[name] for name in first if name != "corpus.json")
 
 
 @pytest.mark.parametrize("options", [{}, {"vocabulary": 50}, {"coverage": 0.9}, {"lowercase": True}], ids=str)
 def test_the_counts_are_those_that_training_finds(source: Path, tmp_path: Path, options: dict[str, object]) -> None:
-    summary = build(source, tmp_path / "out", **options)
-    told = json.loads((tmp_path / "out" / "corpus.json").read_text("utf-8"))
+    told = build(source, tmp_path / "out", **options).summary
+    assert told == json.loads((tmp_path / "out" / "corpus.json").read_text("utf-8"))
     corpus = load_corpus(DataConfig(corpus=str(tmp_path / "out"), documents="blank-line", min_count=1))
-    assert len(corpus.vocabulary) == told["vocabulary"]["size"] == summary.vocabulary.size
+    assert len(corpus.vocabulary) == told["vocabulary"]["size"]
     assert len(corpus.vocabulary) == options.get("vocabulary", len(corpus.vocabulary))
     assert corpus.oov == {"train": 0, "valid": 0, "test": 0}
-    for split in summary.splits:
-        tokens, counts = corpus.splits[split.split], told["splits"][split.split]
-        text = texts(tmp_path / "out")[split.split]
-        assert len(tokens) == counts["tokens"] == split.tokens == len(text.split()) + text.count("\n")
-        assert len(tokens.documents) == counts["articles"] == text.count("\n\n")
+    for split, counts in told["splits"].items():
+        tokens, text = corpus.splits[split], texts(tmp_path / "out")[split]
+        assert len(tokens) == counts["tokens"] == len(text.split()) + text.count("\n")
+        articles = [len(article.split()) + article.count("\n") + 2 for article in text.split("\n\n")[:-1]]
+        assert tokens.documents.tolist() == [sum(articles[:number]) for number in range(counts["articles"])]
         assert counts["words"] == len(text.split()) and counts["unknown"] == text.split().count("<unk>")
         assert counts["sentences"] == text.count("\n") - text.count("\n\n")
         assert counts["sha256"] == hashlib.sha256(text.encode()).hexdigest()
-    sentences = sum(split.sentences for split in summary.splits)
-    assert told["words_per_sentence"] == sum(split.words for split in summary.splits) / sentences
-
-
-def test_documents_start_where_articles_do(source: Path, tmp_path: Path) -> None:
-    build(source, tmp_path / "out")
-    corpus = load_corpus(DataConfig(corpus=str(tmp_path / "out"), documents="blank-line"))
-    for split in ("train", "valid", "test"):
-        sizes = [
-            int(row["words"]) + int(row["sentences"]) + 1 for row in listed(tmp_path / "out") if row["split"] == split
-        ]
-        assert corpus.splits[split].documents.tolist() == [sum(sizes[:number]) for number in range(len(sizes))]
+    words, sentences = (sum(counts[name] for counts in told["splits"].values()) for name in ("words", "sentences"))
+    assert told["words_per_sentence"] == words / sentences
 
 
 def test_the_most_frequent_words_of_the_training_part_stay(source: Path, tmp_path: Path) -> None:
     build(source, tmp_path / "all")
-    summary = build(source, tmp_path / "few", vocabulary=40)
+    told = build(source, tmp_path / "few", vocabulary=40).summary["vocabulary"]
     every, few = texts(tmp_path / "all"), texts(tmp_path / "few")
     counts = Counter(every["train"].split())
     kept = sorted(counts, key=lambda word: -counts[word])[:38]  # a Counter has its words in the order of the text
     for split in every:
         lines = [[word if word in kept else "<unk>" for word in line.split()] for line in every[split].split("\n")]
         assert few[split] == "\n".join(map(" ".join, lines))
-    assert summary.vocabulary.types == len(counts)
-    assert summary.vocabulary.coverage == sum(counts[word] for word in kept) / counts.total()
+    covered = sum(counts[word] for word in kept) / counts.total()
+    assert told == {"size": 40, "types": len(counts), "coverage": covered}
 
 
 def test_a_vocabulary_of_more_words_than_there_are(source: Path, tmp_path: Path) -> None:
@@ -126,7 +115,7 @@ def test_a_vocabulary_of_more_words_than_there_are(source: Path, tmp_path: Path)
         build(source, tmp_path / "out", vocabulary=77_000)
     every = int(str(refused.value).partition("Give --vocabulary ")[2].split()[0])
     assert not (tmp_path / "out").exists()
-    assert build(source, tmp_path / "out", vocabulary=every).reused > 3
+    assert build(source, tmp_path / "out", vocabulary=every).reused == 1
     assert "<unk>" not in texts(tmp_path / "out")["train"]
     assert len(load_corpus(DataConfig(corpus=str(tmp_path / "out"), min_count=1)).vocabulary) == every
 
@@ -159,24 +148,24 @@ def test_a_folder_is_all_its_files_and_the_first_of_two_articles_stays(tmp_path:
     (folder / "AA" / "wiki_01.bz2").write_bytes(bz2.compress(json_lines(ARTICLES[15:40])))
     (folder / "b.jsonl.gz").write_bytes(gzip.compress(json_lines(ARTICLES[40:])))
     (folder / "README.md").write_text("not an article")
-    summary = build(folder, tmp_path / "out")
+    summary = build(folder, tmp_path / "out").summary
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES]
-    assert summary.skipped == {"repeated": 5}
-    assert [source.file for source in summary.sources] == ["wiki_00", "wiki_01.bz2", "b.jsonl.gz"]
-    for source in summary.sources:
-        (path,) = folder.rglob(source.file)
-        assert source.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-        assert source.bytes == path.stat().st_size
+    assert summary["skipped"] == {"repeated": 5}
+    assert [source["file"] for source in summary["sources"]] == ["wiki_00", "wiki_01.bz2", "b.jsonl.gz"]
+    for source in summary["sources"]:
+        (path,) = folder.rglob(source["file"])
+        assert source["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert source["bytes"] == path.stat().st_size
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "xml"])
 def test_categories_choose(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"x.{kind}"
     path.write_bytes(json_lines(ARTICLES) if kind == "jsonl" else dump(ARTICLES))
-    summary = build(path, tmp_path / "out", category="^(Cit|Nov)")
+    summary = build(path, tmp_path / "out", category="^(Cit|Nov)").summary
     chosen = [made.id for made in ARTICLES if made.category in ("Cities", "Novels")]
     assert [row["id"] for row in listed(tmp_path / "out")] == chosen
-    assert summary.skipped == {"category": len(ARTICLES) - len(chosen)}
+    assert summary["skipped"] == {"category": len(ARTICLES) - len(chosen)}
     with pytest.raises(InputError, match=r"--category=cities: is found in no category .* People, Cities, Novels$"):
         build(path, tmp_path / "none", category="cities")
     assert not list(tmp_path.glob("*none*"))
@@ -186,23 +175,25 @@ def test_lists_of_categories_and_none(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     lines = [json_line(made, category=None, categories=["x", "born in 1900"]) for made in ARTICLES[:5]]
     path.write_bytes(b"".join(lines) + json_line(ARTICLES[5], category=None))
-    assert build(path, tmp_path / "out", category="^born").skipped == {"category": 1}
+    assert build(path, tmp_path / "out", category="^born").summary["skipped"] == {"category": 1}
     path.write_bytes(json_line(ARTICLES[5], category=None))
     with pytest.raises(InputError, match="the articles name no categories"):
         build(path, tmp_path / "none", category="x")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_the_first_articles_only(source: Path, tmp_path: Path, jobs: int) -> None:
-    summary = build(source, tmp_path / "few", articles=7, jobs=jobs)
+def test_the_first_articles_only(tmp_path: Path, jobs: int) -> None:
+    paths = [tmp_path / f"{number}.jsonl" for number in range(20)]
+    for number, path in enumerate(paths):
+        path.write_bytes(json_lines(ARTICLES[3 * number : 3 * number + 4]))  # the last one comes again in the next
+    summary = build(paths, tmp_path / "few", articles=7, jobs=jobs).summary
     assert [row["id"] for row in listed(tmp_path / "few")] == [made.id for made in ARTICLES[:7]]
-    assert summary.sources[0].sha256 == hashlib.sha256(source.read_bytes()).hexdigest()
-    assert summary.left_out == {"title": 14}
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    assert [source["sha256"] for source in summary["sources"]] == digests
+    assert summary["left_out_words"] == {"title": 14} and summary["skipped"] == {"repeated": 1}
 
 
 def test_what_is_no_article_is_skipped_and_counted(tmp_path: Path) -> None:
-    from tests.data.wikipedia.small import FOOTER, HEADER, page, wikitext
-
     others = (
         page("1", "Talk:A", "Long talk.", namespace=1)
         + page("2", "B", "#REDIRECT [[A]]", redirect=True)
@@ -213,42 +204,75 @@ def test_what_is_no_article_is_skipped_and_counted(tmp_path: Path) -> None:
     )
     body = others + "".join(page(made.id, made.title, wikitext(made)) for made in ARTICLES[:4])
     (tmp_path / "x.xml").write_text(HEADER + body + FOOTER, encoding="utf-8")
-    summary = build(tmp_path / "x.xml", tmp_path / "out")
-    assert summary.skipped == {"disambiguation": 2, "empty": 1, "namespace": 1, "redirect": 2}
+    summary = build(tmp_path / "x.xml", tmp_path / "out").summary
+    assert summary["skipped"] == {"disambiguation": 2, "empty": 1, "namespace": 1, "redirect": 2}
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES[:4]]
 
 
-def test_a_name_that_may_mean_much_is_no_article(tmp_path: Path) -> None:
+def test_names_that_may_mean_much_are_skipped_and_counted_up_to_the_last_article(tmp_path: Path) -> None:
     listing = json_line(ARTICLES[0], id="1", title="Ur", text="Ur\n\nUr may refer to:\n\nUr, a city.\n")
     named = json_line(ARTICLES[0], id="2", title="Ur (disambiguation)", text="Ur is a city.\n")
-    (tmp_path / "x.jsonl").write_bytes(listing + named + json_lines(ARTICLES[:4]))
-    assert build(tmp_path / "x.jsonl", tmp_path / "out").skipped == {"disambiguation": 2}
-
-
-def test_skipped_pages_are_counted_up_to_the_last_article(tmp_path: Path) -> None:
-    listing = [json_line(ARTICLES[0], id=f"a{number}", title="Ur (disambiguation)") for number in range(6)]
-    articles = [json_line(made) for made in ARTICLES[:6]]
-    mixed = b"".join(line for pair in zip(articles, listing, strict=True) for line in pair)
-    (tmp_path / "x.jsonl").write_bytes(mixed)
-    assert build(tmp_path / "x.jsonl", tmp_path / "out", articles=4).skipped == {"disambiguation": 3}
+    content = listing + named + json_lines(ARTICLES[:3]) + listing + json_line(ARTICLES[3]) + named
+    (tmp_path / "x.jsonl").write_bytes(content)
+    for options, count in ((dict[str, int](), 4), ({"articles": 4}, 3)):
+        summary = build(tmp_path / "x.jsonl", tmp_path / f"out {count}", **options).summary
+        assert summary["skipped"] == {"disambiguation": count}
 
 
 def test_a_lone_mark_is_no_sentence(tmp_path: Path) -> None:
     odd = json_line(ARTICLES[0], id="1", text="It ended. ... Then more came.\n")
     (tmp_path / "x.jsonl").write_bytes(odd + json_lines(ARTICLES[:4]))
-    summary = build(tmp_path / "x.jsonl", tmp_path / "out", articles=3)
-    assert summary.left_out["fragment"] == 1
+    summary = build(tmp_path / "x.jsonl", tmp_path / "out", articles=3).summary
+    assert summary["left_out_words"]["fragment"] == 1
     (row,) = [row for row in listed(tmp_path / "out") if row["id"] == "1"]
     assert (row["sentences"], row["words"]) == ("2", "7")
 
 
-def test_without_the_parser_json_lines_are_still_read(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setitem(__import__("sys").modules, "mwparserfromhell", None)
-    build(source, tmp_path / "out")
-    (tmp_path / "x.xml").write_bytes(dump(ARTICLES))
-    with pytest.raises(InputError, match="needs mwparserfromhell"):
-        build(tmp_path / "x.xml", tmp_path / "xml")
-    assert not list(tmp_path.glob("*xml*/"))
+COUNTS = st.dictionaries(st.text("abc", min_size=1, max_size=4), st.integers(1, 9), min_size=1, max_size=30)
+
+
+@given(COUNTS, st.data())
+def test_the_same_words_as_the_size_limit_of_a_vocabulary_keeps(counts: dict[str, int], data: st.DataObject) -> None:
+    size = data.draw(st.integers(2, len(counts) + 2))
+    kept = choose_words(Counter(counts), size)
+    assert {*kept, "<unk>", "<eos>"} == set(Vocabulary.from_counts(counts, max_size=size).words)
+
+
+@given(COUNTS, st.floats(0.001, 1))
+def test_the_fewest_words_that_cover_a_share(counts: dict[str, int], share: float) -> None:
+    kept = choose_words(Counter(counts), 3, share)
+    needed = share * sum(counts.values())
+    assert sum(counts[word] for word in kept) >= needed
+    assert sum(sorted(counts[word] for word in kept)[1:]) < needed
+    assert min(counts[word] for word in kept) >= max([0, *(counts[word] for word in counts.keys() - kept)])
+
+
+@settings(max_examples=50)
+@given(st.lists(st.integers(1, 5000), min_size=3, max_size=80), st.integers(0, 9))
+def test_held_out_splits_have_their_share_and_part_of_an_article_more(sizes: list[int], seed: int) -> None:
+    lots = [draw(seed, str(number)) for number in range(len(sizes))]
+    splits = split_articles(lots, sizes)
+    order = sorted(range(len(sizes)), key=lots.__getitem__)
+    # a plain loop: in the order of the lots, one after the other until the share is reached
+    expected, queue = {}, list(order)
+    for split, left in ((1, 2), (2, 1)):
+        share = (1.2 / 24.9) * sum(sizes)
+        taken = 0
+        while len(queue) > left and taken < share:
+            expected[queue[0]] = split
+            taken += sizes[queue.pop(0)]
+    assert [expected.get(number, 0) for number in range(len(sizes))] == splits.tolist()
+    assert {0, 1, 2} == set(splits.tolist())
+
+
+def test_a_lot_depends_on_seed_and_id_alone() -> None:
+    assert draw(1, "7") == 15405543334932732646 and PROPORTIONS == {"train": 22.5, "valid": 1.2, "test": 1.2}
+    assert len({draw(seed, id) for seed in (1, 2, 11) for id in ("1", "11", "2")}) == 9
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_too_few_to_split(tmp_path: Path, count: int) -> None:
+    (tmp_path / "x.jsonl").write_bytes(json_lines(ARTICLES[:count]))
+    with pytest.raises(InputError, match=rf"{count} article\(s\) cannot be split"):
+        build(tmp_path / "x.jsonl", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]

@@ -9,19 +9,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from spanlm.data.wikipedia.articles import Treatment, make_piece
-from spanlm.data.wikipedia.pieces import ARTICLE_LIMIT, Article, Page, Record, Skipped
+from spanlm.data.wikipedia.articles import ARTICLE_LIMIT, Article, Cutter, Line, Page, Skipped
 from spanlm.errors import InputError
 from tests.data.limited import ends
 from tests.data.wikipedia.small import (
     FOOTER,
     HEADER,
+    ROOT,
     build,
     dump,
     json_line,
@@ -31,7 +30,7 @@ from tests.data.wikipedia.small import (
     page,
     texts,
 )
-from tests.data.wikipedia.test_resume import ROOT, alive
+from tests.data.wikipedia.test_shards import await_end
 
 ARTICLES = made_articles(12)
 TEXT: dict[str, Callable[[int], str]] = {
@@ -57,6 +56,9 @@ TEXT: dict[str, Callable[[int], str]] = {
     "numbers": lambda n: "It is " + "1-" * n + "x so.",
     "contractions": lambda n: "It is " + "n't" * n + " so.",
     "lines": lambda n: "It is so.\n" * n,
+    "sentences": lambda n: "It is so. " * n,
+    "quotations": lambda n: 'It is "so. ' * n,
+    "quotations of another kind": lambda n: "It is «so. " * n,
 }
 WIKI: dict[str, Callable[[int], str]] = {
     "wikilinks": lambda n: "[[" * n,
@@ -93,11 +95,10 @@ CASES = [("text", name) for name in TEXT] + [("wiki", name) for name in WIKI]
 def entry(kind: str, name: str, n: int) -> object:
     made = (TEXT if kind == "text" else WIKI)[name](n)
     if kind == "text":
-        record: Record | Page = Record(0, 1, json.dumps({"id": "1", "title": "T", "text": made}).encode())
+        record: Line | Page = Line(0, 1, json.dumps({"id": "1", "title": "T", "text": made}).encode())
     else:
         record = Page("1", "T", "0", False, made)
-    (found,) = make_piece([record], Treatment("." if "categor" in name else None)).entries
-    return found
+    return Cutter(Path("x"), "." if "categor" in name else None).cut(record)
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
@@ -118,9 +119,9 @@ def test_a_large_hostile_article_ends(kind: str, name: str) -> None:
 def test_markup_that_would_keep_the_parser_busy_is_told_and_skipped(tmp_path: Path) -> None:
     body = page("1", "Tangled", "{{a|" * 400) + page("2", "Deep", "{|\n| <b>\n" * 9 + "</b> | x\n|}\n" * 9)
     (tmp_path / "x.xml").write_bytes(dump(ARTICLES).replace(FOOTER.encode(), (body + FOOTER).encode()))
-    summary = build(tmp_path / "x.xml", tmp_path / "out")
-    assert summary.skipped == {"malformed": 2}
-    assert [line.split(": ")[:2] for line in summary.unread] == [["x.xml", "Tangled"], ["x.xml", "Deep"]]
+    built = build(tmp_path / "x.xml", tmp_path / "out")
+    assert built.summary["skipped"] == {"malformed": 2}
+    assert [line.split(": ")[:2] for line in built.unread] == [["x.xml", "Tangled"], ["x.xml", "Deep"]]
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES]
 
 
@@ -134,9 +135,9 @@ def test_an_article_above_the_limit_is_told_and_skipped(tmp_path: Path, kind: st
             body = page("x", "Long", "It is so.\n\n" + "x" * long) + FOOTER
             content = dump(ARTICLES).replace(FOOTER.encode(), body.encode())
         (tmp_path / f"x.{kind}").write_bytes(content)
-        summary = build(tmp_path / f"x.{kind}", tmp_path / f"out {long}")
-        assert summary.skipped == skipped
-        assert [line.split(": ")[:2] for line in summary.unread] == [[f"x.{kind}", "Long"]] * len(skipped)
+        built = build(tmp_path / f"x.{kind}", tmp_path / f"out {long}")
+        assert built.summary["skipped"] == skipped
+        assert [line.split(": ")[:2] for line in built.unread] == [[f"x.{kind}", "Long"]] * len(skipped)
         ids = [row["id"] for row in listed(tmp_path / f"out {long}")]
         assert sorted(set(ids) - {"x"}) == sorted(made.id for made in ARTICLES) and ("x" in ids) is not bool(skipped)
 
@@ -201,7 +202,7 @@ def test_memory_is_bounded_whatever_a_file_expands_to(
 
 BUSY = """
 import multiprocessing, os, re, signal, sys, threading, time
-from spanlm.data.wikipedia.workers import in_order
+from spanlm.data.wikipedia.shards import in_order
 
 def busy(item):
     re.fullmatch(r"(a|aa)*b", "a" * item)  # holds the interpreter's lock for longer than anybody waits
@@ -233,20 +234,13 @@ def test_no_worker_outlives_a_killed_parent_even_inside_a_long_call(tmp_path: Pa
         check=False,
     )
     workers = list(map(int, ran.stdout.split()))
-    try:
-        assert ran.returncode == -signal.SIGKILL and len(workers) == 2
-        deadline = time.monotonic() + 20
-        while any(map(alive, workers)):
-            assert time.monotonic() < deadline, "workers outlive their parent"
-            time.sleep(0.05)
-    finally:
-        for worker in filter(alive, workers):
-            os.kill(worker, signal.SIGKILL)
+    assert ran.returncode == -signal.SIGKILL and len(workers) == 2
+    await_end(workers)
 
 
 def test_long_words_are_no_words(tmp_path: Path) -> None:
     odd = json_line(ARTICLES[0], id="1", text=f"It is a {'word' * 400}. It is one.\n")
     (tmp_path / "x.jsonl").write_bytes(odd + json_lines(ARTICLES))
-    summary = build(tmp_path / "x.jsonl", tmp_path / "out")
-    assert summary.left_out["fragment"] == 4
+    summary = build(tmp_path / "x.jsonl", tmp_path / "out").summary
+    assert summary["left_out_words"]["fragment"] == 4
     assert not any("wordword" in text for text in texts(tmp_path / "out").values())

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +9,7 @@ from spanlm.data.wikipedia.markup import (
     is_disambiguation,
     is_redirect,
     plain_text,
-    require_parser,
 )
-from spanlm.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -82,10 +78,3 @@ def test_disambiguation_pages_say_so(text: str, yes: bool) -> None:
 def test_redirects_say_so() -> None:
     assert is_redirect("#REDIRECT [[X]]") and is_redirect(" # redirect[[X]]")
     assert not is_redirect("The #redirect page.")
-
-
-def test_without_the_parser_an_xml_source_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_parser()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r'pip install "spanlm\[wiki\]"'):
-        require_parser()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path
@@ -19,16 +18,15 @@ pytestmark = [
 
 def test_some_real_articles(tmp_path: Path) -> None:
     source = Path(os.environ["SPANLM_DATA"]) / "wikipedia"
-    summary = build(source, tmp_path / "out", articles=150, jobs=2, vocabulary=12_000)
-    assert sum(split.articles for split in summary.splits) == 150
+    told = build(source, tmp_path / "out", articles=150, jobs=2, vocabulary=12_000).summary
+    assert sum(split["articles"] for split in told["splits"].values()) == 150
     # the paper's sentences have 25 tokens, and its articles 3,300
-    assert 23 < summary.words_per_sentence < 29
-    assert 0.9 < summary.vocabulary.coverage < 0.99
+    assert 23 < told["words_per_sentence"] < 29
+    assert 0.9 < told["vocabulary"]["coverage"] < 0.99
     text = "\n".join(texts(tmp_path / "out").values())
     assert not re.search(r"[\[{]{2}|\]\]|\}\}|<(?!unk> |unk>$| )\S|https?:|&[a-z]+;|\( \)", text, re.M)
     assert not re.search(r"(?<!\S)[\d.,]*\d[\d.,]*(?!\S)", text), "a number that is not N"
     assert all(line == line.strip() and "  " not in line for line in text.split("\n"))
-    told = json.loads((tmp_path / "out" / "corpus.json").read_text("utf-8"))
     corpus = load_corpus(DataConfig(corpus=str(tmp_path / "out"), documents="blank-line"))
     assert len(corpus.vocabulary) == 12_000
     for split, tokens in corpus.splits.items():

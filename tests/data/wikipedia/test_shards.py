@@ -1,0 +1,255 @@
+"""Builds that are stopped, killed, or have no room; who may write where; and the pool of processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from spanlm.data.wikipedia.shards import Progress, in_order
+from spanlm.errors import InputError, RunError
+from tests.data.wikipedia.small import ROOT, build, contents, json_lines, made_articles
+
+ARTICLES = made_articles(60)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three sources."""
+    (tmp_path / "wiki").mkdir()
+    for number in range(3):
+        content = json_lines(ARTICLES[20 * number : 20 * number + 20])
+        (tmp_path / "wiki" / f"{number}.jsonl").write_bytes(content)
+    return tmp_path / "wiki"
+
+
+class Stop(Exception):
+    pass
+
+
+def stopping(phase: str, articles: int) -> Callable[[Progress], None]:
+    def report(progress: Progress) -> None:
+        if progress.phase == phase and progress.articles >= articles:
+            raise Stop
+
+    return report
+
+
+def shards(out: Path) -> list[Path]:
+    return sorted((out.parent / f".{out.name}.unfinished").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("phase", "articles", "made", "jobs"),
+    [
+        ("cutting", 1, 0, 1),
+        ("cutting", 41, 2, 1),
+        ("cutting", 41, 2, 2),
+        ("counting", 9, 3, 1),
+        ("writing", 50, 3, 1),
+    ],
+)
+def test_a_build_that_was_stopped_goes_on(
+    folder: Path, tmp_path: Path, phase: str, articles: int, made: int, jobs: int
+) -> None:
+    build(folder, tmp_path / "whole", vocabulary=50)
+    with pytest.raises(Stop):
+        build(folder, tmp_path / "out", vocabulary=50, jobs=jobs, report=stopping(phase, articles))
+    assert not (tmp_path / "out").exists() and len(shards(tmp_path / "out")) == made
+    assert build(folder, tmp_path / "out", vocabulary=50).reused == made
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_only_what_fits_is_used_again(folder: Path, tmp_path: Path) -> None:
+    def stopped() -> list[Path]:
+        with pytest.raises(Stop):
+            build(folder, tmp_path / "out", report=stopping("counting", 1))
+        return shards(tmp_path / "out")
+
+    stopped()
+    assert build(folder, tmp_path / "out", lowercase=True).reused == 0
+    (tmp_path / "out").rename(tmp_path / "small")
+    stopped()
+    content = (folder / "1.jsonl").read_bytes()
+    at = content.rindex(b".")
+    (folder / "1.jsonl").write_bytes(content[: at - 1] + b"x" + content[at:])  # one letter of the last article
+    assert build(folder, tmp_path / "out").reused == 1  # of what came after it, articles may be repeated
+    build(folder, tmp_path / "anew")
+    assert contents(tmp_path / "out") == contents(tmp_path / "anew")
+
+
+@pytest.mark.parametrize("damaged", ["manifest", "articles", "gone"])
+def test_a_damaged_shard_is_made_again(folder: Path, tmp_path: Path, damaged: str) -> None:
+    build(folder, tmp_path / "whole")
+    with pytest.raises(Stop):
+        build(folder, tmp_path / "out", report=stopping("counting", 1))
+    first = shards(tmp_path / "out")[0]
+    if damaged == "gone":
+        first.unlink()
+    else:
+        path = first if damaged == "manifest" else first.with_suffix(".jsonl")
+        path.write_bytes(path.read_bytes()[:-9])
+    assert build(folder, tmp_path / "out").reused == 2
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_damage_is_refused_again_and_the_sources_before_it_are_not_read_again(folder: Path, tmp_path: Path) -> None:
+    path = folder / "2.jsonl"
+    path.write_bytes(path.read_bytes()[:-60])
+    for reused in (False, True):
+        with pytest.raises(InputError, match=rf"2.jsonl: damaged at byte .*{'' if reused else 'are kept in'}"):
+            build(folder, tmp_path / "out")
+        assert len(shards(tmp_path / "out")) == 2
+    assert build(folder, tmp_path / "out", keep_partial=True).reused == 2
+    with pytest.raises(Stop):
+        build(folder, tmp_path / "other", keep_partial=True, report=stopping("counting", 1))
+    with pytest.raises(InputError, match="damaged at byte"):
+        build(folder, tmp_path / "other")
+
+
+SCRIPT = """
+import json, multiprocessing, os, signal, sys
+from pathlib import Path
+from tests.data.wikipedia.small import build
+
+def report(progress):
+    if progress.articles > 40:
+        print(json.dumps([process.pid for process in multiprocessing.active_children()]), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+build(Path(sys.argv[1]), Path(sys.argv[2]), jobs=2, report=report)
+"""
+
+
+def test_killed_without_a_word(folder: Path, tmp_path: Path) -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(folder), str(tmp_path / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    workers = json.loads(killed.stdout)
+    assert len(workers) == 2
+    await_end(workers)
+    assert not (tmp_path / "out").exists()
+    assert build(folder, tmp_path / "out").reused == 2
+    build(folder, tmp_path / "whole")
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def await_end(workers: list[int]) -> None:
+    def alive(pid: int) -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    deadline = time.monotonic() + 30
+    while any(map(alive, workers)):
+        assert time.monotonic() < deadline, "workers outlive their parent"
+        time.sleep(0.02)
+
+
+def test_a_worker_that_is_ended_from_outside(folder: Path, tmp_path: Path) -> None:
+    def report(progress: Progress) -> None:
+        for process in multiprocessing.active_children():
+            os.kill(process.pid or 0, signal.SIGKILL)
+
+    (folder / "3.jsonl").write_bytes(json_lines(made_articles(2000)[60:]))  # more than is under way
+    with pytest.raises(RunError, match="a process was ended from outside"):
+        build(folder, tmp_path / "out", jobs=2, report=report)
+    assert build(folder, tmp_path / "out").reused == len(shards(tmp_path / "out"))
+    assert multiprocessing.active_children() == []
+
+
+def test_no_room(folder: Path, tmp_path: Path) -> None:
+    """The system refuses to make a file longer, as a disk that is full does."""
+    (folder / "3.jsonl").write_bytes(json_lines(made_articles(500)[60:]))
+    before, answer = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(RunError, match=r"File too large; make room and give the same command again: .* are kept"):
+            build(folder, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, answer)
+    assert build(folder, tmp_path / "out").reused == 3
+
+
+def test_only_one_at_a_time(folder: Path, tmp_path: Path) -> None:
+    def report(progress: Progress) -> None:
+        with pytest.raises(RunError, match="another process is making it"):
+            build(folder, tmp_path / "out")
+
+    build(folder, tmp_path / "out", report=report)
+
+
+def test_a_folder_that_holds_something_is_left_alone(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "novel.txt").write_text("my only copy")
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    build(folder, tmp_path / "empty")
+    before = contents(tmp_path / "empty")
+    for name, message in (
+        ("mine", r"holds other files already \(novel.txt"),
+        ("empty", "holds a corpus already"),
+        ("file", "is a file"),
+        ("file/out", "cannot be made"),
+    ):
+        with pytest.raises(InputError, match=message):
+            build(folder, tmp_path / name)
+    assert contents(tmp_path / "empty") == before
+    assert (tmp_path / "mine" / "novel.txt").read_text() == "my only copy"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "mine", "wiki"]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_come_in_order_and_items_are_taken_as_they_are_needed(jobs: int) -> None:
+    items, taken = [3000 if number % 5 == 0 else number for number in range(40)], []
+
+    def counted() -> Iterator[int]:
+        for item in items:
+            taken.append(item)
+            yield item
+
+    with closing(in_order(math.factorial, counted(), jobs)) as results:
+        for number, result in enumerate(results):
+            assert result == (items[number], math.factorial(items[number]))
+            assert len(taken) - number <= 1 + 2 * jobs
+
+
+def test_ctrl_c_is_for_the_parent_and_another_end_is_told() -> None:
+    with closing(in_order(math.factorial, range(1000), 2)) as results:
+        for _ in range(20):
+            next(results)
+            for process in multiprocessing.active_children():
+                os.kill(process.pid or 0, signal.SIGINT)
+        assert next(results) == (20, math.factorial(20))
+        for process in multiprocessing.active_children():
+            os.kill(process.pid or 0, signal.SIGKILL)
+        with pytest.raises(RunError, match="a process was ended from outside"):
+            list(results)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_mistake_of_the_function_is_not_hidden() -> None:
+    with closing(in_order(math.factorial, [1, -1, 2], 2)) as results:
+        assert next(results) == (1, 1)
+        with pytest.raises(ValueError, match="not defined for negative"):
+            next(results)

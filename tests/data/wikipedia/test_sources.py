@@ -1,0 +1,135 @@
+"""Bytes, lines and pages of a source, and where they are damaged."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spanlm.data.wikipedia.articles import Damage, Page
+from spanlm.data.wikipedia.sources import CHUNK_BYTES, ByteStream, DumpReader
+from spanlm.errors import InputError
+from tests.data.wikipedia.small import (
+    FOOTER,
+    HEADER,
+    dump,
+    made_articles,
+    page,
+    several_bzip2_streams,
+    several_gzip_members,
+    wikitext,
+)
+
+CONTENT = "".join(random.Random(1).choices("abc\n é", k=400_000)).encode()
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "plain": bytes,
+    "gzip": gzip.compress,
+    "gzip members": several_gzip_members,
+    "gzip padded": lambda content: gzip.compress(content) + b"\0" * 700,
+    "bzip2": bz2.compress,
+    "bzip2 streams": several_bzip2_streams,
+}
+
+
+def read_until_damage(path: Path) -> tuple[bytes, str]:
+    found = b""
+    with pytest.raises(Damage) as damage:
+        for chunk in ByteStream(path).chunks():
+            found += chunk
+    return found, str(damage.value)
+
+
+@pytest.mark.parametrize("packed", PACKED)
+@pytest.mark.parametrize("content", [CONTENT, b"x", b"a\n" * (3 * CHUNK_BYTES)], ids=["text", "a byte", "repeats"])
+def test_every_byte_comes_out(tmp_path: Path, packed: str, content: bytes) -> None:
+    path = tmp_path / "any.name"
+    path.write_bytes(PACKED[packed](content))
+    stream = ByteStream(path)
+    chunks = list(stream.chunks())
+    assert b"".join(chunks) == content and max(map(len, chunks)) <= CHUNK_BYTES
+    assert (stream.offset, stream.line) == (len(content), 1 + content.count(b"\n"))
+
+
+@pytest.mark.parametrize("packed", [name for name in PACKED if name not in ("plain", "gzip padded")])
+def test_cut_off_anywhere(tmp_path: Path, packed: str) -> None:
+    whole, path = PACKED[packed](CONTENT), tmp_path / "x"
+    for cut in (7, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        found, damage = read_until_damage(path)
+        assert CONTENT.startswith(found)
+        assert damage.startswith(f"damaged at byte {len(found)} of its text (line {1 + found.count(10)}): ")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_wrong_inside_and_after_the_end(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    content = bytearray(pack(CONTENT))
+    content[len(content) // 2 : len(content) // 2 + 40] = bytes(40)
+    (tmp_path / "x").write_bytes(content)
+    assert "the compressed data" in read_until_damage(tmp_path / "x")[1]
+    (tmp_path / "x").write_bytes(pack(b"good\n") + b"bad")
+    found, damage = read_until_damage(tmp_path / "x")
+    assert found == b"good\n" and "at byte 5 of its text (line 2)" in damage
+
+
+def pages(path: Path, content: bytes) -> tuple[list[Page], set[str]]:
+    path.write_bytes(content)
+    silent: set[str] = set()
+    return list(DumpReader(path, silent).pages(ByteStream(path).chunks())), silent
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_pages_come_as_they_are(tmp_path: Path, encoding: str) -> None:
+    articles = made_articles(30)
+    found, silent = pages(tmp_path / "x.xml", dump(articles).decode().encode(encoding))
+    assert found == [Page(one.id, one.title, "0", False, wikitext(one)) for one in articles]
+    assert silent == {"datei", "kategorie"}
+
+
+def test_markup_of_the_text_is_not_that_of_the_dump(tmp_path: Path) -> None:
+    text = "<ref>a & b</ref> &lt; <title>no</title> \"c\" 'd' ]]> é 漢"
+    (found,), _ = pages(tmp_path / "x.xml", (HEADER + page("1", "A & <B>", text) + FOOTER).encode())
+    assert (found.title, found.text) == ("A & <B>", text)
+
+
+def test_what_is_no_article_comes_without_its_text(tmp_path: Path) -> None:
+    body = page("1", "Talk:A", "long", namespace=1) + page("2", "B", "#REDIRECT", redirect=True) + page("3", "C", "x")
+    found, _ = pages(tmp_path / "x.xml", (HEADER + body + FOOTER).encode())
+    assert [(one.namespace, one.redirect, one.text) for one in found] == [
+        ("1", False, ""),
+        ("0", True, ""),
+        ("0", False, "x"),
+    ]
+
+
+GOOD = (HEADER + page("1", "A", "x") + page("2", "B", "y")).encode()
+
+
+@pytest.mark.parametrize(
+    ("bad", "at", "reason"),
+    [
+        (b"  <page><title>C &undefined; D", 17, "undefined entity"),
+        (b"</wrong>", 2, "mismatched tag"),
+        (b"  <page><title>C", 16, "no element found"),
+        (b"  <page></pa", 8, "unclosed token"),
+    ],
+)
+def test_damage_is_told_by_its_place_and_what_was_before_it_is_good(
+    tmp_path: Path, bad: bytes, at: int, reason: str
+) -> None:
+    path, found = tmp_path / "x.xml", []
+    path.write_bytes(GOOD + bad)
+    where = rf"at byte {len(GOOD) + at} of its text \(line {1 + GOOD.count(10)}\): .*{reason}"
+    with pytest.raises(Damage) as damage:
+        for one in DumpReader(path, set()).pages(ByteStream(path).chunks()):
+            found.append(one.id)
+    assert damage.match(where) and found == ["1", "2"]
+
+
+@pytest.mark.parametrize("content", [b"<html><body>x</body></html>", b'<?xml version="1.0"?><rss></rss>'])
+def test_xml_that_is_no_dump(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(InputError, match=r"root element is <(html|rss)> where a MediaWiki export has <mediawiki>"):
+        pages(tmp_path / "x.xml", content)
