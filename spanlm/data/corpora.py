@@ -11,11 +11,11 @@ import numpy as np
 
 from spanlm.data.config import DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
-from spanlm.data.sentence_lines import into_sentences
 from spanlm.data.sources import Source, find_source
 from spanlm.data.text import Text, fingerprint
-from spanlm.data.tokens import TokenFile, count_words, token_file
-from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.data.token_files import TokenFile, count_words, token_file
+from spanlm.data.tokenizer import into_sentences
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.files import expanded
 
@@ -130,7 +130,10 @@ def _in_lines(
     """Return the tokens in the lines that are asked for, and a note if these are not those of the text."""
     if config.lines == "as-written":
         return tokens, []
-    split = {name: into_sentences(part, vocabulary) for name, part in tokens.items()}
+    split = {
+        name: TokenFile(*into_sentences(np.asarray(part.ids), part.documents, vocabulary))
+        for name, part in tokens.items()
+    }
     counts = ", ".join(f"{name} {len(tokens[name]):,} → {len(part):,} tokens" for name, part in split.items())
     return split, [f"lines cut into sentences, blank ones left out: {counts}"]
 
@@ -151,7 +154,7 @@ def _build_vocabulary(config: DataConfig, source: Source, train_print: str) -> V
     counts = count_words(source.texts["train"], train_print, config.tokenizer, config.effective_documents)
     if source.published is not None and config.tokenizer == "whitespace":
         _require_published(source, source.texts["train"], "types", len(counts), source.published.types)
-    min_count = config.min_count or (1 if source.published or b"\n<unk>\n" in b"\n%b\n" % counts.words else 2)
+    min_count = config.min_count or (1 if source.published or UNK in counts else 2)
     if min_count != (config.min_count or 1):
         source.notes.append("words that occur once in the training part are <unk> (--data.min_count 1 keeps them)")
     return Vocabulary.from_counts(counts, min_count, config.max_size)

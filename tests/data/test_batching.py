@@ -19,7 +19,7 @@ from spanlm.data.batching import (
     make_batcher,
 )
 from spanlm.data.config import BatchingKind
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 
 EOS_ID = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.data.config import DataConfig
-from spanlm.data.corpora import load_corpus
+from spanlm.data.corpora import load_corpus, load_text
 from spanlm.data.sources import split_by_lines
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
@@ -213,3 +213,75 @@ def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
 def test_options_outside_their_limits_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         DataConfig(**options)  # type: ignore[arg-type]
+
+
+TITLE = "_BOOK_TITLE_ : An_Author___A_Title.txt.out"
+
+
+@pytest.fixture
+def titled(make_corpus: MakeCorpus) -> Path:
+    return make_corpus(
+        {
+            "train": f"{TITLE}\nOnce a king .\nHe sat .\n{TITLE}\nA cat .\n{TITLE}\n",
+            "valid": f"A part .\n{TITLE}\nA cat .\n",
+            "test": f"{TITLE}\n{TITLE}\nA _BOOK_TITLE_ .\n",
+        }
+    )
+
+
+def test_a_corpus_of_books(titled: Path) -> None:
+    corpus = load_corpus(DataConfig(corpus=str(titled), documents="book-title", min_count=1))
+    assert corpus.vocabulary.words == ("Once", "a", "king", ".", EOS, "He", "sat", "A", "cat", UNK)
+    assert {name: part.documents.tolist() for name, part in corpus.splits.items()} == {
+        "train": [0, 9],
+        "valid": [0, 4],
+        "test": [0],
+    }
+    assert len(corpus.splits["train"]) == 13
+    assert corpus.oov == {"train": 0, "valid": 1, "test": 1}
+
+
+def test_the_same_files_without_titles_and_with_them_do_not_meet_in_the_cache(titled: Path) -> None:
+    for _ in range(2):
+        with_titles = load_corpus(DataConfig(corpus=str(titled), documents="none"))
+        without = load_corpus(DataConfig(corpus=str(titled), documents="book-title"))
+        assert len(with_titles.splits["train"]) == len(without.splits["train"]) + 3 * 4
+        assert "_BOOK_TITLE_" in with_titles.vocabulary
+        assert "_BOOK_TITLE_" not in without.vocabulary
+
+
+@pytest.mark.parametrize("tokenizer", ["whitespace", "words"])
+def test_titles_are_no_text_however_words_are_cut(titled: Path, tokenizer: str) -> None:
+    corpus = load_corpus(DataConfig(corpus=str(titled), documents="book-title", tokenizer=tokenizer))  # type: ignore[arg-type]
+    assert not any("title" in word.lower() for word in corpus.vocabulary.words)
+    assert len(corpus.splits["train"].documents) == 2
+
+
+def test_a_single_text_is_read_the_same_way(titled: Path) -> None:
+    vocabulary = Vocabulary(("A", "cat", ".", EOS, UNK))
+    corpus = load_text(DataConfig(corpus=str(titled / "valid.txt"), documents="book-title"), vocabulary)
+    assert corpus.splits["text"].ids.tolist() == [0, 4, 2, 3, 0, 1, 2, 3]
+    assert corpus.splits["text"].documents.tolist() == [0, 4]
+
+
+def test_one_file_of_books_is_split_by_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "books.txt"
+    path.write_text("".join(f"{TITLE}\nbook {n} .\nends here .\n" for n in range(40)))
+    corpus = load_corpus(DataConfig(corpus=str(path), documents="book-title", min_count=1))
+    assert corpus.notes == ["one file, split by lines: train 1-108, valid 109-114, test 115-120"]
+    assert {name: len(part.documents) for name, part in corpus.splits.items()} == {"train": 36, "valid": 2, "test": 2}
+    assert "_BOOK_TITLE_" not in corpus.vocabulary
+
+
+@pytest.mark.parametrize("content", [f"{TITLE}\n", f"{TITLE}", f"{TITLE}\n\n{TITLE}\n"])
+def test_titles_alone_are_no_text(make_corpus: MakeCorpus, content: str) -> None:
+    for split in ("train", "valid"):
+        folder = make_corpus({split: content}, name=split)
+        with pytest.raises(InputError, match=rf"{split}\.txt: no word in it"):
+            load_corpus(DataConfig(corpus=str(folder), documents="book-title"))
+
+
+def test_a_reserved_word_is_named_by_its_line_in_the_file(make_corpus: MakeCorpus) -> None:
+    folder = make_corpus({"train": f"{TITLE}\na\n{TITLE}\n<eos>\n"})
+    with pytest.raises(InputError, match=r"train\.txt, line 4: the word <eos>"):
+        load_corpus(DataConfig(corpus=str(folder), documents="book-title"))

@@ -12,12 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data import sentences as module
-from spanlm.data.batching import SentenceBatcher, SentenceRules
-from spanlm.data.config import DataConfig
+from spanlm.data import batching as module
+from spanlm.data.batching import SentenceBatcher
+from spanlm.data.config import DataConfig, SentenceOrder, SentenceRules
 from spanlm.data.corpora import load_corpus
-from spanlm.data.sentence_rules import SentenceOrder
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 from spanlm.training.config import BatchingConfig
 

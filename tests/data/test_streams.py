@@ -12,9 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.batching import Segment, StreamBatcher, StreamRules
-from spanlm.data.streams import drawn_lengths
-from spanlm.data.tokens import TokenFile
+from spanlm.data.batching import Segment, StreamBatcher, drawn_lengths
+from spanlm.data.config import StreamRules
+from spanlm.data.token_files import TokenFile
 
 EOS = 0
 DRAWN = StreamRules(length_spread=3.0, short_share=0.2, longest_over=4)
