@@ -250,14 +250,7 @@ class DocumentBatcher(Batcher):
     """
 
     def __init__(
-        self,
-        tokens: TokenFile,
-        eos_id: int,
-        *,
-        batch_size: int,
-        length: int,
-        shuffle: bool = False,
-        whole: bool = True,
+        self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, shuffle: bool = False, whole: bool = True
     ) -> None:
         super().__init__(tokens, eos_id, batch_size=batch_size)
         self._length = _at_least_one("length", length)

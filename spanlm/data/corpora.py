@@ -184,12 +184,7 @@ def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequen
     tokens = {str(split): _demo_tokens(topics[split], vocabulary) for split in splits}
     oov = {str(split): sum(word not in vocabulary for word in _demo_words(topics[split])) for split in splits}
     return Corpus(
-        name=DEMO,
-        vocabulary=vocabulary,
-        splits=tokens,
-        notes=notes,
-        oov=oov,
-        tokenizer=config.effective_tokenizer,
+        name=DEMO, vocabulary=vocabulary, splits=tokens, notes=notes, oov=oov, tokenizer=config.effective_tokenizer
     )
 
 

@@ -10,14 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.batching import (
-    Batcher,
-    DocumentBatcher,
-    Segment,
-    SentenceBatcher,
-    StreamBatcher,
-    make_batcher,
-)
+from spanlm.data.batching import Batcher, DocumentBatcher, Segment, SentenceBatcher, StreamBatcher, make_batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError

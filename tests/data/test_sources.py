@@ -218,11 +218,7 @@ def test_a_download_into_a_folder_that_cannot_be_written_is_told(
 
 
 BOOK = b"_BOOK_TITLE_ : An_Author___A_Title.txt.out\n"
-BOOKS: dict[Split, bytes] = {
-    "train": BOOK + b"a b\n" + BOOK + b"b\n",
-    "valid": BOOK + b"a\n",
-    "test": BOOK + b"a b\n",
-}
+BOOKS: dict[Split, bytes] = {"train": BOOK + b"a b\n" + BOOK + b"b\n", "valid": BOOK + b"a\n", "test": BOOK + b"a b\n"}
 
 
 @pytest.fixture

@@ -13,21 +13,7 @@ from spanlm.data.text import Text, fingerprint, pieces
 from spanlm.errors import InputError, RunError
 
 CHARACTERS = st.sampled_from(
-    [
-        "a",
-        "b",
-        "é",
-        "漢",
-        "😀",
-        "\u0301",
-        "\u2028",
-        "\u00a0",
-        "\u0085",
-        "\ufeff",
-        *" \n\t\r\v\f",
-        " <unk> ",
-        "x<eos>",
-    ]
+    ["a", "b", "é", "漢", "😀", "\u0301", "\u2028", "\u00a0", "\u0085", "\ufeff", *" \n\t\r\v\f", " <unk> ", "x<eos>"]
 )
 TEXTS = st.lists(CHARACTERS, max_size=40).map("".join)
 
@@ -53,13 +39,7 @@ def test_pieces_joined_are_the_text_wherever_the_chunks_are_cut(
 
 
 def test_pieces_end_between_words(tmp_path: Path) -> None:
-    assert read(tmp_path / "a.txt", b"one two three\nfour", 5) == [
-        b"one ",
-        b"two ",
-        b"three\n",
-        b"four",
-        b"\n",
-    ]
+    assert read(tmp_path / "a.txt", b"one two three\nfour", 5) == [b"one ", b"two ", b"three\n", b"four", b"\n"]
 
 
 def test_a_long_line_comes_in_small_pieces(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlm.data.config import BatchingKind
-from spanlm.data.token_files import TokenFile
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
