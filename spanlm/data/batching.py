@@ -159,15 +159,7 @@ class StreamBatcher(Batcher):
       reads x_{s+1} … x_M x_1 … x_s. It has a seam then, where x_1 is predicted from x_M. It is always the stream of the
       text that is turned, never one that has been turned before.
 
-    Args:
-        tokens: The split.
-        eos_id: Id of `<eos>`.
-        batch_size: B, the number of streams; one without tokens is padding.
-        length: T, the number of steps of a segment; the last one may be shorter.
-        rules: What is drawn with the seed of `segments`; None: nothing.
-
-    Raises:
-        InputError: A size is below 1.
+    Args and errors are those of `make_batcher`; `rules` say what is drawn. The last segment may be shorter.
     """
 
     def __init__(
@@ -237,16 +229,7 @@ class DocumentBatcher(Batcher):
     and cut into B streams of equal length; at most B - 1 of them are cut, and what comes after a cut begins with an
     empty state and the true word before it, as streams do.
 
-    Args:
-        tokens: The split and its documents.
-        eos_id: Id of `<eos>`.
-        batch_size: B, the number of streams.
-        length: T, the number of steps of a segment; fewer where no stream needs them.
-        shuffle: Take the documents in an order drawn with the seed of `segments`.
-        whole: Keep each document in one stream.
-
-    Raises:
-        InputError: A size is below 1.
+    Args and errors are those of `make_batcher`. A segment has fewer than T steps where no stream needs them.
     """
 
     def __init__(
@@ -332,16 +315,11 @@ class SentenceBatcher(Batcher):
     ones away (of Penn Treebank 2.7 % of all tokens). Their code opens no sentence: its first word is read and never
     predicted.
 
-    Args:
-        tokens: The split.
-        eos_id: Id of `<eos>`, which ends a line.
-        batch_size: B, the number of lines; missing ones of the last segment are padding.
-        rules: What becomes of the lines.
-        shuffle: Take the lines in an order drawn with the seed of `segments`.
-        piece: Steps of the segments of a line of more than `LONG` targets, read alone; None: it is like the others.
+    Args and errors are those of `make_batcher`; missing lines of the last segment are padding.
 
-    Raises:
-        InputError: `batch_size` is below 1, a line is longer than allowed, or no line has a target.
+    Args:
+        rules: What becomes of the lines; an error if one is longer than allowed, or none has a target.
+        piece: Steps of the segments of a line of more than `LONG` targets, read alone; None: it is like the others.
     """
 
     def __init__(
@@ -379,10 +357,13 @@ class SentenceBatcher(Batcher):
     def _plan(self, seed: int) -> Iterator[tuple[Positions, int, int, int]]:
         """Give each segment's lines, where in them it begins, its steps and its streams."""
         for lines in self._batches(seed):
-            alone = np.flatnonzero(self._lengths[lines] > LONG) if self._piece else ()
-            for group in np.split(lines, np.union1d(alone, np.add(alone, 1)).astype(int)):
+            groups, piece = [lines], self._piece
+            if piece and self._lengths[lines].max() > LONG:
+                alone = np.flatnonzero(self._lengths[lines] > LONG)
+                groups = np.split(lines, np.union1d(alone, alone + 1))
+            for group in groups:
                 total = int(self._lengths[group].max(initial=0))
-                size, streams = (self._piece, 1) if self._piece and total > LONG else (total, self._batch_size)
+                size, streams = (piece, 1) if piece and total > LONG else (total, self._batch_size)
                 for at in range(0, total, size or 1):
                     yield group, at, min(size, total - at), streams
 

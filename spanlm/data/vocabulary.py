@@ -127,7 +127,14 @@ class Vocabulary:
         Raises:
             InputError: The file is missing or damaged, or its hash does not match its words.
         """
-        content = _read_json(Path(path))
+        try:
+            content = json.loads(regular(Path(path), 2**28).read_text("utf-8"))
+        except OSError as error:
+            raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not a vocabulary; it is not JSON ({error})") from error
+        if not isinstance(content, dict):
+            raise InputError(f'{path}: not a vocabulary; it needs an object with "words"')
         words = content.get("words")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise InputError(f'{path}: not a vocabulary; it needs a list of strings under "words"')
@@ -145,15 +152,3 @@ def _separable(listed: bytes, words: int) -> bool:
     """Tell whether this many lines are words: none empty, none with white space."""
     empty = listed.startswith(b"\n") or listed.endswith(b"\n") or b"\n\n" in listed or not listed
     return not empty and listed.count(b"\n") == words - 1 and not any(space in listed for space in b" \t\r\v\f")
-
-
-def _read_json(path: Path) -> dict[str, object]:
-    try:
-        content = json.loads(regular(path, 2**28).read_text("utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a vocabulary; it is not JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise InputError(f'{path}: not a vocabulary; it needs an object with "words"')
-    return content

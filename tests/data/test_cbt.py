@@ -70,11 +70,6 @@ def test_a_gap_may_open_or_close_the_query(read: Read, query: str, before: str, 
     assert (question.before, question.after) == (before, after)
 
 
-def test_questions_come_in_order_with_the_lines_of_their_queries(read: Read) -> None:
-    found = questions(read(GOOD, block("A XXXXX ."), GOOD))
-    assert [(q.line, q.before) for q in found] == [(21, "The"), (43, "A"), (65, "The")]
-
-
 def test_what_is_harmless_changes_nothing(read: Read, tmp_path: Path) -> None:
     """Windows line ends, compression, no numbers, no blank line, several, white space, no end."""
     expected = questions(read(GOOD, GOOD))
@@ -113,11 +108,6 @@ def test_a_sentence_may_begin_with_a_number_where_lines_have_none(read: Read) ->
 def test_a_candidate_that_is_listed_twice_counts_once(read: Read) -> None:
     (question,) = questions(read(block(fields="king\t\tking|queen|king|old|queen")))
     assert question.candidates == ("king", "queen", "old")
-
-
-def test_a_candidate_may_have_several_words(read: Read) -> None:
-    (question,) = questions(read(block(fields="the king\t\tthe king|queen")))
-    assert question.candidates == ("the king", "queen")
 
 
 DEFECTS = {

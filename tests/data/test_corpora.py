@@ -37,17 +37,6 @@ def test_a_folder_gives_three_splits_and_the_vocabulary_of_its_training_part(mak
     assert corpus.tokenizer == "whitespace"
 
 
-def test_compressed_files_give_the_same_corpus(make_corpus: MakeCorpus) -> None:
-    folder = make_corpus({"train": "the cat\nsat\n"})
-    plain = load_corpus(DataConfig(corpus=str(folder)))
-    for path in list(folder.iterdir()):
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-        path.unlink()
-    packed = load_corpus(DataConfig(corpus=str(folder)))
-    assert packed.vocabulary == plain.vocabulary
-    assert packed.splits["train"].ids.tolist() == plain.splits["train"].ids.tolist()
-
-
 def test_options_choose_the_words(make_corpus: MakeCorpus) -> None:
     folder = make_corpus({"train": "The cat saw the Cat, the dog\n"})
 
@@ -59,16 +48,6 @@ def test_options_choose_the_words(make_corpus: MakeCorpus) -> None:
     assert words(min_count=1, max_size=3) == ("the", EOS, UNK)
     assert words(min_count=1, tokenizer="words") == ("the", "cat", "saw", ",", "dog", EOS, UNK)
     assert words(tokenizer="words", min_count=2) == ("the", "cat", EOS, UNK)
-
-
-def test_documents_do_not_change_the_tokens(make_corpus: MakeCorpus) -> None:
-    folder = make_corpus({"train": "= A =\n\na b\n= B =\nc\n\nd\n"})
-    ids = []
-    for documents, starts in (("none", [0]), ("blank-line", [0, 5, 15]), ("heading", [0])):
-        train = load_corpus(DataConfig(corpus=str(folder), documents=documents)).splits["train"]  # type: ignore[arg-type]
-        assert train.documents.tolist() == starts
-        ids.append(train.ids.tolist())
-    assert ids[0] == ids[1] == ids[2]
 
 
 def test_a_given_vocabulary_is_used_as_it_is(make_corpus: MakeCorpus) -> None:
@@ -241,22 +220,6 @@ def test_a_corpus_of_books(titled: Path) -> None:
     assert corpus.oov == {"train": 0, "valid": 1, "test": 1}
 
 
-def test_the_same_files_without_titles_and_with_them_do_not_meet_in_the_cache(titled: Path) -> None:
-    for _ in range(2):
-        with_titles = load_corpus(DataConfig(corpus=str(titled), documents="none"))
-        without = load_corpus(DataConfig(corpus=str(titled), documents="book-title"))
-        assert len(with_titles.splits["train"]) == len(without.splits["train"]) + 3 * 4
-        assert "_BOOK_TITLE_" in with_titles.vocabulary
-        assert "_BOOK_TITLE_" not in without.vocabulary
-
-
-@pytest.mark.parametrize("tokenizer", ["whitespace", "words"])
-def test_titles_are_no_text_however_words_are_cut(titled: Path, tokenizer: str) -> None:
-    corpus = load_corpus(DataConfig(corpus=str(titled), documents="book-title", tokenizer=tokenizer))  # type: ignore[arg-type]
-    assert not any("title" in word.lower() for word in corpus.vocabulary.words)
-    assert len(corpus.splits["train"].documents) == 2
-
-
 def test_a_single_text_is_read_the_same_way(titled: Path) -> None:
     vocabulary = Vocabulary(("A", "cat", ".", EOS, UNK))
     corpus = load_text(DataConfig(corpus=str(titled / "valid.txt"), documents="book-title"), vocabulary)
@@ -271,17 +234,3 @@ def test_one_file_of_books_is_split_by_its_lines(tmp_path: Path) -> None:
     assert corpus.notes == ["one file, split by lines: train 1-108, valid 109-114, test 115-120"]
     assert {name: len(part.documents) for name, part in corpus.splits.items()} == {"train": 36, "valid": 2, "test": 2}
     assert "_BOOK_TITLE_" not in corpus.vocabulary
-
-
-@pytest.mark.parametrize("content", [f"{TITLE}\n", f"{TITLE}", f"{TITLE}\n\n{TITLE}\n"])
-def test_titles_alone_are_no_text(make_corpus: MakeCorpus, content: str) -> None:
-    for split in ("train", "valid"):
-        folder = make_corpus({split: content}, name=split)
-        with pytest.raises(InputError, match=rf"{split}\.txt: no word in it"):
-            load_corpus(DataConfig(corpus=str(folder), documents="book-title"))
-
-
-def test_a_reserved_word_is_named_by_its_line_in_the_file(make_corpus: MakeCorpus) -> None:
-    folder = make_corpus({"train": f"{TITLE}\na\n{TITLE}\n<eos>\n"})
-    with pytest.raises(InputError, match=r"train\.txt, line 4: the word <eos>"):
-        load_corpus(DataConfig(corpus=str(folder), documents="book-title"))

@@ -35,12 +35,6 @@ class Server:
             def do_GET(self) -> None:
                 path = urlsplit(self.path).path
                 outer.requests.append(path)
-                if path.startswith("/moved/"):
-                    self.send_response(302)
-                    self.send_header("Location", path.removeprefix("/moved"))
-                    self.send_header("Content-Length", "0")
-                    self.end_headers()
-                    return
                 body = outer.files.get(path)
                 self.send_response(200 if body is not None else 404)
                 body = body if body is not None else b"<html>not here</html>"
@@ -179,11 +173,6 @@ def test_a_download_is_asked_for_and_then_kept(server: Server, cache: Path) -> N
     assert len(server.requests) == 3
 
 
-def test_a_download_follows_a_redirect(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sources.CORPORA, "tiny", published(f"{server.url}/moved"))
-    assert len(load_corpus(DataConfig(corpus="tiny", download=True)).vocabulary) == 4
-
-
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("failure", ["404", "another text", "partial", "no server"])
 def test_a_failed_download_names_the_url_and_leaves_nothing(server: Server, cache: Path, failure: str) -> None:
@@ -258,14 +247,6 @@ def test_the_published_file_goes_before_the_rebuilt_one_and_is_taken_as_it_is(bo
     assert corpus.vocabulary.words == ("another", "text", "<eos>", "<unk>")
     (note,) = corpus.notes
     assert note.startswith(f"{books / 'cbt_train.txt'}: taken as it is; the SHA-256")
-
-
-@pytest.mark.parametrize("name", ["cbt_train_rebuilt.txt.gz", "cbt_valid.txt", "cbt_test.txt"])
-def test_books_with_another_hash_are_refused_by_name(books: Path, name: str) -> None:
-    text = BOOK + b"b b a\n"
-    (books / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    with pytest.raises(InputError, match=rf"{name}: not the published cbt"):
-        load_corpus(DataConfig(corpus="cbt", dir=str(books.parent)))
 
 
 @pytest.mark.parametrize("download", [False, True])

@@ -103,10 +103,6 @@ def test_the_line_number_in_a_part_is_that_of_the_file(tmp_path: Path) -> None:
         list(pieces(part, fingerprint(part)))
 
 
-def test_a_byte_order_mark_inside_the_text_is_a_character(tmp_path: Path) -> None:
-    assert b"".join(read(tmp_path / "a.txt", b"\xef\xbb\xbf\xef\xbb\xbfa\n")) == b"\xef\xbb\xbfa\n"
-
-
 def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\n")
