@@ -94,11 +94,6 @@ def test_what_is_harmless_changes_nothing(read: Read, tmp_path: Path) -> None:
     assert [q.line for q in questions(list(read_questions(path)))] == [23]
 
 
-@pytest.mark.parametrize("context", [0, 1, 3, 25])
-def test_another_number_of_context_sentences_is_no_defect(read: Read, context: int) -> None:
-    assert [len(q.context) for q in questions(read(block(context=context), block(context=context)))] == [context] * 2
-
-
 def test_a_sentence_may_begin_with_a_number_where_lines_have_none(read: Read) -> None:
     lines = ["1 of them sat .", "Then", "3 others came .", "The XXXXX sat .\tking\t\tking|queen"]
     (question,) = questions(read(lines))
@@ -151,11 +146,6 @@ def test_a_defect_is_told_with_its_line_and_the_next_question_is_read(read: Read
 def test_a_number_too_long_to_be_one_is_a_defect(read: Read) -> None:
     found = read(["9" * 5000 + " A line .", "2 The XXXXX .\tking\t\tking|old"], GOOD)
     assert [type(item) for item in found] == [Defect, Question]
-
-
-def test_a_blank_line_inside_a_question_makes_two_defects(read: Read) -> None:
-    found = read([*GOOD[:9], "", *GOOD[9:]], GOOD)
-    assert [type(item) for item in found] == [Defect, Defect, Question]
 
 
 def test_a_text_without_questions_does_not_grow_in_memory(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,10 +73,6 @@ def test_bad_words_are_refused(words: tuple[str, ...], message: str) -> None:
         Vocabulary(words)
 
 
-def test_a_word_may_hold_unicode_spaces() -> None:
-    assert "a\u00a0b" in Vocabulary(("a\u00a0b", "\u2028", EOS, UNK))
-
-
 def test_save_and_load_give_the_same_vocabulary(tmp_path: Path) -> None:
     vocabulary = Vocabulary(("é", "\u2028", '"quote\\', EOS, UNK))
     vocabulary.save(tmp_path / "vocabulary.json")
