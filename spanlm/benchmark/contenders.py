@@ -17,7 +17,7 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Segment
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.evaluation.cache import CacheConfig, with_cache
 from spanlm.evaluation.scoring import Precision, Scored, Tally, scored_segments, tally

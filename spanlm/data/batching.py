@@ -1,65 +1,226 @@
 """From the tokens of a split to segments (T, B): what a model reads, and what it must predict.
 
 Shapes: T time steps, B streams. Every token of the split is a target exactly once (but where sentences are cut for
-training: `sentences.py`); what is beside that is padding, whose input is `<eos>` and whose mask is False. A stream is
+training: `SentenceRules`); what is beside that is padding, whose input is `<eos>` and whose mask is False. A stream is
 opened by one `<eos>` as its first input.
 """
 
 from __future__ import annotations
 
+import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
+from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from spanlm.data.config import BatchingKind
-from spanlm.data.schedule import Schedule, equal_columns, whole_documents
-from spanlm.data.segment import Segment, SegmentSource
-from spanlm.data.sentence_rules import SentenceRules
-from spanlm.data.sentences import SentenceBatcher
-from spanlm.data.sizes import at_least_one, drawn_order, not_negative
-from spanlm.data.stream_rules import StreamRules
-from spanlm.data.streams import StreamBatcher
-from spanlm.data.tokens import TokenFile
+from spanlm.data.config import SHORTEST, BatchingKind, SentenceRules, StreamRules
+from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError, nearest, require
 
-__all__ = [
-    "Batcher",
-    "DocumentBatcher",
-    "Segment",
-    "SentenceBatcher",
-    "SentenceRules",
-    "StreamBatcher",
-    "StreamRules",
-    "make_batcher",
-]
-
 Positions = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+LONG = 512
+"""Targets of a sentence that evaluation reads alone and in pieces if it has more."""
+POOL = 100
+"""Batches whose sentences are sorted together: enough that a batch is even, few enough that its neighbours vary."""
+_BLOCK = 4096
+# generators of their own, so that no option changes what another draws
+_BATCHES, _LENGTHS, _TURNS = 1, 2, 3
 
 
-class Batcher(Protocol):
-    """What every batcher does."""
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of each stream.
+
+    Attributes:
+        inputs: What the model reads, int64 (T, B).
+        targets: The word that follows each input, int64 (T, B).
+        mask: False where the target is padding, bool (T, B).
+        reset: The streams that begin anew with this segment, bool (B,).
+        rate_share: What the learning rate of the step is multiplied by: where lengths are drawn, the drawn one as a
+            share of the usual one.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    mask: Tensor
+    reset: Tensor
+    rate_share: float = 1.0
+
+
+class Batcher(ABC):
+    """Cuts a split into segments.
+
+    Args:
+        tokens: The split.
+        eos_id: Id of `<eos>`.
+        batch_size: B, the number of streams.
+
+    Raises:
+        InputError: A size is below 1.
+    """
+
+    def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int) -> None:
+        # a plain view: indexing the memory map class itself takes twice as long
+        self._ids = np.asarray(tokens.ids)
+        self._eos_id = eos_id
+        self._batch_size = _at_least_one("batch_size", batch_size)
 
     @property
     def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split, unless sentences are cut."""
-        ...
+        """Number of tokens that are predicted: all of the split, unless the rules for sentences leave some out."""
+        return len(self._ids)
 
+    @abstractmethod
     def count(self, seed: int = 0) -> int:
         """Return the number of segments; only shuffled documents and drawn lengths need the seed."""
-        ...
 
     def __len__(self) -> int:
-        """Return `count(0)`."""
-        ...
+        return self.count()
 
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
-        """Yield the segments from number `start` on; those before are not made."""
-        ...
+        """Yield the segments from number `start` on, as drawn with `seed`; those before are not made.
+
+        Raises:
+            InputError: `start` is negative.
+        """
+        require(start >= 0, "start", start, "at least 0")
+        return self._segments(seed, start)
+
+    @abstractmethod
+    def _segments(self, seed: int, start: int) -> Iterator[Segment]: ...
+
+    def _read(self, begin: Positions, end: Positions, opening: Positions, steps: int, reset: Flags) -> Segment:
+        """Read a segment; positions are those of targets in the split.
+
+        Args:
+            begin: Where each stream goes on, int64 (B,).
+            end: Where it ends; what lies beyond is padding.
+            opening: Where it opened; the input there is `<eos>`, elsewhere the token before the target.
+            steps: T.
+            reset: The streams that begin anew, bool (B,).
+        """
+        at = begin + np.arange(-1, steps)[:, None]
+        return self._gather(at, at[1:] < end, at[1:] == opening, reset)
+
+    def _gather(self, at: Positions, mask: Flags, opens: Flags, reset: Flags, rate_share: float = 1.0) -> Segment:
+        """Read a segment whose every place is given.
+
+        Args:
+            at: Position in the split of each input, and of the last target, int64 (T + 1, B): an input is the target
+                before it. One outside the split stands for no token.
+            mask: False where the target is padding, bool (T, B).
+            opens: Where the input is `<eos>`, whatever is there, bool (T, B).
+            reset: The streams that begin anew, bool (B,).
+            rate_share: What the learning rate of the step is multiplied by.
+        """
+        # one read gives both inputs and targets
+        ids = self._ids[np.clip(at, 0, len(self._ids) - 1)]
+        targets = np.where(mask, ids[1:], self._eos_id)
+        inputs = np.where(mask & ~opens, ids[:-1], self._eos_id)
+        return Segment(
+            torch.from_numpy(inputs.astype(np.int64)),
+            torch.from_numpy(targets.astype(np.int64)),
+            torch.from_numpy(mask),
+            torch.from_numpy(reset.copy()),
+            rate_share,
+        )
 
 
-class DocumentBatcher:
+def _at_least_one(field: str, value: int) -> int:
+    require(value >= 1, field, value, "at least 1")
+    return value
+
+
+def _drawn_order(items: int, shuffle: bool, seed: int) -> Positions:
+    return np.random.default_rng(seed).permutation(items) if shuffle else np.arange(items)
+
+
+class StreamBatcher(Batcher):
+    """Cuts the split into B contiguous streams and these into segments; the state carries over.
+
+    Stream b holds the tokens from b * ceil(N / B) on, and opens with the token before the first that it reads. All
+    streams are reset at the first segment and never again. In training two things may be drawn anew for each epoch:
+
+    * The length of each segment (Merity et al., 2018), so that gradients are not always cut at the same places. With
+      the usual length L, and b = L or, for a share of the segments, ⌊L / 2⌋:
+
+          l = max(5, ⌊n⌋),  n ~ N(b, spread²),  at most L + `longest_over`
+
+      Its step is scaled to it: the learning rate is times l / L (`Segment.rate_share`), also at the last segment, which
+      the end of the streams cuts short.
+    * Where each stream begins (Press, 2019, "partial shuffle"): with s uniform in 0 … M - 1, a stream of x_1 … x_M
+      reads x_{s+1} … x_M x_1 … x_s. It has a seam then, where x_1 is predicted from x_M. It is always the stream of the
+      text that is turned, never one that has been turned before.
+
+    Args and errors are those of `make_batcher`; `rules` say what is drawn. The last segment may be shorter.
+    """
+
+    def __init__(
+        self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, rules: StreamRules | None = None
+    ) -> None:
+        super().__init__(tokens, eos_id, batch_size=batch_size)
+        self._length = _at_least_one("length", length)
+        self._rules = rules or StreamRules()
+        self._column = -(-len(tokens) // batch_size)
+        self._begins = np.arange(batch_size) * self._column
+        self._sizes = np.clip(len(tokens) - self._begins, 0, self._column)
+
+    def count(self, seed: int = 0) -> int:
+        """Return the number of segments, which depends on the seed where their lengths are drawn."""
+        return len(self._lengths(seed))
+
+    def _segments(self, seed: int, start: int) -> Iterator[Segment]:
+        lengths, turns = self._lengths(seed), self._turns(seed)
+        ends = np.cumsum(lengths)
+        for index in range(start, len(lengths)):
+            begin, end = int(ends[index] - lengths[index]), min(int(ends[index]), self._column)
+            steps = np.arange(begin - 1, end)[:, None]
+            # a turned stream goes on at its start; the step before the first one stays before it
+            turned = steps + turns
+            at = self._begins + np.where(turned < self._sizes, turned, turned - self._sizes)
+            reset = np.full(len(turns), index == 0)
+            # only the very first token of the text has none before it
+            yield self._gather(at, steps[1:] < self._sizes, at[:-1] < 0, reset, int(lengths[index]) / self._length)
+
+    def _lengths(self, seed: int) -> Positions:
+        if not self._rules.draws_lengths:
+            return np.full(-(-self._column // self._length), self._length)
+        return drawn_lengths(self._rules, self._length, self._column, seed)
+
+    def _turns(self, seed: int) -> Positions:
+        if not self._rules.partial_shuffle:
+            return np.zeros_like(self._sizes)
+        return np.random.default_rng([seed, _TURNS]).integers(np.maximum(self._sizes, 1))
+
+
+def drawn_lengths(rules: StreamRules, length: int, steps: int, seed: int) -> Positions:
+    """Draw the lengths of segments until they cover so many steps; the last one may reach beyond them.
+
+    Args:
+        rules: How far they differ.
+        length: The usual one.
+        steps: What is to be covered.
+        seed: Another one gives other lengths.
+    """
+    generator = np.random.default_rng([seed, _LENGTHS])
+    longest = np.inf if rules.longest_over is None else length + rules.longest_over
+    blocks: list[Positions] = []
+    while sum(int(block.sum()) for block in blocks) < steps:
+        base = np.where(generator.random(_BLOCK) < rules.short_share, length // 2, length)
+        drawn = generator.normal(base, rules.length_spread)
+        blocks.append(np.minimum(np.maximum(drawn, SHORTEST), longest).astype(np.int64))
+    lengths = np.concatenate(blocks)
+    return lengths[: 1 + np.searchsorted(np.cumsum(lengths), steps)]
+
+
+class DocumentBatcher(Batcher):
     """Starts each document at a segment's start, with a reset; the last segment of a document is padded.
 
     A document opens with `<eos>`. Read whole, it stays in one stream, and a stream that is through takes the next one:
@@ -68,16 +229,97 @@ class DocumentBatcher:
     and cut into B streams of equal length; at most B - 1 of them are cut, and what comes after a cut begins with an
     empty state and the true word before it, as streams do.
 
-    Args:
-        tokens: The split and its documents.
-        eos_id: Id of `<eos>`.
-        batch_size: B, the number of streams.
-        length: T, the number of steps of a segment; fewer where no stream needs them.
-        shuffle: Take the documents in an order drawn with the seed of `segments`.
-        whole: Keep each document in one stream.
+    Args and errors are those of `make_batcher`. A segment has fewer than T steps where no stream needs them.
+    """
 
-    Raises:
-        InputError: A size is below 1.
+    def __init__(
+        self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, shuffle: bool = False, whole: bool = True
+    ) -> None:
+        super().__init__(tokens, eos_id, batch_size=batch_size)
+        self._length = _at_least_one("length", length)
+        self._shuffle, self._whole = shuffle, whole
+        self._begins = tokens.documents
+        self._ends = np.append(tokens.documents[1:], len(tokens))
+
+    def count(self, seed: int = 0) -> int:
+        """Return the number of segments, which for shuffled documents depends on the seed."""
+        _, begins, ends, _, first = self._pieces(seed)
+        return self._total(begins, ends, first)
+
+    def _total(self, begins: Positions, ends: Positions, first: Positions) -> int:
+        return int((first - (begins - ends) // self._length).max())
+
+    def _segments(self, seed: int, start: int) -> Iterator[Segment]:
+        openings, begins, ends, stream, first = self._pieces(seed)
+        # per stream: where its document opened, where its piece began, where it goes on and ends; at first it has none
+        opening, began, position, end = np.zeros((4, self._batch_size), np.int64)
+        taken = 0
+        for index in range(start, self._total(begins, ends, first)):
+            # in order, so a stream's latest piece is the one that counts
+            arriving = slice(taken, taken := int(np.searchsorted(first, index, side="right")))
+            streams = stream[arriving]
+            opening[streams], began[streams], end[streams] = openings[arriving], begins[arriving], ends[arriving]
+            position[streams] = begins[arriving] + (index - first[arriving]) * self._length
+            steps = min(self._length, int((end - position).max()))
+            yield self._read(position, end, opening, steps, (position == began) & (position < end))
+            position += self._length
+
+    def _pieces(self, seed: int) -> tuple[Positions, Positions, Positions, Positions, Positions]:
+        """Return the pieces of documents in the order in which streams take them.
+
+        Returns:
+            Where the document of each opens, where the piece begins and ends, which stream reads it, and the number of
+            the segment in which it begins, which never decreases.
+        """
+        order = _drawn_order(len(self._begins), self._shuffle, seed)
+        openings, ends = self._begins[order], self._ends[order]
+        segments = -(-(ends - openings) // self._length)
+        if self._whole:
+            return openings, openings, ends, *_first_free(segments.tolist(), self._batch_size)
+        after = np.cumsum(segments)
+        total = int(after[-1])
+        column = -(-total // self._batch_size)
+        cuts = np.unique(np.concatenate([after - segments, np.arange(0, total, column)]))
+        of = np.searchsorted(after, cuts, side="right")
+        begins = openings[of] + (cuts - (after - segments)[of]) * self._length
+        ends = np.minimum(begins + np.diff(np.append(cuts, total)) * self._length, ends[of])
+        stream, first = np.divmod(cuts, column)
+        by_time = np.argsort(first, kind="stable")
+        return openings[of][by_time], begins[by_time], ends[by_time], stream[by_time], first[by_time]
+
+
+def _first_free(segments: list[int], streams: int) -> tuple[Positions, Positions]:
+    """Give each document, in order, to the stream that is free first; of equals to the one of lowest number.
+
+    Args:
+        segments: Number of segments that each document fills.
+        streams: Number of streams.
+
+    Returns:
+        Each document's stream, and the segment in which it begins.
+    """
+    free = [(0, stream) for stream in range(min(streams, len(segments)))]
+    taken = []
+    for length in segments:
+        begin, stream = free[0]
+        heapq.heapreplace(free, (begin + length, stream))
+        taken.append((stream, begin))
+    stream_of, first = np.array(taken).T
+    return stream_of, first
+
+
+class SentenceBatcher(Batcher):
+    """Makes each line a stream of its own: B lines a segment, all reset, as long as the longest of them.
+
+    Salton et al. (2017) train on sentences of at most 35 words, in the order of the text, and throw the rest of longer
+    ones away (of Penn Treebank 2.7 % of all tokens). Their code opens no sentence: its first word is read and never
+    predicted.
+
+    Args and errors are those of `make_batcher`; missing lines of the last segment are padding.
+
+    Args:
+        rules: What becomes of the lines; an error if one is longer than allowed, or none has a target.
+        piece: Steps of the segments of a line of more than `LONG` targets, read alone; None: it is like the others.
     """
 
     def __init__(
@@ -86,54 +328,96 @@ class DocumentBatcher:
         eos_id: int,
         *,
         batch_size: int,
-        length: int,
+        rules: SentenceRules | None = None,
         shuffle: bool = False,
-        whole: bool = True,
+        piece: int | None = None,
     ) -> None:
-        self._source = SegmentSource(tokens, eos_id)
-        self._batch_size = at_least_one("batch_size", batch_size)
-        self._length = at_least_one("length", length)
-        self._shuffle, self._whole = shuffle, whole
-        self._begins = tokens.documents
-        self._ends = np.append(tokens.documents[1:], len(tokens))
+        super().__init__(tokens, eos_id, batch_size=batch_size)
+        self._rules, self._shuffle, self._piece = rules or SentenceRules(), shuffle, piece
+        ends = _line_ends(self._ids, eos_id)
+        self._begins, self._ends, self._openings = _cut_lines(np.append(0, ends[:-1]), ends, self._rules)
+        self._lengths = self._ends - self._begins
 
     @property
     def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split."""
-        return len(self._source)
+        """Number of tokens that are predicted: all of the split, but for those that the rules leave out."""
+        return int(self._lengths.sum())
 
     def count(self, seed: int = 0) -> int:
-        """Return the number of segments, which for shuffled documents depends on the seed."""
-        return self._plan(drawn_order(len(self._begins), self._shuffle, seed)).total
+        """Return the number of segments; the seed changes nothing."""
+        return sum(1 for _ in self._plan(seed))
 
-    def __len__(self) -> int:
-        return self.count()
+    def _segments(self, seed: int, start: int) -> Iterator[Segment]:
+        for lines, at, steps, streams in islice(self._plan(seed), start, None):
+            begin, end, opening = np.zeros((3, streams), np.int64)
+            begin[: len(lines)], end[: len(lines)] = self._begins[lines] + at, self._ends[lines]
+            opening[: len(lines)] = self._openings[lines]
+            yield self._read(begin, end, opening, steps, np.full(streams, at == 0))
 
-    def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
-        """Yield the segments from number `start` on, in the order drawn with `seed`."""
-        order = drawn_order(len(self._begins), self._shuffle, seed)
-        plan = self._plan(order)
-        openings, ends = self._begins[order][plan.document], self._ends[order][plan.document]
-        begins = openings + plan.skipped * self._length
-        ends = np.minimum(begins + plan.length * self._length, ends)
-        # per stream: where its document opened, where its piece began, where it goes on and ends; at first it has none
-        opening, began, position, end = np.zeros((4, self._batch_size), np.int64)
-        taken = 0
-        for index in range(not_negative(start), plan.total):
-            # in order, so a stream's latest piece is the one that counts
-            arriving = slice(taken, taken := int(np.searchsorted(plan.first, index, side="right")))
-            streams = plan.stream[arriving]
-            opening[streams], began[streams], end[streams] = openings[arriving], begins[arriving], ends[arriving]
-            position[streams] = begins[arriving] + (index - plan.first[arriving]) * self._length
-            steps = min(self._length, int((end - position).max()))
-            reset = (position == began) & (position < end)
-            yield self._source.segment(position, end, opening, steps, reset)
-            position += self._length
+    def _plan(self, seed: int) -> Iterator[tuple[Positions, int, int, int]]:
+        """Give each segment's lines, where in them it begins, its steps and its streams."""
+        for lines in self._batches(seed):
+            groups, piece = [lines], self._piece
+            if piece and self._lengths[lines].max() > LONG:
+                alone = np.flatnonzero(self._lengths[lines] > LONG)
+                groups = np.split(lines, np.union1d(alone, alone + 1))
+            for group in groups:
+                total = int(self._lengths[group].max(initial=0))
+                size, streams = (piece, 1) if piece and total > LONG else (total, self._batch_size)
+                for at in range(0, total, size or 1):
+                    yield group, at, min(size, total - at), streams
 
-    def _plan(self, order: Positions) -> Schedule:
-        lengths = (self._ends - self._begins)[order]
-        divide = whole_documents if self._whole else equal_columns
-        return divide(-(-lengths // self._length), self._batch_size)
+    def _batches(self, seed: int) -> list[Positions]:
+        lengths, size = self._lengths, self._batch_size
+        order = _drawn_order(len(lengths), self._shuffle, seed)
+        if self._rules.order == "by-length":
+            order = order[np.argsort(lengths[order], kind="stable")]
+        bucketed = self._rules.order == "bucketed"
+        if bucketed:
+            order = order[np.lexsort((lengths[order], np.arange(len(order)) // (size * POOL)))]
+        batches = [order[first : first + size] for first in range(0, len(order), size)]
+        if bucketed:
+            batches = [batches[n] for n in np.random.default_rng([seed, _BATCHES]).permutation(len(batches))]
+        return batches
+
+
+def _line_ends(ids: NDArray[np.int32], eos_id: int) -> Positions:
+    """Return the position after each line's `<eos>`; what follows the last one is a line, too."""
+    block = 1 << 22
+    found = [np.flatnonzero(ids[at : at + block] == eos_id) + at + 1 for at in range(0, len(ids), block)]
+    return np.union1d(np.concatenate(found), [len(ids)])
+
+
+def _cut_lines(begins: Positions, ends: Positions, rules: SentenceRules) -> tuple[Positions, Positions, Positions]:
+    """Return where each piece has its first target, where it ends, and where it is opened (-1: not at all)."""
+    openings = begins
+    if not rules.opened:
+        begins = begins + 1
+        some = begins < ends
+        begins, ends = begins[some], ends[some]
+        openings = np.full_like(begins, -1)
+        require(len(begins) > 0, "training.batching.predict_first", False, "true for a text without any word")
+    if rules.limit is None or rules.long == "keep":
+        return begins, ends, openings
+    if rules.long == "refuse":
+        _refuse_longer(ends - begins, rules.limit)
+    if rules.long == "split":
+        counts = -(-(ends - begins) // rules.limit)
+        which = np.repeat(np.arange(len(begins)), counts)
+        number = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+        begins, ends, openings = begins[which] + number * rules.limit, ends[which], openings[which]
+    return begins, np.minimum(ends, begins + rules.limit), openings
+
+
+def _refuse_longer(lengths: Positions, limit: int) -> None:
+    longer = np.flatnonzero(lengths > limit)
+    if len(longer):
+        raise InputError(
+            f"training.batching.length={limit}: {len(longer):,} of {len(lengths):,} sentences are longer; the first is "
+            f"number {longer[0] + 1:,} with {lengths[longer[0]]:,} targets, <eos> included. Say with "
+            "training.batching.long_sentences what becomes of them (cut, split or keep), or raise the length to "
+            f"{lengths.max():,}."
+        )
 
 
 def make_batcher(

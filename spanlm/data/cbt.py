@@ -19,6 +19,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from spanlm.data.text import Text, pieces
 from spanlm.errors import InputError
@@ -106,7 +107,9 @@ def read_questions(path: Path, name: str | None = None) -> Iterator[Question | D
     found = False
     for line in _lines(Text(path, as_text=True)):
         # a block ends after its query, at a blank line, and before a line numbered 1 where a query was lost
-        if block and (not line.text or block[-1].is_query or _opens_anew(block, line) or len(block) == MOST_LINES):
+        if block and (
+            not line.text or block[-1].is_query or len(block) == MOST_LINES or line.label == block[0].label == "1"
+        ):
             found = True
             yield _question(name, block)
             block = []
@@ -118,8 +121,7 @@ def read_questions(path: Path, name: str | None = None) -> Iterator[Question | D
         raise InputError(f"{name}: no question in it; give a file in the format of the Children's Book Test")
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     number: int
     text: str
 
@@ -135,11 +137,7 @@ class _Line:
 
 
 class _DefectiveError(Exception):
-    """What is wrong with a question, and in which line."""
-
-    def __init__(self, line: _Line, reason: str) -> None:
-        super().__init__(reason)
-        self.line, self.reason = line, reason
+    """The line that shows what is wrong with a question, and the reason."""
 
 
 def _lines(text: Text) -> Iterator[_Line]:
@@ -158,10 +156,6 @@ def _lines(text: Text) -> Iterator[_Line]:
             )
 
 
-def _opens_anew(block: list[_Line], line: _Line) -> bool:
-    return line.label == "1" and block[0].label == "1"
-
-
 def _question(file: str, block: list[_Line]) -> Question | Defect:
     try:
         sentences = _without_numbers(block)
@@ -172,7 +166,8 @@ def _question(file: str, block: list[_Line]) -> Question | Defect:
             if BLANK in sentence:
                 raise _DefectiveError(line, f"{BLANK} in a context sentence")
     except _DefectiveError as error:
-        return Defect(file, error.line.number, error.reason)
+        line, reason = error.args
+        return Defect(file, line.number, reason)
     return Question(file, query.number, tuple(sentences[:-1]), before, after, answer, candidates)
 
 
@@ -209,12 +204,10 @@ def _fields(line: _Line, text: str) -> tuple[str, str, tuple[str, ...]]:
 
 def _around_gap(line: _Line, query: str) -> tuple[str, str]:
     words = query.split(" ")
-    gaps = words.count(BLANK)
-    if gaps == 1 and query.count(BLANK) == 1:
+    gaps, times = words.count(BLANK), query.count(BLANK)
+    if gaps == times == 1:
         at = words.index(BLANK)
         return " ".join(words[:at]), " ".join(words[at + 1 :])
-    if gaps == 0 and BLANK in query:
-        raise _DefectiveError(line, f"{BLANK} is only a part of a word")
-    raise _DefectiveError(
-        line, f"no {BLANK} in the query sentence" if gaps == 0 else f"{BLANK} stands there {query.count(BLANK)} times"
-    )
+    if not times:
+        raise _DefectiveError(line, f"no {BLANK} in the query sentence")
+    raise _DefectiveError(line, f"{BLANK} stands there {times} times" if gaps else f"{BLANK} is only a part of a word")

@@ -1,4 +1,4 @@
-"""What a run reads: the one place where a corpus and its treatment are chosen. Imports nothing heavy."""
+"""What a run reads, and how it is cut into words, documents and batches. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,15 @@ DocumentsChoice = Literal[Documents, "auto"]
 Lines = Literal["as-written", "sentences"]
 Split = Literal["train", "valid", "test"]
 BatchingKind = Literal["streams", "documents", "sentences"]
+LongSentences = Literal["keep", "cut", "split", "refuse"]
+SentenceOrder = Literal["drawn", "bucketed", "by-length"]
 
 SPLITS: tuple[Split, ...] = get_args(Split)
 DEMO = "demo"
 CBT = "cbt"
+DATA_VARIABLE, CACHE_VARIABLE = "SPANLM_DATA", "SPANLM_CACHE"
+SHORTEST = 5
+"""Steps of the shortest segment that is drawn, as in the code of Merity et al. (2018)."""
 _OWN: dict[str, Documents] = {CBT: "book-title", "wikitext-2": "heading"}
 
 
@@ -96,6 +101,51 @@ class DataConfig:
         cut, documents = "whitespace" if self.corpus == DEMO else self.tokenizer, self.effective_documents
         said = replace(self, corpus=name or self.corpus, dir=None, download=False, tokenizer=cut, documents=documents)
         return replace(said, min_count=self.min_count or 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRules:
+    """What is drawn anew for streams in every epoch of training; by default nothing, as in evaluation.
+
+    Attributes:
+        length_spread: Standard deviation of a segment's length, in steps.
+        short_share: The chance of a segment to be drawn around half the usual length.
+        longest_over: A segment is at most this many steps longer than the usual one; None: there is no limit.
+        partial_shuffle: Each stream begins at a place of its own, drawn uniformly, and reads what is before it at its
+            end.
+    """
+
+    length_spread: float = 0.0
+    short_share: float = 0.0
+    longest_over: int | None = None
+    partial_shuffle: bool = False
+
+    @property
+    def draws_lengths(self) -> bool:
+        """Whether segments differ in length."""
+        return self.length_spread > 0 or self.short_share > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceRules:
+    """What becomes of sentences, and in which batches they come.
+
+    Attributes:
+        limit: The longest sentence, in targets; None: there is no limit.
+        long: What a longer one becomes: whole as it is (keep), its first `limit` targets and the rest is lost (cut),
+            pieces of `limit` targets, each with an empty state and the true word before it (split), or an error
+            (refuse).
+        opened: Each sentence is opened by `<eos>`, and its first word is a target. Otherwise the first word is only
+            read, and a line without words has no target at all.
+        order: In the order of the text or, when shuffled, one drawn for the epoch (drawn); that order, but with
+            sentences of similar length in a batch (bucketed); all from short to long, for evaluation, where the order
+            changes nothing (by-length).
+    """
+
+    limit: int | None = None
+    long: LongSentences = "keep"
+    opened: bool = True
+    order: SentenceOrder = "drawn"
 
 
 def _require_choice(field: str, value: str, choices: tuple[str, ...]) -> None:

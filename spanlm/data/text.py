@@ -10,6 +10,11 @@ The rules, the same for every corpus:
   would be taken for a line's end and is refused. A word `<unk>` is the unknown word.
 * A file whose name ends in `.gz` is decompressed while it is read.
 * A file that is known to be no plain text (`spanlm.data.formats`) is refused, unless `Text.as_text` insists.
+
+A collection of books has title lines, whose first word is `_BOOK_TITLE_`, as in the files of the Children's Book Test.
+They start a document and are no text of it (`without_titles`):
+
+    _BOOK_TITLE_ : Rudyard_Kipling___The_Jungle_Book.txt.out
 """
 
 from __future__ import annotations
@@ -18,10 +23,13 @@ import gzip
 import hashlib
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spanlm.data.formats import conversion, refuse_other_formats
 from spanlm.data.vocabulary import EOS
@@ -29,6 +37,8 @@ from spanlm.errors import InputError, RunError
 
 CHUNK_BYTES = 1 << 20
 LONGEST_WORD = 1 << 24
+TITLE = b"_BOOK_TITLE_"
+_TITLE_LINE = re.compile(rb"^[ \t\r\v\f]*" + TITLE + rb"(?![^ \t\n\r\v\f])[^\n]*\n?", re.MULTILINE)
 _BOM = b"\xef\xbb\xbf"
 _SPACES = (b"\n", b" ", b"\t", b"\r", b"\v", b"\f")
 _RESERVED = EOS.encode()
@@ -130,6 +140,49 @@ def chunks(text: Text) -> Iterator[bytes]:
         raise InputError(f"{text.path}: cannot be read ({error.strerror or error})") from error
 
 
+def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Leave the title lines out of a text, and give an empty piece where each one stood.
+
+    Args:
+        pieces: The text in pieces that start and end at the edges of words.
+    """
+    # of the line that the last piece left open: whether a first word may still come, or it is a title
+    fresh, inside = True, False
+    for piece in pieces:
+        at = 0
+        if inside:
+            at = piece.find(b"\n") + 1
+            inside = at == 0
+        if inside:
+            continue
+        # the search for the word is fast, the one for the lines is not
+        for line in _TITLE_LINE.finditer(piece, at) if TITLE in piece else ():
+            if line.start() == 0 and not fresh:
+                continue
+            if at < line.start():
+                yield piece[at : line.start()]
+            yield b""
+            at, inside = line.end(), not line[0].endswith(b"\n")
+        if at < len(piece):
+            yield piece[at:]
+        end = piece.rfind(b"\n") + 1
+        fresh = (fresh or end > 0) and not piece[end:].strip()
+
+
+def line_ends(text: Text) -> Iterator[NDArray[np.int64]]:
+    r"""Yield the offsets of the file at which its lines end, in blocks; the last line may lack its `\n`.
+
+    Raises:
+        InputError: As for `chunks`.
+    """
+    offset, last = text.start, b"\n"
+    for chunk in chunks(text):
+        yield offset + 1 + np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
+        offset, last = offset + len(chunk), chunk[-1:]
+    if last != b"\n":
+        yield np.array([offset])
+
+
 def _open(path: Path) -> BinaryIO:
     if path.suffix == ".gz":
         return gzip.open(path, "rb")  # type: ignore[return-value]  # a GzipFile reads as a BinaryIO does
@@ -167,15 +220,10 @@ def _check(text: Text, piece: bytes, offset: int, lines: int) -> None:
         raise InputError(f"{text.path}: {what}; {conversion(text.path, piece, offset)}") from error
     # the search for a whole word is slow, the one for the letters is not
     if _RESERVED in piece and (found := _RESERVED_WORD.search(piece)):
-        line = 1 + _lines_before(text) + lines + piece.count(b"\n", 0, found.start())
+        before = Text(text.path, 0, text.start, as_text=True)  # a pipe, which could not be read again, starts at 0
+        earlier = sum(map(len, line_ends(before))) if text.start else 0
+        line = 1 + earlier + lines + piece.count(b"\n", 0, found.start())
         raise InputError(
             f"{text.path}, line {line}: the word {EOS} is reserved for the end of a line; "
             "delete it or write it another way"
         )
-
-
-def _lines_before(text: Text) -> int:
-    """Return how many lines of the file come before the text."""
-    if not text.start:  # a pipe could not be read again
-        return 0
-    return sum(chunk.count(b"\n") for chunk in chunks(Text(text.path, 0, text.start, as_text=True)))

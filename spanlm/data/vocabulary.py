@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spanlm.data.counts import WordCounts
 from spanlm.errors import InputError, RunError, require
 from spanlm.store.files import regular, replacing
 
@@ -47,7 +46,8 @@ class Vocabulary:
             raise InputError("vocabulary: a word is empty or holds white space; build it from a text again")
         ids = {word: index for index, word in enumerate(self.words)}
         if len(ids) != len(self.words):
-            raise InputError(f"vocabulary: {_first_repeated(self.words)!r} is listed twice; each word has one id")
+            repeated = next(word for index, word in enumerate(self.words) if ids[word] != index)
+            raise InputError(f"vocabulary: {repeated!r} is listed twice; each word has one id")
         for special in (EOS, UNK):
             if special not in ids:
                 raise InputError(f"vocabulary: {special} is missing; every vocabulary needs {EOS} and {UNK}")
@@ -83,9 +83,7 @@ class Vocabulary:
         return [self._ids.get(word, self.unk_id) for word in words]
 
     @classmethod
-    def from_counts(
-        cls, counts: Mapping[str, int] | WordCounts, min_count: int = 1, max_size: int | None = None
-    ) -> Vocabulary:
+    def from_counts(cls, counts: Mapping[str, int], min_count: int = 1, max_size: int | None = None) -> Vocabulary:
         """Choose the words of a vocabulary by how often they occur.
 
         Ids are in the order of `counts`, which is that of first appearance. `<eos>` and `<unk>` always stay;
@@ -102,8 +100,12 @@ class Vocabulary:
         """
         require(min_count >= 1, "min_count", min_count, "at least 1")
         require(max_size is None or max_size >= 2, "max_size", max_size, f"at least 2 ({EOS} and {UNK})")
-        packed = counts if isinstance(counts, WordCounts) else WordCounts.of(counts)
-        return cls(tuple(packed.choose(min_count, max_size, always=(EOS, UNK))))
+        kept = [word for word, count in counts.items() if count >= min_count and word not in (EOS, UNK)]
+        if max_size is not None:
+            kept = sorted(kept, key=lambda word: -counts[word])[: max_size - 2]
+        chosen = {*kept, EOS, UNK}
+        absent = [special for special in (EOS, UNK) if special not in counts]
+        return cls((*(word for word in counts if word in chosen), *absent))
 
     def save(self, path: str | Path) -> None:
         """Write `{"format": 1, "hash": ..., "words": [...]}` to `path`, whole or not at all.
@@ -125,7 +127,14 @@ class Vocabulary:
         Raises:
             InputError: The file is missing or damaged, or its hash does not match its words.
         """
-        content = _read_json(Path(path))
+        try:
+            content = json.loads(regular(Path(path), 2**28).read_text("utf-8"))
+        except OSError as error:
+            raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not a vocabulary; it is not JSON ({error})") from error
+        if not isinstance(content, dict):
+            raise InputError(f'{path}: not a vocabulary; it needs an object with "words"')
         words = content.get("words")
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise InputError(f'{path}: not a vocabulary; it needs a list of strings under "words"')
@@ -143,24 +152,3 @@ def _separable(listed: bytes, words: int) -> bool:
     """Tell whether this many lines are words: none empty, none with white space."""
     empty = listed.startswith(b"\n") or listed.endswith(b"\n") or b"\n\n" in listed or not listed
     return not empty and listed.count(b"\n") == words - 1 and not any(space in listed for space in b" \t\r\v\f")
-
-
-def _first_repeated(words: Iterable[str]) -> str:
-    seen: set[str] = set()
-    for word in words:
-        if word in seen:
-            return word
-        seen.add(word)
-    return ""
-
-
-def _read_json(path: Path) -> dict[str, object]:
-    try:
-        content = json.loads(regular(path, 2**28).read_text("utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the vocabulary ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a vocabulary; it is not JSON ({error})") from error
-    if not isinstance(content, dict):
-        raise InputError(f'{path}: not a vocabulary; it needs an object with "words"')
-    return content

@@ -13,9 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spanlm.data.config import BatchingKind
+from spanlm.data.config import BatchingKind, SentenceRules
 from spanlm.data.corpora import Corpus
-from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import require
 from spanlm.evaluation.cache import CacheConfig, as_one_stream, lookups, mixed, require_text
 from spanlm.evaluation.first_words import unopened_notes

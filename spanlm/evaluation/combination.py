@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Batcher
-from spanlm.data.config import BatchingKind
+from spanlm.data.config import BatchingKind, SentenceRules
 from spanlm.data.corpora import Corpus
-from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError, require
 from spanlm.evaluation.perplexity import Evaluation, evaluation_batcher, evaluations
 from spanlm.evaluation.scoring import Precision, Tally, scored_segments

@@ -31,9 +31,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from spanlm.data.batching import make_batcher
-from spanlm.data.config import BatchingKind, Split
+from spanlm.data.config import BatchingKind, SentenceRules, Split
 from spanlm.data.corpora import Corpus
-from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.lessons import Report, learning_weights, lessons, quiet
 from spanlm.models.memories import SpanBufferMemory

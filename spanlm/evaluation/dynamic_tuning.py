@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
-from spanlm.data.config import BatchingKind
+from spanlm.data.config import BatchingKind, SentenceRules
 from spanlm.data.corpora import Corpus
-from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import RunError, require
 from spanlm.evaluation.astray import AstrayError, went_astray
 from spanlm.evaluation.dynamic import logged_reading, require_loss, require_statistics

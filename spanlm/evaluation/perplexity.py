@@ -10,9 +10,8 @@ from itertools import tee
 from typing import Any
 
 from spanlm.data.batching import Batcher, make_batcher
-from spanlm.data.config import BatchingKind, Lines
+from spanlm.data.config import BatchingKind, Lines, SentenceOrder, SentenceRules
 from spanlm.data.corpora import Corpus
-from spanlm.data.sentence_rules import SentenceOrder, SentenceRules
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
 from spanlm.evaluation.first_words import (

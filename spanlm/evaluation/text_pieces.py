@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from spanlm.data.config import Lines, Tokenizer
-from spanlm.data.sentence_lines import SentenceEnds
 from spanlm.data.text import Text, pieces
-from spanlm.data.tokenizer import tokenize
+from spanlm.data.tokenizer import SentenceEnds, tokenize
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.words import Piece

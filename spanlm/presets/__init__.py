@@ -5,13 +5,11 @@ from __future__ import annotations
 from spanlm.errors import InputError, nearest
 from spanlm.presets import (
     daniluk2017,
-    demo,
     grave2017,
     li2020,
     merity2017,
     merity2018,
     press2017,
-    press2019,
     salton2017,
     wang2019,
     yang2018,
@@ -20,7 +18,6 @@ from spanlm.presets import (
 from spanlm.presets.preset import Preset, Reported
 
 _PAPERS = (
-    demo,
     daniluk2017,
     salton2017,
     zaremba2014,
@@ -29,7 +26,6 @@ _PAPERS = (
     merity2017,
     merity2018,
     yang2018,
-    press2019,
     wang2019,
     li2020,
 )

@@ -11,34 +11,35 @@ Their Wikipedia corpus has 77,000 words of vocabulary. The state is reset betwee
 
 from __future__ import annotations
 
+from typing import Literal
+
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
-from spanlm.models.memories import (
-    AnyMemoryConfig,
-    KeyValueConfig,
-    NGramConfig,
-    NoMemoryConfig,
-    RecurrentMemoryConfig,
-)
+from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.presets.preset import Preset, Reported
-from spanlm.training.config import TrainingConfig
+from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
 PAPER = "Daniluk et al. 2017"
 VOCABULARY_SIZE = 77_000
 PUBLISHED_MODEL_PARAMETERS = 23.9
 PUBLISHED_RECURRENT_MEMORY_PARAMETERS = 70.6
 
-# Figure 2a: roles, test perplexity by window; Figure 2c adds development perplexity at each model's best window
-_WINDOWS = (1, 5, 10, 15)
-_ATTENTIVE = {
-    "attention": (1, {1: 82.2, 5: 82.2, 10: 82.0, 15: 82.8}, {10: 80.6}),
-    "kv": (2, {1: 78.7, 5: 79.0, 10: 78.2, 15: 78.9}, {10: 77.1}),
-    "kvp": (3, {1: 76.1, 5: 75.8, 10: 76.0, 15: 75.8}, {5: 74.2}),
+# Figure 2a: test perplexity by window; Figure 2c adds development perplexity at each model's best window
+_WINDOWS = {
+    "attention": ({1: 82.2, 5: 82.2, 10: 82.0, 15: 82.8}, {10: 80.6}),
+    "kv": ({1: 78.7, 5: 79.0, 10: 78.2, 15: 78.9}, {10: 77.1}),
+    "kvp": ({1: 76.1, 5: 75.8, 10: 76.0, 15: 75.8}, {5: 74.2}),
+    "rm": ({1: 83.5, 5: 80.5, 10: 80.3, 15: 80.1}, {15: 78.2}),
 }
-_TITLES = {"attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
-_RECURRENT_MEMORY = ({1: 83.5, 5: 80.5, 10: 80.3, 15: 80.1}, {15: 78.2})
+_TITLES = {"attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict", "rm": "RM(+tM-g)"}
+_ROLES = {"attention": 1, "kv": 2, "kvp": 3}
+# Figure 2c: test and development perplexity
+_HORNN: tuple[tuple[Literal["fofe", "gated"], str, int, tuple[float, float], str], ...] = (
+    ("fofe", "FOFE", 303, (120.5, 116.7), "23.77"),
+    ("gated", "Gated", 297, (97.1, 93.9), "23.83"),
+)
 # Figure 2b: order -> hidden size, development and test perplexity
 _NGRAM = {2: (564, 76.0, 77.1), 3: (786, 74.9, 75.9), 4: (968, 74.8, 75.9), 5: (1120, 76.0, 77.3)}
 
@@ -54,94 +55,106 @@ _HORNN_REMARK = (
 
 def _row(
     name: str,
-    sources: tuple[str, ...],
+    figures: tuple[str, ...],
     encoder: AnyEncoderConfig,
     memory: AnyMemoryConfig,
-    reported: Reported,
+    test: float,
+    valid: float | None,
     remark: str = "",
 ) -> Preset:
     model = ModelConfig(embedding_size=300, encoder=encoder, memory=memory)
-    config = RunConfig(data=DataConfig(documents="auto"), model=model, training=TrainingConfig(epochs=50, patience=2))
+    recurrent = isinstance(memory, RecurrentMemoryConfig)
     return Preset(
         name=f"daniluk2017/{name}",
         paper=PAPER,
-        sources=sources,
-        config=config,
-        reported=reported,
+        sources=figures,
+        config=RunConfig(
+            data=DataConfig(documents="auto"), model=model, training=TrainingConfig(epochs=50, patience=2)
+        ),
+        reported=Reported(
+            valid_ppl=valid,
+            test_ppl=test,
+            model_parameters=PUBLISHED_RECURRENT_MEMORY_PARAMETERS if recurrent else PUBLISHED_MODEL_PARAMETERS,
+            corpus="Wikipedia, 7,500 articles",
+            vocabulary_size=VOCABULARY_SIZE,
+        ),
         remark=remark,
     )
 
 
-def _reported(test: float, valid: float | None, model_parameters: float = PUBLISHED_MODEL_PARAMETERS) -> Reported:
-    return Reported(
-        valid_ppl=valid,
-        test_ppl=test,
-        model_parameters=model_parameters,
-        corpus="Wikipedia, 7,500 articles",
-        vocabulary_size=VOCABULARY_SIZE,
-    )
+def _windows(name: str, hidden_size: int, label: str, remark: str = "") -> list[Preset]:
+    def memory(window: int) -> AnyMemoryConfig:
+        if name == "rm":
+            return RecurrentMemoryConfig(window=window, temporal=True, composition="gated")
+        return KeyValueConfig(roles=_ROLES[name], window=window)
 
-
-def _attentive_rows(name: str, hidden_size: int, label: str, remark: str = "") -> list[Preset]:
-    roles, test, valid = _ATTENTIVE[name]
+    tests, valid = _WINDOWS[name]
     return [
         _row(
             f"{label}-w{window}",
             (f"Figure 2a, {_TITLES[name]}, window {window}", *(("Figure 2c",) if window in valid else ())),
             LSTMConfig(hidden_size=hidden_size),
-            KeyValueConfig(roles=roles, window=window),
-            _reported(test[window], valid.get(window)),
+            memory(window),
+            test,
+            valid.get(window),
             remark.format(window=window),
         )
-        for window in _WINDOWS
+        for window, test in tests.items()
     ]
 
 
-def _recurrent_memory_rows() -> list[Preset]:
-    test, valid = _RECURRENT_MEMORY
-    return [
-        _row(
-            f"rm-w{window}",
-            (f"Figure 2a, RM(+tM-g), window {window}", *(("Figure 2c",) if window in valid else ())),
-            LSTMConfig(hidden_size=300),
-            RecurrentMemoryConfig(window=window, temporal=True, composition="gated"),
-            _reported(test[window], valid.get(window), PUBLISHED_RECURRENT_MEMORY_PARAMETERS),
-        )
-        for window in _WINDOWS
-    ]
-
+DEMO = Preset(
+    name="demo",
+    paper="none; Daniluk et al. (2017) made small",
+    sources=("the main job in about a minute on two CPU cores",),
+    config=RunConfig(
+        data=DataConfig(corpus="demo"),
+        model=ModelConfig(
+            embedding_size=100,
+            output_dropout=0.5,
+            init_range=0.2,  # the paper's 0.1 idles for two epochs on a text this short
+            encoder=LSTMConfig(hidden_size=300),
+            memory=KeyValueConfig(roles=3, window=5),
+        ),
+        training=TrainingConfig(
+            optimizer=OptimizerConfig(lr=0.002),
+            batching=BatchingConfig(batch_size=8, length=20, eval_batch_size=8),
+            epochs=12,
+            patience=2,
+            log_every=20,
+        ),
+    ),
+)
+"""The main job in about a minute: a small Key-Value-Predict model on the embedded corpus."""
 
 PRESETS = [
-    _row("rnn", ("Figure 2c, RNN",), RNNConfig(hidden_size=307), NoMemoryConfig(), _reported(125.7, 121.7)),
-    _row("lstm", ("Figure 2c, LSTM",), LSTMConfig(hidden_size=300), NoMemoryConfig(), _reported(85.2, 83.2)),
-    _row(
-        "fofe-hornn-3",
-        ("Figure 2c, FOFE HORNN (3rd order)",),
-        HORNNConfig(hidden_size=303, order=3, pooling="fofe"),
-        NoMemoryConfig(),
-        _reported(120.5, 116.7),
-        _HORNN_REMARK.format(units=303, count="23.77"),
+    DEMO,
+    _row("rnn", ("Figure 2c, RNN",), RNNConfig(hidden_size=307), NoMemoryConfig(), 125.7, 121.7),
+    _row("lstm", ("Figure 2c, LSTM",), LSTMConfig(hidden_size=300), NoMemoryConfig(), 85.2, 83.2),
+    *(
+        _row(
+            f"{pooling}-hornn-3",
+            (f"Figure 2c, {title} HORNN (3rd order)",),
+            HORNNConfig(hidden_size=units, order=3, pooling=pooling),
+            NoMemoryConfig(),
+            *printed,
+            _HORNN_REMARK.format(units=units, count=count),
+        )
+        for pooling, title, units, printed, count in _HORNN
     ),
-    _row(
-        "gated-hornn-3",
-        ("Figure 2c, Gated HORNN (3rd order)",),
-        HORNNConfig(hidden_size=297, order=3, pooling="gated"),
-        NoMemoryConfig(),
-        _reported(97.1, 93.9),
-        _HORNN_REMARK.format(units=297, count="23.83"),
-    ),
-    *_recurrent_memory_rows(),
-    *_attentive_rows("attention", 296, "attention"),
-    *_attentive_rows("kv", 560, "kv"),
-    *_attentive_rows("kvp", 834, "kvp", _KVP_REMARK),
-    *_attentive_rows("kvp", 786, "kvp-786", _KVP_MATCHED_REMARK),
+    *_windows("rm", 300, "rm"),
+    *_windows("attention", 296, "attention"),
+    *_windows("kv", 560, "kv"),
+    *_windows("kvp", 834, "kvp", _KVP_REMARK),
+    *_windows("kvp", 786, "kvp-786", _KVP_MATCHED_REMARK),
     *(
         _row(
             f"{order}-gram",
             (f"Figure 2b, {order}-gram RNN", *(("Figure 2c",) if order == 4 else ())),
             LSTMConfig(hidden_size=hidden_size),
             NGramConfig(order=order),
-            _reported(test, valid),
+            test,
+            valid,
         )
         for order, (hidden_size, valid, test) in _NGRAM.items()
     ),

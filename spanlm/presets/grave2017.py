@@ -8,12 +8,10 @@ epochs until the validation loss has not improved five times. The cache itself b
 
 from __future__ import annotations
 
-from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, reported_on
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_on, row
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
 PAPER = "Grave et al. 2017"
@@ -38,18 +36,12 @@ _TRAINING = TrainingConfig(
 )
 
 
-def _row(name: str, sources: tuple[str, ...], measured: Measured, test: float, remark: str) -> Preset:
-    return Preset(
-        name=f"grave2017/{name}",
-        paper=PAPER,
-        sources=sources,
-        config=RunConfig(data=DataConfig(corpus=measured.corpus), model=_MODEL, training=_TRAINING),
-        reported=reported_on(measured, test_ppl=test),
-        remark=remark,
-    )
-
+_WITHOUT = "LSTM, without a cache"
 
 PRESETS = [
-    _row("lstm-ptb", ("LSTM, without a cache",), PENN_TREEBANK, 82.3, _REMARK),
-    _row("lstm-wt2", ("LSTM, without a cache", "Salton et al. 2017, Table 2, LSTM-LM"), WIKITEXT_2, 99.3, _REMARK),
+    row(f"grave2017/{name}", PAPER, sources, on, _MODEL, _TRAINING, reported_on(on, test_ppl=test), _REMARK)
+    for name, sources, on, test in (
+        ("lstm-ptb", (_WITHOUT,), PENN_TREEBANK, 82.3),
+        ("lstm-wt2", (_WITHOUT, "Salton et al. 2017, Table 2, LSTM-LM"), WIKITEXT_2, 99.3),
+    )
 ]

@@ -33,9 +33,17 @@ from dataclasses import replace
 
 from spanlm.config import RunConfig
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.presets import merity2018, press2019, wang2019, yang2018
-from spanlm.presets.ladder import TABLES
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, Reported, reported_on, reported_twice
+from spanlm.presets import merity2018, wang2019, yang2018
+from spanlm.presets.preset import (
+    PENN_TREEBANK,
+    TABLES,
+    WIKITEXT_2,
+    Measured,
+    Preset,
+    Reported,
+    reported_on,
+    reported_twice,
+)
 
 PAPER = "Li et al. 2020"
 REWARD = 0.1
@@ -50,7 +58,7 @@ _REMARK = (
 _MEASURED = "Table 3: the same model, one part alone, the oracle policy, and w/o annealing in test"
 
 
-BASES = {"awd": merity2018.RUNG, "mos": yang2018.RUNG, "mos-ps": press2019.RUNG, "mos-ps-at": wang2019.RUNG}
+BASES = {"awd": merity2018.RUNG, "mos": yang2018.RUNG, "mos-ps": wang2019.SHUFFLED_RUNG, "mos-ps-at": wang2019.RUNG}
 """The models without a buffer."""
 
 TOP = "mos-ps-at"

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.memories import AnyMemoryConfig, NoMemoryConfig, PointerSentinelConfig
 from spanlm.presets import press2017, zaremba2014
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, reported_on
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_on, row
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 PAPER = "Merity et al. 2017"
@@ -44,41 +42,10 @@ _TRAINING = TrainingConfig(
 
 def _model(memory: AnyMemoryConfig) -> ModelConfig:
     encoder = VariationalLSTMConfig(
-        hidden_size=UNITS,
-        layers=2,
-        input_dropout=0.5,
-        per_gate=False,
-        zoneout_h=0.1,
-        zoneout_c=0.1,
-        forget_bias=None,
+        hidden_size=UNITS, layers=2, input_dropout=0.5, per_gate=False, zoneout_h=0.1, zoneout_c=0.1, forget_bias=None
     )
     return ModelConfig(
-        embedding_size=UNITS,
-        output_dropout=0.5,
-        locked_dropout=True,
-        init_range=0.05,
-        encoder=encoder,
-        memory=memory,
-    )
-
-
-def _row(
-    name: str,
-    sources: tuple[str, ...],
-    model: ModelConfig,
-    training: TrainingConfig,
-    published: tuple[float, float, float],
-    on: Measured,
-    remark: str,
-) -> Preset:
-    valid, test, millions = published
-    return Preset(
-        name=f"merity2017/{name}",
-        paper=PAPER,
-        sources=sources,
-        config=RunConfig(data=DataConfig(corpus=on.corpus), model=model, training=training),
-        reported=reported_on(on, valid_ppl=valid, test_ppl=test, all_parameters=millions),
-        remark=remark,
+        embedding_size=UNITS, output_dropout=0.5, locked_dropout=True, init_range=0.05, encoder=encoder, memory=memory
     )
 
 
@@ -86,40 +53,44 @@ _PLAIN, _POINTER = _model(NoMemoryConfig()), _model(PointerSentinelConfig(window
 _GAL_SIZE = replace(press2017.VARIATIONAL, units=UNITS, init_range=0.05, clip=5.0)
 
 PRESETS = [
-    _row(
-        "pointer-ptb",
+    row(
+        "merity2017/pointer-ptb",
+        PAPER,
         ("pointer sentinel-LSTM", "Salton et al. 2017, Table 1"),
+        PENN_TREEBANK,
         _POINTER,
         _TRAINING,
-        (72.4, 70.9, 21),
-        PENN_TREEBANK,
+        reported_on(PENN_TREEBANK, valid_ppl=72.4, test_ppl=70.9, all_parameters=21),
         f"{_RECIPE}; {_PENN}",
     ),
-    _row(
-        "variational-wt2",
+    row(
+        "merity2017/variational-wt2",
+        PAPER,
         ("variational LSTM", "Salton et al. 2017, Table 2"),
+        WIKITEXT_2,
         press2017.variational_model(_GAL_SIZE, tied=False),
         zaremba2014.training_of(_GAL_SIZE),
-        (101.7, 96.3, 20),
-        WIKITEXT_2,
+        reported_on(WIKITEXT_2, valid_ppl=101.7, test_ppl=96.3, all_parameters=20),
         f"{_GAL}; {_WORDS.format(printed=20, count='50.1')}",
     ),
-    _row(
-        "zoneout-wt2",
+    row(
+        "merity2017/zoneout-wt2",
+        PAPER,
         ("zoneout + variational LSTM", "Salton et al. 2017, Table 2"),
+        WIKITEXT_2,
         _PLAIN,
         _TRAINING,
-        (108.7, 100.9, 20),
-        WIKITEXT_2,
+        reported_on(WIKITEXT_2, valid_ppl=108.7, test_ppl=100.9, all_parameters=20),
         f"{_RECIPE}; {_WORDS.format(printed=20, count='50.1')}",
     ),
-    _row(
-        "pointer-wt2",
+    row(
+        "merity2017/pointer-wt2",
+        PAPER,
         ("pointer sentinel-LSTM, window 100", "Salton et al. 2017, Table 2"),
+        WIKITEXT_2,
         _POINTER,
         _TRAINING,
-        (84.8, 80.8, 21),
-        WIKITEXT_2,
+        reported_on(WIKITEXT_2, valid_ppl=84.8, test_ppl=80.8, all_parameters=21),
         f"{_RECIPE}; {_WORDS.format(printed=21, count='50.5')}",
     ),
 ]

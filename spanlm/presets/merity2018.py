@@ -23,8 +23,7 @@ from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.presets.ladder import Rung
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_twice
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Rung, reported_twice
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, TrainingConfig
 
 
@@ -64,11 +63,7 @@ def model_of(size: Size, head: AnyHeadConfig) -> ModelConfig:
         init_range=0.1,
         bias_range=0.0,
         encoder=AWDLSTMConfig(
-            hidden_size=size.hidden,
-            layers=3,
-            last_size=size.last,
-            hidden_dropout=size.hidden_dropout,
-            weight_drop=0.5,
+            hidden_size=size.hidden, layers=3, last_size=size.last, hidden_dropout=size.hidden_dropout, weight_drop=0.5
         ),
         memory=NoMemoryConfig(),
         head=head,
@@ -135,8 +130,6 @@ RUNG = Rung(
 PRESETS = [
     RUNG.row("ptb", reported_twice(PENN_TREEBANK, 24, (60.0, 57.3), (51.6, 51.1)), _CODE.format(said="58.8/56.5")),
     RUNG.row(
-        "wt2",
-        reported_twice(WIKITEXT_2, 33, (68.6, 65.8), (46.4, 44.3)),
-        f"{_CODE.format(said='67.4/64.7')}{_PRINTED}",
+        "wt2", reported_twice(WIKITEXT_2, 33, (68.6, 65.8), (46.4, 44.3)), f"{_CODE.format(said='67.4/64.7')}{_PRINTED}"
     ),
 ]

@@ -1,11 +1,15 @@
-"""What a preset is."""
+"""What a preset is: a whole configuration, the table rows it stands for, and what was printed there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
 from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.models.config import ModelConfig
+from spanlm.training.config import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,33 +62,19 @@ def reported_on(
     valid_ppl: float | None = None,
     test_ppl: float | None = None,
     all_parameters: float | None = None,
-    dynamic_valid_ppl: float | None = None,
     dynamic_test_ppl: float | None = None,
 ) -> Reported:
     """Return what a paper printed for a row measured on a published corpus."""
-    return Reported(
-        valid_ppl=valid_ppl,
-        test_ppl=test_ppl,
-        all_parameters=all_parameters,
-        dynamic_valid_ppl=dynamic_valid_ppl,
-        dynamic_test_ppl=dynamic_test_ppl,
-        corpus=measured.title,
-        vocabulary_size=measured.vocabulary_size,
-    )
+    found = Reported(corpus=measured.title, vocabulary_size=measured.vocabulary_size, dynamic_test_ppl=dynamic_test_ppl)
+    return replace(found, valid_ppl=valid_ppl, test_ppl=test_ppl, all_parameters=all_parameters)
 
 
 def reported_twice(
     measured: Measured, millions: float, plain: tuple[float, float], dynamic: tuple[float, float]
 ) -> Reported:
     """Return what was printed for a row of `millions` of parameters: valid and test, without and with adaptation."""
-    return reported_on(
-        measured,
-        valid_ppl=plain[0],
-        test_ppl=plain[1],
-        all_parameters=millions,
-        dynamic_valid_ppl=dynamic[0],
-        dynamic_test_ppl=dynamic[1],
-    )
+    reported = reported_on(measured, valid_ppl=plain[0], test_ppl=plain[1], all_parameters=millions)
+    return replace(reported, dynamic_valid_ppl=dynamic[0], dynamic_test_ppl=dynamic[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,3 +98,53 @@ class Preset:
     reported: Reported = field(default_factory=Reported)
     remark: str = ""
     dynamic: DynamicConfig | None = None
+
+
+def row(
+    name: str,
+    paper: str,
+    sources: tuple[str, ...],
+    measured: Measured,
+    model: ModelConfig,
+    training: TrainingConfig,
+    reported: Reported,
+    remark: str = "",
+) -> Preset:
+    """Return the preset of a row that was measured on a published corpus."""
+    config = RunConfig(data=DataConfig(corpus=measured.corpus), model=model, training=training)
+    return Preset(name=name, paper=paper, sources=sources, config=config, reported=reported, remark=remark)
+
+
+TABLES = {"ptb": "Table 1", "wt2": "Table 2"}
+"""Of Li et al. (2020), who print all rungs, by corpus."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """A model without a span buffer, on two corpora: of a ladder of models, each with one thing more.
+
+    Attributes:
+        name: of its presets, without the corpus.
+        paper: who published it.
+        title: what Li et al. (2020) call it.
+        configs: by corpus.
+        dynamic: settings of dynamic evaluation that its authors published, by corpus.
+    """
+
+    name: str
+    paper: str
+    title: str
+    configs: dict[str, RunConfig]
+    dynamic: Mapping[str, DynamicConfig] = field(default_factory=dict)
+
+    def row(self, label: str, reported: Reported, remark: str) -> Preset:
+        """Return the preset of a corpus."""
+        return Preset(
+            name=f"{self.name}-{label}",
+            paper=self.paper,
+            sources=(f"{self.title}, finetuned", f"Li et al. 2020, {TABLES[label]}, {self.title}"),
+            config=self.configs[label],
+            reported=reported,
+            remark=remark,
+            dynamic=self.dynamic.get(label),
+        )

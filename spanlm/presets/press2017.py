@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.presets import zaremba2014
-from spanlm.presets.preset import PENN_TREEBANK, Preset, Reported, reported_on
+from spanlm.presets.preset import PENN_TREEBANK, Preset, Reported, reported_on, row
 from spanlm.training.config import TrainingConfig
 
 PAPER = "Press & Wolf 2017"
@@ -60,21 +58,10 @@ def _with_decay(training: TrainingConfig, weight_decay: float) -> TrainingConfig
 
 
 def _row(
-    name: str,
-    sources: tuple[str, ...],
-    model: ModelConfig,
-    training: TrainingConfig,
-    reported: Reported,
-    remark: str = "",
+    name: str, source: str, config: tuple[ModelConfig, TrainingConfig], reported: Reported, remark: str = ""
 ) -> Preset:
-    return Preset(
-        name=f"press2017/{name}",
-        paper=PAPER,
-        sources=sources,
-        config=RunConfig(data=DataConfig(corpus=PENN_TREEBANK.corpus), model=model, training=training),
-        reported=reported,
-        remark=remark,
-    )
+    sources = (source, *(("Salton et al. 2017, Table 1",) if name == "large-bd-wt" else ()))
+    return row(f"press2017/{name}", PAPER, sources, PENN_TREEBANK, *config, reported, remark)
 
 
 def _plain(size: str, head: SoftmaxConfig | None = None) -> tuple[ModelConfig, TrainingConfig]:
@@ -84,36 +71,36 @@ def _plain(size: str, head: SoftmaxConfig | None = None) -> tuple[ModelConfig, T
 
 _LARGE_TRAINING = zaremba2014.training_of(VARIATIONAL)
 
+_PROJECTED = SoftmaxConfig(tied=True, projection=True, projection_penalty=PENALTY)
+
 PRESETS = [
     _row(
         "small-wt-pr",
-        ("small + WT + PR, without dropout",),
-        *_plain("small", SoftmaxConfig(tied=True, projection=True, projection_penalty=PENALTY)),
+        "small + WT + PR, without dropout",
+        _plain("small", _PROJECTED),
         reported_on(PENN_TREEBANK),
         _UNKNOWN,
     ),
-    _row("medium-wt", ("medium + WT",), *_plain("medium"), reported_on(PENN_TREEBANK), _UNKNOWN),
+    _row("medium-wt", "medium + WT", _plain("medium"), reported_on(PENN_TREEBANK), _UNKNOWN),
     _row(
         "large-wt",
-        ("large + WT",),
-        *_plain("large"),
+        "large + WT",
+        _plain("large"),
         reported_on(PENN_TREEBANK, valid_ppl=77.7, test_ppl=74.3, all_parameters=51),
         _FROM_MEMORY,
     ),
     _row(
         "large-bd",
-        ("large + BD",),
-        variational_model(VARIATIONAL, tied=False),
-        _with_decay(_LARGE_TRAINING, 1e-7),
+        "large + BD",
+        (variational_model(VARIATIONAL, tied=False), _with_decay(_LARGE_TRAINING, 1e-7)),
         reported_on(PENN_TREEBANK, valid_ppl=78.1, test_ppl=75.2, all_parameters=66),
         f"{_FROM_MEMORY}; Gal's code says that it gives 77.9 / 75.2. It decays weights by 1e-7 of their value a step, "
         "here times the learning rate",
     ),
     _row(
         "large-bd-wt",
-        ("large + BD + WT", "Salton et al. 2017, Table 1"),
-        variational_model(VARIATIONAL, tied=True),
-        _LARGE_TRAINING,
+        "large + BD + WT",
+        (variational_model(VARIATIONAL, tied=True), _LARGE_TRAINING),
         reported_on(PENN_TREEBANK, valid_ppl=75.8, test_ppl=73.2, all_parameters=51),
     ),
 ]

@@ -20,7 +20,8 @@ starts in ±0.05 and not at 0. (It cuts at 36 tokens, of which the first is no t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig, Lines
@@ -29,7 +30,7 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.models.memories.attentive import Score
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, Reported, reported_on
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, reported_on
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 PAPER = "Salton et al. 2017"
@@ -47,8 +48,7 @@ _STREAM = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Size:
+class Size(NamedTuple):
     """What differs between the two corpora."""
 
     label: str
@@ -62,27 +62,8 @@ class Size:
     lines: Lines = "as-written"
 
 
-_PTB = Size(
-    label="ptb",
-    table="Table 1",
-    measured=PENN_TREEBANK,
-    units=650,
-    dropout=0.5,
-    factor=2.0,
-    full_epochs=13,
-    millions=14.5,
-)
-_WT2 = Size(
-    label="wt2",
-    table="Table 2",
-    measured=WIKITEXT_2,
-    units=1000,
-    dropout=0.65,
-    factor=1.15,
-    full_epochs=15,
-    millions=50,
-    lines="sentences",
-)
+_PTB = Size("ptb", "Table 1", PENN_TREEBANK, units=650, dropout=0.5, factor=2.0, full_epochs=13, millions=14.5)
+_WT2 = Size("wt2", "Table 2", WIKITEXT_2, 1000, 0.65, factor=1.15, full_epochs=15, millions=50, lines="sentences")
 
 
 def _config(size: Size, memory: AnyMemoryConfig) -> RunConfig:
@@ -125,44 +106,31 @@ def _over_running_text(config: RunConfig) -> RunConfig:
     )
 
 
-def _row(
-    size: Size, name: str, source: str, config: RunConfig, remark: str = _CONTROL, reported: Reported | None = None
-) -> Preset:
-    return Preset(
-        name=f"salton2017/{name}-{size.label}",
-        paper=PAPER,
-        sources=(source,),
-        config=config,
-        reported=reported or reported_on(size.measured),
-        remark=remark,
-    )
-
-
 def _presets(size: Size, single: tuple[float, float], combined: tuple[float, float]) -> list[Preset]:
     """Rows, and what they have to be compared with: all of an Attentive LM is the attention and the layer of Eq. 7."""
 
     def attentive(score: Score, window: int | None = None) -> RunConfig:
         return _config(size, AttentiveConfig(score=score, merge_bias=False, window=window))
 
-    def published(score: Score, valid: float, test: float) -> Preset:
-        source = f"{size.table}, Attentive LM with {score} score"
-        reported = reported_on(size.measured, valid_ppl=valid, test_ppl=test, all_parameters=size.millions)
-        return _row(size, score, source, attentive(score), _REMARK, reported)
+    def row(name: str, source: str, config: RunConfig, remark: str = _CONTROL, *printed: float) -> Preset:
+        valid, test, millions = (*printed, size.millions) if printed else (None, None, None)
+        reported = reported_on(size.measured, valid_ppl=valid, test_ppl=test, all_parameters=millions)
+        name = f"salton2017/{name}-{size.label}"
+        return Preset(name=name, paper=PAPER, sources=(source,), config=config, reported=reported, remark=remark)
+
+    def published(score: Score, printed: tuple[float, float]) -> Preset:
+        return row(score, f"{size.table}, Attentive LM with {score} score", attentive(score), _REMARK, *printed)
 
     plain = _config(size, NoMemoryConfig())
-    without = "the recipe and size of the Attentive LM, without the attention"
-    merge = "the Attentive LM with the layer of Eq. 7, of h_t alone"
-    mean = "the Attentive LM with equal weights in place of scores"
-    stream = "the recipe over the running text, without the attention"
-    window = "§3: the window over the running text that was tried"
+    window = _over_running_text(attentive("single", 35))
     return [
-        _row(size, "lstm", without, plain),
-        _row(size, "merge", merge, attentive("none")),
-        _row(size, "mean", mean, attentive("mean")),
-        published("single", *single),
-        published("combined", *combined),
-        _row(size, "lstm-stream", stream, _over_running_text(plain)),
-        _row(size, "single-stream", window, _over_running_text(attentive("single", 35)), _STREAM),
+        row("lstm", "the recipe and size of the Attentive LM, without the attention", plain),
+        row("merge", "the Attentive LM with the layer of Eq. 7, of h_t alone", attentive("none")),
+        row("mean", "the Attentive LM with equal weights in place of scores", attentive("mean")),
+        published("single", single),
+        published("combined", combined),
+        row("lstm-stream", "the recipe over the running text, without the attention", _over_running_text(plain)),
+        row("single-stream", "§3: the window over the running text that was tried", window, _STREAM),
     ]
 
 

@@ -1,5 +1,10 @@
-"""Wang, Gong & Liu (2019), "Improving Neural Language Modeling via Adversarial Training", ICML: MoS, PS and AT.
+"""Two papers on training MoS: partial shuffle (PS), and with it the adversarial softmax (AT).
 
+Press (2019), "Partially Shuffling the Training Data to Improve Language Models". At the start of an epoch each stream
+is rotated by a drawn number of words. The rest is that of Yang et al. (2018). The public code is that of another model
+(DOC); it shuffles in the main training and not in finetuning, and so do these presets.
+
+Wang, Gong & Liu (2019), "Improving Neural Language Modeling via Adversarial Training", ICML.
 AT is the adversarial softmax, ε = 0.005. Beside it, as in the public code: noise with a standard deviation of 0.15 on
 the embedded words; weights averaged from epoch 200 on, without the non-monotone test; then finetuning without that
 noise and with ε = 0.028, several times, the last with a dropout of 0.5 on what the experts see. The rest is that of
@@ -17,9 +22,33 @@ from dataclasses import replace
 
 from spanlm.config import RunConfig
 from spanlm.presets import yang2018
-from spanlm.presets.ladder import Rung
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_twice
-from spanlm.presets.press2019 import shuffled
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Rung, reported_twice
+from spanlm.training.config import TrainingConfig
+
+_SHUFFLED_REMARK = (
+    "the dynamic evaluation is that of Li et al. 2020; the public code is for another model and shuffles in the main "
+    "training alone, and so does this preset"
+)
+
+
+def shuffled(training: TrainingConfig, *, finetune: bool) -> TrainingConfig:
+    """Return a recipe with partial shuffle, in finetuning as said."""
+    return replace(
+        training,
+        batching=replace(training.batching, partial_shuffle=True),
+        finetune=replace(training.finetune, partial_shuffle=finetune),
+    )
+
+
+SHUFFLED_RUNG = Rung(
+    name="press2019/mos-ps",
+    paper="Press 2019",
+    title="AWD-LSTM + MoS + PS",
+    configs={
+        label: replace(base, training=shuffled(base.training, finetune=False))
+        for label, base in yang2018.RUNG.configs.items()
+    },
+)
 
 HEAD = replace(yang2018.HEAD, adversarial=0.005)
 NOISE = 0.15
@@ -53,6 +82,8 @@ RUNG = Rung(
 )
 
 PRESETS = [
+    SHUFFLED_RUNG.row("ptb", reported_twice(PENN_TREEBANK, 22, (55.89, 53.92), (47.93, 47.49)), _SHUFFLED_REMARK),
+    SHUFFLED_RUNG.row("wt2", reported_twice(WIKITEXT_2, 35, (62.38, 59.98), (40.75, 39.03)), _SHUFFLED_REMARK),
     RUNG.row("ptb", reported_twice(PENN_TREEBANK, 22, (54.1, 52.2), (46.63, 46.01)), _REMARK.format(more="")),
     RUNG.row("wt2", reported_twice(WIKITEXT_2, 35, (61.1, 58.95), (39.58, 38.07)), _REMARK.format(more=_OTHERS)),
 ]

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
-from spanlm.presets.ladder import Rung
 from spanlm.presets.merity2018 import SEGMENTS, Size, configs_of
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_twice
+from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Rung, reported_twice
 
 HEAD = MixtureOfSoftmaxesConfig(experts=15, latent_dropout=0.29, tied=True)
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spanlm.config import RunConfig
-from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.presets.preset import PENN_TREEBANK, Preset, reported_on
+from spanlm.presets.preset import PENN_TREEBANK, Preset, reported_on, row
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 PAPER = "Zaremba et al. 2014"
@@ -29,7 +27,7 @@ _MEDIUM_REMARK = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Size:
     """One of the three published sizes with its schedule; `full_epochs` is the code's max_epoch + 1."""
 
@@ -44,11 +42,9 @@ class Size:
 
 
 SIZES = {
-    "small": Size(units=200, length=20, init_range=0.1, dropout=0.0, full_epochs=5, factor=2.0, epochs=13, clip=5.0),
-    "medium": Size(units=650, length=35, init_range=0.05, dropout=0.5, full_epochs=7, factor=1.2, epochs=39, clip=5.0),
-    "large": Size(
-        units=1500, length=35, init_range=0.04, dropout=0.65, full_epochs=15, factor=1.15, epochs=55, clip=10.0
-    ),
+    "small": Size(200, 20, init_range=0.1, dropout=0.0, full_epochs=5, factor=2.0, epochs=13, clip=5.0),
+    "medium": Size(650, 35, init_range=0.05, dropout=0.5, full_epochs=7, factor=1.2, epochs=39, clip=5.0),
+    "large": Size(1500, 35, init_range=0.04, dropout=0.65, full_epochs=15, factor=1.15, epochs=55, clip=10.0),
 }
 
 
@@ -80,15 +76,10 @@ def training_of(size: Size) -> TrainingConfig:
 def _row(name: str, valid: float, test: float, millions: float | None, remark: str = "") -> Preset:
     size = SIZES[name]
     title = "non-regularized" if name == "small" else f"{name} regularized"
-    return Preset(
-        name=f"zaremba2014/{name}",
-        paper=PAPER,
-        sources=(f"Table 1, {title} LSTM", *(() if name == "small" else ("Salton et al. 2017, Table 1",))),
-        config=RunConfig(
-            data=DataConfig(corpus=PENN_TREEBANK.corpus), model=model_of(size), training=training_of(size)
-        ),
-        reported=reported_on(PENN_TREEBANK, valid_ppl=valid, test_ppl=test, all_parameters=millions),
-        remark=remark,
+    sources = (f"Table 1, {title} LSTM", *(() if name == "small" else ("Salton et al. 2017, Table 1",)))
+    reported = reported_on(PENN_TREEBANK, valid_ppl=valid, test_ppl=test, all_parameters=millions)
+    return row(
+        f"zaremba2014/{name}", PAPER, sources, PENN_TREEBANK, model_of(size), training_of(size), reported, remark
     )
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
-from spanlm.data.config import CBT
-from spanlm.data.sources import DATA_VARIABLE
+from spanlm.data.config import CBT, DATA_VARIABLE
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze_accuracy import ClozeTally
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES

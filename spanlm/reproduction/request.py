@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spanlm.data.config import DataConfig
-from spanlm.data.registry import CORPORA
-from spanlm.data.sources import DATA_VARIABLE
+from spanlm.data.config import DATA_VARIABLE, DataConfig
+from spanlm.data.sources import CORPORA
 from spanlm.errors import InputError, nearest
 from spanlm.evaluation.scoring import Precision
 from spanlm.reproduction.papers import find_paper

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from spanlm.data.sentence_rules import LongSentences, SentenceRules
-from spanlm.data.stream_rules import SHORTEST, StreamRules
+from spanlm.data.config import SHORTEST, LongSentences, SentenceRules, StreamRules
 from spanlm.errors import require, require_defaults
 from spanlm.training.optimizer_config import FinetuneConfig, OptimizerConfig, ScheduleConfig
 

@@ -13,7 +13,7 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 from spanlm.models.counting import count_configured
 from spanlm.models.language_model import LanguageModel

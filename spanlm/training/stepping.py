@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from spanlm.data.segment import Segment
+from spanlm.data.batching import Segment
 from spanlm.evaluation.scoring import autocast
 from spanlm.models.head import TargetScores
 from spanlm.models.interfaces import Readout

@@ -10,7 +10,7 @@ import torch
 
 from spanlm.analysis.attend import attend_words, attention_by_lag, check_attends
 from spanlm.data.batching import make_batcher
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spanlm.analysis.excerpt import excerpt
 from spanlm.data.corpora import Corpus
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 

@@ -13,7 +13,7 @@ from spanlm.analysis.attend import attend_words, attention_by_lag, attention_fla
 from spanlm.analysis.flatness import FlatnessAccumulator
 from spanlm.analysis.sentence_map import SentenceMap, attend_sentence, common_scale, mean_flatness
 from spanlm.data.batching import make_batcher
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.memories import AttentiveConfig, NoMemoryConfig

@@ -21,7 +21,7 @@ from spanlm.analysis.lag_comparison import MeasuredLags, check_alike, comparison
 from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
 from spanlm.analysis.lag_figure import lag_figure
 from spanlm.analysis.lags import MOST_ROWS, lag_groups
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.models.language_model import LanguageModel

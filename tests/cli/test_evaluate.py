@@ -9,7 +9,7 @@ import pytest
 
 import spanlm
 from spanlm.data import sources
-from spanlm.data.registry import PublishedFile
+from spanlm.data.sources import PublishedFile
 from spanlm.errors import RunError
 from spanlm.models.counting import count_parameters
 from tests.cli.conftest import Cli

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,22 +11,24 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.batching import (
-    Batcher,
-    DocumentBatcher,
-    Segment,
-    SentenceBatcher,
-    StreamBatcher,
-    make_batcher,
-)
-from spanlm.data.config import BatchingKind
-from spanlm.data.tokens import TokenFile
+from spanlm.data.batching import Batcher, DocumentBatcher, Segment, SentenceBatcher, StreamBatcher, make_batcher
+from spanlm.data.config import BatchingKind, SentenceRules, StreamRules
+from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 
 EOS_ID = 0
 KINDS: tuple[BatchingKind, ...] = ("streams", "documents", "sentences")
-# documents whole or cut: the other kinds do not know the difference
-LAYOUTS: list[tuple[BatchingKind, bool]] = [*((kind, True) for kind in KINDS), ("documents", False)]
+DRAWN = StreamRules(length_spread=2.0, short_share=0.2, longest_over=3, partial_shuffle=True)
+HOW: list[tuple[BatchingKind, dict[str, Any]]] = [
+    *((kind, {}) for kind in KINDS),
+    ("streams", {"streams": DRAWN}),
+    ("streams", {"streams": StreamRules(length_spread=2.0)}),
+    ("documents", {"shuffle": True}),
+    ("documents", {"whole": False}),
+    ("documents", {"whole": False, "shuffle": True}),
+    ("sentences", {"shuffle": True}),
+    ("sentences", {"shuffle": True, "sentences": SentenceRules(order="bucketed")}),
+]
 
 # lines of a few words, and which of them start a document
 CORPORA = st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=1, max_size=14)
@@ -45,7 +48,7 @@ def token_file(lines: list[tuple[int, bool]]) -> TokenFile:
 
 
 def assert_same(found: list[Segment], expected: list[Segment]) -> None:
-    assert len(found) == len(expected)
+    assert [one.rate_share for one in found] == [other.rate_share for other in expected]
     for one, other in zip(found, expected, strict=True):
         for name in ("inputs", "targets", "mask", "reset"):
             assert torch.equal(getattr(one, name), getattr(other, name))
@@ -65,74 +68,64 @@ def read_streams(segments: list[Segment], batch_size: int) -> list[list[tuple[li
     return streams
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize(("kind", "whole"), LAYOUTS)
-@given(lines=CORPORA, batch_size=SIZES, length=SIZES, seed=st.integers(0, 3))
-def test_every_token_is_a_target_exactly_once(
+@pytest.mark.parametrize(("kind", "options"), HOW, ids=lambda part: str(part)[:40])
+@given(lines=CORPORA, batch_size=SIZES, length=st.integers(5, 9), seed=st.integers(0, 3), start=st.integers(0, 12))
+def test_every_token_is_a_target_exactly_once_from_any_start(
     kind: BatchingKind,
-    whole: bool,
-    shuffle: bool,
+    options: dict[str, Any],
     lines: list[tuple[int, bool]],
     batch_size: int,
     length: int,
     seed: int,
+    start: int,
 ) -> None:
     tokens = token_file(lines)
-    shuffle = shuffle and kind != "streams"
-    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle, whole=whole)
+    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=batch_size, length=length, **options)
     segments = list(batcher.segments(seed))
     found = torch.cat([segment.targets[segment.mask] for segment in segments])
     assert sorted(found.tolist()) == sorted(tokens.ids.tolist())
     assert batcher.targets == len(tokens) == len(found)
     assert batcher.count(seed) == len(segments)
-    for segment in segments:
+    for index, segment in enumerate(segments):
         steps = segment.inputs.shape[0]
         assert segment.inputs.shape == segment.targets.shape == segment.mask.shape == (steps, batch_size)
         assert segment.reset.shape == (batch_size,)
         assert segment.inputs.dtype == segment.targets.dtype == torch.int64
         assert segment.mask.dtype == segment.reset.dtype == torch.bool
         assert segment.mask.any(1).all(), "a step of padding only"
-        assert steps <= length or kind == "sentences"
+        assert steps <= length or kind == "sentences" or "streams" in options
+        assert kind != "streams" or segment.reset.tolist() == [index == 0] * batch_size
         assert (segment.inputs[~segment.mask] == EOS_ID).all()
         assert (segment.targets[~segment.mask] == EOS_ID).all()
         # padding comes after what is real
         assert (segment.mask.int().diff(dim=0) <= 0).all()
+    assert_same(list(batcher.segments(seed, start)), segments[start:])
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize(("kind", "whole"), LAYOUTS)
-@given(lines=CORPORA, batch_size=SIZES, length=SIZES, start=st.integers(0, 12), seed=st.integers(0, 3))
-def test_a_later_start_gives_the_same_later_segments(
-    kind: BatchingKind,
-    whole: bool,
-    shuffle: bool,
-    lines: list[tuple[int, bool]],
-    batch_size: int,
-    length: int,
-    start: int,
-    seed: int,
-) -> None:
-    tokens = token_file(lines)
-    shuffle = shuffle and kind != "streams"
-    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=batch_size, length=length, shuffle=shuffle, whole=whole)
-    assert_same(list(batcher.segments(seed, start=start)), list(batcher.segments(seed))[start:])
-
-
-@given(lines=CORPORA, batch_size=SIZES, length=SIZES)
-def test_streams_are_contiguous_and_open_with_the_true_preceding_token(
-    lines: list[tuple[int, bool]], batch_size: int, length: int
-) -> None:
-    ids = token_file(lines).ids.tolist()
-    batcher = StreamBatcher(token_file(lines), EOS_ID, batch_size=batch_size, length=length)
-    segments = list(batcher.segments())
-    column = -(-len(ids) // batch_size)
-    before = [EOS_ID, *ids]
-    for b, stream in enumerate(read_streams(segments, batch_size)):
-        part = slice(b * column, (b + 1) * column)
-        assert stream == [(before[:-1][part], ids[part])]
-    assert [bool(segment.reset.all()) for segment in segments] == [True] + [False] * (len(segments) - 1)
-    assert not any(segment.reset.any() for segment in segments[1:])
-    assert all(len(segment.inputs) == length for segment in segments[:-1])
+@pytest.mark.parametrize(("kind", "options"), HOW, ids=lambda part: str(part)[:40])
+def test_segments_depend_on_the_seed_alone_and_share_no_memory(kind: BatchingKind, options: dict[str, Any]) -> None:
+    tokens = token_file([(length % 5, True) for length in range(60)])
+    before = tokens.ids.copy()
+    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=3, length=7, **options)
+    first = list(batcher.segments(seed=1))
+    torch.manual_seed(1)
+    np.random.seed(1)
+    states = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]
+    again = []
+    for segment in batcher.segments(seed=1):
+        parts = (segment.inputs, segment.targets, segment.mask, segment.reset)
+        again.append(Segment(*(part.clone() for part in parts), segment.rate_share))
+        for part in parts:
+            part.zero_()
+    assert_same(first, again)
+    assert (tokens.ids == before).all()
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1] == np.random.get_state()[1].tolist()  # type: ignore[index]
+    drawn = bool({"shuffle", "streams"} & set(options))
+    others = [next(batcher.segments(seed=seed)).targets for seed in (2, 3)]
+    assert all(torch.equal(first[0].targets, other) for other in others) != drawn
+    with pytest.raises(InputError, match="start=-1: must be at least 0"):
+        next(batcher.segments(start=-1))
 
 
 @given(lines=CORPORA, batch_size=SIZES, length=SIZES, shuffle=st.booleans())
@@ -183,27 +176,6 @@ def test_one_long_document_does_not_leave_the_other_streams_without_work() -> No
     assert (whole, cut) == (20, 6)
 
 
-@given(lines=CORPORA, batch_size=SIZES, shuffle=st.booleans())
-def test_each_line_is_a_stream_of_its_own(lines: list[tuple[int, bool]], batch_size: int, shuffle: bool) -> None:
-    tokens = token_file(lines)
-    segments = list(SentenceBatcher(tokens, EOS_ID, batch_size=batch_size, shuffle=shuffle).segments(seed=5))
-    words = iter(range(1, len(tokens) + 1))
-    expected = [[*itertools.islice(words, length), EOS_ID] for length, _ in lines]
-    found = [
-        (segment.inputs[real, b].tolist(), segment.targets[real, b].tolist())
-        for segment in segments
-        for b, real in enumerate(segment.mask.T)
-        if real.any()
-    ]
-    targets = [line for _, line in found]
-    assert (sorted(targets) == sorted(expected)) if shuffle else (targets == expected)
-    assert all(inputs == [EOS_ID, *line[:-1]] for inputs, line in found)
-    assert all(segment.reset.all() for segment in segments)
-    assert [len(segment.inputs) for segment in segments] == [
-        max(len(line) for line in targets[at : at + batch_size]) for at in range(0, len(targets), batch_size)
-    ]
-
-
 def test_a_free_stream_takes_the_next_document() -> None:
     # documents of 5, 1, 1 and 3 tokens in segments of 2: the second stream reads three of them
     tokens = token_file([(4, True), (0, True), (0, True), (2, True)])
@@ -216,65 +188,6 @@ def test_a_free_stream_takes_the_next_document() -> None:
     ]
     assert [segment.mask.sum(0).tolist() for segment in segments] == [[2, 1], [2, 1], [1, 2], [0, 1]]
     assert [len(segment.inputs) for segment in segments] == [2, 2, 2, 1]
-
-
-def test_more_streams_than_text_are_padding() -> None:
-    tokens = token_file([(1, True), (0, True)])
-    for kind in KINDS:
-        (segment,) = make_batcher(kind, tokens, EOS_ID, batch_size=7, length=4).segments()
-        assert segment.inputs.shape[1] == 7
-        assert int(segment.mask.sum()) == 3
-        assert not segment.mask[:, 3:].any()
-
-
-@pytest.mark.parametrize("kind", ["documents", "sentences"])
-def test_a_shuffle_depends_on_the_seed_and_on_nothing_else(kind: BatchingKind) -> None:
-    tokens = token_file([(length % 5, True) for length in range(40)])
-    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=3, length=4, shuffle=True)
-    first = list(batcher.segments(seed=1))
-    torch.manual_seed(1)
-    np.random.seed(1)
-    global_state = torch.get_rng_state()
-    again = list(batcher.segments(seed=1))
-    assert_same(first, again)
-    assert torch.equal(global_state, torch.get_rng_state())
-    others = [list(batcher.segments(seed=seed)) for seed in (2, 3)]
-    assert all(not torch.equal(first[0].targets, other[0].targets) for other in others)
-
-
-def test_text_without_a_last_line_end_is_read_to_its_end() -> None:
-    tokens = TokenFile(np.array([1, EOS_ID, 2, 3], np.int32), np.zeros(1, np.int64))
-    (segment,) = SentenceBatcher(tokens, EOS_ID, batch_size=2).segments()
-    assert segment.targets.T.tolist() == [[1, EOS_ID], [2, 3]]
-
-
-def test_segments_do_not_share_memory_with_each_other_or_the_text() -> None:
-    tokens = token_file([(3, True)] * 4)
-    before = tokens.ids.copy()
-    for kind in KINDS:
-        batcher = make_batcher(kind, tokens, EOS_ID, batch_size=2, length=3)
-        expected = list(batcher.segments())
-        for segment in batcher.segments():
-            for tensor in (segment.inputs, segment.targets, segment.mask, segment.reset):
-                tensor.zero_()
-        assert_same(list(batcher.segments()), expected)
-        spoiled = []
-        for segment in batcher.segments():
-            spoiled.append(
-                Segment(*(t.clone() for t in (segment.inputs, segment.targets, segment.mask, segment.reset)))
-            )
-            for tensor in (segment.inputs, segment.targets, segment.mask, segment.reset):
-                tensor.zero_()
-        assert_same(spoiled, expected)
-    assert (tokens.ids == before).all()
-
-
-def test_a_start_beyond_the_end_gives_nothing() -> None:
-    for kind in KINDS:
-        batcher = make_batcher(kind, token_file([(3, True)]), EOS_ID, batch_size=1, length=2)
-        assert list(batcher.segments(start=99)) == []
-        with pytest.raises(InputError, match="start=-1: must be at least 0"):
-            next(batcher.segments(start=-1))
 
 
 Make = Callable[[TokenFile], Batcher]
@@ -295,17 +208,6 @@ Make = Callable[[TokenFile], Batcher]
 def test_bad_sizes_and_kinds_are_refused(make: Make, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make(token_file([(3, True)]))
-
-
-@pytest.mark.parametrize("documents", [[], [1], [0, 0], [0, 2, 1], [0, 4]])
-def test_documents_must_increase_from_zero(documents: list[int]) -> None:
-    with pytest.raises(InputError, match="increasing from 0, below 4"):
-        TokenFile(np.arange(4, dtype=np.int32), np.array(documents, np.int64))
-
-
-def test_there_must_be_a_token() -> None:
-    with pytest.raises(InputError, match="tokens=0: must be at least one"):
-        TokenFile(np.empty(0, np.int32), np.zeros(1, np.int64))
 
 
 @pytest.mark.parametrize("kind", KINDS)

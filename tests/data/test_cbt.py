@@ -70,11 +70,6 @@ def test_a_gap_may_open_or_close_the_query(read: Read, query: str, before: str, 
     assert (question.before, question.after) == (before, after)
 
 
-def test_questions_come_in_order_with_the_lines_of_their_queries(read: Read) -> None:
-    found = questions(read(GOOD, block("A XXXXX ."), GOOD))
-    assert [(q.line, q.before) for q in found] == [(21, "The"), (43, "A"), (65, "The")]
-
-
 def test_what_is_harmless_changes_nothing(read: Read, tmp_path: Path) -> None:
     """Windows line ends, compression, no numbers, no blank line, several, white space, no end."""
     expected = questions(read(GOOD, GOOD))
@@ -99,11 +94,6 @@ def test_what_is_harmless_changes_nothing(read: Read, tmp_path: Path) -> None:
     assert [q.line for q in questions(list(read_questions(path)))] == [23]
 
 
-@pytest.mark.parametrize("context", [0, 1, 3, 25])
-def test_another_number_of_context_sentences_is_no_defect(read: Read, context: int) -> None:
-    assert [len(q.context) for q in questions(read(block(context=context), block(context=context)))] == [context] * 2
-
-
 def test_a_sentence_may_begin_with_a_number_where_lines_have_none(read: Read) -> None:
     lines = ["1 of them sat .", "Then", "3 others came .", "The XXXXX sat .\tking\t\tking|queen"]
     (question,) = questions(read(lines))
@@ -113,11 +103,6 @@ def test_a_sentence_may_begin_with_a_number_where_lines_have_none(read: Read) ->
 def test_a_candidate_that_is_listed_twice_counts_once(read: Read) -> None:
     (question,) = questions(read(block(fields="king\t\tking|queen|king|old|queen")))
     assert question.candidates == ("king", "queen", "old")
-
-
-def test_a_candidate_may_have_several_words(read: Read) -> None:
-    (question,) = questions(read(block(fields="the king\t\tthe king|queen")))
-    assert question.candidates == ("the king", "queen")
 
 
 DEFECTS = {
@@ -161,11 +146,6 @@ def test_a_defect_is_told_with_its_line_and_the_next_question_is_read(read: Read
 def test_a_number_too_long_to_be_one_is_a_defect(read: Read) -> None:
     found = read(["9" * 5000 + " A line .", "2 The XXXXX .\tking\t\tking|old"], GOOD)
     assert [type(item) for item in found] == [Defect, Question]
-
-
-def test_a_blank_line_inside_a_question_makes_two_defects(read: Read) -> None:
-    found = read([*GOOD[:9], "", *GOOD[9:]], GOOD)
-    assert [type(item) for item in found] == [Defect, Defect, Question]
 
 
 def test_a_text_without_questions_does_not_grow_in_memory(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:

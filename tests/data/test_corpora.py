@@ -37,17 +37,6 @@ def test_a_folder_gives_three_splits_and_the_vocabulary_of_its_training_part(mak
     assert corpus.tokenizer == "whitespace"
 
 
-def test_compressed_files_give_the_same_corpus(make_corpus: MakeCorpus) -> None:
-    folder = make_corpus({"train": "the cat\nsat\n"})
-    plain = load_corpus(DataConfig(corpus=str(folder)))
-    for path in list(folder.iterdir()):
-        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-        path.unlink()
-    packed = load_corpus(DataConfig(corpus=str(folder)))
-    assert packed.vocabulary == plain.vocabulary
-    assert packed.splits["train"].ids.tolist() == plain.splits["train"].ids.tolist()
-
-
 def test_options_choose_the_words(make_corpus: MakeCorpus) -> None:
     folder = make_corpus({"train": "The cat saw the Cat, the dog\n"})
 
@@ -59,16 +48,6 @@ def test_options_choose_the_words(make_corpus: MakeCorpus) -> None:
     assert words(min_count=1, max_size=3) == ("the", EOS, UNK)
     assert words(min_count=1, tokenizer="words") == ("the", "cat", "saw", ",", "dog", EOS, UNK)
     assert words(tokenizer="words", min_count=2) == ("the", "cat", EOS, UNK)
-
-
-def test_documents_do_not_change_the_tokens(make_corpus: MakeCorpus) -> None:
-    folder = make_corpus({"train": "= A =\n\na b\n= B =\nc\n\nd\n"})
-    ids = []
-    for documents, starts in (("none", [0]), ("blank-line", [0, 5, 15]), ("heading", [0])):
-        train = load_corpus(DataConfig(corpus=str(folder), documents=documents)).splits["train"]  # type: ignore[arg-type]
-        assert train.documents.tolist() == starts
-        ids.append(train.ids.tolist())
-    assert ids[0] == ids[1] == ids[2]
 
 
 def test_a_given_vocabulary_is_used_as_it_is(make_corpus: MakeCorpus) -> None:
@@ -146,21 +125,9 @@ def test_one_file_that_cannot_be_split_is_refused(tmp_path: Path, data: bytes, m
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (b"", "the file is empty"),
-        (b"\n\n", "no word in it"),
-        (b"a \xff\n", "not UTF-8 at byte 2"),
-        (b"a\0\n", "a NUL byte at byte 1"),
-        (b"a\n<eos>\n", "line 2: the word <eos> is reserved"),
-    ],
-)
-def test_a_bad_file_of_a_folder_is_refused_by_name(
-    make_corpus: MakeCorpus, split: str, data: bytes, message: str
-) -> None:
-    with pytest.raises(InputError, match=rf"{split}\.txt.*{message}") as caught:
-        load(make_corpus({split: data}))
+def test_a_bad_file_of_a_folder_is_refused_by_name(make_corpus: MakeCorpus, split: str) -> None:
+    with pytest.raises(InputError, match=rf"{split}\.txt.*not UTF-8 at byte 2") as caught:
+        load(make_corpus({split: b"a \xff\n"}))
     assert "\n" not in str(caught.value)
 
 

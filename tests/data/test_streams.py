@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.batching import Segment, StreamBatcher, StreamRules
-from spanlm.data.streams import drawn_lengths
-from spanlm.data.tokens import TokenFile
+from spanlm.data.batching import Segment, StreamBatcher, drawn_lengths
+from spanlm.data.config import StreamRules
+from spanlm.data.token_files import TokenFile
 
 EOS = 0
 DRAWN = StreamRules(length_spread=3.0, short_share=0.2, longest_over=4)
@@ -59,39 +58,6 @@ def same(one: Segment, other: Segment) -> bool:
     )
 
 
-@given(size=SIZES, batch_size=STREAMS, length=LENGTHS, rules=RULES, seed=SEEDS)
-def test_whatever_is_drawn_every_token_is_a_target_exactly_once(
-    size: int, batch_size: int, length: int, rules: StreamRules, seed: int
-) -> None:
-    made = batcher(size, batch_size, length, rules)
-    segments = list(made.segments(seed))
-    assert sorted(word for _, targets in read(segments) for word in targets) == list(range(1, size + 1))
-    assert made.targets == size
-    assert made.count(seed) == len(segments)
-    assert [segment.reset.tolist() for segment in segments] == [
-        [number == 0] * batch_size for number in range(len(segments))
-    ]
-    for segment in segments:
-        assert segment.inputs.shape == segment.targets.shape == segment.mask.shape
-        assert segment.inputs.dtype == segment.targets.dtype == torch.int64
-        assert segment.mask.any(1).all(), "a step of padding only"
-        assert not segment.inputs[~segment.mask].any() and not segment.targets[~segment.mask].any()
-    # padding comes after what is real, in the stream as a whole
-    assert (torch.cat([segment.mask for segment in segments]).int().diff(dim=0) <= 0).all()
-
-
-@given(size=SIZES, batch_size=STREAMS, length=LENGTHS, rules=RULES, seed=SEEDS, start=st.integers(0, 30))
-def test_a_later_start_gives_the_same_later_segments(
-    size: int, batch_size: int, length: int, rules: StreamRules, seed: int, start: int
-) -> None:
-    made = batcher(size, batch_size, length, rules)
-    whole, later = list(made.segments(seed)), list(made.segments(seed, start))
-    assert len(later) == max(0, len(whole) - start)
-    assert all(map(same, later, whole[start:]))
-    again = batcher(size, batch_size, length, rules)
-    assert all(map(same, again.segments(seed), whole)) and again.count(seed) == len(whole)
-
-
 def by_a_loop(size: int, batch_size: int, lengths: list[int], turns: list[int]) -> list[list[tuple[list[int], ...]]]:
     """As the codes do it: roll each column, then cut rows off; here every row is a target, so one more is before it."""
     rolled = []
@@ -120,18 +86,6 @@ def test_segments_are_those_of_a_loop_over_turned_columns(
     assert rules.partial_shuffle or not any(turns)
 
 
-@given(size=SIZES, batch_size=STREAMS, seed=SEEDS)
-def test_a_turned_stream_has_one_seam(size: int, batch_size: int, seed: int) -> None:
-    for (inputs, targets), column in zip(
-        read(list(batcher(size, batch_size, 7, SHUFFLED).segments(seed))), columns(size, batch_size), strict=True
-    ):
-        assert sorted(targets) == column
-        seams = [(before, word) for before, word in zip(inputs, targets, strict=True) if before + 1 != word]
-        turned = bool(column) and targets[0] != column[0]
-        assert seams == ([(column[-1], column[0])] if turned else [])
-        assert inputs[1:] == targets[:-1]
-
-
 def test_the_true_word_before_opens_a_turned_stream() -> None:
     """At the very start of the text that is `<eos>`."""
     opened = set()
@@ -151,29 +105,6 @@ def test_every_turn_of_every_stream_is_as_likely_and_none_tells_of_another() -> 
     assert all(abs(count - 80) < 4 * 80**0.5 for count in found.values())
 
 
-def test_streams_are_turned_from_where_the_text_has_them() -> None:
-    """Not from where an epoch before has left them: the same seed always gives the same."""
-    made = batcher(100, 4, 10, BOTH)
-    first = list(made.segments(7))
-    for seed in (8, 9):
-        assert not all(map(same, made.segments(seed), first))
-    assert all(map(same, made.segments(7), first))
-
-
-@pytest.mark.parametrize("rules", [DRAWN, SHUFFLED, BOTH])
-def test_what_is_drawn_depends_on_the_seed_and_on_nothing_else(rules: StreamRules) -> None:
-    first = list(batcher(500, 4, 10, rules).segments(1))
-    torch.manual_seed(1)
-    np.random.seed(1)
-    states = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]
-    again = list(batcher(500, 4, 10, rules).segments(1))
-    assert len(first) == len(again) and all(map(same, first, again))
-    assert torch.equal(states[0], torch.get_rng_state())
-    assert states[1] == np.random.get_state()[1].tolist()  # type: ignore[index]
-    others = [list(batcher(500, 4, 10, rules).segments(seed)) for seed in (2, 3)]
-    assert all(not same(first[1], other[1]) for other in others)
-
-
 def test_an_option_changes_nothing_of_what_the_other_draws() -> None:
     def shares(rules: StreamRules) -> list[float]:
         return [segment.rate_share for segment in batcher(500, 4, 10, rules).segments(3)]
@@ -185,14 +116,6 @@ def test_an_option_changes_nothing_of_what_the_other_draws() -> None:
     lengths = StreamRules(length_spread=2.0, short_share=0.1)
     assert shares(BOTH) == shares(lengths)
     assert openings(BOTH) == openings(SHUFFLED) != openings(lengths)
-
-
-def test_nothing_is_drawn_unless_it_is_asked_for() -> None:
-    for seed in (0, 5):
-        segments = list(batcher(103, 4, 10, None).segments(seed))
-        assert [len(segment.inputs) for segment in segments] == [10, 10, 6]
-        assert all(segment.rate_share == 1.0 for segment in segments)
-        assert read(segments) == [([word - 1 for word in column], column) for column in columns(103, 4)]
 
 
 def lengths_by_a_loop(rules: StreamRules, length: int, count: int) -> list[int]:
@@ -244,12 +167,6 @@ def test_the_published_lengths() -> None:
     )
 
 
-def test_no_stretch_of_lengths_comes_twice() -> None:
-    lengths = drawn_lengths(StreamRules(length_spread=5.0), 70, 70 * 20_000, seed=3)
-    stretches = {lengths[at : at + 20].tobytes() for at in range(len(lengths) - 19)}
-    assert len(stretches) == len(lengths) - 19
-
-
 @given(rules=RULES, length=LENGTHS, steps=st.integers(1, 60_000), seed=st.integers(0, 9))
 def test_lengths_just_cover_the_steps(rules: StreamRules, length: int, steps: int, seed: int) -> None:
     lengths = drawn_lengths(rules, length, steps, seed).tolist()
@@ -271,15 +188,3 @@ def test_the_rate_follows_the_drawn_length_even_where_the_text_ends_before(
     *others, last = segments
     assert all(len(segment.inputs) == len(whole.inputs) for segment, whole in zip(others, longer, strict=False))
     assert len(last.inputs) == -(-size // batch_size) - sum(len(segment.inputs) for segment in others)
-
-
-def test_epochs_differ_in_their_number_of_segments() -> None:
-    made = batcher(4000, 4, 10, DRAWN)
-    counts = [made.count(seed) for seed in range(20)]
-    assert len(set(counts)) > 3
-    assert counts == [sum(1 for _ in made.segments(seed)) for seed in range(20)]
-
-
-def test_neighbouring_lengths_differ() -> None:
-    lengths = [len(segment.inputs) for segment in batcher(4000, 4, 20, DRAWN).segments(1)]
-    assert sum(one != other for one, other in pairwise(lengths)) > len(lengths) / 2

@@ -13,21 +13,7 @@ from spanlm.data.text import Text, fingerprint, pieces
 from spanlm.errors import InputError, RunError
 
 CHARACTERS = st.sampled_from(
-    [
-        "a",
-        "b",
-        "é",
-        "漢",
-        "😀",
-        "\u0301",
-        "\u2028",
-        "\u00a0",
-        "\u0085",
-        "\ufeff",
-        *" \n\t\r\v\f",
-        " <unk> ",
-        "x<eos>",
-    ]
+    ["a", "b", "é", "漢", "😀", "\u0301", "\u2028", "\u00a0", "\u0085", "\ufeff", *" \n\t\r\v\f", " <unk> ", "x<eos>"]
 )
 TEXTS = st.lists(CHARACTERS, max_size=40).map("".join)
 
@@ -53,13 +39,7 @@ def test_pieces_joined_are_the_text_wherever_the_chunks_are_cut(
 
 
 def test_pieces_end_between_words(tmp_path: Path) -> None:
-    assert read(tmp_path / "a.txt", b"one two three\nfour", 5) == [
-        b"one ",
-        b"two ",
-        b"three\n",
-        b"four",
-        b"\n",
-    ]
+    assert read(tmp_path / "a.txt", b"one two three\nfour", 5) == [b"one ", b"two ", b"three\n", b"four", b"\n"]
 
 
 def test_a_long_line_comes_in_small_pieces(tmp_path: Path) -> None:
@@ -121,10 +101,6 @@ def test_the_line_number_in_a_part_is_that_of_the_file(tmp_path: Path) -> None:
     part = Text(path, 4)
     with pytest.raises(InputError, match="line 3"):
         list(pieces(part, fingerprint(part)))
-
-
-def test_a_byte_order_mark_inside_the_text_is_a_character(tmp_path: Path) -> None:
-    assert b"".join(read(tmp_path / "a.txt", b"\xef\xbb\xbf\xef\xbb\xbfa\n")) == b"\xef\xbb\xbfa\n"
 
 
 def test_a_file_that_changes_meanwhile_is_told(tmp_path: Path) -> None:

@@ -19,18 +19,6 @@ def test_ids_are_in_order_of_first_appearance_and_the_specials_come_last_if_abse
     assert Vocabulary.from_counts({"the": 2, UNK: 1, EOS: 3, "cat": 1}).words == ("the", UNK, EOS, "cat")
 
 
-def test_min_count_leaves_rare_words_out_but_no_special() -> None:
-    counts = {"the": 3, EOS: 1, "cat": 1, UNK: 1, "sat": 2}
-    assert Vocabulary.from_counts(counts, min_count=2).words == ("the", EOS, UNK, "sat")
-
-
-def test_max_size_keeps_the_most_frequent_and_of_equals_the_first() -> None:
-    counts = {"a": 1, "b": 2, "c": 2, "d": 2, EOS: 9}
-    assert Vocabulary.from_counts(counts, max_size=4).words == ("b", "c", EOS, UNK)
-    assert Vocabulary.from_counts(counts, max_size=2).words == (EOS, UNK)
-    assert Vocabulary.from_counts(counts, max_size=99).words == ("a", "b", "c", "d", EOS, UNK)
-
-
 @given(st.lists(WORDS), st.integers(1, 4), st.none() | st.integers(2, 9))
 def test_from_counts_agrees_with_a_plain_choice(text: list[str], min_count: int, max_size: int | None) -> None:
     counts = Counter(text)
@@ -85,10 +73,6 @@ def test_bad_words_are_refused(words: tuple[str, ...], message: str) -> None:
         Vocabulary(words)
 
 
-def test_a_word_may_hold_unicode_spaces() -> None:
-    assert "a\u00a0b" in Vocabulary(("a\u00a0b", "\u2028", EOS, UNK))
-
-
 def test_save_and_load_give_the_same_vocabulary(tmp_path: Path) -> None:
     vocabulary = Vocabulary(("é", "\u2028", '"quote\\', EOS, UNK))
     vocabulary.save(tmp_path / "vocabulary.json")
@@ -133,13 +117,3 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         Vocabulary.load(tmp_path / "none.json")
     with pytest.raises(RunError, match="cannot write the vocabulary"):
         Vocabulary((EOS, UNK)).save(tmp_path / "none" / "vocabulary.json")
-
-
-def test_a_vocabulary_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError):
-        Vocabulary((EOS, UNK)).words = ()  # type: ignore[misc]
-
-
-def test_of_many_equally_frequent_words_the_first_stay() -> None:
-    counts = {f"w{n}": 1 + n % 2 for n in range(1000)}
-    assert Vocabulary.from_counts(counts, max_size=302).words[:300] == tuple(f"w{n}" for n in range(1, 601, 2))

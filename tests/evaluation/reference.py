@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from spanlm.data.corpora import Corpus
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig

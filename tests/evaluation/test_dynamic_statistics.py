@@ -19,7 +19,7 @@ from torch import Tensor
 
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation import dynamic_statistics as module
 from spanlm.evaluation.dynamic_statistics import (

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.data.config import BatchingKind
-from spanlm.data.sentence_rules import SentenceRules
+from spanlm.data.config import BatchingKind, SentenceRules
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.dynamic import adapting, evaluate_dynamic

@@ -63,7 +63,7 @@ def test_a_long_line_in_pieces_is_the_same_line(memory: str, batch_size: int, mo
     cache = CacheConfig(window=3, theta=0.5, lambda_=0.2)
     how: dict[str, Any] = {"kind": "sentences", "batch_size": batch_size}
     whole, cached = evaluate(model, corpus, **how), evaluate(model, corpus, cache=cache, **how)
-    monkeypatch.setattr("spanlm.data.sentences.LONG", 2)
+    monkeypatch.setattr("spanlm.data.batching.LONG", 2)
     monkeypatch.setattr(module, "LENGTH", 2)
     pieces, again = evaluate(model, corpus, **how), evaluate(model, corpus, cache=cache, **how)
     assert pieces.tokens == whole.tokens

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlm.data.config import BatchingKind
-from spanlm.data.sentence_lines import into_sentences
-from spanlm.data.tokens import TokenFile
+from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation import text_pieces, words
@@ -292,7 +291,7 @@ def sentences_of(line: list[str]) -> list[tuple[int, list[str]]]:
     if not line:
         return []
     ids = [*VOCABULARY.encode(line), VOCABULARY.eos_id]
-    cut = into_sentences(TokenFile(np.array(ids, np.int32), np.zeros(1, np.int64)), VOCABULARY).ids
+    cut, _ = into_sentences(np.array(ids, np.int32), np.zeros(1, np.int64), VOCABULARY)
     # the n-th of them ends n words earlier than its <eos> stands
     ends = [int(end) - n for n, end in enumerate(np.flatnonzero(cut == VOCABULARY.eos_id))]
     return [(begin, line[begin:end]) for begin, end in pairwise([0, *ends])]

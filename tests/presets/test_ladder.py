@@ -125,13 +125,6 @@ def test_the_sum_of_what_a_buffer_adds() -> None:
 
 
 @EVERY_ROW
-def test_it_builds(name: str, row: Row) -> None:
-    with torch.device("meta"):
-        model = LanguageModel(PRESETS[name].config.model, 100)
-    assert model.memory.readout_size == model.encoder.output_size
-
-
-@EVERY_ROW
 def test_the_encoder_and_its_noise(name: str, row: Row) -> None:
     awd, penn = "/awd-" in name, row.words == PTB
     model = PRESETS[name].config.to_tree()["model"]

@@ -31,7 +31,7 @@ ENCODERS: list[AnyEncoderConfig] = [
     RNNConfig(),
     *(HORNNConfig(order=order, pooling=pooling) for order in (1, 3) for pooling in ("fofe", "gated", "max")),
 ]
-EVERY_MEMORY = pytest.mark.parametrize("memory", MEMORIES, ids=lambda m: f"{m.kind}-{m.parts}")
+
 LSTM300_AT_10K = 4 * 300 * (300 + 300 + 1) + 10_000 * (300 + 1)
 
 
@@ -59,25 +59,12 @@ def test_the_budget_of_an_lstm_by_hand() -> None:
     assert lstm_budget(7, ModelConfig(embedding_size=5), 11) == 4 * 7 * (5 + 7 + 1) + 11 * 8
 
 
-@EVERY_MEMORY
-def test_the_nearest_size_that_the_parts_divide(memory: AnyMemoryConfig) -> None:
-    config = ModelConfig(memory=memory, encoder=LSTMConfig(hidden_size=60))
-    chosen = match_parameters(config, 10_000, LSTM300_AT_10K)
-    assert_nearest(config, chosen, 10_000, LSTM300_AT_10K)
-    assert size(config, chosen.encoder.hidden_size, 10_000) == pytest.approx(LSTM300_AT_10K, rel=0.01)
-
-
 @pytest.mark.parametrize("encoder", ENCODERS, ids=lambda e: e.description)
 def test_the_nearest_size_of_every_encoder(encoder: AnyEncoderConfig) -> None:
     config = ModelConfig(memory=NoMemoryConfig(), encoder=encoder)
     chosen = match_parameters(config, 10_000, LSTM300_AT_10K)
     assert_nearest(config, chosen, 10_000, LSTM300_AT_10K)
     assert size(config, chosen.encoder.hidden_size, 10_000) == pytest.approx(LSTM300_AT_10K, rel=0.01)
-
-
-def test_an_lstm_matches_itself() -> None:
-    config = ModelConfig(memory=NoMemoryConfig(), encoder=LSTMConfig(hidden_size=60))
-    assert match_parameters(config, 10_000, LSTM300_AT_10K).encoder.hidden_size == 300
 
 
 def test_the_papers_sizes_come_out_at_its_vocabulary() -> None:
@@ -195,15 +182,3 @@ def test_values_that_are_no_budget(matched: Any, wanted: str) -> None:
     assert (status, model) == (2, None)
     assert err.count("\n") == 1
     assert "--match-parameters" in err or (wanted in ("LSTM-1", "LSTM0") and "hidden_size" in err)
-
-
-def test_an_impossible_budget(matched: Any) -> None:
-    status, model, _, err = matched("50")
-    assert (status, model) == (2, None)
-    assert "50 parameters are too few" in err and "the smallest has" in err
-
-
-def test_a_tied_head_at_the_command_line(matched: Any) -> None:
-    status, model, _, err = matched("50k", "--model.head.tied=true")
-    assert (status, model) == (2, None)
-    assert "--match-parameters: a tied softmax" in err

@@ -14,7 +14,7 @@ import torch
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import (

@@ -14,7 +14,7 @@ import torch
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.data.tokens import TokenFile
+from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError, SpanlmError
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig
 from spanlm.training import trainer as trainer_module

@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import hashlib
 import http.server
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from spanlm.data import registry
+from spanlm.data import sources
 from spanlm.data.config import SPLITS, DataConfig, Split
 from spanlm.data.corpora import load_corpus
-from spanlm.data.registry import CORPORA, PublishedCorpus, PublishedFile
+from spanlm.data.sources import CORPORA, PublishedCorpus, PublishedFile
 from spanlm.errors import InputError, RunError
 from tests.data.conftest import MakeCorpus
 
@@ -33,12 +35,6 @@ class Server:
             def do_GET(self) -> None:
                 path = urlsplit(self.path).path
                 outer.requests.append(path)
-                if path.startswith("/moved/"):
-                    self.send_response(302)
-                    self.send_header("Location", path.removeprefix("/moved"))
-                    self.send_header("Content-Length", "0")
-                    self.end_headers()
-                    return
                 body = outer.files.get(path)
                 self.send_response(200 if body is not None else 404)
                 body = body if body is not None else b"<html>not here</html>"
@@ -60,22 +56,23 @@ class Server:
         self._server.server_close()
 
 
-def published(url: str, texts: dict[Split, bytes] = TEXTS, tokens: int = 0, types: int = 0) -> PublishedCorpus:
-    files = {
-        split: PublishedFile(
-            url=f"{url}/{split}.txt",
-            sha256=hashlib.sha256(text).hexdigest(),
-            tokens=tokens or len(text.split()) + text.count(b"\n"),
-        )
-        for split, text in texts.items()
-    }
-    return PublishedCorpus(title="a tiny corpus", files=files, types=types or 4)
+def files_of(texts: dict[Split, bytes], url: str = "", stem: str = "{}", **changed: Any) -> dict[Split, PublishedFile]:
+    files = {}
+    for split, text in texts.items():
+        tokens = len(text.split()) + text.count(b"\n") - 4 * text.count(b"_BOOK_TITLE_")
+        digest = hashlib.sha256(text).hexdigest()
+        files[split] = PublishedFile(stem.format(split), tokens, digest, url and f"{url}/{split}.txt")
+    return {split: file._replace(**changed) for split, file in files.items()}
+
+
+def published(url: str, types: int = 4, **changed: Any) -> PublishedCorpus:
+    return PublishedCorpus("a tiny corpus", files_of(TEXTS, url, **changed), types)
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     server = Server()
-    monkeypatch.setitem(registry.CORPORA, "tiny", published(server.url))
+    monkeypatch.setitem(sources.CORPORA, "tiny", published(server.url))
     monkeypatch.delenv("SPANLM_DATA", raising=False)
     for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(proxy, raising=False)
@@ -88,32 +85,30 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 @pytest.fixture
 def tiny(make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A data folder with an intact local copy."""
-    monkeypatch.setitem(registry.CORPORA, "tiny", published("http://127.0.0.1:9"))
+    monkeypatch.setitem(sources.CORPORA, "tiny", published("http://127.0.0.1:9"))
     monkeypatch.delenv("SPANLM_DATA", raising=False)
     return make_corpus(dict(TEXTS), name="data/tiny").parent
 
 
-def test_the_registry_names_the_published_counts() -> None:
+def test_the_published_counts() -> None:
     tokens = {name: [corpus.files[split].tokens for split in SPLITS] for name, corpus in CORPORA.items()}
     assert tokens == {
         "ptb": [929_589, 73_760, 82_430],
         "wikitext-2": [2_088_628, 217_646, 245_569],
         "cbt": [None, 269_017, 347_278],
     }
-    assert {name: corpus.types for name, corpus in CORPORA.items()} == {
-        "ptb": 10_000,
-        "wikitext-2": 33_278,
-        "cbt": None,
-    }
-    for name in ("ptb", "wikitext-2"):
-        for split, file in CORPORA[name].files.items():
+    rebuilt = CORPORA["cbt"].rebuilt
+    assert rebuilt is not None and "rebuilt" in rebuilt.title
+    assert rebuilt.files["train"].stem == "cbt_train_rebuilt" and CORPORA["cbt"].files["train"].sha256 is None
+    for corpus, types in ((CORPORA["ptb"], 10_000), (CORPORA["wikitext-2"], 33_278), (rebuilt, 60_821)):
+        assert corpus.types == types
+        for split, file in corpus.files.items():
             assert len(bytes.fromhex(file.sha256 or "")) == 32
-            assert file.url.startswith("https://")
-            assert file.url.endswith(f"{split}.txt")
+            assert corpus is rebuilt or (file.url.startswith("https://") and file.url.endswith(f"{split}.txt"))
 
 
 def test_a_local_copy_is_found_by_dir_or_by_the_environment(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_dir = load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
+    by_dir = load_corpus(DataConfig(corpus="tiny", dir=str(tiny), download=True))  # which is not needed
     assert len(by_dir.vocabulary) == 4
     monkeypatch.setenv("SPANLM_DATA", str(tiny))
     assert load_corpus(DataConfig(corpus="tiny")).vocabulary == by_dir.vocabulary
@@ -147,14 +142,19 @@ def test_a_file_with_another_hash_is_refused_by_name(tiny: Path, split: Split) -
         load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
 
 
-def test_a_wrong_count_is_refused_by_name(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = DataConfig(corpus="tiny", dir=str(tiny))
-    monkeypatch.setitem(registry.CORPORA, "tiny", published("http://127.0.0.1:9", tokens=7))
-    with pytest.raises(InputError, match=r"train\.txt: 6 tokens, but the published tiny text has 7"):
-        load_corpus(config)
-    monkeypatch.setitem(registry.CORPORA, "tiny", published("http://127.0.0.1:9", types=5))
-    with pytest.raises(InputError, match=r"train\.txt: 4 types, but the published tiny text has 5"):
-        load_corpus(config)
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"tokens": 7}, r"train\.txt: 6 tokens, but the published tiny text has 7"),
+        ({"types": 5}, r"train\.txt: 4 types, but the published tiny text has 5"),
+    ],
+)
+def test_a_wrong_count_is_refused_by_name(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, int], message: str
+) -> None:
+    monkeypatch.setitem(sources.CORPORA, "tiny", published("http://127.0.0.1:9", **wrong))
+    with pytest.raises(InputError, match=message):
+        load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
     # cut another way, the text has other counts, and its hash says enough
     load_corpus(DataConfig(corpus="tiny", dir=str(tiny), tokenizer="words"))
 
@@ -171,15 +171,6 @@ def test_a_download_is_asked_for_and_then_kept(server: Server, cache: Path) -> N
     assert again.vocabulary == corpus.vocabulary
     assert again.notes == []
     assert len(server.requests) == 3
-
-
-def test_a_download_follows_a_redirect(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.CORPORA, "tiny", published(f"{server.url}/moved"))
-    assert len(load_corpus(DataConfig(corpus="tiny", download=True)).vocabulary) == 4
-
-
-def test_a_local_copy_is_used_before_a_download(tiny: Path) -> None:
-    assert len(load_corpus(DataConfig(corpus="tiny", dir=str(tiny), download=True)).vocabulary) == 4
 
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -213,3 +204,76 @@ def test_a_download_into_a_folder_that_cannot_be_written_is_told(
     monkeypatch.setenv("SPANLM_CACHE", str(tmp_path / "file"))
     with pytest.raises(RunError, match="set SPANLM_CACHE"):
         load_corpus(DataConfig(corpus="tiny", download=True))
+
+
+BOOK = b"_BOOK_TITLE_ : An_Author___A_Title.txt.out\n"
+BOOKS: dict[Split, bytes] = {"train": BOOK + b"a b\n" + BOOK + b"b\n", "valid": BOOK + b"a\n", "test": BOOK + b"a b\n"}
+
+
+@pytest.fixture
+def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with a collection of books like that of the Children's Book Test, its training part rebuilt."""
+    monkeypatch.delenv("SPANLM_DATA", raising=False)
+    files = files_of(BOOKS, stem="cbt_{}")
+    made = files["train"]._replace(stem="cbt_train_rebuilt")
+    rebuilt = PublishedCorpus("the books, one file rebuilt", {**files, "train": made}, 3)
+    corpus = PublishedCorpus("the books", {**files, "train": PublishedFile("cbt_train")}, None, rebuilt)
+    monkeypatch.setitem(sources.CORPORA, "cbt", corpus)
+    folder = tmp_path / "data" / "cbt"
+    folder.mkdir(parents=True)
+    (folder / "cbt_train_rebuilt.txt.gz").write_bytes(gzip.compress(BOOKS["train"]))
+    (folder / "cbt_valid.txt").write_bytes(BOOKS["valid"])
+    (folder / "cbt_test.txt").write_bytes(BOOKS["test"])
+    return folder
+
+
+def test_books_are_documents_unasked_and_their_titles_no_text(books: Path) -> None:
+    corpus = load_corpus(DataConfig(corpus="cbt", dir=str(books.parent)))
+    assert corpus.vocabulary.words == ("a", "b", "<eos>", "<unk>")
+    assert corpus.splits["train"].ids.tolist() == [0, 1, 2, 1, 2]
+    assert corpus.splits["train"].documents.tolist() == [0, 3]
+
+
+def test_a_rebuilt_file_is_named_as_such_and_only_where_it_is_used(books: Path) -> None:
+    config = DataConfig(corpus="cbt", dir=str(books.parent))
+    corpus = load_corpus(config)
+    assert corpus.notes == ["the books, one file rebuilt"]
+    assert load_corpus(config, corpus.vocabulary, ["valid", "test"]).notes == []
+
+
+def test_the_published_file_goes_before_the_rebuilt_one_and_is_taken_as_it_is(books: Path) -> None:
+    (books / "cbt_train.txt").write_bytes(BOOK + b"another text\n")
+    corpus = load_corpus(DataConfig(corpus="cbt", dir=str(books.parent)))
+    assert corpus.vocabulary.words == ("another", "text", "<eos>", "<unk>")
+    (note,) = corpus.notes
+    assert note.startswith(f"{books / 'cbt_train.txt'}: taken as it is; the SHA-256")
+
+
+@pytest.mark.parametrize("download", [False, True])
+def test_books_that_are_nowhere_are_an_error_that_names_the_files(tmp_path: Path, download: bool) -> None:
+    with pytest.raises(InputError) as caught:
+        load_corpus(DataConfig(corpus="cbt", dir=str(tmp_path / "nothing"), download=download))
+    message = str(caught.value)
+    for part in (
+        "cbt_train.txt or cbt_train_rebuilt.txt, cbt_valid.txt, cbt_test.txt",
+        tmp_path / "nothing" / "cbt",
+        "cannot be downloaded",
+        "--data.dir",
+        "SPANLM_DATA",
+    ):
+        assert str(part) in message
+    assert "--data.download" not in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        ("cbt_train_rebuilt.txt.gz", "cbt_train.txt or cbt_train_rebuilt.txt missing"),
+        ("cbt_test.txt", "cbt_test.txt missing"),
+    ],
+)
+def test_books_of_which_one_file_is_missing_are_an_error_that_names_it(books: Path, missing: str, named: str) -> None:
+    (books / missing).unlink()
+    with pytest.raises(InputError, match=rf"cbt: {named}; a corpus needs train, valid, test"):
+        load_corpus(DataConfig(corpus="cbt", dir=str(books.parent)))

@@ -1,0 +1,376 @@
+"""Texts as ids: made once, kept in the cache folder, read through a memory map.
+
+The cache holds what can be made again, under a name that says what it was made from; each file ends in the SHA-256 of
+all that comes before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import chain, repeat
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.data.config import CACHE_VARIABLE, Documents, Tokenizer
+from spanlm.data.text import Text, pieces, without_titles
+from spanlm.data.tokenizer import cut_word
+from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.errors import InputError, RunError, require
+from spanlm.store.files import UNFINISHED, expanded, replacing
+
+# a new number makes every cached file be built anew
+FORMAT = 2
+HEADER_BYTES, COUNTS_HEADER_BYTES, DIGEST_BYTES = 256, 64, 32
+STALE_SECONDS = 24 * 3600
+_ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
+# how many written words are remembered with what they are cut into
+_REMEMBERED = 1 << 18
+_UNKNOWN, _UNKNOWN_EQUALS = -1, -2
+_EOS = EOS.encode()
+
+Ids = NDArray[np.int32]
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenFile:
+    """The tokens of one split.
+
+    Attributes:
+        ids: Word ids, int32 (N,), a memory map for a corpus from files; every line ends in `<eos>`.
+        documents: Index of each document's first token, int64, increasing; the first is 0.
+
+    Raises:
+        InputError: There is no token, or the documents do not start at 0 and increase.
+    """
+
+    ids: Ids
+    documents: Positions
+
+    def __post_init__(self) -> None:
+        require(len(self.ids) > 0, "tokens", len(self.ids), "at least one")
+        starts = self.documents
+        fits = len(starts) > 0 and starts[0] == 0 and starts[-1] < len(self.ids)
+        increasing = bool(fits and (np.diff(starts) > 0).all())
+        require(increasing, "documents", starts, f"increasing from 0, below {len(self.ids)}")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: Documents = "none") -> dict[str, int]:
+    """Count the words of a text, `<eos>` included, in order of first appearance.
+
+    Args:
+        text: The text.
+        fingerprint: Its SHA-256; the counts are cached under it.
+        tokenizer: How it is cut into words.
+        documents: What starts a document; the title lines of books are not counted.
+
+    Raises:
+        InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
+        RunError: The cache folder cannot be written.
+    """
+    # every other kind of documents counts the same words
+    kind = ("book-title",) if documents == "book-title" else ()
+    path = _cached("counts", FORMAT, fingerprint, tokenizer, *kind)
+    if not _is_whole(path):
+        written = Counter(chain.from_iterable(map(_written_words, _text_of(text, fingerprint, documents))))
+        if len(written) <= 1:
+            raise _no_word(text)
+        counts: Counter[str] = Counter()
+        # a written word is cut the same way wherever it stands, so each is cut once for all its places
+        for word, number in written.items():
+            for part in _parts(word, tokenizer):
+                counts[part] += number
+        with _caching(path) as file:
+            _write_counts(file, counts)
+    return _read_counts(path)
+
+
+def token_file(
+    text: Text, fingerprint: str, vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
+) -> tuple[TokenFile, int]:
+    """Return the tokens of a text, from the cache if it has them.
+
+    Args:
+        text: The text.
+        fingerprint: Its SHA-256.
+        vocabulary: Gives the ids.
+        tokenizer: How the text is cut into words.
+        documents: What starts a document.
+
+    Returns:
+        The tokens, and how many of them are `<unk>` only because the vocabulary does not have the word.
+
+    Raises:
+        InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
+        RunError: The cache folder cannot be written.
+    """
+    path = _cached("tokens", FORMAT, fingerprint, vocabulary.hash, tokenizer, documents)
+    if not _is_whole(path):
+        with _caching(path) as file:
+            # an error here leaves nothing in the cache
+            if not _write_tokens(file, _text_of(text, fingerprint, documents), vocabulary, tokenizer, documents):
+                raise _no_word(text)
+    return _read_tokens(path)
+
+
+def _text_of(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
+    """Read what is text of a text: for books an empty piece stands where a title line was."""
+    whole = pieces(text, fingerprint)
+    return without_titles(whole) if documents == "book-title" else whole
+
+
+def _no_word(text: Text) -> InputError:
+    """Return the error for a text of blank lines."""
+    place = f", from byte {text.start}" if text.start else ""
+    return InputError(f"{text.path}{place}: no word in it; give a text with at least one word")
+
+
+# From words to ids
+
+
+def _written_words(piece: bytes) -> list[bytes]:
+    # bytes.split knows ASCII white space only, and is the fastest way through a text
+    return piece.replace(b"\n", b" " + _EOS + b" ").split()
+
+
+def _parts(word: bytes, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Cut what stands between white space into words; no text has an `<eos>` of its own."""
+    if tokenizer == "whitespace" or word == _EOS:
+        return (word.decode(),)
+    # ASCII letters and digits, which most words are made of, need no pattern
+    return (word.decode().lower(),) if word.isalnum() else tuple(cut_word(word.decode(), tokenizer))
+
+
+def _encoder(vocabulary: Vocabulary, tokenizer: Tokenizer) -> Callable[[bytes], Ids]:
+    """Return what gives ids to the words and line ends of a piece: negative ones to words that are unknown."""
+    table = {word.encode(): id for id, word in enumerate(vocabulary.words)}
+    # "=" is told from other unknown words, so that headings are found with any vocabulary
+    table.setdefault(b"=", _UNKNOWN_EQUALS)
+    if tokenizer == "whitespace":
+        return lambda piece: np.fromiter(map(table.get, _written_words(piece), repeat(_UNKNOWN)), np.int32)
+
+    @lru_cache(_REMEMBERED)
+    def codes(word: bytes) -> tuple[int, ...]:
+        return tuple(table.get(part.encode(), _UNKNOWN) for part in _parts(word, tokenizer))
+
+    return lambda piece: np.fromiter(chain.from_iterable(map(codes, _written_words(piece))), np.int32)
+
+
+class DocumentFinder:
+    """Finds the first token of each document, whatever pieces the ids come in.
+
+    "blank-line": a line after blank lines is a mark. "heading": a line `= Title =` with one `=` at each end
+    is. Tables and formulas have such lines, too (WikiText-2: 31); so where the first one of the text stands
+    between blank lines, as the titles of WikiText do, only those between blank lines count. The edges of the
+    text are as good as blank lines.
+
+    "book-title": what follows a title line is; those lines are not among the ids, `title` says where they stood.
+
+    A mark starts a document if a word stands before it: what opens a text, blank lines included, belongs to
+    its first document.
+
+    Args:
+        documents: What starts a document.
+        eos_id: Id that ends a line.
+        equals_id: Id of the word `=`, which frames a heading.
+    """
+
+    def __init__(self, documents: Documents, *, eos_id: int, equals_id: int) -> None:
+        self._documents, self._eos_id, self._equals_id = documents, eos_id, equals_id
+        # the marks, for headings first every "=", and the number of the line that each is in
+        self._marks: list[Positions] = [np.empty(0, np.int64)]
+        self._line_of: list[Positions] = [np.empty(0, np.int64)]
+        self._tokens = self._lines = 0
+        self._first_word: int | None = None
+        self._last_two = np.array([eos_id, eos_id], np.int32)
+        self._after_title = False
+
+    def title(self) -> None:
+        """Note that a title line stood here."""
+        self._after_title = True
+
+    def feed(self, ids: Ids) -> None:
+        """Read the next ids of the text."""
+        if self._documents == "none" or not len(ids):
+            return
+        ends = ids == self._eos_id
+        if self._first_word is None and not ends.all():
+            self._first_word = self._tokens + int(np.argmin(ends))
+        if self._documents == "heading":
+            at = np.flatnonzero(ids == self._equals_id)
+            self._line_of.append(self._lines + np.cumsum(ends)[at])
+            self._lines += int(ends.sum())
+        elif self._documents == "blank-line":
+            around = np.concatenate([self._last_two, ids]) == self._eos_id
+            at = np.flatnonzero(around[:-2] & around[1:-1] & ~around[2:])
+            self._last_two = np.concatenate([self._last_two, ids])[-2:]
+        else:
+            at = np.zeros(int(self._after_title), np.int64)
+            self._after_title = False
+        self._marks.append(self._tokens + at)
+        self._tokens += len(ids)
+
+    def starts(self, ids: Ids) -> Positions:
+        """Return the index of each document's first token; the first is 0.
+
+        Args:
+            ids: All that was read; unknown words may be other ids by now.
+        """
+        at = np.concatenate(self._marks)
+        if self._documents == "heading":
+            at = self._headings(at, np.concatenate(self._line_of), ids)
+        return np.append(0, at[at > self._first_word] if self._first_word is not None else at[:0])
+
+    def _headings(self, equals: Positions, line_of: Positions, ids: Ids) -> Positions:
+        """Return where headings begin: "= Title =", but not "= = Section = ="."""
+
+        def is_end(at: Positions) -> NDArray[np.bool_]:
+            inside = (at >= 0) & (at < len(ids))
+            ends: NDArray[np.bool_] = ~inside | (ids[np.where(inside, at, 0)] == self._eos_id)
+            return ends
+
+        opens = is_end(equals - 1) & ~np.isin(equals + 1, equals)
+        closes = is_end(equals + 1) & ~np.isin(equals - 1, equals)
+        _, first, last = np.intersect1d(line_of[opens], line_of[closes], assume_unique=True, return_indices=True)
+        begins, ends = equals[opens][first], equals[closes][last]
+        between = is_end(begins - 2) & is_end(ends + 2)
+        framed = ends - begins >= 2
+        begins, between = begins[framed], between[framed]
+        return begins[between] if len(begins) and between[0] else begins
+
+
+# The cache
+
+
+def cache_folder() -> Path:
+    """Return $SPANLM_CACHE, else `~/.cache/spanlm`. The folder need not exist."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    return expanded(chosen) if chosen else Path.home() / ".cache" / "spanlm"
+
+
+def _cached(kind: str, *parts: object) -> Path:
+    """Return the cached file of what these parts determine; any other part gives another name."""
+    return cache_folder() / kind / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}.{kind}"
+
+
+@contextmanager
+def _caching(path: Path) -> Iterator[BinaryIO]:
+    """Like `replacing`, for a file of the cache folder, which is made if need be.
+
+    Raises:
+        RunError: The folder cannot be written; the message names the variable that chooses another.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(path.parent)
+        with replacing(path) as file:
+            yield file
+            file.seek(0)
+            file.write(hashlib.file_digest(file, "sha256").digest())  # type: ignore[arg-type]  # it can be read
+    except OSError as error:
+        raise RunError(
+            f"cannot write the cache {path.parent} ({error.strerror or error}); "
+            f"set {CACHE_VARIABLE} to a folder that can be written and has room"
+        ) from error
+
+
+def _remove_stale(folder: Path) -> None:
+    # a build that was killed leaves its file behind; one that is a day old has no builder any more
+    for left in folder.glob(f"*{UNFINISHED}"):
+        try:
+            if left.stat().st_mtime < time.time() - STALE_SECONDS:
+                left.unlink()
+        except FileNotFoundError:
+            continue  # another process was faster
+
+
+def _is_whole(path: Path) -> bool:
+    """Tell whether a file of the cache is there and has its SHA-256; a damaged one is noted."""
+    try:
+        state = path.stat()
+        _check_digest(path, state.st_ino, state.st_mtime_ns, state.st_size)
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError) as error:
+        logging.getLogger(__name__).info("note: %s: damaged (%s); made again from the text", path, error)
+        return False
+    return True
+
+
+@cache
+def _check_digest(path: Path, *state: int) -> None:
+    """Raise ValueError unless a file has its SHA-256. A process reads a file that stays as it is through once."""
+    content = np.memmap(path, np.uint8, "r")
+    if hashlib.sha256(content[:-DIGEST_BYTES].data).digest() != content[-DIGEST_BYTES:].tobytes():
+        raise ValueError("it does not have its SHA-256")
+
+
+def _write_counts(file: BinaryIO, counts: dict[str, int]) -> None:
+    """Write a JSON object padded with spaces, the counts as a plain array, and the words, one a line."""
+    words = "\n".join(counts).encode()
+    file.write(json.dumps({"types": len(counts), "bytes": len(words)}).ljust(COUNTS_HEADER_BYTES).encode())
+    file.write(np.fromiter(counts.values(), _INDEX, len(counts)).tobytes())
+    file.write(words)
+
+
+def _read_counts(path: Path) -> dict[str, int]:
+    with path.open("rb") as file:
+        header = json.loads(file.read(COUNTS_HEADER_BYTES))
+        counts = np.frombuffer(file.read(header["types"] * _INDEX.itemsize), _INDEX)
+        return dict(zip(file.read(header["bytes"]).decode().split("\n"), counts.tolist(), strict=True))
+
+
+def _write_tokens(
+    file: BinaryIO, pieces: Iterable[bytes], vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
+) -> bool:
+    """Write header, ids and document starts: a JSON object padded with spaces, then two plain arrays.
+
+    Returns:
+        Whether there is a word; without one the file is not finished.
+    """
+    encode, eos_id = _encoder(vocabulary, tokenizer), vocabulary.eos_id
+    equals_id = vocabulary.id("=") if "=" in vocabulary else _UNKNOWN_EQUALS
+    finder = DocumentFinder(documents, eos_id=eos_id, equals_id=equals_id)
+    file.write(b" " * HEADER_BYTES)
+    total = lines = oov = 0
+    for piece in pieces:
+        if not piece:
+            finder.title()
+        ids = encode(piece)
+        finder.feed(ids)
+        unknown = ids < 0
+        ids[unknown] = vocabulary.unk_id
+        file.write(ids.astype(_ID, copy=False).tobytes())
+        total, lines, oov = total + len(ids), lines + int((ids == eos_id).sum()), oov + int(unknown.sum())
+    if total == lines:
+        return False
+    file.flush()
+    starts = finder.starts(np.memmap(file, _ID, "r", HEADER_BYTES, (total,)))
+    file.write(starts.astype(_INDEX, copy=False).tobytes())
+    file.seek(0)
+    file.write(json.dumps({"tokens": total, "documents": len(starts), "oov": oov, "types": len(vocabulary)}).encode())
+    return True
+
+
+def _read_tokens(path: Path) -> tuple[TokenFile, int]:
+    with path.open("rb") as file:
+        header = json.loads(file.read(HEADER_BYTES))
+    tokens = header["tokens"]
+    ids = np.memmap(path, _ID, "r", HEADER_BYTES, (tokens,))
+    starts = np.fromfile(path, _INDEX, header["documents"], offset=HEADER_BYTES + tokens * _ID.itemsize)
+    return TokenFile(ids, starts), header["oov"]

@@ -1,0 +1,315 @@
+"""From a text to ids and documents, and what of them is kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+import tracemalloc
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.data import text as text_module
+from spanlm.data import token_files as module
+from spanlm.data.config import Documents, Tokenizer
+from spanlm.data.text import Text, fingerprint
+from spanlm.data.token_files import TokenFile, count_words, token_file
+from spanlm.data.tokenizer import tokenize
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.errors import InputError, RunError
+from tests.data.reference import TITLE, lines_of, read_text
+
+LETTERS = [*"abÉ漢😀,.", "\u0301", "\u2028", "\u00a0", "\u0085", "\ufeff", " = ", *" \n\t\r\v\f", " <unk> "]
+LINES = [
+    *("\n\n", "\n= a =\n", "\n= b c =\n", "\n\n= a =\n\n", "\n= = a = =\n", "\n= = =\n", "= =\n"),
+    *("\n= a b\n", "\na =\n", f"\n{TITLE} : a b\n", f"\n \t{TITLE}\n", f"{TITLE}\n"),
+    *(f"{TITLE}: glued", f"x{TITLE} b", f"a {TITLE} inside\n"),
+]
+TEXTS = st.lists(st.sampled_from(LETTERS) | st.sampled_from(LINES), max_size=40).map("".join)
+WORDS = st.sampled_from(["a", "b", "ab", "É", "é", "漢", "=", ",", ".", "\u2028", "\u00a0", "\u0085", TITLE])
+
+
+def encode(
+    path: Path, vocabulary: Vocabulary, tokenizer: Tokenizer = "whitespace", documents: Documents = "none"
+) -> tuple[TokenFile, int]:
+    text = Text(path, as_text=True)
+    return token_file(text, fingerprint(text), vocabulary, tokenizer, documents)
+
+
+def count(path: Path, tokenizer: Tokenizer = "whitespace", documents: Documents = "none") -> dict[str, int]:
+    text = Text(path, as_text=True)
+    return count_words(text, fingerprint(text), tokenizer, documents)
+
+
+def build(path: Path, tokenizer: Tokenizer = "whitespace", documents: Documents = "none") -> Vocabulary:
+    return Vocabulary.from_counts(count(path, tokenizer, documents))
+
+
+def entries(cache: Path, kind: str = "tokens") -> list[Path]:
+    return sorted((cache / kind).iterdir())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A text of two lines with a blank one between them."""
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a b\n\nc d\n")
+    return path
+
+
+IDS = [0, 1, 2, 2, 3, 4, 2]
+
+
+@pytest.mark.parametrize("documents", get_args(Documents))
+@given(tokenizer=st.sampled_from(get_args(Tokenizer)), text=TEXTS, chunk_bytes=st.integers(1, 40), known=st.sets(WORDS))
+def test_words_ids_and_documents_are_those_of_a_plain_loop_wherever_the_text_is_cut(
+    tmp_path_factory: pytest.TempPathFactory,
+    tokenizer: Tokenizer,
+    documents: Documents,
+    text: str,
+    chunk_bytes: int,
+    known: set[str],
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.txt"
+    path.write_bytes(text.encode())
+    lines = lines_of(text.encode())
+    if tokenizer != "whitespace":  # titles are what was written, headings what was cut
+        lines = [line if line[:1] == [TITLE] else tokenize(" ".join(line), tokenizer) for line in lines]
+        if documents != "book-title":
+            lines = [tokenize(" ".join(line), tokenizer) for line in lines]
+    expected, starts = read_text(lines, documents)
+    vocabulary = Vocabulary((*sorted(known), UNK, EOS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPANLM_CACHE", str(path.with_name(os.urandom(8).hex())))
+        patch.setattr(text_module, "CHUNK_BYTES", chunk_bytes)
+        if set(expected) <= {EOS}:
+            with pytest.raises(InputError, match=r"empty|no word"):
+                build(path, tokenizer, documents)
+            with pytest.raises(InputError, match=r"empty|no word"):
+                encode(path, vocabulary, tokenizer, documents)
+            return
+        counts = count(path, tokenizer, documents)
+        assert list(counts.items()) == list(Counter(expected).items()), "in order of first appearance"
+        tokens, oov = encode(path, vocabulary, tokenizer, documents)
+    assert tokens.ids.tolist() == vocabulary.encode(expected)
+    assert tokens.ids.dtype == np.int32
+    assert tokens.documents.tolist() == starts
+    assert oov == sum(word not in vocabulary for word in expected)
+
+
+@pytest.mark.parametrize(
+    ("documents", "text", "starts"),
+    [
+        ("heading", "x y|= a =|x y", [0, 3]),
+        ("heading", "x y|= = a = =|x y", [0]),
+        ("heading", "x y|= a =|x|= b =|x", [0, 3, 9]),
+        ("heading", "|= a =||x|= b =|x||= c =||y", [0, 15]),  # as in WikiText: between blank lines, if the first one is
+        ("heading", "|= a =||x", [0]),  # what opens the text belongs to its first document
+        ("blank-line", "x|||y|z||a", [0, 4, 9]),
+        ("blank-line", "||x||y", [0, 5]),
+        ("book-title", f"{TITLE} t|x y|{TITLE}|x|z|{TITLE}|z", [0, 3, 7]),
+        ("book-title", f"{TITLE}|{TITLE}|x|{TITLE}|{TITLE}|y|{TITLE}", [0, 2]),
+        ("book-title", f"|{TITLE}||x|{TITLE}||{TITLE}|y", [0, 4, 5]),
+        ("none", "x||= a =||y", [0]),
+    ],
+)
+def test_where_documents_start(tmp_path: Path, documents: Documents, text: str, starts: list[int]) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text(text.replace("|", "\n"))
+    for vocabulary in (build(path), Vocabulary((EOS, UNK))):  # a heading shows though "=" has no id
+        assert encode(path, vocabulary, documents=documents)[0].documents.tolist() == starts
+
+
+def test_a_title_longer_than_what_is_read_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", 8)
+    path = tmp_path / "text.txt"
+    path.write_text(f"a\n{TITLE} " + f"{TITLE} x " * 50 + "\nb\n")
+    assert build(path, documents="book-title").words == ("a", EOS, "b", UNK)
+
+
+def test_the_last_line_needs_no_end_and_a_blank_line_is_a_lone_eos(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a b\r\n\n \t\na\xc2\xa0b a <unk>")
+    vocabulary = build(path)
+    assert vocabulary.words == ("a", "b", EOS, "a\u00a0b", UNK)
+    tokens, oov = encode(path, vocabulary)
+    assert tokens.ids.tolist() == [0, 1, 2, 2, 2, 3, 0, 4, 2]
+    assert oov == 0, "<unk> written in the text is not out of vocabulary"
+    assert isinstance(tokens.ids, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        tokens.ids[0] = 1
+
+
+@pytest.mark.parametrize("documents", [[], [1], [0, 0], [0, 2, 1], [0, 4]])
+def test_documents_must_increase_from_zero(documents: list[int]) -> None:
+    with pytest.raises(InputError, match="increasing from 0, below 4"):
+        TokenFile(np.arange(4, dtype=np.int32), np.array(documents, np.int64))
+    with pytest.raises(InputError, match="tokens=0: must be at least one"):
+        TokenFile(np.empty(0, np.int32), np.zeros(1, np.int64))
+
+
+def test_a_second_load_reads_the_cache_and_not_the_text(
+    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vocabulary = build(path)
+    first, first_oov = encode(path, vocabulary, documents="blank-line")
+    written = {entry: entry.stat().st_mtime_ns for entry in entries(cache) + entries(cache, "counts")}
+    monkeypatch.setattr(module, "pieces", None)
+    assert build(path) == vocabulary
+    second, second_oov = encode(path, vocabulary, documents="blank-line")
+    assert second.ids.tolist() == first.ids.tolist()
+    assert second.documents.tolist() == first.documents.tolist() == [0, 4]
+    assert second_oov == first_oov
+    assert written == {entry: entry.stat().st_mtime_ns for entry in entries(cache) + entries(cache, "counts")}
+
+
+def test_each_text_vocabulary_tokenizer_and_document_rule_has_an_entry_of_its_own(path: Path, cache: Path) -> None:
+    other = path.with_name("b.txt")
+    other.write_bytes(b"b a\n")
+    vocabulary = build(path)
+    for _ in range(2):
+        encode(path, vocabulary)
+    assert len(entries(cache)) == 1
+    encode(path, Vocabulary(("b", "a", EOS, UNK)))
+    encode(path, vocabulary, "words")
+    encode(path, vocabulary, documents="heading")
+    encode(other, vocabulary)
+    assert len(entries(cache)) == 5
+    build(path, documents="heading")
+    assert len(entries(cache, "counts")) == 1
+    build(path, documents="book-title")
+    assert len(entries(cache, "counts")) == 2
+
+
+def test_an_entry_holds_a_header_arrays_and_its_digest(path: Path, cache: Path) -> None:
+    """The format of 0.1.0, whose caches stay."""
+    encode(path, build(path))
+    ((tokens,), (counts,)) = entries(cache), entries(cache, "counts")
+    for entry in (tokens, counts):
+        content = entry.read_bytes()
+        assert content[-32:] == hashlib.sha256(content[:-32]).digest()
+    content = tokens.read_bytes()
+    assert json.loads(content[:256]) == {"tokens": 7, "documents": 1, "oov": 0, "types": 6}
+    assert content[256:-32] == np.array(IDS, "<i4").tobytes() + np.zeros(1, "<i8").tobytes()
+    content = counts.read_bytes()
+    assert json.loads(content[:64]) == {"types": 5, "bytes": 13}
+    assert content[64:-32] == np.array([1, 1, 3, 1, 1], "<i8").tobytes() + b"a\nb\n<eos>\nc\nd"
+
+
+@pytest.mark.parametrize("kind", ["tokens", "counts"])
+@pytest.mark.parametrize("damage", ["0", "10", "64", "256", "260", "-8", "-1", "longer", "null", '{"tokens": -1}'])
+def test_a_damaged_entry_is_built_anew(path: Path, cache: Path, kind: str, damage: str) -> None:
+    vocabulary = build(path)
+    encode(path, vocabulary)
+    (entry,) = entries(cache, kind)
+    whole = entry.read_bytes()
+    if damage.lstrip("-").isdigit():
+        entry.write_bytes(whole[: int(damage)])
+    else:
+        entry.write_bytes(whole + b"x" if damage == "longer" else damage.encode().ljust(64) + whole[64:])
+    assert build(path) == vocabulary
+    assert encode(path, vocabulary)[0].ids.tolist() == IDS
+    assert entries(cache, kind) == [entry]
+    assert entry.read_bytes() == whole
+
+
+def test_a_process_reads_an_entry_through_once(path: Path, cache: Path) -> None:
+    vocabulary = build(path)
+    first, _ = encode(path, vocabulary)
+    encode(path, vocabulary)
+    (entry,) = entries(cache)
+    state, content = entry.stat(), entry.read_bytes()
+    with entry.open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(bytes([content[-1] ^ 1]))
+    os.utime(entry, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert encode(path, vocabulary)[0].ids.tolist() == first.ids.tolist()
+    assert entry.read_bytes() != content
+    os.utime(entry, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+    assert encode(path, vocabulary)[0].ids.tolist() == first.ids.tolist()
+    assert entry.read_bytes() == content
+
+
+def test_a_text_that_is_refused_leaves_nothing_in_the_cache(path: Path, cache: Path) -> None:
+    for data in (b"good words\n" * 1000 + b"\xff", b"\n\n\n", b"\xef\xbb\xbf"):
+        path.write_bytes(data)
+        with pytest.raises(InputError):
+            build(path)
+        with pytest.raises(InputError):
+            encode(path, Vocabulary((EOS, UNK)))
+    assert [entry for kind in cache.iterdir() for entry in kind.iterdir()] == []
+
+
+def test_builders_at_the_same_time_do_no_harm(path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(b"some words of a line\n" * 500)
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", 64)
+    vocabulary = build(path)
+    expected = vocabulary.encode(["some", "words", "of", "a", "line", EOS]) * 500
+    results: list[list[int]] = []
+    threads = [
+        threading.Thread(target=lambda: results.append(encode(path, vocabulary)[0].ids.tolist())) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 4
+    assert len(entries(cache)) == 1
+
+
+def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_set(
+    path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vocabulary = build(path)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(RunError, match=r"No space left on device.*SPANLM_CACHE"):
+            encode(path, vocabulary)
+        assert entries(cache) == []
+    monkeypatch.setenv("SPANLM_CACHE", str(path / "cache"))
+    for read in (build, lambda path: encode(path, vocabulary)):
+        with pytest.raises(RunError, match=r"cannot write the cache .*set SPANLM_CACHE to a folder"):
+            read(path)
+
+
+def test_what_a_killed_builder_left_is_removed_after_a_day(path: Path, cache: Path) -> None:
+    (cache / "tokens").mkdir(parents=True)
+    old, new = cache / "tokens" / "old.unfinished", cache / "tokens" / "new.unfinished"
+    for left in (old, new):
+        left.write_bytes(b"half")
+    two_days_ago = time.time() - 2 * 24 * 3600
+    os.utime(old, (two_days_ago, two_days_ago))
+    encode(path, build(path))
+    assert not old.exists()
+    assert new.exists()
+
+
+@pytest.mark.parametrize("separator", [b" ", b"\n"])
+@pytest.mark.parametrize("tokenizer", get_args(Tokenizer))
+def test_memory_does_not_grow_with_the_text(
+    path: Path, monkeypatch: pytest.MonkeyPatch, separator: bytes, tokenizer: Tokenizer
+) -> None:
+    words = [hashlib.sha256(bytes([n])).hexdigest()[:7].encode() for n in range(256)]
+    path.write_bytes(separator.join(words * 1000))
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", 1 << 14)
+    build(path)
+    tracemalloc.start()
+    try:
+        tokens, _ = encode(path, build(path), tokenizer)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(tokens) == (256_000 + 1 if separator == b" " else 2 * 256_000)
+    assert peak < path.stat().st_size / 2
