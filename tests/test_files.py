@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.analysis.files import write_whole
+from spanlm.analysis.export import write_whole
 from spanlm.files import expanded, regular, replace_file, replacing
 
 

@@ -12,7 +12,7 @@ import torch
 
 import spanlm
 from spanlm import provenance
-from spanlm.analysis.files import json_bytes
+from spanlm.analysis.export import json_bytes
 
 CPU = torch.device("cpu")
 

@@ -10,18 +10,26 @@ from __future__ import annotations
 import io
 import math
 import re
+import textwrap
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile
-from spanlm.analysis.lag_comparison import MeasuredLags, check_alike, notes
-from spanlm.analysis.lags import axis_title, signed
-from spanlm.analysis.published_lags import HOLLOW, PUBLISHED_SOURCE, PublishedRow, published_by_lag, published_notes
+from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile, axis_title, signed
+from spanlm.analysis.compare import (
+    HOLLOW,
+    PUBLISHED_SOURCE,
+    MeasuredLags,
+    PublishedRow,
+    check_alike,
+    notes,
+    published_by_lag,
+    published_notes,
+)
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, longest, spread_epochs
 from spanlm.errors import InputError, require
 
@@ -84,6 +92,7 @@ _RC = {
     "axes.spines.top": False,
     "grid.color": FAINT,
     "xtick.color": MUTED,
+    "xtick.major.pad": 5.5,
     "xtick.major.size": 0,
     "ytick.color": MUTED,
     "ytick.major.size": 0,
@@ -145,29 +154,16 @@ def figure_bytes(figure: Figure, suffix: str) -> bytes:
     return file.getvalue()
 
 
-def check_series(what: str, instead: str, count: int) -> None:
-    """Refuse more series than can be told apart.
-
-    Args:
-        what: they are, in the plural.
-        instead: formats that hold any number.
-        count: how many there are.
-
-    Raises:
-        InputError: there are more.
-    """
-    if count > len(STYLES):
-        raise InputError(f"a figure of {count} {what}: must be at most {len(STYLES)}; write {instead}")
-
-
 def check_lags(count: int) -> None:
     """Refuse more models in a figure by lag than can be told apart."""
-    check_series("models", ".csv, .json or .md", count)
+    if count > len(STYLES):
+        raise InputError(f"a figure of {count} models: must be at most {len(STYLES)}; write .csv, .json or .md")
 
 
 def check_utilisation(count: int) -> None:
     """Refuse more runs in a figure by epoch than can be told apart."""
-    check_series("runs", ".csv or .json", count)
+    if count > len(STYLES):
+        raise InputError(f"a figure of {count} runs: must be at most {len(STYLES)}; write .csv or .json")
 
 
 # --- text ---
@@ -178,13 +174,13 @@ def xml_text(text: str) -> str:
     return _ILLEGAL.sub("\ufffd", text)
 
 
-def text_width(text: str, size: float, bold: bool = False) -> float:
+@lru_cache(maxsize=4096)
+def text_width(text: str, size: float) -> float:
     """Return how wide a line of text is, in points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
-    font = FontProperties(size=size, weight="bold" if bold else "normal")
-    width, _, _ = text_to_path.get_text_width_height_descent(xml_text(text), font, False)
+    width, _, _ = text_to_path.get_text_width_height_descent(xml_text(text), FontProperties(size=size), False)
     # letters that the font lacks are as wide as they are high where a viewer has them
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return float(width) + 0.4 * size * wide
@@ -199,21 +195,10 @@ def clip(text: str, size: float, width: float) -> str:
     return text + "…"
 
 
-def wrap(text: str, size: float, width: float, bold: bool = False) -> str:
-    """Cut `text` at its spaces into lines of at most `width` points; a word that is wider is cut, too."""
-    lines = [""]
-    for word in text.split():
-        longer = f"{lines[-1]} {word}".lstrip()
-        if text_width(longer, size, bold) <= width:
-            lines[-1] = longer
-            continue
-        if lines[-1]:
-            lines.append("")
-        for letter in word:
-            if lines[-1] and text_width(lines[-1] + letter, size, bold) > width:
-                lines.append("")
-            lines[-1] += letter
-    return "\n".join(lines)
+def wrap(text: str, size: float, width: float) -> str:
+    """Cut `text` into lines of about `width` points."""
+    # a letter of DejaVu Sans is 0.56 of its size wide, in the mean of English text
+    return textwrap.fill(xml_text(text), max(int(width / (0.57 * size)), 1), break_on_hyphens=False)
 
 
 # --- what plots share ---
@@ -251,8 +236,7 @@ def _head(figure: Figure, title: str, keys: Sequence[Sequence[Artist]], y: float
         figure.add_artist(legend)
         y += 16
     figure.set_label(title)
-    lines = wrap(xml_text(title), TITLE_SIZE, width, bold=True)
-    where = _shifted(figure, y + 6, -left)
+    where, lines = _shifted(figure, y + 6, -left), wrap(title, 1.1 * TITLE_SIZE, width)
     figure.text(0, 1, lines, size=TITLE_SIZE, weight="bold", transform=where, va="bottom")
 
 
@@ -271,7 +255,7 @@ def _legend_lines(keys: Sequence[Artist], width: float) -> list[list[Artist]]:
 
 def _foot(figure: Figure, caption: str, y: float = 42, left: float = 0) -> None:
     """Write what must be known below a plot."""
-    text = wrap(xml_text(caption), TEXT_SIZE, 72 * figure.get_figwidth() + left)
+    text = wrap(caption, TEXT_SIZE, 72 * figure.get_figwidth() + left)
     where = _shifted(figure, -y, -left)
     figure.text(0, 0, text, color=MUTED, transform=where, va="top", linespacing=1.5)
 
@@ -318,25 +302,29 @@ def _make_hollow(line: Line2D, size: float | None = None) -> None:
     line.set_markersize(size or line.get_markersize())
 
 
-def _percent_axis(axes: Axes, largest: float) -> None:
-    """Rule a scale from 0 to a round number that is not below `largest`."""
+def _ticks(low: float, high: float, most: int = 6, whole: bool = False) -> list[float]:
+    """Return about `most` round numbers, the first not above `low` and the last not below `high`."""
     from matplotlib.ticker import MaxNLocator
 
-    locator = MaxNLocator(6, steps=[1, 2, 5, 10])
-    axes.set_ylim(0, locator.tick_values(0, largest)[-1])
-    axes.yaxis.set_major_locator(locator)
-    axes.yaxis.set_major_formatter("{x:g} %")
+    return [float(tick) for tick in MaxNLocator(most, steps=[1, 2, 5, 10], integer=whole).tick_values(low, high)]
+
+
+def _rule(axes: Axes, ticks: Sequence[float], unit: str = "") -> None:
+    axes.set_yticks(ticks, [f"{tick:.6g}{unit}" for tick in ticks])
     axes.grid(axis="y")
 
 
-_LAG_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-_MOST_LAGS = 24
-"""Named on an axis."""
+def _percent_axis(axes: Axes, largest: float) -> None:
+    """Rule a scale from 0 to a round number that is not below `largest`."""
+    ticks = _ticks(0, largest)
+    _rule(axes, ticks, " %")
+    axes.set_ylim(0, ticks[-1])
 
 
 def _lag_axis(axes: Axes, lags: range, span: int) -> None:
     """Name lags, oldest first, the present to the right; of spans of several words those where they end."""
-    every = next(step for step in _LAG_STEPS if len(lags) <= step * _MOST_LAGS or step == _LAG_STEPS[-1])
+    # at most 24 have room
+    every = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, len(lags)) if len(lags) <= 24 * step)
     shown = [lag for number, lag in enumerate(reversed(lags)) if (lag if span == 1 else number) % every == 0]
     shown = list(dict.fromkeys([lags[-1], *shown]))
     axes.set_xticks([-lag for lag in shown], [signed(lag) for lag in shown])
@@ -380,19 +368,19 @@ def _shares(profile: LagProfile) -> str:
         shares.append(f"{profile.last_five:.1f} % falls on the last {LAST}{among} {profile.slots}.")
     if profile.older is not None:
         shares.append(f"{profile.older:.1f} % lies on older words than these {profile.window}.")
-    if profile.on_no_step >= LEAST_SHOWN:
-        shares.append(f"{profile.on_no_step:.1f} % lies on no word.")
+    if profile.null_mass >= LEAST_SHOWN:
+        shares.append(f"{profile.null_mass:.1f} % lies on no word.")
     return " ".join([*shares, f"Mean over {positions}", profile.about_spans]).rstrip()
 
 
 def _row_line(axes: Axes, row: PublishedRow, style: Style, label: str, published: bool = False) -> Line2D:
-    """Draw what was published; a number that was inferred is a hollow mark."""
+    """Draw what was published, `published`: paler and without marks. A number that was inferred has a hollow mark."""
     points = [(-lag, percent) for lag, percent in zip(row.lags, row.percent, strict=True)]
     inferred = [number for number, lag in enumerate(row.lags) if lag in row.inferred_lags]
-    known = [number for number in range(len(points)) if number not in inferred]
+    known = [number for number in range(len(points)) if number not in inferred and not published]
     line = _line(axes, points, style, label, published, known)
     for number in inferred:
-        _make_hollow(_line(axes, [points[number]], style, published=published))
+        _make_hollow(_line(axes, [points[number]], style, published=published), 6)
     return line
 
 
@@ -455,7 +443,6 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
         InputError: there are more runs than can be told apart.
     """
     from matplotlib.lines import Line2D
-    from matplotlib.ticker import MaxNLocator
 
     check_utilisation(len(measured))
     figure, (axes,) = _plot(470, 225)
@@ -471,8 +458,7 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
     _paper_ends(axes)
     edge = max(0.02 * (longest(measured) - 1), 0.5)
     axes.set_xlim(1 - edge, longest(measured) + edge)
-    ticks = MaxNLocator(12, integer=True, steps=[1, 2, 5, 10]).tick_values(1, longest(measured))
-    axes.set_xticks([1, *(tick for tick in ticks if 1 < tick <= longest(measured))])
+    axes.set_xticks([1, *(tick for tick in _ticks(1, longest(measured), 12, True) if 1 < tick <= longest(measured))])
     axes.set_xlabel("epoch")
     which = [Line2D([], [], color=MUTED, marker="o", linewidth=1.5, label=label) for label in ("PoU", "oracle PoU")]
     _make_oracle(which[1])
@@ -515,21 +501,10 @@ class Point:
     low: float | None = None
     high: float | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot be drawn on a scale of ratios."""
-        low, high = self.span
-        # a mean of equal numbers may miss them by a rounding
-        ordered = low * (1 - 1e-9) <= self.value <= high * (1 + 1e-9)
-        usable = math.isfinite(self.x) and math.isfinite(high) and low > 0 and ordered
-        require(usable, "point", self, "finite, with 0 < low <= value <= high")
-
     @property
     def span(self) -> tuple[float, float]:
         """The least and the greatest of its numbers."""
-        return (
-            self.value if self.low is None else self.low,
-            self.value if self.high is None else self.high,
-        )
+        return (self.value if self.low is None else self.low, self.value if self.high is None else self.high)
 
 
 @dataclass(frozen=True)
@@ -546,10 +521,6 @@ class Series:
     points: tuple[Point, ...]
     published: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse a curve without points."""
-        require(len(self.points) > 0, f"series {self.name}", "()", "at least one point")
-
 
 @dataclass(frozen=True)
 class Panel:
@@ -557,14 +528,6 @@ class Panel:
 
     title: str
     series: tuple[Series, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse an empty plot."""
-        require(len(self.series) > 0, f"panel {self.title}", "()", "at least one series; leave it out")
-
-
-_LEAST_RATIO = 1.02  # a scale for values that are all the same
-_MARGIN = 0.12  # of the height, above and below the values
 
 
 @styled
@@ -593,11 +556,14 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     edge = 0.06 * (settings[-1] - settings[0]) or 0.5
     spans = [[point.span for one in panel.series for point in one.points] for panel in panels]
     ranges = [(min(low for low, _ in each), max(high for _, high in each)) for each in spans]
-    half = max(_LEAST_RATIO, *(high / low for low, high in ranges)) ** (0.5 + _MARGIN)
+    # at least a scale for values that are all the same; an eighth of the height above and below the values
+    half = max(1.02, *(high / low for low, high in ranges)) ** 0.62
     for panel, axes, (low, high) in zip(panels, plots, ranges, strict=True):
         _set_panel(axes, panel, (x_label, y_label), settings)
         axes.set_xlim(settings[0] - edge, settings[-1] + edge)
-        axes.set_ylim(math.sqrt(low * high) / half, math.sqrt(low * high) * half)
+        bottom, top = math.sqrt(low * high) / half, math.sqrt(low * high) * half
+        _rule(axes, [tick for tick in _ticks(bottom, top) if bottom <= tick <= top])
+        axes.set_ylim(bottom, top)
         for one, key in _curves(axes, panel, styles, 0.15 * edge):
             if not one.published or one.name not in keys:
                 keys[one.name] = key
@@ -607,8 +573,6 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
 
 
 def _set_panel(axes: Axes, panel: Panel, labels: tuple[str, str], settings: Sequence[float]) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     width = 72 * axes.get_window_extent().width / axes.figure.dpi
     heading = clip(panel.title, HEAD_SIZE, width)
     _note(axes, heading, (0, 1), (0, 18), size=HEAD_SIZE, weight="bold", color=INK)
@@ -619,9 +583,6 @@ def _set_panel(axes: Axes, panel: Panel, labels: tuple[str, str], settings: Sequ
         if (value - shown[-1]) * width >= 22 * (settings[-1] - settings[0]):
             shown.append(value)
     axes.set_xticks(shown, [f"{value:g}" for value in shown])
-    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_formatter("{x:g}")
-    axes.grid(axis="y")
 
 
 def _curves(axes: Axes, panel: Panel, styles: dict[str, Style], step: float) -> Iterator[tuple[Series, Artist]]:
@@ -642,14 +603,14 @@ def _curves(axes: Axes, panel: Panel, styles: dict[str, Style], step: float) -> 
 
 def _sweep_notes(panels: Sequence[Panel]) -> list[str]:
     curves = [one for panel in panels for one in panel.series]
-    told = []
+    found = []
     if any(point.span[0] < point.span[1] for one in curves for point in one.points):
-        told.append("Bars go from the least to the greatest of several seeds.")
+        found.append("Bars go from the least to the greatest of several seeds.")
     if any(one.published for one in curves):
-        told.append("Dashed: published.")
+        found.append("Dashed: published.")
     if len(panels) > 1:
-        told.append("Each panel has a scale of its own; all span the same ratio: equal heights are equal percentages.")
-    return told
+        found.append("Each panel has a scale of its own; all span the same ratio: equal heights are equal percentages.")
+    return found
 
 
 # --- a number for each of several models ---
@@ -708,15 +669,11 @@ def rows_figure(title: str, rows: Sequence[str], panels: Sequence[RowsPanel], ca
 
 
 def _set_scale(axes: Axes, panel: RowsPanel) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     values = [value for value in panel.published if value is not None]
     values += [edge for mark in panel.measured if mark is not None for edge in (mark.low, mark.high)]
-    locator = MaxNLocator(4, steps=[1, 2, 5, 10])
-    ticks = locator.tick_values(min(values), max(values))
+    ticks = _ticks(min(values), max(values), 4)
     axes.set_xlim(ticks[0], ticks[-1])
-    axes.set_xticks(ticks)
-    axes.xaxis.set_major_formatter("{x:.6g}")
+    axes.set_xticks(ticks, [f"{tick:.6g}" for tick in ticks])
 
 
 def _dot(axes: Axes, mark: Value, row: int, style: Style, label: str) -> None:
@@ -724,6 +681,8 @@ def _dot(axes: Axes, mark: Value, row: int, style: Style, label: str) -> None:
     axes.plot((mark.low, mark.high), (row, row), color=style.colour, linewidth=1.5, clip_on=False)
     axes.plot(mark.value, row, style.mark, color=style.colour, clip_on=False)
     low, high = axes.get_xlim()
-    beyond = text_width(label, TEXT_SIZE) + 6 > (high - mark.high) / (high - low) * _PANEL_WIDTH
-    at, aside, ha = (mark.low, -6, "right") if beyond else (mark.high, 6, "left")
-    _note(axes, label, (at, row), (aside, 0), "data", ha=ha, va="center_baseline", color=style.colour)
+    needed = (text_width(label, TEXT_SIZE) + 6) / _PANEL_WIDTH * (high - low)
+    at, aside, ha = (mark.high, (6, 0), "left")
+    if high - mark.high < needed:
+        at, aside, ha = (mark.low, (-6, 0), "right") if mark.low - low >= needed else (mark.value, (0, 7), "center")
+    _note(axes, label, (at, row), aside, "data", ha=ha, va="center_baseline", color=style.colour)

@@ -7,15 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spanlm.analysis.attend import EXPECTED
-from spanlm.analysis.export import ATTENTION_SUFFIXES, LAG_SUFFIXES
-from spanlm.analysis.figure_files import FIGURES
-from spanlm.analysis.files import checked_suffix, listed
-from spanlm.analysis.lag_comparison_figure import check_drawable as check_lags
-from spanlm.analysis.sentence_export import FLATNESS_SUFFIXES, SENTENCE_SUFFIXES
-from spanlm.analysis.span_export import SPAN_SUFFIXES
+from spanlm.analysis.export import (
+    ATTENTION_SUFFIXES,
+    FLATNESS_SUFFIXES,
+    LAG_SUFFIXES,
+    SENTENCE_SUFFIXES,
+    SPAN_SUFFIXES,
+    UTILISATION_SUFFIXES,
+    checked_suffix,
+    listed,
+)
+from spanlm.analysis.figures import FIGURES
+from spanlm.analysis.figures import check_lags as check_lags
+from spanlm.analysis.figures import check_utilisation as check_utilisation
 from spanlm.analysis.spans import EXPECTED_OF_PART
-from spanlm.analysis.utilisation_export import UTILISATION_SUFFIXES
-from spanlm.analysis.utilisation_figure import check_drawable as check_utilisation
 from spanlm.cli.arguments import add_corpus, add_device, verb_parser
 from spanlm.cli.attended_text import MOST_WORDS, WORDS
 from spanlm.cli.gate import GATE, add_gate, check_gate

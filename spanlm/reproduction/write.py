@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import figure_bytes
-from spanlm.analysis.files import write_whole
 from spanlm.reproduction.figures import figure, use_by_epoch
 from spanlm.reproduction.page import markdown_page
 from spanlm.reproduction.plan import Plan

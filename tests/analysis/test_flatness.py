@@ -33,12 +33,6 @@ def test_all_on_one_word_is_not_flat_at_all(at: int) -> None:
     assert (found.flatness, found.largest, found.nearest) == (0, 1, float(at == 6))
 
 
-def test_what_lies_on_no_word_is_left_out_wherever_it_lies() -> None:
-    """Half of the weight is on a slot that holds no word: the other half is equal."""
-    found = measure([[0.5, 0.25, 0.25]], [2]).overall
-    assert (found.flatness, found.largest, found.nearest, found.on_no_word) == pytest.approx((1, 0.5, 0.5, 0.5))
-
-
 def test_by_hand() -> None:
     """H(1/2, 1/4, 1/4) = 1.5 bits of log2 3; H(3/4, 1/4) = 2 - 0.75 · log2 3 bits of 1."""
     found = measure([[0.25, 0.25, 0.5], [0.0, 0.25, 0.75]], [3, 2]).overall
@@ -101,9 +95,6 @@ def test_it_is_the_plain_loop_whatever_the_windows_and_the_parts(seed: int, part
 @pytest.mark.parametrize(
     ("weights", "slots", "message"),
     [
-        ([0.5, 0.5], [2], r"weights\.shape"),
-        ([[0.5, 0.5]], [2, 2], r"slots\.shape"),
-        ([[0.5, 0.5]], [3], "slots=3: must be at most 2"),
         ([[0.5, float("nan")]], [2], "finite"),
         ([[1.5, -0.5]], [2], "not negative"),
     ],

@@ -26,17 +26,6 @@ def test_a_memory_of_the_current_word_is_never_empty(current: AttentionRecord) -
     assert current.occupied[0].tolist() == [False, False, True]
 
 
-def test_numbers_are_kept_in_the_promised_precision(record: AttentionRecord) -> None:
-    again = replace(record, weights=record.weights.astype(np.float64).tolist(), surprisal=[1] * 8)
-    assert (again.weights.dtype, again.surprisal.dtype) == (np.float32, np.float64)
-    np.testing.assert_array_equal(again.weights, record.weights)
-
-
-def test_bits_are_nats_over_ln_two(record: AttentionRecord) -> None:
-    one_in_eight = replace(record, surprisal=np.full(8, np.log(8)))
-    np.testing.assert_allclose(one_in_eight.bits, 3)
-
-
 def test_occupied_slots_end_where_the_memory_ends(record: AttentionRecord) -> None:
     assert record.occupied.sum(axis=1).tolist() == [0, 1, 2, 3, 3, 3, 3, 3]
 
