@@ -95,6 +95,7 @@ _RC = {
     "xtick.major.pad": 5.5,
     "xtick.major.size": 0,
     "ytick.color": MUTED,
+    "ytick.major.pad": 6,
     "ytick.major.size": 0,
     "lines.markersize": 6.5,
     "lines.markeredgecolor": PAPER,
@@ -662,7 +663,7 @@ def rows_figure(title: str, rows: Sequence[str], panels: Sequence[RowsPanel], ca
                 _dot(axes, Value(published, published, published), number, STYLES[1], label)
             if mark is not None:
                 _dot(axes, mark, number, STYLES[0], f"{mark.value:.{panel.digits}f}")
-    left = 5 + max(text_width(row, LEGEND_SIZE) for row in rows)
+    left = 6 + max(text_width(row, LEGEND_SIZE) for row in rows)
     _head(figure, title, [], y=26, left=left)
     _foot(figure, caption, y=32, left=left)
     return figure
