@@ -55,11 +55,11 @@ is read alone, and every run that is named has a panel beside the others; printe
 A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
 weights when its last word was guessed, and what the buffer, the encoder and both expected there; a figure (.svg, .png,
 .pdf) shows the same, the whole buffer and the steps before it. The page (.html) and .json have it of every word; .csv
-has a row for every span that a word looked at, and the gate, λ before its temperature. Of spans, too, --flatness tells how
-equal their weights are, and --by-lag which get them, by the lag of a span's last word; beside each other by lag stand
-only runs whose spans have one length and grid. With --by-epoch, how often its gate preferred the buffer on valid after
-each epoch of training, and how often the buffer was better: a table, and (--out) a figure or data. A run that is still
-in training can be looked at, too. Every .json file has the command, the commit and the time that made it.
+has a row for every span that a word looked at, and the gate, λ before its temperature. Of spans, too, --flatness tells
+how equal their weights are, and --by-lag which get them, by the lag of a span's last word; beside each other by lag
+stand only runs whose spans have one length and grid. With --by-epoch, how often its gate preferred the buffer on valid
+after each epoch of training, and how often the buffer was better: a table, and (--out) a figure or data. A run that is
+still in training can be looked at, too. Every .json file has the command, the commit and the time that made it.
 
 Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
 it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.analysis.by_lag import LagAccumulator, LagProfile
+from spanlm.analysis.by_lag import LagAccumulator
 from spanlm.errors import InputError
 
 from .conftest import mean_by_lag
@@ -60,13 +60,6 @@ def test_of_a_window_that_grows_the_nearest_lags_are_told_apart() -> None:
     assert profile.percent == pytest.approx((20, 25, 30)) and profile.older == pytest.approx((10 + 40) / 2)
     assert profile.null_mass == pytest.approx(0, abs=1e-9)
     assert profile.counted == "with at least 3 words to look back at"
-
-
-def test_weight_on_older_lags_says_that_the_nearest_are_filled() -> None:
-    accumulator = LagAccumulator(nearest=2)
-    accumulator.update([[0.4, 0.0, 0.6], [0.0, 0.0, 1.0]], [3, 1])
-    assert (accumulator.positions, accumulator.left_out) == (1, 1)
-    assert accumulator.profile() == LagProfile((0.0, pytest.approx(60)), 1, 1, older=pytest.approx(40))
 
 
 def test_a_window_that_grows_and_never_reaches_the_nearest_lags_is_an_error() -> None:

@@ -137,14 +137,6 @@ def test_npz_gives_the_record_back_without_pickle(tmp_path: Path, hostile: Atten
     np.testing.assert_array_equal(again.surprisal, hostile.surprisal)
 
 
-def test_lag_csv_leaves_a_gap_where_nothing_was_published(tmp_path: Path) -> None:
-    save_lag_profile(PROFILE, tmp_path / "a.csv", "key-value")
-    save_lag_profile(PROFILE, tmp_path / "b.csv")
-    lines = (tmp_path / "a.csv").read_text().splitlines()
-    assert (lines[0], lines[-1]) == ("lag,measured_percent,published_percent,published_inferred", "1,14.7,14.9,0")
-    assert (tmp_path / "b.csv").read_text().splitlines()[1] == "15,4.6,,"
-
-
 def test_a_number_that_could_not_be_read_is_marked_in_the_files(tmp_path: Path) -> None:
     profile = LagProfile(PUBLISHED["RM(+tM-g)"].percent, positions=90, left_out=14, nearest_lag=0)
     for suffix in (".csv", ".json"):

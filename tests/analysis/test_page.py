@@ -55,12 +55,6 @@ def test_words_cannot_become_markup(hostile: AttentionRecord) -> None:
     assert page.inside("title") == page.inside("h1") == [hostile.title]
 
 
-def test_no_word_is_written_raw(hostile: AttentionRecord) -> None:
-    text = render_page(hostile)
-    data = text.split('<script id="record" type="application/json">')[1].split("</script>")[0]
-    assert not set(data) & set("<>&\u2028")
-
-
 def test_a_word_that_looks_like_a_placeholder_stays_a_word() -> None:
     page = Page(render_page(make_record(["<eos>", "{{script}}", "{{policy}}"], 2, title="{{record}}")))
     assert page.record()["tokens"][1:] == ["{{script}}", "{{policy}}"]
@@ -117,12 +111,6 @@ def test_the_page_knows_of_the_current_word(record: AttentionRecord, current: At
     assert content["mean"] == pytest.approx(mean_by_lag(current.weights, 0).percent, abs=0.005)
     assert "known without looking back" in render_page(record)
     assert "known without looking back" not in render_page(current), "it is looked at like the others"
-
-
-def test_a_text_shorter_than_the_window_has_no_mean() -> None:
-    content = Page(render_page(make_record(["<eos>", "a", "b"], 15))).record()
-    assert content["mean"] is None
-    assert content["darkest"] == 1.0
 
 
 def test_a_window_that_grows_with_the_text_has_no_mean() -> None:

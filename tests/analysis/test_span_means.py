@@ -17,7 +17,6 @@ from spanlm.analysis.attend import attention_by_lag, attention_flatness
 from spanlm.analysis.by_lag import MOST_ROWS, LagProfile, lag_groups
 from spanlm.analysis.compare import MeasuredLags, check_alike, lag_columns
 from spanlm.analysis.figures import lag_comparison_figure
-from spanlm.analysis.flatness import FlatnessAccumulator
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluation_batcher
@@ -136,11 +135,3 @@ def test_lags_of_other_things_do_not_stand_side_by_side(other: LagProfile) -> No
         with pytest.raises(InputError, match=r"one looks at spans of 4 words on a sliding grid and two at "):
             show(measured)
     check_alike({"one": (1, False, 1), "two": (1, False, 0)})
-
-
-def test_a_text_too_short_for_two_spans_is_refused() -> None:
-    accumulator = FlatnessAccumulator()
-    accumulator.span = 8
-    accumulator.update([[1.0]], [1])
-    with pytest.raises(InputError, match="none of 1 positions has two spans to look at"):
-        accumulator.result()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,14 +41,6 @@ def test_the_page_holds_the_record(record: SpanRecord) -> None:
     np.testing.assert_allclose(content["bits"], -np.log2(record.chance[:, 2]), atol=0.00501)
 
 
-def test_a_span_that_got_nothing_keeps_its_place() -> None:
-    record = KINDS["sliding"]
-    weights = record.weights.copy()
-    weights[-1, -4] = 0  # the second span from the newest
-    content = Page(render_span_page(replace(record, weights=weights))).record()
-    assert len(content["weights"][-1]) == len(record.looks(29)) and content["weights"][-1][1] == 0
-
-
 def test_words_cannot_become_markup() -> None:
     hostile = make_spans(["<eos>", *HOSTILE, *HOSTILE], title='<b onload="x">&</title><script>')
     plain = Page(render_span_page(KINDS["sliding"]))
@@ -75,9 +66,3 @@ def test_the_darkest_blue_is_that_of_rows_with_a_choice() -> None:
     assert Page(render_span_page(KINDS["nothing yet"])).record()["darkest"] == 1.0
     content = Page(render_span_page(make_spans(TEXT, span=1, spans=25))).record()
     assert content["darkest"] < 0.5, "the first rows share all the weight among few spans"
-
-
-def test_the_word_just_read_may_be_in_a_span() -> None:
-    record = make_spans(TEXT)
-    assert "in no span yet" in render_span_page(record)
-    assert "in no span yet" not in render_span_page(replace(record, nearest_lag=0))

@@ -141,14 +141,6 @@ def test_words_that_nothing_opens_begin_with_the_first_of_them() -> None:
     assert record.encoder[0] != opened.encoder[0]
 
 
-@pytest.mark.parametrize("suffix", ["svg", "html"])
-def test_a_figure_and_a_page_are_written(tmp_path: Path, suffix: str) -> None:
-    record = recorded(span_model(), title="of a model")
-    save_spans(record, tmp_path / f"a.{suffix}")
-    text = (tmp_path / f"a.{suffix}").read_text(encoding="utf-8")
-    assert "of a model" in text and TEXT[-2] in text
-
-
 def test_what_cannot_be_shown_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"looks at no spans.*model\.memory\.kind=span_buffer"):
         recorded(reference.small_model())
