@@ -68,7 +68,7 @@ def test_the_version_is_one() -> None:
 def test_the_dependencies_are_those_decided() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     names = {re.match(r"[\w-]+", dependency).group() for dependency in project["dependencies"]}  # type: ignore[union-attr]
-    assert names == {"torch", "numpy", "safetensors", "jsonargparse", "pyyaml", "rich", "pooch"}
+    assert names == {"torch", "numpy", "safetensors", "jsonargparse", "pyyaml", "rich", "pooch", "matplotlib"}
     assert not any("torchvision" in str(extra) for extra in project["optional-dependencies"].values())
 
 

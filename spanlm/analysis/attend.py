@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,17 +14,85 @@ from torch import Tensor
 
 from spanlm.analysis.by_lag import LagAccumulator, LagProfile
 from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
-from spanlm.analysis.reading import read_parts, shifted, spelled
-from spanlm.analysis.record import AttentionRecord
+from spanlm.analysis.record import AttentionRecord, Expected
 from spanlm.data.batching import Batcher
-from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError
+from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import evaluating, scored_segments
 from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 
 EXPECTED = 5
-"""Words that are told of those that were expected next."""
+"""How many of the most probable next words are kept."""
+STEPS = 128
+MOST_WEIGHTS = 20_000_000
+"""Of one record: of a memory that holds the whole text they are as many as the square of its words."""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Consecutive words of a corpus.
+
+    Attributes:
+        words: as the model reads them: `<unk>` for what the vocabulary does not have, `<eos>` at line ends.
+        source: where they stand, in words.
+        first: number of the first of them, from 1, in the document or split.
+        starts: which of them begin a document, or another context that knows nothing of what is before.
+    """
+
+    words: list[str]
+    source: str
+    first: int
+    starts: Sequence[int] = (0,)
+
+
+def excerpt(
+    corpus: Corpus, split: str, *, document: int | None = None, start: int | None = None, length: int = 60
+) -> Excerpt:
+    """Take `length` tokens of a split, or fewer where it ends.
+
+    Args:
+        corpus: with the split.
+        split: its name in the corpus.
+        document: number of the document, from 1; None: the whole split is one.
+        start: the token of the document that is wanted, from 1; the excerpt begins with the line it stands in.
+        length: how many tokens, line ends counted.
+
+    Raises:
+        InputError: There is no such document or token, or `length` is below 1.
+    """
+    require(length >= 1, "--words", length, "at least 1")
+    tokens, name = corpus.splits[split], f"{corpus.name} {split}"
+    first, end = 0, len(tokens)
+    if document is not None:
+        first, end = _document(tokens.documents, end, document, name)
+        name = f"{name}, document {document:,} of {len(tokens.documents):,}"
+    if start is not None:
+        require(1 <= start <= end - first, "--from", start, f"from 1 to {end - first:,}, the tokens of {name}")
+    at = _line_start(tokens.ids[first : first + (start or 1) - 1], corpus.vocabulary.eos_id)
+    ids = tokens.ids[first + at : min(first + at + length, end)].tolist()
+    place = f"{name}, tokens {at + 1:,} to {at + len(ids):,} of {end - first:,}"
+    inside = tokens.documents - (first + at)
+    starts = [0, *inside[(inside > 0) & (inside < len(ids))].tolist()]
+    return Excerpt([corpus.vocabulary.word(i) for i in ids], place, at + 1, starts)
+
+
+def _document(starts: NDArray[np.int64], tokens: int, document: int, name: str) -> tuple[int, int]:
+    count = len(starts)
+    if count == 1 and document != 1:
+        raise InputError(
+            f"--document={document}: {name} is not cut into documents; --from TOKEN takes a place from 1 to {tokens:,}"
+        )
+    require(1 <= document <= count, "--document", document, f"from 1 to {count:,}, the documents of {name}")
+    bounds = [*starts.tolist(), tokens]
+    return bounds[document - 1], bounds[document]
+
+
+def _line_start(before: NDArray[np.int32], eos_id: int) -> int:
+    """Return how many of the tokens `before` the wanted one stand before its line."""
+    ends = np.flatnonzero(before == eos_id)
+    return int(ends[-1]) + 1 if len(ends) else 0
 
 
 def _attention(readout: Readout) -> Tensor:
@@ -37,6 +105,54 @@ def _attention(readout: Readout) -> Tensor:
             "attentive, pointer_sentinel or span_buffer."
         )
     return readout.attention
+
+
+def shifted(
+    text: list[str], opened: bool, expected: int, starts: Sequence[int]
+) -> tuple[list[str], list[str], list[int]]:
+    """Return the words that are read, the first of them <eos> if the text is opened, and those that come next.
+
+    The last are the positions at which nothing is predicted: before a context that is not opened.
+
+    Raises:
+        InputError: nothing would come next, or `expected`, of which only this is known, is below 1.
+    """
+    require(expected >= 1, "expected", expected, "at least 1")
+    read = [EOS, *text] if opened else text
+    require(len(read) > 1, "targets", text, f"at least {1 if opened else 2} words")
+    return read[:-1], read[1:], [] if opened else [start - 1 for start in starts[1:]]
+
+
+def read_parts(
+    model: NextWordModel, vocabulary: Vocabulary, words: list[str], targets: list[str], starts: Sequence[int]
+) -> Iterator[tuple[Readout, Tensor]]:
+    """Read words some steps at a time, each of their contexts from an empty state: only these have probabilities held.
+
+    Yields readouts of N steps and their targets (N, 1); to be used inside `evaluating`.
+
+    Raises:
+        InputError: more weights than `MOST_WEIGHTS`.
+    """
+    inputs, following = vocabulary.encode(words), vocabulary.encode(targets)
+    for begin, end in pairwise([*starts, len(inputs)]):
+        state = model.init_state(1)
+        for start in range(begin, end, STEPS):
+            one = slice(start, min(start + STEPS, end))
+            read, came = (torch.tensor(ids[one], device=model.device).unsqueeze(1) for ids in (inputs, following))
+            readout, state = model(read, state)
+            yield readout, came
+            held = _attention(readout).shape[-1]
+            if len(inputs) * held > MOST_WEIGHTS:
+                raise InputError(
+                    f"a text of {len(inputs):,} words, each with {held:,} weights or more, has too many weights: "
+                    f"must be at most {MOST_WEIGHTS:,}. Attend to a part of it."
+                )
+
+
+def spelled(vocabulary: Vocabulary, top: torch.return_types.topk) -> list[Expected]:
+    """Spell the most probable words of some steps; `top` is of log-probabilities (N, n)."""
+    rows = zip(top.indices.tolist(), top.values.exp().tolist(), strict=True)
+    return [[(vocabulary.word(word), chance) for word, chance in zip(*row, strict=True)] for row in rows]
 
 
 def attend_words(
@@ -68,8 +184,11 @@ def attend_words(
             `MOST_WEIGHTS`.
     """
     words, targets, unpredicted = shifted(targets, opened, expected, starts)
-    see = partial(_part, model, expected=expected)
-    parts = read_parts(model, vocabulary.encode(words), vocabulary.encode(targets), see, _LOOKING, starts)
+    with evaluating(model):
+        parts = [
+            _part(model, readout, came, expected=expected)
+            for readout, came in read_parts(model, vocabulary, words, targets, starts)
+        ]
     weights = _joined([part.weights.float().numpy() for part in parts])
     surprisal = np.concatenate([part.surprisal.double().numpy() for part in parts])
     expecting = [row for part in parts for row in spelled(vocabulary, part.top)]
@@ -91,9 +210,6 @@ def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Lay rows (N, L) of attention end to end; a window that grew from part to part was empty where it was shorter."""
     widest = max(part.shape[1] for part in parts)
     return np.concatenate([np.pad(part, ((0, 0), (widest - part.shape[1], 0))) for part in parts])
-
-
-_LOOKING = ", which look back at up to {} words and more,"
 
 
 class _Part(NamedTuple):

@@ -7,18 +7,20 @@ those positions would lift the recent lags. Only full windows are averaged, and 
 counted. A window that grows with the text is never full: there the nearest lags are told apart, the weight of all that
 is older is one number, and F are the positions that have a word at each of the nearest lags. Spans of several words
 have the lags where they end: one in every L.
+
+Column j of a window of L is lag L - 1 - j + n, where n is the nearest lag: 1 where the window ends at the step
+before, 0 where it holds the current word, too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spanlm.analysis.lags import in_words, lag_range, signed
-from spanlm.analysis.published_lags import published_by_lag
 from spanlm.errors import InputError, require
 
 LAST = 5
@@ -26,12 +28,46 @@ LEAST_SHOWN = 0.05
 """Percent that one decimal can show: softmax rows miss 100 by rounding."""
 
 
+MOST_ROWS = 50
+"""Lags that a table has a row for, each."""
+
+
+def lag_range(window: int, nearest_lag: int, span: int = 1) -> range:
+    """Return the lag of each of `window` columns, oldest first; of spans the lag where each ends."""
+    return range((window - 1) * span + nearest_lag, nearest_lag - 1, -span)
+
+
+def lag_groups(lags: range) -> list[range]:
+    """Cut lags, oldest first, into the rows of a table: one each, or if they are many the nearest 1, 1, 2, 4, 8, …."""
+    if len(lags) <= MOST_ROWS:
+        return [lags[number : number + 1] for number in range(len(lags))]
+    edges = [0, *(2**power for power in range((len(lags) - 1).bit_length())), len(lags)]
+    return [lags[len(lags) - far : len(lags) - near] for near, far in pairwise(edges)][::-1]
+
+
+def signed(lag: int) -> str:
+    """Write a lag as the paper's axis does: −3 is three words back, 0 the current word."""
+    return f"−{lag}" if lag else "0"
+
+
+def in_words(lag: int) -> str:
+    """Write a lag where nothing else explains it."""
+    return signed(lag) if lag else "0 (current word)"
+
+
+def axis_title(nearest_lag: int, span: int = 1) -> str:
+    """Return what stands at an axis of lags."""
+    if span > 1:
+        return f"words back to the last word of a span of {span}"
+    return "words back" if nearest_lag else "words back (0: the current word)"
+
+
 @dataclass(frozen=True)
 class LagProfile:
     """Mean attention by lag.
 
     Attributes:
-        percent: (L,) mean weight in percent, oldest lag first; sums to 100 but for what is `older` or `on_no_step`.
+        percent: (L,) mean weight in percent, oldest lag first; sums to 100 but for what is `older` or `null_mass`.
         positions: Positions averaged: those whose window was full.
         left_out: Positions seen whose window was not full.
         nearest_lag: The lag of the last number.
@@ -69,7 +105,7 @@ class LagProfile:
         return sum(self.percent[-LAST:])
 
     @property
-    def on_no_step(self) -> float:
+    def null_mass(self) -> float:
         """Percent that lies on no word: on the sentinel of a pointer (its mean gate), on a zero slot."""
         return max(0.0, 100 - sum(self.percent) - (self.older or 0.0))
 
@@ -80,7 +116,7 @@ class LagProfile:
             "positions": self.positions,
             "left_out": self.left_out,
             "last_five_percent": self.last_five,
-            "on_no_step_percent": self.on_no_step,
+            "on_no_step_percent": self.null_mass,
             "older_percent": self.older,
             "span": self.span,
             "fixed": self.fixed,
@@ -116,18 +152,6 @@ class LagProfile:
         return "with a full window" if self.older is None else f"with at least {self.window} words to look back at"
 
 
-class LagRow(NamedTuple):
-    """One lag: what was measured beside what was published (None where nothing was), both in percent.
-
-    `inferred`: the published number could not be read, see `PublishedRow`.
-    """
-
-    lag: int
-    measured: float
-    published: float | None
-    inferred: bool = False
-
-
 class LagAccumulator:
     """Sums attention by lag over a test set of any size, keeping L numbers in memory.
 
@@ -156,14 +180,9 @@ class LagAccumulator:
             nearest_lag: the lag of the last column.
 
         Raises:
-            InputError: If shapes do not fit, L or the nearest lag changed since the last call, or a weight is not
-                finite.
+            InputError: If L changed since the last call, or a weight is not finite.
         """
-        require(nearest_lag >= 0, "nearest_lag", nearest_lag, "at least 0")
-        rows = np.asarray(weights)
-        require(rows.ndim == 2 and rows.shape[1] > 0, "weights.shape", rows.shape, "(N, L) with L at least 1")
-        held = np.asarray(slots)
-        require(held.shape == rows.shape[:1], "slots.shape", held.shape, f"({len(rows)},) for {len(rows)} rows")
+        rows, held = np.asarray(weights), np.asarray(slots)
         older = np.zeros(len(rows))
         if self._nearest is not None:
             older = rows[:, : -self._nearest].sum(axis=1, dtype=np.float64)
@@ -171,10 +190,7 @@ class LagAccumulator:
         if self._sum is None:
             self._sum, self._nearest_lag = np.zeros(rows.shape[1]), nearest_lag
         window = len(self._sum)
-        require(rows.shape[1] == window, "weights.shape", rows.shape, f"(N, {window}) as in the first update")
-        require(
-            nearest_lag == self._nearest_lag, "nearest_lag", nearest_lag, f"{self._nearest_lag} as in the first update"
-        )
+        require(rows.shape[1:] == (window,), "weights.shape", rows.shape, f"(N, {window}) as in the first update")
         if not (np.isfinite(rows).all() and np.isfinite(older).all()):
             raise InputError("weights: every weight must be a finite number")
         full = held >= window
@@ -196,18 +212,3 @@ class LagAccumulator:
         percent = tuple(float(mean) for mean in 100 * self._sum / self.positions)
         older = None if self._nearest is None else 100 * self._older / self.positions
         return LagProfile(percent, self.positions, self.left_out, self._nearest_lag, older)
-
-
-def format_lag_table(profile: LagProfile, model: str | None = None) -> list[LagRow]:
-    """Set the measured percent beside the published one of `model`, oldest lag first.
-
-    Raises:
-        InputError: As `published_by_lag`.
-    """
-    row = published_by_lag(model, profile.window)
-    published = {} if row is None else dict(zip(row.lags, row.percent, strict=True))
-    inferred = () if row is None else row.inferred_lags
-    return [
-        LagRow(lag, percent, published.get(lag), lag in inferred)
-        for lag, percent in zip(profile.lags, profile.percent, strict=True)
-    ]

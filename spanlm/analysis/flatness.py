@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 
 GROUPS: dict[str, tuple[int, int | None]] = {
     "2-5": (2, 5),
@@ -93,15 +93,12 @@ class FlatnessAccumulator:
             slots: (N,), how many of them, counted from the nearest, held a word.
 
         Raises:
-            InputError: Shapes that do not fit, a weight that is negative or not finite, or more slots than L.
+            InputError: A weight that is negative or not finite.
         """
         rows, held = np.asarray(weights, dtype=np.float64), np.asarray(slots)
-        require(rows.ndim == 2, "weights.shape", rows.shape, "(N, L)")
-        require(held.shape == rows.shape[:1], "slots.shape", held.shape, f"({len(rows)},) for {len(rows)} rows")
         if not (np.isfinite(rows).all() and (rows >= 0).all()):
             raise InputError("weights: every weight must be a finite number that is not negative")
         window = rows.shape[1]
-        require(bool((held <= window).all()), "slots", held.max(initial=0), f"at most {window}, the window")
         rows = np.where(np.arange(window) >= window - held[:, None], rows, 0.0)
         counted = (held >= 2) & (rows.sum(axis=1) > 0)
         self.left_out += int((~counted).sum())

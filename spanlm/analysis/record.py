@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.lags import lag_range
+from spanlm.analysis.by_lag import lag_range
 from spanlm.errors import InputError, require
+
+Expected = list[tuple[str, float]]
+"""The most probable next words with their probabilities, best first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +41,7 @@ class AttentionRecord:
     targets: list[str]
     weights: NDArray[np.float32]
     surprisal: NDArray[np.float64]
-    expected: list[list[tuple[str, float]]]
+    expected: list[Expected]
     title: str
     nearest_lag: int = 1
 
@@ -98,3 +102,18 @@ class AttentionRecord:
         full = slots == self.window
         rows = full if full.sum() > 1 else 2 * slots >= max(int(slots.max()), 1)
         return np.asarray(self.weights[rows], dtype=np.float32)
+
+
+def scale_top(largest: float) -> float:
+    """Return the weight that is darkest, a round one that is not below `largest`; 1 where there are no weights."""
+    if not 0 < largest < 1:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(largest))
+    step = next(step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if not is_above(largest, step * power))
+    return step * power
+
+
+def is_above(largest: float, top: float) -> bool:
+    """Say whether a weight is larger than the one that is darkest."""
+    # a hair wider: 0.1 as a float32 is more than 0.1
+    return largest > top * (1 + 1e-6)

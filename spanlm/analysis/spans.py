@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.analysis.reading import Expected, read_parts, shifted, spelled
+from spanlm.analysis.attend import read_parts, shifted, spelled
+from spanlm.analysis.record import Expected
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.span_mixture import log_mixture
@@ -29,7 +30,7 @@ PARTS = ("encoder", "buffer", "mixture")
 """What expects words: each part of the model alone, and both together."""
 
 EXPECTED_OF_PART = 4
-"""Words that are told of each part."""
+"""How many words are kept of what each part expected."""
 
 
 class Look(NamedTuple):
@@ -141,8 +142,11 @@ def attend_spans(
             `MOST_WEIGHTS`.
     """
     words, targets, unpredicted = shifted(targets, opened, expected, starts)
-    see = partial(_part, model, expected=expected)
-    parts = read_parts(model, vocabulary.encode(words), vocabulary.encode(targets), see, " with a buffer of {}", starts)
+    with evaluating(model):
+        parts = [
+            _part(model, readout, came, expected=expected)
+            for readout, came in read_parts(model, vocabulary, words, targets, starts)
+        ]
     filled = torch.cat([part.filled for part in parts]).numpy()
     weights = torch.cat([part.weights for part in parts]).numpy()
     encoder, buffer, mixture = (

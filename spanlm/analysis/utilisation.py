@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 from spanlm.store.files import regular
 from spanlm.store.plain import json_object
 from spanlm.store.run_folder import METRICS
@@ -32,18 +32,12 @@ class Utilisation:
     learned: tuple[float, ...]
     oracle: tuple[float, ...]
 
-    def __post_init__(self) -> None:
-        """Refuse what is no line."""
-        require(len(self.learned) > 0, f"epochs of {self.name}", 0, "at least 1")
-        found, epochs = len(self.oracle), len(self.learned)
-        require(found == epochs, f"oracle of {self.name}", found, f"{epochs}, one for each epoch")
-
     def __len__(self) -> int:
         return len(self.learned)
 
 
 def epoch_rows(folder: Path) -> list[dict[str, Any]]:
-    """Read what a run has told of its epochs so far; it may be in training.
+    """Read the validations of a run so far; it may be in training.
 
     Raises:
         InputError: it is no run, or a line is damaged.
@@ -61,7 +55,7 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation | None:
-    """Return what the epochs of a run tell of its span buffer; None where it has none that ever held anything."""
+    """Return the use of a run's span buffer; None where it has none that ever held anything."""
     found = [row["parts"]["valid"] for row in rows if "valid" in row.get("parts", {})]
     if not found:
         return None
@@ -70,11 +64,7 @@ def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation 
 
 
 def read_utilisation(folder: Path, name: str) -> Utilisation:
-    """Read what a run has told of its span buffer so far; it may be in training.
-
-    Args:
-        folder: of the run.
-        name: of the run.
+    """Read the use of the span buffer of the run in `folder`; it may be in training.
 
     Raises:
         InputError: it is no run, it has finished no epoch, or it has no span buffer that ever held anything.
@@ -86,12 +76,10 @@ def read_utilisation(folder: Path, name: str) -> Utilisation:
     if found is None and any("parts" in row for row in rows):
         raise InputError(
             f"{folder}: its span buffer never held a span of the validation text, which is too short for one in each "
-            "of its streams (training.batching.eval_batch_size), so there is nothing to tell by epoch"
+            "of its streams (training.batching.eval_batch_size), so there is nothing to show by epoch"
         )
     if found is None:
-        raise InputError(
-            f"{folder}: has no span buffer to tell of by epoch: train one with model.memory.kind=span_buffer"
-        )
+        raise InputError(f"{folder}: has no span buffer to show by epoch: train one with model.memory.kind=span_buffer")
     return found
 
 

@@ -6,12 +6,16 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from spanlm.analysis.attend import EXPECTED, attend_words, attention_by_lag, attention_flatness, check_attends
-from spanlm.analysis.export import save_attention, save_lag_comparison, save_lag_profile
-from spanlm.analysis.lag_comparison import MeasuredLags, check_alike
-from spanlm.analysis.published_lags import RECURRENT_MEMORY
+from spanlm.analysis.compare import RECURRENT_MEMORY, MeasuredLags, check_alike
+from spanlm.analysis.export import (
+    save_attention,
+    save_flatness,
+    save_lag_comparison,
+    save_lag_profile,
+    save_sentence_maps,
+)
 from spanlm.analysis.record import AttentionRecord
-from spanlm.analysis.sentence_export import save_flatness, save_sentence_maps
-from spanlm.analysis.sentence_map import attend_sentence
+from spanlm.analysis.sentences import attend_sentence
 from spanlm.cli.arguments import corpus_of, run_names
 from spanlm.cli.attend_by_epoch import show_by_epoch
 from spanlm.cli.attend_options import parsed_options, require_out

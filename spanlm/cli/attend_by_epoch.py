@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from spanlm.analysis.export import save_utilisation
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, longest, read_utilisation, spread_epochs
-from spanlm.analysis.utilisation_export import save_utilisation
 from spanlm.cli.arguments import run_names
 from spanlm.cli.terminal import out
 

@@ -7,15 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spanlm.analysis.attend import EXPECTED
-from spanlm.analysis.export import ATTENTION_SUFFIXES, LAG_SUFFIXES
-from spanlm.analysis.figure_files import FIGURES
-from spanlm.analysis.files import checked_suffix, listed
-from spanlm.analysis.lag_comparison_figure import check_drawable as check_lags
-from spanlm.analysis.sentence_export import FLATNESS_SUFFIXES, SENTENCE_SUFFIXES
-from spanlm.analysis.span_export import SPAN_SUFFIXES
+from spanlm.analysis.export import (
+    ATTENTION_SUFFIXES,
+    FLATNESS_SUFFIXES,
+    LAG_SUFFIXES,
+    SENTENCE_SUFFIXES,
+    SPAN_SUFFIXES,
+    UTILISATION_SUFFIXES,
+    checked_suffix,
+    listed,
+)
+from spanlm.analysis.figures import FIGURES
+from spanlm.analysis.figures import check_lags as check_lags
+from spanlm.analysis.figures import check_utilisation as check_utilisation
 from spanlm.analysis.spans import EXPECTED_OF_PART
-from spanlm.analysis.utilisation_export import UTILISATION_SUFFIXES
-from spanlm.analysis.utilisation_figure import check_drawable as check_utilisation
 from spanlm.cli.arguments import add_corpus, add_device, verb_parser
 from spanlm.cli.attended_text import MOST_WORDS, WORDS
 from spanlm.cli.gate import GATE, add_gate, check_gate
@@ -36,7 +41,7 @@ Where the model looked.
   spanlm attend runs/spans --by-epoch --out use.svg
 
 Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
-hover a word), a figure (.svg, .png) or data (.csv, .npz). It is read alone: nothing is known of what stands before.
+hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone: nothing is known of what is before.
 Nor does a line of a text or a file know of the others, as in `spanlm score`, unless --state says so.
 
 With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
@@ -45,16 +50,16 @@ nearest 15 words are told apart, what is older is one number. A table of more th
 
 With --sentence, a triangle of weights: a row for each predicted word, a column for each word before it. Each sentence
 is read alone, and every run that is named has a panel beside the others; printed where there is no --out (.svg, .png,
-.csv, .json). With --flatness, how equal the weights are over a whole split: a table, and (--out) .csv or .json.
+.pdf, .csv, .json). With --flatness, how equal the weights are over a whole split: a table, and (--out) .csv or .json.
 
 A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
-weights when its last word was guessed, and what the buffer, the encoder and both expected there; a figure (.svg, .png)
-shows the same, the whole buffer and the steps before it. The page (.html) and .json have it of every word; .csv has a
-row for every span that a word looked at, and the gate, λ before its temperature. Of spans, too, --flatness tells how
-equal their weights are, and --by-lag which get them, by the lag of a span's last word; beside each other by lag stand
-only runs whose spans have one length and grid. With --by-epoch, how often its gate preferred the buffer on valid after
-each epoch of training, and how often the buffer was better: a table, and (--out) a figure or data. A run that is still
-in training can be looked at, too. Every .json file has the command, the commit and the time that made it.
+weights when its last word was guessed, and what the buffer, the encoder and both expected there; a figure (.svg, .png,
+.pdf) shows the same, the whole buffer and the steps before it. The page (.html) and .json have it of every word; .csv
+has a row for every span that a word looked at, and the gate, λ before its temperature. Of spans, too, --flatness tells
+how equal their weights are, and --by-lag which get them, by the lag of a span's last word; beside each other by lag
+stand only runs whose spans have one length and grid. With --by-epoch, how often its gate preferred the buffer on valid
+after each epoch of training, and how often the buffer was better: a table, and (--out) a figure or data. A run that is
+still in training can be looked at, too. Every .json file has the command, the commit and the time that made it.
 
 Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
 it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.

@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from spanlm.analysis.excerpt import Excerpt
-from spanlm.analysis.files import checked_suffix
-from spanlm.analysis.reading import Expected
-from spanlm.analysis.span_export import SPAN_SUFFIXES, save_spans
+from spanlm.analysis.attend import Excerpt
+from spanlm.analysis.export import SPAN_SUFFIXES, checked_suffix, save_spans
+from spanlm.analysis.record import Expected
 from spanlm.analysis.spans import EXPECTED_OF_PART, PARTS, Look, SpanRecord, attend_spans
 from spanlm.cli.attend_options import CHECKS
 from spanlm.cli.gate import gate_note

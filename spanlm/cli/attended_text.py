@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import replace
 
-from spanlm.analysis.excerpt import Excerpt, excerpt
+from spanlm.analysis.attend import Excerpt, excerpt
 from spanlm.cli.arguments import corpus_of
 from spanlm.cli.terminal import note
 from spanlm.data.text import Text

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from spanlm.analysis.by_lag import LEAST_SHOWN, format_lag_table
+from spanlm.analysis.by_lag import LEAST_SHOWN, lag_groups, signed
+from spanlm.analysis.compare import (
+    ABOUT,
+    MeasuredLags,
+    format_lag_table,
+    lag_columns,
+    notes,
+    published_by_lag,
+    published_notes,
+)
 from spanlm.analysis.flatness import Flatness, FlatnessRow
-from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
-from spanlm.analysis.lags import lag_groups, signed
-from spanlm.analysis.published_lags import ABOUT, published_by_lag, published_notes
-from spanlm.analysis.sentence_map import SentenceMap, common_scale, mean_flatness
-from spanlm.analysis.triangle_text import triangle_lines
+from spanlm.analysis.sentences import SentenceMap, common_scale, mean_flatness, triangle_lines
 from spanlm.cli.terminal import out
 
 _EXPLAINED = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
@@ -34,8 +39,8 @@ def print_lags(measured: MeasuredLags) -> None:
         if inside[0].published is not None:
             beside = f"   paper {ABOUT * inside[0].inferred + f'{inside[0].published:.1f}':>5} %"
         out(f"  {label:<{width}} {sum(row.measured for row in inside):5.1f} %{beside}")
-    if profile.on_no_step >= LEAST_SHOWN:
-        out(f"  {'no word':<{width}} {profile.on_no_step:5.1f} %")
+    if profile.null_mass >= LEAST_SHOWN:
+        out(f"  {'no word':<{width}} {profile.null_mass:5.1f} %")
     if profile.older is not None:
         out(f"  (it looks at all words since the last reset; older: beyond the nearest {profile.window})")
     if profile.about_spans:

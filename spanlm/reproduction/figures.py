@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from spanlm.analysis.drawing import Drawing
-from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
-from spanlm.analysis.rows_figure import RowsPanel, Value, rows_figure
-from spanlm.analysis.sweep_figure import Panel, Point, Series, sweep_figure
+from spanlm.analysis.figures import (
+    Panel,
+    Point,
+    RowsPanel,
+    Series,
+    Value,
+    lag_comparison_figure,
+    rows_figure,
+    sweep_figure,
+    utilisation_figure,
+)
 from spanlm.analysis.utilisation import Utilisation
-from spanlm.analysis.utilisation_figure import utilisation_figure
 from spanlm.reproduction.daniluk2017 import (
     CLOZE_CLASSES,
     ORDERS,
@@ -25,15 +32,18 @@ from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.summary import RowSummary, Spread, summarise
 from spanlm.reproduction.tables import Layout, Table
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 PAPERS_CORPUS = "the paper, Wikipedia"
 
 
-def figure(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Drawing | None:
+def figure(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Figure | None:
     """Draw a table; None while no run is finished."""
     rows = [row for row in summarise(outcomes, table.rows) if row.records]
     if not rows:
         return None
-    draw: dict[Layout, Callable[[Plan, Table, list[RowSummary]], Drawing]] = {
+    draw: dict[Layout, Callable[[Plan, Table, list[RowSummary]], Figure]] = {
         "windows": _windows,
         "orders": _orders,
         "models": _models,
@@ -46,7 +56,7 @@ def figure(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Drawing | N
     return draw[table.layout](plan, table, rows)
 
 
-def use_by_epoch(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Drawing | None:
+def use_by_epoch(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Figure | None:
     """Li et al., Figure 4: how often each span buffer was used, of the first seed; None where there is none."""
     found = [
         Utilisation(
@@ -62,20 +72,20 @@ def use_by_epoch(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> Drawi
     return utilisation_figure(title, found, f"{plan.corpus.name}, scale {plan.scale.name}, first seed.")
 
 
-def _windows(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+def _windows(plan: Plan, table: Table, rows: list[RowSummary]) -> Figure:
     """Figure 2a: a curve a family over the window size."""
     families = {title: {size: f"{name}-w{size}" for size in WINDOWS} for name, title in WINDOW_FAMILIES.items()}
     return _sweep(plan, table, "window", families, rows)
 
 
-def _orders(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+def _orders(plan: Plan, table: Table, rows: list[RowSummary]) -> Figure:
     """Figure 2b: one curve over N."""
     return _sweep(plan, table, "N", {"N-gram RNN": {order: f"{order}-gram" for order in ORDERS}}, rows)
 
 
 def _sweep(
     plan: Plan, table: Table, x_label: str, families: dict[str, dict[int, str]], rows: list[RowSummary]
-) -> Drawing:
+) -> Figure:
     """Draw test perplexity over x: measured in one panel, published in another, since the corpora differ."""
     found = {row.row: row for row in rows}
     measured, published = [], []
@@ -102,7 +112,7 @@ def _point(x: int, spread: Spread) -> Point:
     return Point(x, spread.mean) if spread.count == 1 else Point(x, spread.mean, spread.low, spread.high)
 
 
-def _models(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+def _models(plan: Plan, table: Table, rows: list[RowSummary]) -> Figure:
     """Figure 2c: a dot a model."""
     nothing = (None,) * len(rows)
     measured = tuple(_value(row.perplexity("test")) for row in rows)
@@ -118,7 +128,7 @@ def _models(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
     )
 
 
-def _cloze(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+def _cloze(plan: Plan, table: Table, rows: list[RowSummary]) -> Figure:
     """Figure 2d: a dot a model and word class, beside the paper's on the real questions."""
     panels = []
     for number, name in enumerate(CLOZE_CLASSES):
@@ -137,12 +147,12 @@ def _cloze(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
     )
 
 
-def _lags(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+def _lags(plan: Plan, table: Table, rows: list[RowSummary]) -> Figure:
     """Figure 3b: a curve a model, of the first seed, and the paper's."""
     return lag_comparison_figure([measured_lags(row) for row in rows])
 
 
-def _protocols(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+def _protocols(plan: Plan, table: Table, rows: list[RowSummary]) -> Figure:
     """Salton et al.: a dot a row, those of running text first; measured and published have scales of their own."""
     parted = groups(rows, plan.paper.name).values()
     ordered = [(row, plan.paper.rows[row.row]) for group in parted for row in group]
@@ -161,7 +171,7 @@ def _protocols(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
     )
 
 
-def _ladder(plan: Plan, table: Table, rows: list[RowSummary]) -> Drawing:
+def _ladder(plan: Plan, table: Table, rows: list[RowSummary]) -> Figure:
     """Li et al.: a dot a row; adapting rows, and published ones, have scales of their own."""
     titles = list(dict.fromkeys(plan.paper.rows[row.row].title for row in rows))
     nothing, panels = (None,) * len(titles), []

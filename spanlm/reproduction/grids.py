@@ -7,8 +7,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.lag_comparison import MeasuredLags, lag_columns, notes
-from spanlm.analysis.published_lags import PUBLISHED
+from spanlm.analysis.compare import PUBLISHED, MeasuredLags, lag_columns, notes
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, PUBLISHED_CLOZE, WINDOW_FAMILIES, WINDOWS
 from spanlm.reproduction.grid import NONE, Grid, number
 from spanlm.reproduction.ladder_grids import TITLES, ablation_grids, ladder_grids, sections

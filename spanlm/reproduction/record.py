@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spanlm.analysis.files import write_whole
+from spanlm.analysis.export import write_whole
 from spanlm.analysis.utilisation import epoch_rows, utilisation_of
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from spanlm.analysis.files import write_whole
-from spanlm.analysis.svg import render_svg
+from spanlm.analysis.export import write_whole
+from spanlm.analysis.figures import figure_bytes
 from spanlm.reproduction.figures import figure, use_by_epoch
 from spanlm.reproduction.page import markdown_page
 from spanlm.reproduction.plan import Plan
@@ -29,7 +29,7 @@ def write_tables(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
         drawn = {picture: figure(plan, table, outcomes), by_epoch: use_by_epoch(plan, table, outcomes)}
         for path, drawing in drawn.items():
             if drawing:
-                write_whole(path, render_svg(drawing).encode())
+                write_whole(path, figure_bytes(drawing, ".svg"))
         names = (path.name if drawing else None for path, drawing in drawn.items())
         write_whole(page, markdown_page(plan, table, outcomes, *names).encode())
         written += [page, *(path for path, drawing in drawn.items() if drawing)]

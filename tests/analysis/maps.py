@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spanlm.analysis.record import AttentionRecord
-from spanlm.analysis.sentence_map import SentenceMap
+from spanlm.analysis.sentences import SentenceMap
 
 
 def make_sentence(

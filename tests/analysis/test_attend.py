@@ -105,4 +105,4 @@ def test_of_a_pointer_the_mean_gate_is_what_lies_on_no_word() -> None:
     tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), np.array([0]))
     profile = attention_by_lag(model, make_batcher("streams", tokens, VOCABULARY.eos_id, batch_size=1, length=4))
     assert (list(profile.lags), profile.left_out) == ([2, 1, 0], WINDOW - 1)
-    assert profile.on_no_step == pytest.approx(100 * float(gates[WINDOW - 1 :].mean()), abs=1e-4)
+    assert profile.null_mass == pytest.approx(100 * float(gates[WINDOW - 1 :].mean()), abs=1e-4)

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from spanlm.analysis.attend import attend_words
-from spanlm.analysis.export import save_attention
-from spanlm.analysis.span_export import save_spans
+from spanlm.analysis.export import save_attention, save_spans
 from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
 from spanlm.evaluation.text_pieces import lines_as_pieces
 from spanlm.evaluation.words import StateMode, score_words

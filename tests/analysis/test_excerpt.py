@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.analysis.excerpt import excerpt
+from spanlm.analysis.attend import excerpt
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -42,11 +42,6 @@ def test_a_document_is_what_stands_in_it(document: int, words: list[str], source
     assert (found.words, found.source) == (words, source)
 
 
-def test_it_is_cut_to_its_length() -> None:
-    found = excerpt(corpus(), "valid", document=3, length=2)
-    assert (found.words, found.source) == (["f", "g"], "small valid, document 3 of 3, tokens 1 to 2 of 6")
-
-
 @pytest.mark.parametrize(
     ("start", "first"),
     [(1, 1), (4, 1), (5, 5), (6, 5), (7, 5), (8, 8), (10, 10), (11, 11), (14, 11), (15, 15), (16, 15)],
@@ -55,11 +50,6 @@ def test_from_begins_with_the_line_that_holds_the_token(start: int, first: int) 
     found = excerpt(corpus((0,)), "valid", start=start, length=3)
     assert found.words == TEXT[first - 1 : first + 2]
     assert f"tokens {first} to " in found.source and "document" not in found.source
-
-
-def test_from_counts_within_the_document() -> None:
-    assert excerpt(corpus(), "valid", document=3, start=5).words == ["a", "b"]
-    assert excerpt(corpus(), "valid", document=1, start=3).words == TEXT[:7]
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 30))

@@ -1,299 +1,241 @@
+"""Figures of numbers: everything that was measured is there, legible, and the same again."""
+
 from __future__ import annotations
 
-import io
-import math
 import re
+import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
+from itertools import combinations
 from typing import Any
 from xml.etree import ElementTree
 
+import matplotlib
 import numpy as np
 import pytest
 
 from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.drawing import Drawing, Line, Mark, Rect, Text, clip, text_width, wrap
-from spanlm.analysis.heatmap import ROW_LIMIT, heatmap
-from spanlm.analysis.lag_figure import lag_figure
-from spanlm.analysis.palette import blue, ink_on
-from spanlm.analysis.png import render_png
-from spanlm.analysis.published_lags import PUBLISHED
-from spanlm.analysis.record import AttentionRecord
-from spanlm.analysis.svg import render_svg, xml_text
+from spanlm.analysis.compare import PUBLISHED, MeasuredLags
+from spanlm.analysis.figures import (
+    MUTED,
+    PAPER,
+    STYLES,
+    Panel,
+    Point,
+    RowsPanel,
+    Series,
+    Value,
+    figure_bytes,
+    lag_comparison_figure,
+    lag_figure,
+    rows_figure,
+    sweep_figure,
+    utilisation_figure,
+)
+from spanlm.analysis.utilisation import Utilisation
+from spanlm.analysis.word_figures import UNKNOWN_INK, blue, ink_on
 from spanlm.errors import InputError
 
-from .conftest import make_record, mean_by_lag
-from .drawings import assert_on_paper, marks, texts
+from .shown import assert_texts_apart, lines, texts
+from .test_compare import CURRENT, RM, SHORT, WHOLE, as_published
+from .test_utilisation import LONG, ONE
 
-SVG = "{http://www.w3.org/2000/svg}"
-PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
-
-
-def _cells(drawing: Drawing) -> list[Rect]:
-    return [shape for shape in drawing.shapes if isinstance(shape, Rect) and shape.tip]
-
-
-def test_the_heat_map_has_a_cell_for_each_occupied_slot_and_no_other(record: AttentionRecord) -> None:
-    drawing = heatmap(record)
-    assert len(_cells(drawing)) == record.occupied.sum() == 18
-    weight = 100 * float(record.weights[4, 2])
-    assert f"sat, −1: {weight:.1f} %" in [cell.tip for cell in _cells(drawing)]
-
-
-def test_the_heat_map_names_words_lags_and_scale(record: AttentionRecord) -> None:
-    written = texts(heatmap(record))
-    for word in [*record.words, *record.targets, "−3", "−2", "−1", "0 %", record.title]:
-        assert word in written
-
-
-def test_the_heat_map_of_the_current_word_has_a_column_for_it(current: AttentionRecord) -> None:
-    drawing = heatmap(current)
-    assert len(_cells(drawing)) == current.occupied.sum() == 21
-    assert _cells(drawing)[0].tip == "<eos>, 0: 100.0 %"
-    assert {"−2", "−1", "0", "words back (0: the current word)"} <= set(texts(drawing))
-    assert "−3" not in texts(drawing)
-    rows = {text.text: text.y for text in drawing.shapes if isinstance(text, Text) and text.anchor == "end"}
-    cell = next(cell for cell in _cells(drawing) if cell.tip.startswith("cat, 0:"))
-    assert cell.y < rows["cat"] < cell.y + cell.height, "the current word stands in its own row"
+EQUAL = LagProfile(tuple([100 / 15] * 15), 1234, 5)
+SLIDING = LagProfile((20.0, 30.0, 50.0), 90, 8, span=4)
+LADDER = Series("a", tuple(Point(x, 100 + x, 95 + x, 103 + x) for x in (15, 1, 5, 10)))
+RISING = Series("b", tuple(Point(x, 100 + 2 * x, 90 + x, 103 + 2 * x) for x in (1, 5, 10)))
+THEIRS = Series("a", (Point(1, 80.0), Point(15, 82.0)), published=True)
+ROWS = ["RNN", "a model with a long name, $\\frac$", "<b>&amp;"]
+PANELS = (
+    RowsPanel("measured", (Value(80.0, 70.0, 99.0), Value(81.0, 81.0, 81.0), None), (None,) * 3),
+    RowsPanel("both", (Value(0.5, 0.5, 0.5), None, Value(0.7, 0.7, 0.7)), (0.6, 0.61, 0.7), 3),
+    RowsPanel("all the same", (Value(5.0, 5.0, 5.0),) * 3, (None,) * 3),
+)
+KINDS: dict[str, Any] = {
+    "lag": lag_figure(EQUAL, "key-value"),
+    "lag of the current word": lag_figure(replace(EQUAL, nearest_lag=0), RM),
+    "lag of many": lag_figure(LagProfile(tuple([0.2] * 500), 9, 1, older=0.0)),
+    "lag of one": lag_figure(LagProfile((100.0,), 9, 1)),
+    "lag of spans": lag_figure(SLIDING),
+    "comparison": lag_comparison_figure([*map(as_published, PUBLISHED), SHORT, CURRENT, WHOLE]),
+    "comparison of one": lag_comparison_figure([SHORT]),
+    "use": utilisation_figure("a title", [ONE, LONG], "a caption."),
+    "use of one epoch": utilisation_figure("t", [Utilisation("one epoch", (0.976,), (0.46,))]),
+    "never used": utilisation_figure("t", [Utilisation("never", (0.0, 0.0), (0.0, 0.0))]),
+    "sweep": sweep_figure("a title", "window", "ppl", (Panel("ours", (LADDER, RISING)), Panel("theirs", (THEIRS,)))),
+    "sweep of one": sweep_figure("t", "N", "ppl", (Panel("one", (Series("c", (Point(3, 7.0),)),)),)),
+    "rows": rows_figure("a title", ROWS, PANELS, "a caption"),
+}
+every_kind = pytest.mark.parametrize("name", KINDS)
 
 
-def test_every_cell_of_the_heat_map_lies_under_its_lag_and_beside_its_word(
-    record: AttentionRecord, current: AttentionRecord
-) -> None:
-    words = [f"w{number}" for number in range(len(record) + 1)]
-    for known in (record, current):
-        drawing = heatmap(replace(known, words=words[:-1], targets=words[1:]))
-        headings = {text.text: text.x for text in drawing.shapes if isinstance(text, Text) and text.anchor == "middle"}
-        rows = {text.text: text.y for text in drawing.shapes if isinstance(text, Text) and text.anchor == "end"}
-        for cell in _cells(drawing):
-            source, heading, steps, percent = re.findall(r"w(\d+), (−?(\d)): (.*) %", cell.tip)[0]
-            lag, read = int(steps), int(source) + int(steps)
-            assert cell.x < headings[heading] < cell.x + cell.width
-            assert cell.y < rows[f"w{read}"] < cell.y + cell.height
-            assert percent == f"{100 * known.weights[read, known.lags.index(lag)]:.1f}"
+@every_kind
+def test_no_words_stand_on_others(name: str) -> None:
+    assert_texts_apart(KINDS[name])
 
 
-def test_beside_every_row_of_the_heat_map_stands_what_came_and_its_bits(record: AttentionRecord) -> None:
-    words = [f"w{number}" for number in range(len(record) + 1)]
-    written = [s for s in heatmap(replace(record, words=words[:-1], targets=words[1:])).shapes if isinstance(s, Text)]
-    for t, surprisal in enumerate(record.surprisal.tolist()):
-        (label,) = (text for text in written if text.text == words[t] and text.anchor == "end")
-        row = sorted((text for text in written if text.y == label.y), key=lambda text: text.x)
-        assert [text.text for text in row] == [words[t], words[t + 1], f"{surprisal / math.log(2):.1f}"]
+@pytest.mark.parametrize(("name", "suffix"), [*((name, ".svg") for name in KINDS), ("use", ".png"), ("use", ".pdf")])
+def test_a_figure_made_again_has_the_same_bytes_whatever_the_users_settings_are(name: str, suffix: str) -> None:
+    one = figure_bytes(KINDS[name], suffix)
+    before = dict(matplotlib.rcParams)
+    with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": None, "savefig.pad_inches": 3}):
+        assert figure_bytes(KINDS[name], suffix) == one
+    assert dict(matplotlib.rcParams) == before
+    assert one.startswith({".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}[suffix])
+    assert b"Date" not in one
 
 
-def test_the_scale_is_not_set_by_the_opening_words() -> None:
-    weights = np.full((30, 10), 0.1)
-    weights[1] = [0] * 9 + [1]  # the first look has only one word to go to
-    words = [f"w{i}" for i in range(31)]
-    record = AttentionRecord(words[:-1], words[1:], weights, np.ones(30), [[]] * 30, "flat")
-    assert "≥ 10 %" in texts(heatmap(record))
+@every_kind
+def test_svg_has_its_words_as_text(name: str) -> None:
+    root = ElementTree.fromstring(figure_bytes(KINDS[name], ".svg"))
+    written = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
+    for text in texts(KINDS[name]):
+        assert set(text.split("\n")) <= written
+    assert root.findtext("{http://www.w3.org/2000/svg}title") == KINDS[name].get_label()
 
 
-def test_small_weights_have_a_scale_of_their_own(record: AttentionRecord) -> None:
-    drawing = heatmap(replace(record, weights=record.weights * np.float32(0.012 / record.settled.max())))
-    assert {"0 %", "0.75 %", "≥ 1.5 %"} <= set(texts(drawing))
-    assert blue(0.8) in [cell.fill for cell in _cells(drawing)]
+def test_matplotlib_is_loaded_only_to_draw() -> None:
+    program = "import sys, spanlm.analysis.export; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_what_stands_in_a_cell_can_be_read() -> None:
-    weights = np.diag(np.linspace(0.13, 1, 30)).astype(np.float32)[:, ::-1]
-    words = [f"w{i}" for i in range(31)]
-    drawing = heatmap(AttentionRecord(words[:-1], words[1:], weights, np.ones(30), [[]] * 30, "t", 0))
-    named = [
-        (cell.fill, text.fill)
-        for cell, text in pairwise(drawing.shapes)
-        if isinstance(cell, Rect) and cell.tip and isinstance(text, Text) and text.anchor == "middle"
-    ]
-    assert len(named) == 30 and all(ink == ink_on(fill) for fill, ink in named)
-
-
-@pytest.mark.parametrize(("count", "window"), [(1, 1), (10, 1), (24, 15), (60, 5)])
-def test_everything_stays_on_the_paper(count: int, window: int) -> None:
-    record = make_record(["<eos>", *(f"word{i}" * (i % 7 + 1) for i in range(count))], window, "title " * 30)
-    assert_on_paper(heatmap(record))
-
-
-@pytest.mark.parametrize("window", [1, 5, 15, 60])
-@pytest.mark.parametrize("model", ["attention", "RM(+tM-g)"])
-def test_the_lag_figure_stays_on_the_paper(window: int, model: str) -> None:
-    nearest_lag = PUBLISHED[model].nearest_lag
-    profile = mean_by_lag(np.random.default_rng(0).dirichlet(np.ones(window), size=50), nearest_lag)
-    assert_on_paper(lag_figure(profile, model))
-
-
-def test_clipped_text_fits_and_says_that_it_was_cut() -> None:
-    assert clip("short", 10, 100) == "short"
-    assert clip("incomprehensible", 10, 50).endswith("…")
-    assert text_width(clip("incomprehensible", 10, 50), 10) <= 50
-
-
-def test_a_text_too_long_for_a_figure_is_refused_with_the_way_out() -> None:
-    record = make_record(["w"] * (ROW_LIMIT + 2), 1)
-    with pytest.raises(InputError, match=rf"{ROW_LIMIT + 1} words.*\.html"):
-        heatmap(record)
-
-
-def test_wrapped_text_fits_and_is_whole() -> None:
-    text = "some words and one averyveryveryverylongword 日本語日本語日本語 at the end"
-    lines = wrap(text, 10, 80)
-    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
-    assert all(text_width(line, 10) <= 80 for line in lines)
-    assert wrap("", 10, 80) == [""]
-
-
-def test_the_published_line_is_drawn_only_where_it_was_published() -> None:
-    def lines(drawing: Drawing) -> list[Line]:
-        return [shape for shape in drawing.shapes if isinstance(shape, Line) and len(shape.points) == 15]
-
-    fifteen = LagProfile(PUBLISHED["attention"].percent, 10, 0)
-    assert len(lines(lag_figure(fifteen, "attention"))) == 1
-    assert lines(lag_figure(fifteen)) == []
-    assert len(texts(lag_figure(LagProfile((50.0, 50.0), 10, 0), "attention"))) > 0
-
-
-@pytest.mark.parametrize("model", PUBLISHED)
-def test_the_published_line_meets_bars_of_the_same_height(model: str) -> None:
-    row = PUBLISHED[model]
-    drawing = lag_figure(LagProfile(row.percent, 10, 0, row.nearest_lag), model)
-    tops = [rect.y for rect in _cells(drawing)]
-    middles = [rect.x + rect.width / 2 for rect in _cells(drawing)]
-    (line,) = (s for s in drawing.shapes if isinstance(s, Line) and len(s.points) == 15)
-    assert [y for _, y in line.points] == pytest.approx(tops)
-    assert [x for x, _ in line.points] == pytest.approx(middles)
-
-
-def test_the_number_that_could_not_be_read_is_hollow_and_noted() -> None:
-    row = PUBLISHED["RM(+tM-g)"]
-    drawing = lag_figure(LagProfile(row.percent, 10, 0, 0), "RM(+tM-g)")
-    (hollow,) = (mark for mark in marks(drawing) if mark.hollow)
-    assert hollow.tip == "paper, lag 0 (current word): ≈39.9 %"
-    note = " ".join(texts(drawing))
-    assert "Hollow mark (lag 0): illegible" in note and "position −1 of RM(+tM-g) is the current word" in note
-    other = lag_figure(LagProfile(PUBLISHED["attention"].percent, 10, 0), "attention")
-    assert not any(mark.hollow for mark in marks(other)) and "illegible" not in " ".join(texts(other))
-
-
-def test_the_lag_figure_says_what_lies_on_no_word() -> None:
-    def caption(*percent: float) -> str:
-        return " ".join(texts(lag_figure(LagProfile(percent, 10, 2, 0))))
-
-    assert "62.5 % lies on no word. Mean over 10 positions" in caption(10.0, 27.5)
-    assert "no word" not in caption(40.0, 60.0)
-
-
-def test_the_lag_figure_says_what_lies_on_older_words() -> None:
-    drawing = lag_figure(LagProfile((20.0, 25.0, 30.0), 10, 2, older=25.0))
-    caption = " ".join(texts(drawing))
-    assert "25.0 % lies on older words than these 3. Mean over 10 positions with at least 3 words" in caption
-    assert "no word" not in caption
-
-
-def test_the_lag_axis_ends_at_the_nearest_lag() -> None:
-    flat = (20.0,) * 5
-    assert {"−5", "−1"} <= set(texts(lag_figure(LagProfile(flat, 10, 0)))) and "0" not in texts(
-        lag_figure(LagProfile(flat, 10, 0))
+def test_bars_are_as_high_as_the_mean_and_the_papers_line_stands_over_them() -> None:
+    (axes,) = KINDS["lag"].axes
+    assert [bar.get_height() for bar in axes.patches] == pytest.approx(EQUAL.percent)
+    assert [bar.get_x() + bar.get_width() / 2 for bar in axes.patches] == pytest.approx(range(-15, 0))
+    (paper,) = axes.lines
+    assert (list(paper.get_xdata()), list(paper.get_ydata())) == (
+        list(range(-15, 0)),
+        list(PUBLISHED["key-value"].percent),
     )
-    assert {"−4", "0"} <= set(texts(lag_figure(LagProfile(flat, 10, 0, 0)))) and "−5" not in texts(
-        lag_figure(LagProfile(flat, 10, 0, 0))
-    )
+    assert lag_figure(SHORT.profile, "key-value-predict").axes[0].lines[:] == []
+    said = " ".join(texts(KINDS["lag"])).replace("\n", " ")
+    assert "33.3 % falls on the last 5 of 15 words. Mean over 1,234 positions with a full window (5 left out)." in said
 
 
-def test_svg_is_well_formed_whatever_the_words_are(hostile: AttentionRecord) -> None:
-    root = ElementTree.fromstring(render_svg(heatmap(hostile)))
-    allowed = {SVG + name for name in ("svg", "title", "desc", "rect", "text")}
-    assert {element.tag for element in root.iter()} <= allowed
-    assert root.findtext(f"{SVG}title") == hostile.title
-    tips = [tip.text or "" for tip in root.iterfind(f"{SVG}rect/{SVG}title")]
-    assert any(tip.startswith("<img src=x onerror=alert(1)>, −1") for tip in tips)
+@pytest.mark.parametrize(
+    ("fixed", "said"), [(False, "none ends at the lags between"), (True, "names the nearest")], ids=["sliding", "fixed"]
+)
+def test_figures_say_what_the_lags_of_spans_are(fixed: bool, said: str) -> None:
+    profile = replace(SLIDING, fixed=fixed)
+    for figure in (lag_figure(profile), lag_comparison_figure([MeasuredLags("one", "a text", profile)])):
+        written = texts(figure)
+        assert said in " ".join(written).replace("\n", " ") and "words back to the last word of a span of 4" in written
+        assert {"−9", "−5", "−1"} <= set(written) and not {"−2", "−3", "−4", "−8", "−10"} & set(written)
 
 
-def test_svg_loads_nothing(hostile: AttentionRecord) -> None:
-    svg = render_svg(heatmap(hostile)) + render_svg(lag_figure(mean_by_lag(hostile.weights)))
-    assert set(re.findall(r"\w+://[^\"'\s]*", svg)) == {"http://www.w3.org/2000/svg"}
-    assert not re.search(r"<script|<image|<style|<use|\b(?:href|src|on\w+)=[\"']", svg)
+def test_of_several_models_each_has_a_line_and_the_paper_one_for_windows_of_fifteen() -> None:
+    again = MeasuredLags("another", "a text", EQUAL, "attention")
+    drawn = lines(lag_comparison_figure([*map(as_published, PUBLISHED), SHORT, again]))
+    solid, dashed = ([line for line in drawn if (line.get_linestyle() == "-") == kind] for kind in (True, False))
+    assert [line.get_color() for line in solid] == [style.colour for style in STYLES[:6]]
+    assert [line.get_color() for line in dashed if len(line.get_xdata()) > 1] == [s.lighter for s in STYLES[:4]]
+    for one, model in zip(solid, PUBLISHED, strict=False):
+        assert list(one.get_ydata()) == list(PUBLISHED[model].percent)
+        assert list(one.get_xdata()) == [-lag for lag in PUBLISHED[model].lags]
+    (hollow,) = (line for line in drawn if line.get_markerfacecolor() == PAPER)
+    assert (list(hollow.get_xdata()), list(hollow.get_ydata())) == ([0], [39.9])
+    cut = lag_comparison_figure([SHORT, CURRENT])
+    assert len(lines(cut)) == 2 and "none stands beside shorter ones" in " ".join(texts(cut)).replace("\n", " ")
 
 
-def test_characters_that_xml_forbids_are_replaced() -> None:
-    assert xml_text("a\x00b\x0b\ud800\uffff<'\"&") == "a�b���&lt;&#39;&quot;&amp;"
+def test_use_by_epoch_has_two_lines_a_run_and_the_papers_two_ends() -> None:
+    oracle, learned, *_, one_end, other = lines(KINDS["use"])
+    assert list(learned.get_ydata()) == pytest.approx([50, 2, 10]) and learned.get_markerfacecolor() != PAPER
+    assert list(oracle.get_ydata()) == pytest.approx([30, 10, 8]) and oracle.get_markerfacecolor() == PAPER
+    assert list(learned.get_xdata()) == [1, 2, 3]
+    assert [len(line.get_markevery()) for line in lines(KINDS["use"])[2:4]] == [12, 12], "marks would hide the line"
+    assert [line.get_ydata()[0] for line in (one_end, other)] == [7, 10] and one_end.get_color() == MUTED
+    assert {"paper: about 10 %", "paper: oracle 7 %", "one", "long"} <= set(texts(KINDS["use"]))
 
 
-def test_png_shows_hostile_words_too(hostile: AttentionRecord) -> None:
-    drawing = heatmap(hostile)
-    png = render_png(drawing)
-    assert png.startswith(PNG_MAGIC)
-    width, height = int.from_bytes(png[16:20]), int.from_bytes(png[20:24])
-    assert (width, height) == pytest.approx((2 * drawing.width, 2 * drawing.height), abs=2)
+def test_panels_of_a_sweep_span_the_same_ratio_and_bars_stand_beside_each_other() -> None:
+    ours, theirs = KINDS["sweep"].axes
+    ratios = [high / low for low, high in (ours.get_ylim(), theirs.get_ylim())]
+    assert ratios[0] == pytest.approx(ratios[1]) and ours.get_xlim() == theirs.get_xlim()
+    one, other = (line for line in ours.lines if line.get_linestyle() == "-")
+    assert list(one.get_ydata()) == [101, 105, 110, 115], "in the order of the setting"
+    assert abs(one.get_xdata()[0] - other.get_xdata()[0]) > 0.05
+    low, high = zip(*(path.vertices[:, 1] for path in ours.collections[0].get_paths()), strict=True)
+    assert (list(low), list(high)) == ([96, 100, 105, 110], [104, 108, 113, 118])
+    assert (theirs.lines[0].get_color(), theirs.lines[0].get_linestyle()) == (STYLES[0].lighter, "--")
+    said = " ".join(texts(KINDS["sweep"])).replace("\n", " ")
+    assert "several seeds" in said and "Dashed: published." in said and "equal percentages" in said
 
 
-def test_png_has_the_shapes_where_the_drawing_puts_them() -> None:
-    from matplotlib.image import imread
-
-    drawing = Drawing(40, 20, "t", "d", [Rect(10, 2, 20, 10, "#ff0000")])
-    pixels = imread(io.BytesIO(render_png(drawing)))
-    red = (pixels[..., 0] > 0.9) & (pixels[..., 1] < 0.1)
-    rows, columns = np.nonzero(red)
-    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (4, 23, 20, 59)
-
-
-@pytest.mark.parametrize("anchor", ["start", "middle", "end"])
-def test_text_that_is_read_upwards_stands_there_in_png_and_svg(anchor: Any) -> None:
-    from matplotlib.image import imread
-
-    text = Text(30, 50, "MMMM", 10, "#ff0000", anchor, upwards=True)
-    pixels = imread(io.BytesIO(render_png(Drawing(60, 100, "t", "d", [text]))))
-    rows, columns = np.nonzero((pixels[..., 0] > 0.9) & (pixels[..., 1] < 0.3))
-    assert columns.min() >= 2 * 20 and columns.max() <= 2 * 31, "letters stand to the left of their baseline"
-    low, high = {"start": (0, 50), "middle": (25, 75), "end": (50, 100)}[anchor]
-    assert 2 * low <= rows.min() + 2 and rows.max() - 2 <= 2 * high and rows.max() - rows.min() > 2 * 25
-    (shape,) = ElementTree.fromstring(render_svg(Drawing(60, 100, "t", "d", [text])))[3:]
-    assert (shape.get("transform"), shape.get("text-anchor")) == ("rotate(-90 30 50)", anchor)
-
-
-MARKS = [
-    Mark(20, 15, shape, 6, "#ff0000", hollow)
-    for shape in ("circle", "square", "triangle", "diamond", "inverted", "plus", "cross")
-    for hollow in (False, True)
-]
-
-
-@pytest.mark.parametrize("mark", MARKS, ids=lambda mark: f"{mark.shape} {mark.hollow}")
-def test_png_and_svg_have_a_mark_where_the_drawing_puts_it(mark: Mark) -> None:
-    from matplotlib.image import imread
-
-    drawing = Drawing(40, 30, "t", "d", [mark])
-    pixels = imread(io.BytesIO(render_png(drawing)))
-    red = (pixels[..., 0] > 0.9) & (pixels[..., 1] < 0.1)
-    rows, columns = np.nonzero(red)
-    x, y = zip(*(mark.outline or ((14, 9), (26, 21))), strict=True)
-    found = [columns.min() / 2, (columns.max() + 1) / 2, rows.min() / 2, (rows.max() + 1) / 2]
-    assert found == pytest.approx([min(x), max(x), min(y), max(y)], abs=2.1)  # an edge of paper, or of ink
-    assert red[30, 40] != mark.hollow, "hollow marks show the paper"
-    (shape,) = ElementTree.fromstring(render_svg(drawing))[3:]
-    ink, edge = (shape.get("stroke"), shape.get("fill")) if mark.hollow else (shape.get("fill"), shape.get("stroke"))
-    assert (ink, edge) == ("#ff0000", "#ffffff")
-    if mark.outline:
-        points = [tuple(map(float, point.split(","))) for point in (shape.get("points") or "").split()]
-        np.testing.assert_allclose(points, mark.outline, atol=0.006)
-
-
-def test_dashes_are_as_long_in_png_as_in_svg() -> None:
-    from matplotlib.image import imread
-
-    drawing = Drawing(60, 10, "t", "d", [Line(((0, 5), (60, 5)), "#ff0000", 2, (10, 5))])
-    pixels = imread(io.BytesIO(render_png(drawing)))
-    red = (pixels[10, :, 0] > 0.9) & (pixels[10, :, 1] < 0.3)
-    assert [bool(red[2 * x]) for x in (2, 8, 12, 17, 23, 27, 32, 38, 42)] == [
-        *(True, True, False),
-        *(True, True, False),
-        *(True, True, False),
+def test_every_row_has_its_dot_its_whisker_and_one_number() -> None:
+    measured, both, _ = KINDS["rows"].axes
+    dots = [line for line in both.lines if line.get_marker() != "None"]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in dots] == [
+        *((0.6, 0), (0.5, 0), (0.61, 1)),
+        *((0.7, 2), (0.7, 2)),
     ]
-    (line,) = ElementTree.fromstring(render_svg(drawing))[3:]
-    assert line.get("stroke-dasharray") == "10 5"
+    assert [70.0, 99.0] in [list(line.get_xdata()) for line in measured.lines]
+    written = texts(KINDS["rows"])
+    assert set(ROWS) <= set(written) and {"80.0", "81.0", "0.500", "0.610", "0.700"} <= set(written)
+    assert "0.600" not in written, "of two dots the measured one has its number"
 
 
-def test_without_matplotlib_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, record: AttentionRecord) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r'pip install "spanlm\[plot\]"'):
-        render_png(heatmap(record))
+def test_more_than_can_be_told_apart_is_refused() -> None:
+    with pytest.raises(InputError, match=r"of 8 models: must be at most 7; write \.csv"):
+        lag_comparison_figure([SHORT] * 8)
+    with pytest.raises(InputError, match=r"of 8 runs: must be at most 7; write \.csv or \.json"):
+        utilisation_figure("t", [ONE] * 8)
+    with pytest.raises(InputError, match="curves of a figure=8"):
+        sweep_figure("t", "x", "y", (Panel("p", tuple(replace(LADDER, name=str(n)) for n in range(8))),))
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB
+EYES = {
+    "all colours": np.eye(3),
+    "protanopia": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritanopia": np.array(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
+TO_XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def linear(colour: str) -> np.ndarray:
+    channels = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+
+def contrast_on_white(colour: str) -> float:
+    """WCAG 2: (L1 + 0.05) / (L2 + 0.05)."""
+    return 1.05 / (float(np.array([0.2126, 0.7152, 0.0722]) @ linear(colour)) + 0.05)
+
+
+def lab(channels: np.ndarray) -> np.ndarray:
+    share = TO_XYZ @ channels / np.array([0.95047, 1.0, 1.08883])
+    x, y, z = np.where(share > 0.008856, np.cbrt(share), 7.787 * share + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("eyes", EYES)
+def test_series_stand_out_from_the_paper_and_stay_apart(eyes: str) -> None:
+    seen = [lab(np.clip(EYES[eyes] @ linear(style.colour), 0, 1)) for style in STYLES]
+    assert min(float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2)) >= 17
+    assert len({style.mark for style in STYLES}) == len(STYLES) == 7
+    for style in STYLES:
+        assert contrast_on_white(style.colour) >= 3  # WCAG 2.1, 1.4.11: graphical objects
+        assert 1.8 <= contrast_on_white(style.lighter) < contrast_on_white(style.colour)
+
+
+def test_darker_means_more_and_every_number_can_be_read() -> None:
+    shares = np.linspace(0, 1, 200).tolist()
+    inks = [ink_on(blue(share)) for share in shares]
+    for share, ink in zip(shares, inks, strict=True):
+        on_white, ink_on_white = contrast_on_white(blue(share)), contrast_on_white(ink)
+        assert max(on_white / ink_on_white, ink_on_white / on_white) >= 4.5  # WCAG 2.1, 1.4.3
+    assert inks == sorted(inks) and set(inks) == {"#000000", PAPER}, "dark on light, then light on dark"
+    shades = [linear(blue(share)).sum() for share in shares]
+    assert shades == sorted(shades, reverse=True) and re.fullmatch(r"#[0-9a-f]{6}", blue(2)) and blue(2) == blue(1)
+    assert all(contrast_on_white(ink) >= 4.5 for ink in (MUTED, UNKNOWN_INK))

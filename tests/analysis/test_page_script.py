@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from spanlm.analysis.page import render_page
+from spanlm.analysis.pages import render_page, render_span_page
 from spanlm.analysis.record import AttentionRecord
-from spanlm.analysis.span_page import render_span_page
 
 from .span_records import make_spans
 from .test_page import Page

@@ -11,36 +11,6 @@ from spanlm.errors import InputError
 from .conftest import make_record
 
 
-def test_columns_count_down_to_lag_one(record: AttentionRecord) -> None:
-    assert list(record.lags) == [3, 2, 1]
-    assert (len(record), record.window) == (8, 3)
-
-
-def test_columns_count_down_to_the_current_word(current: AttentionRecord) -> None:
-    assert list(current.lags) == [2, 1, 0]
-    assert (len(current), current.window) == (8, 3)
-
-
-def test_a_memory_of_the_current_word_is_never_empty(current: AttentionRecord) -> None:
-    assert current.occupied.sum(axis=1).tolist() == [1, 2, 3, 3, 3, 3, 3, 3]
-    assert current.occupied[0].tolist() == [False, False, True]
-
-
-def test_numbers_are_kept_in_the_promised_precision(record: AttentionRecord) -> None:
-    again = replace(record, weights=record.weights.astype(np.float64).tolist(), surprisal=[1] * 8)
-    assert (again.weights.dtype, again.surprisal.dtype) == (np.float32, np.float64)
-    np.testing.assert_array_equal(again.weights, record.weights)
-
-
-def test_bits_are_nats_over_ln_two(record: AttentionRecord) -> None:
-    one_in_eight = replace(record, surprisal=np.full(8, np.log(8)))
-    np.testing.assert_allclose(one_in_eight.bits, 3)
-
-
-def test_occupied_slots_end_where_the_memory_ends(record: AttentionRecord) -> None:
-    assert record.occupied.sum(axis=1).tolist() == [0, 1, 2, 3, 3, 3, 3, 3]
-
-
 def test_a_slot_between_two_weights_is_occupied_even_at_zero(record: AttentionRecord) -> None:
     weights = record.weights.copy()
     weights[6] = [0.5, 0, 0.5]  # a full window that ignores its middle

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spanlm.analysis.export import save_flatness, save_sentence_maps
 from spanlm.analysis.flatness import FlatnessAccumulator
-from spanlm.analysis.sentence_export import save_flatness, save_sentence_maps
-from spanlm.analysis.sentence_map import mean_flatness
+from spanlm.analysis.sentences import mean_flatness
 from spanlm.errors import InputError
 
 from .conftest import HOSTILE
@@ -66,7 +66,7 @@ def test_a_sentence_without_a_choice_has_no_flatness(tmp_path: Path) -> None:
     assert content["runs"][0]["flatness"] is None and content["sentences"][0][0]["flatness"] is None
 
 
-@pytest.mark.parametrize(("suffix", "start"), [(".svg", b"<svg "), (".png", b"\x89PNG"), (".csv", b'"sentence"')])
+@pytest.mark.parametrize(("suffix", "start"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), (".csv", b'"sentence"')])
 def test_every_suffix_writes_its_format(tmp_path: Path, suffix: str, start: bytes) -> None:
     for name in ("a", "b"):
         save_sentence_maps(SENTENCES, tmp_path / f"{name}{suffix}")

@@ -14,18 +14,13 @@ import torch
 
 import spanlm
 from spanlm.analysis.attend import attention_by_lag, attention_flatness
-from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.export import save_lag_comparison
-from spanlm.analysis.flatness import FlatnessAccumulator
-from spanlm.analysis.lag_comparison import MeasuredLags, check_alike, comparison_json, lag_columns, notes
-from spanlm.analysis.lag_comparison_figure import lag_comparison_figure
-from spanlm.analysis.lag_figure import lag_figure
-from spanlm.analysis.lags import MOST_ROWS, lag_groups
+from spanlm.analysis.by_lag import MOST_ROWS, LagProfile, lag_groups
+from spanlm.analysis.compare import MeasuredLags, check_alike, lag_columns
+from spanlm.analysis.figures import lag_comparison_figure
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.models.language_model import LanguageModel
-from tests.analysis.drawings import texts
 from tests.reference_span_buffer import Spans, span_buffer, span_ends
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -132,20 +127,6 @@ def test_a_table_of_groups_has_their_sums() -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "said"), [(SLIDING, "none ends at the lags between"), (FIXED, "names the nearest")]
-)
-def test_figures_say_what_the_lags_of_spans_are(profile: LagProfile, said: str, tmp_path: Path) -> None:
-    measured = [MeasuredLags("one", "a text", profile), MeasuredLags("two", "a text", profile)]
-    for drawing in (lag_figure(profile), lag_comparison_figure(measured)):
-        written = texts(drawing)
-        assert said in drawing.description and "words back to the last word of a span of 4" in written
-        assert {"−9", "−5", "−1"} <= set(written) and not {"−2", "−3", "−4", "−8", "−10"} & set(written)
-    assert any(said in note for note in notes(measured)) and said in comparison_json(measured).decode()
-    save_lag_comparison(measured, tmp_path / "a.md")
-    assert said in (tmp_path / "a.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
     "other", [LagProfile((100.0,), 9, 0), FIXED, replace(SLIDING, span=3), replace(SLIDING, nearest_lag=0)], ids=str
 )
 def test_lags_of_other_things_do_not_stand_side_by_side(other: LagProfile) -> None:
@@ -154,11 +135,3 @@ def test_lags_of_other_things_do_not_stand_side_by_side(other: LagProfile) -> No
         with pytest.raises(InputError, match=r"one looks at spans of 4 words on a sliding grid and two at "):
             show(measured)
     check_alike({"one": (1, False, 1), "two": (1, False, 0)})
-
-
-def test_a_text_too_short_for_two_spans_is_refused() -> None:
-    accumulator = FlatnessAccumulator()
-    accumulator.span = 8
-    accumulator.update([[1.0]], [1])
-    with pytest.raises(InputError, match="none of 1 positions has two spans to look at"):
-        accumulator.result()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from spanlm.analysis.span_page import render_span_page
+from spanlm.analysis.pages import render_span_page
 from spanlm.analysis.spans import PARTS, SpanRecord
 
 from .conftest import HOSTILE
@@ -42,20 +41,6 @@ def test_the_page_holds_the_record(record: SpanRecord) -> None:
     np.testing.assert_allclose(content["bits"], -np.log2(record.chance[:, 2]), atol=0.00501)
 
 
-def test_a_span_that_got_nothing_keeps_its_place() -> None:
-    record = KINDS["sliding"]
-    weights = record.weights.copy()
-    weights[-1, -4] = 0  # the second span from the newest
-    content = Page(render_span_page(replace(record, weights=weights))).record()
-    assert len(content["weights"][-1]) == len(record.looks(29)) and content["weights"][-1][1] == 0
-
-
-def test_a_word_that_was_as_good_as_impossible_has_bits() -> None:
-    chance = np.zeros_like(KINDS["sliding"].chance)
-    content = Page(render_span_page(replace(KINDS["sliding"], chance=chance))).record()
-    assert content["bits"][0] > 1000
-
-
 def test_words_cannot_become_markup() -> None:
     hostile = make_spans(["<eos>", *HOSTILE, *HOSTILE], title='<b onload="x">&</title><script>')
     plain = Page(render_span_page(KINDS["sliding"]))
@@ -81,9 +66,3 @@ def test_the_darkest_blue_is_that_of_rows_with_a_choice() -> None:
     assert Page(render_span_page(KINDS["nothing yet"])).record()["darkest"] == 1.0
     content = Page(render_span_page(make_spans(TEXT, span=1, spans=25))).record()
     assert content["darkest"] < 0.5, "the first rows share all the weight among few spans"
-
-
-def test_the_word_just_read_may_be_in_a_span() -> None:
-    record = make_spans(TEXT)
-    assert "in no span yet" in render_span_page(record)
-    assert "in no span yet" not in render_span_page(replace(record, nearest_lag=0))

@@ -1,4 +1,4 @@
-"""What is told of a span buffer is what the model did: each weight with its words, each list with its part."""
+"""A record of a span buffer is what the model did: each weight with its words, each list with its part."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.analysis import reading
-from spanlm.analysis.span_export import save_spans
+from spanlm.analysis import attend as reading
+from spanlm.analysis.export import save_spans
 from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
 from spanlm.errors import InputError
 from spanlm.models.interfaces import Readout
@@ -141,14 +141,6 @@ def test_words_that_nothing_opens_begin_with_the_first_of_them() -> None:
     assert record.encoder[0] != opened.encoder[0]
 
 
-@pytest.mark.parametrize("suffix", ["svg", "html"])
-def test_a_figure_and_a_page_are_written(tmp_path: Path, suffix: str) -> None:
-    record = recorded(span_model(), title="of a model")
-    save_spans(record, tmp_path / f"a.{suffix}")
-    text = (tmp_path / f"a.{suffix}").read_text(encoding="utf-8")
-    assert "of a model" in text and TEXT[-2] in text
-
-
 def test_what_cannot_be_shown_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"looks at no spans.*model\.memory\.kind=span_buffer"):
         recorded(reference.small_model())
@@ -163,5 +155,5 @@ def test_what_cannot_be_shown_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(reading, "MOST_WEIGHTS", 6 * len(TEXT))
     assert len(recorded(span_model()).words) == len(TEXT)
     wider = replace(MEMORIES["sliding"], buffer_size=9)
-    with pytest.raises(InputError, match=r"with a buffer of 9 has too many weights"):
+    with pytest.raises(InputError, match=r"each with 9 weights or more, has too many weights"):
         recorded(span_model(memory=wider))

@@ -91,8 +91,8 @@ def test_a_huge_file_of_blank_lines_is_refused(
 @pytest.mark.parametrize(
     ("out", "parts"),
     [
-        ("a.xyz", ["a.xyz: cannot write .xyz; end it in .html, .svg, .png, .csv or .npz\n"]),
-        ("a", ["a: cannot write a file without a suffix; end it in .html, .svg, .png, .csv or .npz\n"]),
+        ("a.xyz", ["a.xyz: cannot write .xyz; end it in .html, .svg, .png, .pdf, .csv or .npz\n"]),
+        ("a", ["a: cannot write a file without a suffix; end it in .html, .svg, .png, .pdf, .csv or .npz\n"]),
         ("nowhere/a.html", ["nowhere/a.html", "folder nowhere does not exist"]),
         ("folder.html", ["folder.html: is a folder"]),
         ("a.json", ["a.json: cannot write .json"]),
@@ -104,7 +104,7 @@ def test_where_nothing_can_be_written(cli: Cli, tiny_run: Path, tmp_path: Path, 
 
 
 def test_what_is_written_without_a_place_is_refused(cli: Cli, tiny_run: Path) -> None:
-    suffixes = ".html, .svg, .png, .csv or .npz"
+    suffixes = ".html, .svg, .png, .pdf, .csv or .npz"
     cli("attend", tiny_run, "--text", "the cat").refused(f"--out is missing: name a file that ends in {suffixes}")
 
 

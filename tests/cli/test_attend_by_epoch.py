@@ -64,7 +64,7 @@ def test_a_line_that_is_being_written_is_not_read(cli: Cli, in_training: Path) -
 
 
 def test_what_cannot_be_told_is_refused(cli: Cli, tiny_run: Path, in_training: Path) -> None:
-    cli("attend", tiny_run, "--by-epoch").refused("no span buffer to tell of")
+    cli("attend", tiny_run, "--by-epoch").refused("no span buffer to show")
     cli("attend", in_training, "--by-epoch", "--out", "a.html").refused("a.html: cannot write .html")
     cli("attend", in_training, "--by-epoch", "--by-lag").refused("--by-lag and --by-epoch do not go together")
     cli("attend", in_training, "--by-epoch", "--corpus", "ptb").refused("--corpus=ptb: --by-epoch reads no text")

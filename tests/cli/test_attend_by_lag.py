@@ -204,7 +204,7 @@ def test_runs_are_named_by_what_tells_them_apart(folders: list[str], names: list
     ],
 )
 def test_a_model_stands_beside_the_row_of_its_own_kind(memory: AnyMemoryConfig, name: str | None) -> None:
-    from spanlm.analysis.published_lags import PUBLISHED
+    from spanlm.analysis.compare import PUBLISHED
     from spanlm.cli.attend import published_name
 
     assert published_name(RunConfig(model=ModelConfig(memory=memory))) == name

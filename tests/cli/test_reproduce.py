@@ -40,7 +40,7 @@ def test_a_table_is_run_shown_and_written(cli: Cli, tiny_corpus: Path) -> None:
         assert number in page
     shown = f"valid ppl {record['valid']['perplexity']:,.2f}, test ppl {record['test']['perplexity']:,.2f}"
     assert shown in out
-    assert (folder / "figure-2b.svg").read_text().startswith("<svg")
+    assert (folder / "figure-2b.svg").read_text().startswith("<?xml")
 
 
 def test_the_same_command_again_shows_the_same_without_running(

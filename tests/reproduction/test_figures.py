@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spanlm.analysis.drawing import Drawing, Mark, Text
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES, DANILUK2017, TITLES
 from spanlm.reproduction.estimate import estimate
 from spanlm.reproduction.figures import figure, use_by_epoch
@@ -18,6 +16,7 @@ from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.tasks import Job
 from spanlm.reproduction.write import write_tables
+from tests.analysis.shown import lines, marks, texts
 from tests.reproduction.test_grids import attention, cloze, record
 from tests.reproduction.test_ladder_grids import record as ladder_record
 
@@ -36,17 +35,15 @@ def ended(plan: Plan, **more: Any) -> list[Outcome]:
     return [Outcome(job, record(job.row, 80.0 + number, corpus="tiny", **more)) for number, job in enumerate(plan.jobs)]
 
 
-def words(drawing: Drawing) -> set[str]:
-    return {shape.text for shape in drawing.shapes if isinstance(shape, Text)}
+def words(drawing: object) -> set[str]:
+    return set(texts(drawing))
 
 
 @pytest.mark.parametrize("name", ["2a", "2b", "2c"])
 def test_every_row_has_a_measured_and_a_published_mark(plan: Plan, name: str) -> None:
     drawing = figure(plan, TABLES[name], ended(plan))
     assert drawing is not None
-    marks = [shape for shape in drawing.shapes if isinstance(shape, Mark)]
-    assert len(marks) >= 2 * len(TABLES[name].rows)
-    assert all(math.isfinite(mark.x) and math.isfinite(mark.y) for mark in marks)
+    assert marks(drawing) >= 2 * len(TABLES[name].rows)
 
 
 def test_the_dots_name_every_model(plan: Plan) -> None:
@@ -116,12 +113,12 @@ def buffered(plan: Plan) -> list[Outcome]:
 
 def test_use_by_epoch_has_two_lines_for_each_row_with_a_buffer(ladder: Plan) -> None:
     drawing = use_by_epoch(ladder, ladder.tables[0], buffered(ladder))
-    assert drawing is not None and drawing.title == "Li et al. 2020, Figure 4: use of the span buffer by epoch"
+    assert drawing is not None and drawing.get_label() == "Li et al. 2020, Figure 4: use of the span buffer by epoch"
     titles = {LI.rows[task.row].title for task in ladder.tasks if "-snb-" in task.row}
     assert len(titles) == 4 and titles <= words(drawing)
-    tips = [shape.tip for shape in drawing.shapes if isinstance(shape, Mark) and shape.tip]
-    assert len(tips) == 2 * 3 * 4
-    assert "AWD-LSTM + SNB, epoch 3: oracle PoU 7.0 %" in tips
+    uses = [list(line.get_ydata()) for line in lines(drawing) if line.get_marker() != "None"]
+    assert len(uses) == 2 * 4
+    assert uses[:2] == [pytest.approx([40, 10, 7]), pytest.approx([50, 0, 10])]
 
 
 def test_without_a_buffer_there_is_no_use_to_draw(ladder: Plan) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from spanlm.analysis.drawing import Text
 from spanlm.reproduction.figures import figure
 from spanlm.reproduction.grid import Grid
 from spanlm.reproduction.grids import grids, order_notes
@@ -18,6 +17,7 @@ from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.summary import RowSummary
 from spanlm.reproduction.tables import Dynamic
+from tests.analysis.shown import texts
 from tests.reproduction.test_grids import record as plain_record
 
 LADDER, ANALYSIS = LI2020[0], LI2020[2]
@@ -215,10 +215,10 @@ def test_what_is_missing_is_told_apart_where_two_rows_have_one_title(plan: Plan)
 def test_the_figure_has_a_line_for_every_rung_and_panels_for_both_ways_of_measuring(plan: Plan) -> None:
     drawing = figure(plan, LADDER, ended(plan))
     assert drawing is not None
-    words = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
+    words = texts(drawing)
     for task in plan.tasks:
         assert words.count(LI.rows[task.row].title) == 1
-    panels = [shape.text for shape in drawing.shapes if isinstance(shape, Text) and shape.bold][1:]
+    panels = [text for text in texts(drawing, bold=True) if text.startswith("test ppl")]
     assert panels == [
         "test ppl, tiny, smoke",
         "test ppl, published: ptb",
@@ -230,7 +230,7 @@ def test_the_figure_has_a_line_for_every_rung_and_panels_for_both_ways_of_measur
 def test_a_figure_of_half_a_ladder_leaves_the_other_half_open(plan: Plan) -> None:
     drawing = figure(plan, LADDER, [outcome for outcome in ended(plan) if outcome.job.row == "awd-ptb"])
     assert drawing is not None
-    assert not any("dynamic" in shape.text for shape in drawing.shapes if isinstance(shape, Text))
+    assert not any("dynamic" in text for text in texts(drawing))
 
 
 def test_rows_with_fewer_seeds_than_others_have_a_command_of_their_own(tiny_corpus: Path, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from spanlm.analysis.drawing import Text
 from spanlm.reproduction.figures import figure
 from spanlm.reproduction.grid import Grid
 from spanlm.reproduction.grids import grids, order_notes
@@ -19,6 +18,7 @@ from spanlm.reproduction.salton2017 import SALTON, SALTON2017
 from spanlm.reproduction.summary import RowSummary
 from spanlm.reproduction.tables import Averaged, Cached, Plain
 from spanlm.reproduction.tasks import Job
+from tests.analysis.shown import texts
 from tests.reproduction.test_grids import record as plain_record
 
 TABLE = SALTON2017[0]
@@ -169,7 +169,7 @@ def test_a_page_holds_every_row_and_says_what_is_left_out(plan: Plan) -> None:
 def test_the_figure_has_a_line_for_every_row_grouped(plan: Plan) -> None:
     drawing = figure(plan, TABLE, [Outcome(task, record(task.row, 80.0)) for task in plan.tasks])
     assert drawing is not None
-    words = [shape.text for shape in drawing.shapes if isinstance(shape, Text)]
+    words = texts(drawing)
     names = [text for text in words if any(text.startswith(SALTON.rows[task.row].title) for task in plan.tasks)]
     by_sentence = [text.endswith("(by sentence)") for text in names]
     assert len(names) == len({task.row for task in plan.tasks}) and by_sentence == sorted(by_sentence)
@@ -180,4 +180,4 @@ def test_a_figure_of_rows_that_nobody_published_has_one_panel(plan: Plan) -> Non
     (task,) = (task for task in plan.tasks if task.row == "lstm-ptb")
     drawing = figure(plan, TABLE, [Outcome(task, record("lstm-ptb", 80.0))])
     assert drawing is not None
-    assert not any("published: " in shape.text for shape in drawing.shapes if isinstance(shape, Text) and shape.bold)
+    assert not any("published: " in text for text in texts(drawing, bold=True))

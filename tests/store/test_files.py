@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.analysis.files import write_whole
+from spanlm.analysis.export import write_whole
 from spanlm.store.files import expanded, regular, replace_file, replacing
 
 

@@ -9,7 +9,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.analysis.files import csv_bytes
+from spanlm.analysis.export import csv_bytes
 from spanlm.store.plain import cells_line, markdown_table, visible
 
 UNESCAPED = r"(?<!\\)(?:\\\\)*[{}]"

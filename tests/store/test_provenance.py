@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.analysis.files import json_bytes
+from spanlm.analysis.export import json_bytes
 from spanlm.store import provenance
 
 CPU = torch.device("cpu")

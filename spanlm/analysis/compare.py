@@ -1,22 +1,122 @@
-"""Mean attention by lag of several models side by side, and what the paper printed of each."""
+"""Mean attention by lag beside what Daniluk et al. (2017) printed in Figure 3b, and several models side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile
-from spanlm.analysis.files import csv_bytes, json_bytes
-from spanlm.analysis.lags import lag_groups
-from spanlm.analysis.published_lags import ABOUT, PUBLISHED_SOURCE, PublishedRow, published_cut, published_notes
-from spanlm.errors import InputError
-from spanlm.store.plain import markdown, markdown_table
+from spanlm.analysis.by_lag import LAST, LEAST_SHOWN, LagProfile, lag_groups, lag_range, signed
+from spanlm.errors import InputError, nearest
 
-CSV_COLUMNS = (
-    *("run", "text", "window", "lag", "measured_percent"),
-    *("published_model", "published_percent", "published_scaled", "published_inferred"),
-)
+PUBLISHED_SOURCE = "Daniluk et al. 2017, Fig. 3b (Wikipedia test set)"
+ABOUT, HOLLOW = "≈", "Hollow mark"
+"""How a number that was inferred is marked: in tables, in figures."""
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One row of the figure.
+
+    Attributes:
+        percent: Mean weight in percent, oldest lag first.
+        nearest_lag: The lag of the last number. The figure's axis counts positions, −15 ... −1. Position −1 is the
+            word before the current one, lag 1, except for RM(+tM-g), whose window holds the current word: lag 0.
+        inferred_lags: Lags whose number could not be read and was inferred from the others.
+        scaled: Not as printed, but cut to a shorter window and scaled to sum to 100.
+    """
+
+    percent: tuple[float, ...]
+    nearest_lag: int = 1
+    inferred_lags: tuple[int, ...] = ()
+    scaled: bool = False
+
+    @property
+    def lags(self) -> range:
+        """The lag of each number in `percent`."""
+        return lag_range(len(self.percent), self.nearest_lag)
+
+
+RECURRENT_MEMORY = "RM(+tM-g)"
+
+# the last number of RM(+tM-g) is illegible in what we have of the paper: it is what the others lack to 100
+PUBLISHED: dict[str, PublishedRow] = {
+    "attention": PublishedRow((4.6, 4.6, 4.7, 4.7, 4.9, 5.0, 5.2, 5.5, 5.8, 6.2, 6.8, 7.5, 8.8, 11.1, 14.7)),
+    "key-value": PublishedRow((4.2, 4.2, 4.3, 4.4, 4.5, 4.7, 5.0, 5.3, 5.8, 6.3, 7.1, 8.0, 9.5, 11.8, 14.9)),
+    "key-value-predict": PublishedRow((4.0, 4.0, 4.0, 4.1, 4.2, 4.4, 4.6, 4.9, 5.4, 5.9, 6.7, 7.8, 9.5, 12.5, 17.8)),
+    RECURRENT_MEMORY: PublishedRow(
+        (1.6, 2.1, 2.0, 2.1, 2.3, 2.3, 2.6, 2.9, 3.5, 4.1, 4.9, 5.9, 8.6, 15.2, 39.9),
+        nearest_lag=0,
+        inferred_lags=(0,),
+    ),
+}
+
+
+def published_by_lag(model: str | None, window: int, *, cut: bool = False) -> PublishedRow | None:
+    """Return the published row of `model`, or None if it is not of this window.
+
+    A longer row can be cut to the nearest lags and scaled to sum to 100: a shorter window can look no further.
+
+    Raises:
+        InputError: If `model` is neither None nor a name in `PUBLISHED`.
+    """
+    if model is None:
+        return None
+    if model not in PUBLISHED:
+        raise InputError(f"model={model}: no attention by lag was published for it.{nearest(model, PUBLISHED)}")
+    row = PUBLISHED[model]
+    if not cut or window >= len(row.percent):
+        return row if window == len(row.percent) else None
+    kept = row.percent[-window:]
+    return replace(row, percent=tuple(100 * x / sum(kept) for x in kept), scaled=True)
+
+
+def published_notes(rows: Sequence[PublishedRow], mark: str = ABOUT) -> list[str]:
+    """Say what must be known of `rows` wherever they are shown, a sentence each.
+
+    Args:
+        rows: what is shown.
+        mark: how a number that was inferred is marked there.
+    """
+    notes = []
+    if any(row.scaled for row in rows):
+        notes.append("The paper's windows are 15: for shorter ones its rows are cut, and scaled to sum to 100.")
+    inferred = sorted({signed(lag) for row in rows for lag in row.inferred_lags})
+    if inferred:
+        lags = ", ".join(inferred)
+        notes.append(
+            f"{mark} (lag {lags}): illegible in the text of the paper that we have; what its row lacks to 100."
+        )
+    if any(row.nearest_lag == 0 for row in rows):
+        notes.append("The paper's position −1 of RM(+tM-g) is the current word: lag 0 here.")
+    return notes
+
+
+class LagRow(NamedTuple):
+    """One lag: what was measured beside what was published (None where nothing was), both in percent.
+
+    `inferred`: the published number could not be read, see `PublishedRow`.
+    """
+
+    lag: int
+    measured: float
+    published: float | None
+    inferred: bool = False
+
+
+def format_lag_table(profile: LagProfile, model: str | None = None) -> list[LagRow]:
+    """Set the measured percent beside the published one of `model`, oldest lag first.
+
+    Raises:
+        InputError: As `published_by_lag`.
+    """
+    row = published_by_lag(model, profile.window)
+    published = {} if row is None else dict(zip(row.lags, row.percent, strict=True))
+    inferred = () if row is None else row.inferred_lags
+    return [
+        LagRow(lag, percent, published.get(lag), lag in inferred)
+        for lag, percent in zip(profile.lags, profile.percent, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -38,7 +138,7 @@ class MeasuredLags:
     @property
     def published(self) -> PublishedRow | None:
         """The paper's row, cut to this window and scaled to sum to 100 where that is shorter than the paper's 15."""
-        return published_cut(self.model, self.profile.window)
+        return published_by_lag(self.model, self.profile.window, cut=True)
 
 
 def check_alike(slots: Mapping[str, tuple[int, bool, int]]) -> None:
@@ -85,7 +185,7 @@ def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None 
     older = [f"{one.name} {one.profile.older:.1f} %" for one in measured if one.profile.older is not None]
     if older:
         found.append(f"On older words, of memories that hold all since the last reset: {', '.join(older)}.")
-    elsewhere = [(one.name, one.profile.on_no_step) for one in measured if one.profile.on_no_step >= LEAST_SHOWN]
+    elsewhere = [(one.name, one.profile.null_mass) for one in measured if one.profile.null_mass >= LEAST_SHOWN]
     if elsewhere:
         found.append(f"On no word: {', '.join(f'{name} {percent:.1f} %' for name, percent in elsewhere)}.")
     if rows:
@@ -138,42 +238,3 @@ def _cells(groups: Sequence[range], lags: range, percent: Sequence[float], infer
         about = ABOUT * any(lag in inferred for lag in there)
         cells.append(f"{about}{sum(by_lag[lag] for lag in there):.1f}" if there else "")
     return cells
-
-
-def comparison_markdown(measured: Sequence[MeasuredLags]) -> bytes:
-    """Return a Markdown table, two rows for each model: measured, and the paper's; the notes follow."""
-    (_, *header), *rows = zip(*lag_columns(measured), strict=True)
-    return f"{markdown_table(('model', *header), rows)}\n\n{markdown(' '.join(notes(measured)))}\n".encode()
-
-
-def comparison_csv(measured: Sequence[MeasuredLags]) -> bytes:
-    """Return one row for each model and lag, the paper's number beside the measured one."""
-    return csv_bytes([CSV_COLUMNS, *(row for one in measured for row in _csv_rows(one))], gaps=True)
-
-
-def _csv_rows(one: MeasuredLags) -> Iterator[tuple[object, ...]]:
-    row = one.published
-    published = {} if row is None else dict(zip(row.lags, row.percent, strict=True))
-    for lag, percent in zip(one.profile.lags, one.profile.percent, strict=True):
-        beside: tuple[object, ...] = ("", "", "", "")
-        if row is not None and lag in published:
-            beside = (one.model, published[lag], int(row.scaled), int(lag in row.inferred_lags))
-        yield (one.name, one.text, one.profile.window, lag, percent, *beside)
-
-
-def comparison_json(measured: Sequence[MeasuredLags]) -> bytes:
-    """Return everything that is known, with the notes."""
-    return json_bytes({"notes": notes(measured), "runs": [_run(one) for one in measured]})
-
-
-def _run(one: MeasuredLags) -> dict[str, Any]:
-    profile, row = one.profile, one.published
-    published = row and {
-        "model": one.model,
-        "source": PUBLISHED_SOURCE,
-        "lags": list(row.lags),
-        "percent": row.percent,
-        "scaled": row.scaled,
-        "inferred_lags": row.inferred_lags,
-    }
-    return {"run": one.name, "text": one.text, **profile.to_json(), "published": published}

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from spanlm.analysis import reading
+from spanlm.analysis import attend as reading
 from spanlm.analysis.attend import attend_words, attention_by_lag, attention_flatness
 from spanlm.analysis.flatness import FlatnessAccumulator
-from spanlm.analysis.sentence_map import SentenceMap, attend_sentence, common_scale, mean_flatness
+from spanlm.analysis.record import scale_top
+from spanlm.analysis.sentences import SHADES, SentenceMap, attend_sentence, common_scale, mean_flatness, triangle_lines
 from spanlm.data.batching import make_batcher
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -19,6 +20,7 @@ from spanlm.errors import InputError
 from spanlm.models.memories import AttentiveConfig, NoMemoryConfig
 from tests.models.small import SMALL_MEMORIES, identify
 
+from .maps import make_sentence
 from .test_attend import make_model
 
 VOCABULARY = Vocabulary((EOS, UNK, *"abcdefgh"))
@@ -76,7 +78,7 @@ def test_a_text_in_parts_is_the_text_whole(config: Any, monkeypatch: pytest.Monk
 def test_a_text_with_too_many_weights_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "STEPS", 5)
     monkeypatch.setattr(reading, "MOST_WEIGHTS", len(TEXT) * 12)
-    with pytest.raises(InputError, match=rf"{len(TEXT)} words, which look back at up to 14 .*part of it"):
+    with pytest.raises(InputError, match=rf"{len(TEXT)} words, each with 14 weights or more, .*part of it"):
         attend_words(make_model(AttentiveConfig()), VOCABULARY, TEXT)
     assert attend_words(make_model(AttentiveConfig(window=12)), VOCABULARY, TEXT).window == 12
 
@@ -122,7 +124,7 @@ def test_by_lag_of_a_memory_that_grows_tells_the_nearest_apart(score: Any) -> No
     assert profile.percent == pytest.approx(tuple(100 * np.mean([row[-3:] for row in kept], axis=0)), abs=1e-4)
     assert profile.older == pytest.approx(100 * np.mean([row[:-3].sum() for row in kept]), abs=1e-4)
     elsewhere = 100 - 100 * np.mean([row.sum() for row in kept])
-    assert profile.on_no_step == pytest.approx(elsewhere, abs=1e-3)
+    assert profile.null_mass == pytest.approx(elsewhere, abs=1e-3)
 
 
 def test_unknown_words_are_marked_and_written_ones_are_not_doubled() -> None:
@@ -160,3 +162,42 @@ def test_the_scale_is_common_and_not_set_by_rows_of_few_words() -> None:
     settled = settled[~np.isnan(settled)]
     assert (settled > max(tops)).mean() <= 0.05
     assert max(tops) <= 2 * np.quantile(settled, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("largest", "top"),
+    [(0.004, 0.004), (0.0041, 0.005), (0.1, 0.1), (0.11, 0.15), (0.61, 0.8), (0.97, 1.0), (1.0, 1.0), (0.0, 1.0)],
+)
+def test_a_scale_ends_at_a_round_number_not_below_the_largest(largest: float, top: float) -> None:
+    assert scale_top(largest) == pytest.approx(top)
+    assert scale_top(float(np.float32(largest))) == pytest.approx(top)
+
+
+SENTENCE = ["the", "law", "which", "he", "wrote", "in", "N", "was", "long"]
+
+
+@pytest.mark.parametrize("how", [{}, {"window": 3}, {"window": 3, "nearest_lag": 0}], ids=str)
+def test_text_has_the_numbers_of_each_row_and_the_head_above_each_column(how: dict[str, int]) -> None:
+    one = make_sentence(SENTENCE, **how)  # type: ignore[arg-type]
+    *lines, key = triangle_lines(one, 1.0)
+    assert "percent" in key
+    lag, width = one.record.nearest_lag, max(map(len, one.record.targets)) + 1
+    lines = lines[1:] if lag == 0 else lines
+    for t, line in enumerate(lines):
+        assert line[:width].strip() == one.record.targets[t]
+        for s in range(max(t + 1 - lag, 0)):
+            weight, cell = float(one.matrix[t, s]), line[width + 3 * s : width + 3 * s + 3].strip()
+            assert cell == ("" if np.isnan(weight) else "100" if weight > 0.9995 else f"{100 * weight:.0f}")
+        head = t + 1 - lag
+        if head < len(one.record):
+            assert line[width + 3 * head :].strip() == one.record.words[head]
+
+
+def test_long_sentences_in_text_are_shaded_and_fit_a_line() -> None:
+    one = make_sentence([f"word{n}" for n in range(60)])
+    lines = list(triangle_lines(one, 0.1))
+    assert "10 % or more" in lines[-1]
+    assert max(map(len, lines[:-1])) <= 96
+    body = lines[-2].split()[1]
+    assert len(body) == 60 and set(body) <= set(SHADES)
+    assert body == "".join(SHADES[min(round(float(w) * 40), 4)] for w in one.matrix[-1, :60])
