@@ -23,14 +23,9 @@ if TYPE_CHECKING:
 PROCESSORS = os.cpu_count() or 1
 
 
-def verb_parser(verb: str, description: str, *, threads: bool = True) -> VerbParser:
-    """Make a verb's parser; its description keeps its line breaks. Without `threads` it computes nothing."""
-    parser = VerbParser(
-        prog=f"spanlm {verb}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = True) -> VerbParser:
+    """Make a verb's parser; without `threads` it computes nothing."""
+    parser = VerbParser(verb, description, more=more)
     if threads:
         add_threads(parser)
     return parser
@@ -65,7 +60,9 @@ def add_device(parser: VerbParser) -> None:
 
 def add_as_text(parser: VerbParser) -> None:
     """Add what insists that a file is text."""
-    parser.add_argument("--as-text", action="store_true", help="read as text what is known to be another format")
+    parser.add_argument(
+        "--as-text", action="store_true", rare=True, help="read as text what is known to be another format"
+    )
 
 
 def add_corpus(parser: VerbParser) -> None:
@@ -79,7 +76,9 @@ def add_corpus(parser: VerbParser) -> None:
         "--split", choices=SPLITS, help="which part of a corpus (default: test); a text file alone is taken whole"
     )
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
-    parser.add_argument("--download", action="store_true", help="fetch a registered corpus that is not there")
+    parser.add_argument(
+        "--download", action="store_true", rare=True, help="fetch a registered corpus that is not there"
+    )
     add_as_text(parser)
 
 

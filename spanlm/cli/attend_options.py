@@ -30,19 +30,25 @@ from spanlm.errors import InputError, require
 _DESCRIPTION = """
 Where the model looked.
 
-  spanlm attend runs/demo --text "the name is bound to the object ." --out look.html
+  spanlm attend runs/demo --text "the name is bound ." --out look.html
   spanlm attend runs/demo --file chapter.txt --out look.csv
-  spanlm attend runs/demo --document 3 --split valid --words 60 --out article.svg
+  spanlm attend runs/demo --document 3 --words 60 --out article.svg
   spanlm attend runs/demo --by-lag --split valid --out lags.svg
-  spanlm attend runs/kv runs/kvp runs/rm --by-lag --split valid --out lags.svg
-  spanlm attend runs/single runs/combined --sentence "the law which he wrote was long ." --out triangles.svg
+  spanlm attend runs/kv runs/kvp --by-lag --split valid --out lags.svg
+  spanlm attend runs/single --sentence "the law which he wrote was long ."
   spanlm attend runs/single runs/combined --flatness --split valid
-  spanlm attend runs/spans --from 5000 --words 600 --out spans.svg
-  spanlm attend runs/spans --by-epoch --out use.svg
 
 Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
 hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone: nothing is known of what is before.
 Nor does a line of a text or a file know of the others, as in `spanlm score`, unless --state says so.
+
+Words are cut as in the training text. Write them as it does: Penn Treebank is lower case, with N for numbers and 's
+and n't apart.
+"""
+_MORE = """
+  spanlm attend runs/single runs/combined --sentence "the law was long ." --out triangles.svg
+  spanlm attend runs/spans --from 5000 --words 600 --out spans.svg
+  spanlm attend runs/spans --by-epoch --out use.svg
 
 With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
 table. Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the
@@ -113,7 +119,7 @@ def require_out(options: argparse.Namespace) -> None:
 
 
 def _parser() -> VerbParser:
-    parser = verb_parser("attend", _DESCRIPTION)
+    parser = verb_parser("attend", _DESCRIPTION, more=_MORE)
     parser.add_argument(
         "runs",
         metavar="RUN",
@@ -144,6 +150,7 @@ def _parser() -> VerbParser:
         "--top",
         type=int,
         metavar="N",
+        rare=True,
         help=f"how many of the most probable next words to tell (default: {EXPECTED}; of a span buffer, for each part, "
         f"{EXPECTED_OF_PART}, which are all that its figure has room for)",
     )

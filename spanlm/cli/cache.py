@@ -27,10 +27,20 @@ def add_cache(parser: VerbParser) -> None:
         help="mix in a neural cache of the last C words (Grave et al., 2017); needs the next two, or --tune-cache",
     )
     parser.add_argument(
-        "--cache-theta", type=float, nargs="+", metavar="θ", help="how much likeness counts; several: a grid to tune"
+        "--cache-theta",
+        rare=True,
+        type=float,
+        nargs="+",
+        metavar="θ",
+        help="how much likeness counts; several: a grid to tune",
     )
     parser.add_argument(
-        "--cache-lambda", type=float, nargs="+", metavar="λ", help="the cache's share, 0 to 1; several: a grid to tune"
+        "--cache-lambda",
+        rare=True,
+        type=float,
+        nargs="+",
+        metavar="λ",
+        help="the cache's share, 0 to 1; several: a grid to tune",
     )
     parser.add_argument("--tune-cache", action="store_true", help="first find the θ and λ that fit the valid part best")
 

@@ -30,8 +30,8 @@ by side. "sentence" is the log-probability of the whole query sentence with the 
 "candidate" that of the candidate at its place. An answer is right only if it scores higher than every other one.
 Words outside the vocabulary are read and scored as <unk>.
 
-  spanlm cloze runs/cbt cbtest_NE_test_2500ex.txt cbtest_CN_test_2500ex.txt --out ranks.jsonl
-  spanlm cloze runs/cbt questions.txt.gz --context full --context query --context none
+  spanlm cloze runs/cbt cbtest_NE_test_2500ex.txt --out ranks.jsonl
+  spanlm cloze runs/cbt questions.txt.gz --context full --context query
 
 A question that is not one (no XXXXX, fewer than two candidates, an answer that is none of them, no candidate in the
 vocabulary, a line missing; of a model that predicts no first words, training.batching.predict_first=false, a gap that

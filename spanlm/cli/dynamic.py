@@ -66,6 +66,7 @@ def add_dynamic(parser: VerbParser) -> None:
     )
     parser.add_argument(
         "--dynamic-rate",
+        rare=True,
         type=float,
         nargs="+",
         metavar="η",
@@ -73,6 +74,7 @@ def add_dynamic(parser: VerbParser) -> None:
     )
     parser.add_argument(
         "--dynamic-decay",
+        rare=True,
         type=float,
         nargs="+",
         metavar="λ",
@@ -80,12 +82,14 @@ def add_dynamic(parser: VerbParser) -> None:
     )
     parser.add_argument(
         "--dynamic-epsilon",
+        rare=True,
         type=float,
         metavar="ε",
         help=f"how much weights with small gradients are held (default {_USUAL.epsilon:g})",
     )
     parser.add_argument(
         "--dynamic-length",
+        rare=True,
         type=int,
         metavar="N",
         help=f"they learn after every N words (default {_USUAL.length}; of others the defaults of η and λ are in "
@@ -93,18 +97,21 @@ def add_dynamic(parser: VerbParser) -> None:
     )
     parser.add_argument(
         "--dynamic-convention",
+        rare=True,
         choices=("mean", "sum"),
         help="what η, λ and ε are given in: that of the authors' current code (mean, the default), or that of their "
         "first release and the copies of it, as in MoS (sum)",
     )
     parser.add_argument(
         "--dynamic-loss",
+        rare=True,
         choices=get_args(LessonLoss),
         help="what they learn from: the likelihood (the default), or, of a model with a span buffer, the loss of its "
         "training (its temperature, if annealed the last, and the reward)",
     )
     parser.add_argument(
         "--dynamic-statistics",
+        rare=True,
         type=int,
         metavar="N",
         help="the first N segments (of 100 streams) of the training text are enough for the gradient statistics "

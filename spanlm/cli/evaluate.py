@@ -44,11 +44,12 @@ perplexity without them, since a vocabulary with more <unk> makes a text easier.
   spanlm evaluate runs/demo --dynamic --tune-dynamic
   spanlm evaluate runs/spans --parts
   spanlm evaluate runs/spans --gate-temperature 1
-  spanlm evaluate runs/family/seed-1 runs/family/seed-2 runs/family/seed-3 --tune-weights
+  spanlm evaluate runs/family/seed-1 runs/family/seed-2 --tune-weights
 
 Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which
 is what the best of them at each token would give and no model's perplexity.
-
+"""
+_MORE = """
 A cache looks at the last words of the text for situations like now, and gives what followed them a share of the
 probability (Grave et al., 2017). It is empty wherever --state begins anew, but goes on over lines. The
 perplexity without it is shown, too; of several runs, which have one cache together, each run's is without it.
@@ -66,7 +67,7 @@ with another temperature of the gate than the run's (the paper's "w/o annealing 
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = verb_parser("evaluate", _DESCRIPTION)
+    parser = verb_parser("evaluate", _DESCRIPTION, more=_MORE)
     add_runs(parser)
     add_device(parser)
     add_corpus(parser)
@@ -84,6 +85,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument(
         "--tune-weights",
+        rare=True,
         action="store_true",
         help="several runs: first find the weights that fit the valid part best (linear only)",
     )

@@ -20,6 +20,7 @@ def add_gate(parser: VerbParser) -> None:
     """Add the option."""
     parser.add_argument(
         GATE,
+        rare=True,
         type=float,
         metavar="T",
         help="of a model with a span buffer: the gate's temperature (default: the run's "

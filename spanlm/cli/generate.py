@@ -20,7 +20,7 @@ of each other (training.batching.kind=sentences), with an empty state and memory
 line is read. One that predicts no first words (training.batching.predict_first=false) needs a word to begin with, and
 ends where its line does.
 
-  spanlm generate runs/demo --prompt "the name" --length 40 --temperature 0.8 --top-p 0.9 --seed 7
+  spanlm generate runs/demo --prompt "the name" --temperature 0.8 --top-p 0.9
 """
 
 _OPTIONS = {

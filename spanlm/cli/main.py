@@ -11,8 +11,10 @@ import importlib
 import io
 import logging
 import os
+import shutil
 import signal
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn, TextIO
 
@@ -39,14 +41,72 @@ _OPTIONS = {f"{name}=": f"--{name}=" for name in ("split", "state", "base", "oov
 """What several verbs take and hand on: how errors begin -> how it was typed."""
 
 
+def _filled(text: str) -> str:
+    """Break paragraphs to the width of the terminal; examples, which are indented, stay as they are."""
+    width = shutil.get_terminal_size().columns - 2
+    return "\n\n".join(
+        part if part.startswith(" ") else textwrap.fill(" ".join(part.split()), width, break_on_hyphens=False)
+        for part in text.strip("\n").split("\n\n")
+    )
+
+
+class _Help(argparse.Action):
+    """Prints the help and stops."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
+        if value not in ("", "all"):
+            raise InputError(f"--help {value}: there is the help, and `--help all`")
+        print(parser.help_text(value == "all"), end="")
+        parser.exit()
+
+
 class VerbParser(argparse.ArgumentParser):
-    """A parser whose errors are InputErrors that name the nearest option.
+    """A parser whose errors are InputErrors that name the nearest option, and whose help is as long as is asked for.
 
     Attributes:
         elsewhere: options that are read by another parser, to be suggested, too.
     """
 
     elsewhere: Sequence[str] = ()
+
+    def __init__(
+        self, verb: str, description: str, *, more: str = "", help_action: str | type[argparse.Action] = _Help
+    ) -> None:
+        """Make the parser of a verb; `more` is a description of what is in `--help all` alone."""
+        super().__init__(
+            prog=f"spanlm {verb}",
+            description=_filled(description),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            add_help=False,
+            allow_abbrev=False,
+        )
+        self._more, self._rare = _filled(more), list[argparse.Action]()
+        meaning = "show the common options, or all of them"
+        self.add_argument("-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning)
+
+    def add_argument(self, *names: Any, rare: bool = False, **settings: Any) -> argparse.Action:
+        """Add an argument; one that is `rare` is in `--help all` alone."""
+        action = super().add_argument(*names, **settings)
+        self._rare += [action] * rare
+        return action
+
+    def help_text(self, everything: bool) -> str:
+        """Return the help, with the rare options or without them."""
+        usage, operands = self._get_formatter(), [action for action in self._actions if not action.option_strings]
+        for action in operands:  # where operands and options may be mixed, these have no number while those are read
+            action.nargs = getattr(action, "save_nargs", action.nargs)
+        usage.add_usage(None, operands, [], prefix="")
+        self.usage = f"{' '.join(usage.format_help().split())} [OPTIONS]"
+        said = {action: action.help for action in self._rare}
+        for action in () if everything else said:
+            action.help = argparse.SUPPRESS
+        self.epilog = self._more if everything else None
+        text = self.format_help()
+        for action, meaning in said.items():
+            action.help = meaning
+        if everything or not said:
+            return text
+        return f"{text}\n`{self.prog} --help all` shows {len(said)} more options, and says more.\n"
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting: `main` prints."""

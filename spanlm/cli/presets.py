@@ -1,35 +1,53 @@
-"""`spanlm presets`."""
+"""`spanlm presets [FILTER]`."""
 
 from __future__ import annotations
 
 import json
-import re
+from itertools import groupby
 from typing import Any
 
-from rich.table import Table
-
 from spanlm.cli.arguments import verb_parser
-from spanlm.cli.terminal import console, out
+from spanlm.cli.report import describe
+from spanlm.cli.terminal import out, paragraph, table
+from spanlm.errors import InputError, nearest
 from spanlm.models.counting import count_configured
 from spanlm.presets import PRESETS, Preset
 
 _DESCRIPTION = """
 The rows of published tables that `spanlm train NAME` trains, with their sizes at the paper's vocabulary and the
-numbers the paper printed. On another corpus the embedding and the softmax have another size: `--match-parameters`
-keeps the comparison fair there.
+perplexities the paper printed.
+
+  spanlm presets
+  spanlm presets daniluk2017
+  spanlm presets daniluk2017/kvp-w5
+
+On another corpus the embedding and the softmax have another size: `--match-parameters` keeps the comparison fair
+there.
 """
+_COLUMNS = ("units", "θ_M", "θ_W+M", "valid", "test", "dynamic")
+_WIDTHS = (6, 8, 8, 7, 7, 8)
 
 
 def run(arguments: list[str]) -> None:
-    """List the presets."""
+    """List the presets, or show one."""
     parser = verb_parser("presets", _DESCRIPTION, threads=False)
+    parser.add_argument("filter", nargs="?", default="", metavar="FILTER", help="a preset, or a part of the names")
     parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
     options = parser.parse_args(arguments)
-    rows = [describe_preset(preset) for preset in PRESETS.values()]
+    asked = options.filter.lower()
+    matching = [preset for name, preset in PRESETS.items() if asked in name]
+    # kvp-w1 is a preset of its own, not kvp-w10 and kvp-w15, too
+    whole = [preset for preset in matching if preset.name == asked or preset.name.endswith(f"/{asked}")]
+    found = whole or matching
+    if not found:
+        raise InputError(f"no preset has {options.filter} in its name.{nearest(asked, PRESETS)}")
+    rows = [describe_preset(preset) for preset in found]
     if options.json:
         out(json.dumps(rows, indent=1, ensure_ascii=False))
+    elif len(found) == 1:
+        _show_one(found[0], rows[0])
     else:
-        _show(rows)
+        _show_all(rows)
 
 
 def describe_preset(preset: Preset) -> dict[str, Any]:
@@ -56,57 +74,60 @@ def describe_preset(preset: Preset) -> dict[str, Any]:
     }
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("name", no_wrap=True)  # to be copied
-    for name in ("paper", "table row"):
-        table.add_column(name, overflow="fold")
-    for name in ("units", "θ_M", "θ_W+M", "published", "valid / test", "dynamic"):
-        table.add_column(name, justify="right")
-    remarks: dict[str, list[str]] = {}
-    for row in rows:
-        parameters = row["model_parameters"]
-        if row["remark"]:
-            remarks.setdefault(re.sub(r"w\d+", "w…", row["remark"]), []).append(row["name"])
-        table.add_row(
-            row["name"],
-            row["paper"].split(";")[0],
-            "; ".join(row["rows"]),
-            str(row["config"]["model"]["encoder"]["hidden_size"]),
-            f"{parameters / 1e6:.2f}M" if parameters else "",
-            f"{row['all_parameters'] / 1e6:.2f}M" if parameters else "",
-            _published_size(row),
-            _perplexities(row, "published"),
-            _perplexities(row, "published_dynamic"),
-        )
-    console().print(table)
-    for remark, names in remarks.items():
-        out(f"\n{', '.join(names)}: {remark}.")
-    out(
-        "\nSizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them. "
-        f"Perplexities are the published ones (dynamic: with dynamic evaluation): {'; '.join(_corpora(rows))}."
+def _show_all(rows: list[dict[str, Any]]) -> None:
+    """Print a line a preset, grouped by paper and corpus."""
+    width = max(len(row["name"]) for row in rows)
+    for heading, group in groupby(rows, _heading):
+        out(heading)
+        out(" " * (width + 2) + "".join(f"{name:>{size}}" for name, size in zip(_COLUMNS, _WIDTHS, strict=True)))
+        for row in group:
+            cells = "".join(f"{cell:>{size}}" for cell, size in zip(_cells(row), _WIDTHS, strict=True))
+            out(f"  {row['name']:<{width}}{cells}".rstrip())
+        out()
+    paragraph(
+        "Sizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them. Perplexities are "
+        "the published ones; dynamic: test, with dynamic evaluation. `spanlm presets NAME` shows one preset, its table "
+        "row and what to know of it."
     )
 
 
-def _corpora(rows: list[dict[str, Any]]) -> list[str]:
-    """`Penn Treebank, 10,000 words (Press & Wolf 2017, …)`: which papers measured on what."""
-    papers: dict[str, dict[str, None]] = {}
-    for row in rows:
-        if row["corpus"]:
-            papers.setdefault(f"{row['corpus']}, {row['vocabulary_size']:,} words", {})[row["paper"]] = None
-    return [f"{corpus} ({', '.join(names)})" for corpus, names in papers.items()]
+def _heading(row: dict[str, Any]) -> str:
+    """`Daniluk et al. 2017: Wikipedia, 7,500 articles, 77,000 words`."""
+    measured = f": {row['corpus']}, {row['vocabulary_size']:,} words" if row["corpus"] else ""
+    return f"{row['paper']}{measured}"
 
 
-def _published_size(row: dict[str, Any]) -> str:
-    """`θ_M 23.9M`: what the paper counts, and how much of it."""
-    counts = {
-        "θ_M": row["published_model_parameters_millions"],
-        "θ_W+M": row["published_all_parameters_millions"],
-    }
-    return ", ".join(f"{name} {millions:g}M" for name, millions in counts.items() if millions)
+def _cells(row: dict[str, Any]) -> list[str]:
+    perplexities = (row[f"published_{name}_perplexity"] for name in ("valid", "test", "dynamic_test"))
+    sizes = (row["model_parameters"], row["all_parameters"])
+    return [
+        str(row["config"]["model"]["encoder"]["hidden_size"]),
+        *("" if size is None else f"{size / 1e6:.2f}M" for size in sizes),
+        *("" if value is None else f"{value}" for value in perplexities),
+    ]
+
+
+def _show_one(preset: Preset, row: dict[str, Any]) -> None:
+    """Print all that there is to know of a preset."""
+    shown = [("preset", preset.name), ("paper", f"{preset.paper}: {'; '.join(preset.sources)}")]
+    shown.append(("model", describe(preset.config.model)))
+    if row["model_parameters"] is not None:
+        published = {"θ_M": preset.reported.model_parameters, "θ_W+M": preset.reported.all_parameters}
+        said = [f"{name} {millions:g}M" for name, millions in published.items() if millions]
+        printed = f"; published: {', '.join(said)}" if said else ""
+        sizes = f"θ_M {row['model_parameters']:,}, θ_W+M {row['all_parameters']:,}"
+        shown.append(("size", f"{sizes} at {row['vocabulary_size']:,} words{printed}"))
+        shown.append(("perplexity", f"{row['corpus']}, published: {_perplexities(row, 'published')}"))
+    if row["published_dynamic_test_perplexity"] is not None:
+        shown.append(("dynamic", f"published: {_perplexities(row, 'published_dynamic')}"))
+    if preset.remark:
+        shown.append(("remark", f"{preset.remark}."))
+    shown.append(("train it", f"spanlm train {preset.name} --corpus NAME|PATH"))
+    shown.append(("its fields", f"spanlm train {preset.name} --print_config"))
+    table(shown)
 
 
 def _perplexities(row: dict[str, Any], which: str) -> str:
-    """`74.2 / 75.8`: valid and test."""
-    valid, test = row[f"{which}_valid_perplexity"], row[f"{which}_test_perplexity"]
-    return f"{valid or '–'} / {test}" if test else ""
+    """`valid 74.2, test 75.8`."""
+    found = {split: row[f"{which}_{split}_perplexity"] for split in ("valid", "test")}
+    return ", ".join(f"{split} {value}" for split, value in found.items() if value is not None) or "none"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,10 +39,25 @@ def out_json(value: Any) -> None:
 
 
 def table(rows: list[tuple[str, str]]) -> None:
-    """Print two columns of names and values."""
+    """Print two columns of names and values; a terminal's lines are broken between words."""
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
-        out(f"{name:<{width}}  {value}")
+        for n, line in enumerate(_lines(value, width + 2)):
+            out(f"{name if n == 0 else '':<{width}}  {line}")
+
+
+def paragraph(text: str) -> None:
+    """Print prose; a terminal's lines are broken between words."""
+    for line in _lines(text, 0):
+        out(line)
+
+
+def _lines(text: str, indent: int) -> list[str]:
+    """Break a text to the width of the terminal; a file or a pipe has none."""
+    if not sys.stdout.isatty():
+        return [text]
+    width = max(shutil.get_terminal_size().columns - indent, 20)
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def columns(left: Iterable[str], right: Iterable[str], title: str | None = None) -> Table:

@@ -31,13 +31,28 @@ Train a language model. With nothing else: a small Key-Value-Predict model on th
 
   spanlm train
   spanlm train daniluk2017/kvp-w5 --corpus ptb --match-parameters LSTM300
-  spanlm train my-text.txt --data.tokenizer words --training.epochs 5
+  spanlm train my-text.txt --epochs 5
   spanlm train --out runs/demo --resume auto
   spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 10 --out runs/family
 
 On CPU a resumed run ends with the same weights, bit for bit, as one that was never stopped.
-Every field of the configuration is an option; `--print_config` shows them all as YAML, `--config FILE` reads that.
+Every field of the configuration is an option, too (--training.epochs 5); `--print_config` shows them all as YAML,
+`--config FILE` reads that.
 """
+
+
+SHORT = {
+    "--epochs": ("training.epochs", "N", "how often the text is read"),
+    "--seed": ("training.seed", "N", "of the first weights, and of all that is drawn"),
+    "--lr": ("training.optimizer.lr", "RATE", "the learning rate at first"),
+    "--batch-size": ("training.batching.batch_size", "N", "streams, or sentences, side by side"),
+    "--hidden-size": ("model.encoder.hidden_size", "N", "units of each layer of the encoder"),
+    "--memory": ("model.memory.kind", "KIND", "what looks back: none, key_value, ngram, attentive, …"),
+    "--precision": ("training.precision", "P", "fp32, or bf16, which is faster on most processors"),
+    "--device": ("training.device", "NAME", "auto (a GPU if there is one), cpu or cuda"),
+    "--data-dir": ("data.dir", "DIR", "where registered corpora are (default: $SPANLM_DATA)"),
+}
+"""Options that are short for a field of the configuration: its name, what stands for its value, what it means."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +75,14 @@ class Request:
 def run(arguments: list[str]) -> None:
     """Train."""
     keep_freed_memory()
-    request, rest, helping = _request(arguments)
-    if helping:
-        _own_parser().print_help()
-        out("\nfields of the configuration:")
-        print_fields(named_config(request.preset, None), rest)
+    request, rest, asked = _request(arguments)
+    if asked is not None:
+        out(_own_parser().help_text(everything=True))
+        if asked == "all":
+            out("fields of the configuration:")
+            print_fields(named_config(request.preset, None), rest)
+        else:
+            out("`spanlm train --help all` shows every field of the configuration.")
         return
     config = _with_words(with_options(_base_config(request), rest), request.begun)
     if request.print_config:
@@ -100,17 +118,12 @@ def train_and_tell(config: RunConfig, corpus: Corpus, folder: Path, *, resume: b
 
 
 def _own_parser() -> VerbParser:
-    parser = VerbParser(
-        prog="spanlm train",
-        description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        add_help=False,
-        allow_abbrev=False,
-    )
+    parser = VerbParser("train", _DESCRIPTION, help_action="store")
     parser.elsewhere = config_parser(kinds_of({})).option_strings()
     parser.add_argument("names", nargs="*", metavar="PRESET|TEXT", help="a row of `spanlm presets`; a file or a folder")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
-    add_as_text(parser)
+    for option, (field, metavar, meaning) in SHORT.items():
+        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
     parser.add_argument(
         "--resume",
@@ -128,25 +141,26 @@ def _own_parser() -> VerbParser:
     parser.add_argument(
         "--match-parameters",
         metavar="LSTMn|NUMBER",
-        help="choose the hidden size so that θ_M (parameters without word representations) meets this budget: a "
-        "number, or that of a one-layer LSTM with n units on the same vocabulary",
+        help="choose the hidden size so that θ_M (parameters without word representations) is this number, or that of a "
+        "one-layer LSTM with n units",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
     parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
     parser.add_argument(
         "--tour",
         action=argparse.BooleanOptionalAction,
-        help="after training: test perplexity beside that of a same-budget LSTM, three generated lines and the "
-        "attention page (default: only when no preset or configuration is named)",
+        help="after training: test perplexity beside a same-size LSTM's, three generated lines and the attention page "
+        "(default: of the demo alone)",
     )
     add_threads(parser)
-    parser.add_argument("-h", "--help", action="store_true", help="show this help and stop")
+    add_as_text(parser)
     return parser
 
 
-def _request(arguments: list[str]) -> tuple[Request, list[str], bool]:
+def _request(arguments: list[str]) -> tuple[Request, list[str], str | None]:
     mine, rest = _split(arguments)
     own = _own_parser().parse_intermixed_args(mine)
+    own.names += [own.help] if own.help not in (None, "", "all") else []
     as_path = ("/", ".", "~"), (".txt", ".gz")
     files = [x for x in own.names if os.path.exists(x) or x.startswith(as_path[0]) or x.endswith(as_path[1])]
     texts = [name for name in files if name not in PRESETS]
@@ -211,7 +225,10 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     fields: list[str] = []
     rest = iter(arguments)
     for argument in rest:
-        name, equals, _ = argument.partition("=")
+        name, equals, given = argument.partition("=")
+        if name in SHORT:
+            name = f"--{SHORT[name][0]}"
+            argument = f"{name}{equals}{given}"
         if name.startswith("--") and "." in name:
             value = None if equals else next(rest, None)
             if value is not None and value.startswith("--"):

@@ -174,7 +174,7 @@ COMMAND_LINES = [
     ("generate RUN --prompt <eos>", "<eos>", "reserved"),
     ("generate RUN --top 5", "unknown option --top.", "--top-"),
     ("presets --jsn", "unknown option --jsn", "Did you mean '--json'?"),
-    ("presets demo", "unrecognized arguments: demo"),
+    ("presets demo lstm", "unrecognized arguments: lstm"),
     ("bench --rounds 0", "--rounds=0: must be at least 1"),
     ("bench --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
 ]

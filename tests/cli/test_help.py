@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.cli.main import VERBS
+from spanlm.cli.train import SHORT
 from spanlm.config import RunConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
@@ -50,7 +51,7 @@ OPTIONS = {
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_names_every_option(cli: Cli, verb: str) -> None:
-    text = cli(verb, "--help").done
+    text = cli(verb, "--help", "all").done
     for option in [*OPTIONS[verb].split(), *(["--threads"] if verb not in ("data", "presets") else [])]:
         assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text), option
     assert text.startswith(f"usage: spanlm {verb}")
@@ -62,21 +63,37 @@ def test_help_names_every_option(cli: Cli, verb: str) -> None:
         )
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_fits_a_page_of_80_columns(cli: Cli, verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = cli(verb, "--help").done.splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 80
+
+
+def test_short_options_of_train_are_fields(cli: Cli) -> None:
+    for option, (field, _, _) in SHORT.items():
+        value = {"--memory": "ngram", "--precision": "bf16", "--device": "cpu", "--data-dir": "x"}.get(option, "7")
+        short = cli("train", option, value, "--print_config").done
+        assert short == cli("train", f"{option}={value}", "--print_config").done
+        assert short == cli("train", f"--{field}", value, "--print_config").done
+
+
 def test_help_of_train_follows_the_kinds(cli: Cli) -> None:
-    assert "--model.memory.order" not in cli("train", "--help").done
-    text = cli("train", "--model.memory.kind=ngram", "--help").done
+    assert "--model.memory.order" not in cli("train", "--help", "all").done
+    text = cli("train", "--model.memory.kind=ngram", "--help", "all").done
     assert "--model.memory.order" in text and "--model.memory.window" not in text
-    text = cli("train", "--model.memory.kind=span_buffer", "--help").done
+    text = cli("train", "--memory", "span_buffer", "--help", "all").done
     for field in fields(SpanBufferConfig):
         assert f"--model.memory.{field.name} " in text, field.name
-    text = cli("train", "--model.head.kind=mixture_of_softmaxes", "--help").done
+    text = cli("train", "--model.head.kind=mixture_of_softmaxes", "--help", "all").done
     for field in fields(MixtureOfSoftmaxesConfig):
         assert f"--model.head.{field.name} " in text, field.name
 
 
 def test_help_of_train_shows_the_presets_defaults(cli: Cli) -> None:
     assert re.search(
-        r"hidden_size HIDDEN_SIZE\s.*default: 834\)", cli("train", "daniluk2017/kvp-w5", "--help").done, re.S
+        r"hidden_size HIDDEN_SIZE\s.*default: 834\)", cli("train", "daniluk2017/kvp-w5", "--help", "all").done, re.S
     )
 
 
@@ -118,7 +135,7 @@ def check(cli: Cli, words: list[str]) -> None:
         result = cli("train", *without_files, "--print_config")
         assert result.status == 0, (words, result.err)
         return
-    text = cli(verb, *(rest[:1] if verb == "data" else ()), "--help").done
+    text = cli(verb, *(rest[:1] if verb == "data" else ()), "--help", "all").done
     for word in rest:
         if re.match(r"--?[a-z]", word):
             option = re.escape(word.split("=")[0])
@@ -162,7 +179,7 @@ def test_commands_are_found() -> None:
     [
         "trian",
         "train nopreset",
-        "train demo --epochs=3",
+        "train demo --epocs=3",
         "train --out r --resume maybe",
         "score r --bas 2",
         "attend r --out-file x",
@@ -175,7 +192,7 @@ def test_wrong_commands_are_found(cli: Cli, wrong: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_examples_of_the_help_exist(cli: Cli, verb: str) -> None:
-    text = cli(verb, "--help").done
+    text = cli(verb, "--help", "all").done
     examples = [
         line.strip().split(" > ")[0].split(" | ")[-1] for line in text.splitlines() if line.startswith("  spanlm ")
     ]

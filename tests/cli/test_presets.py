@@ -30,29 +30,34 @@ def test_json_lists_every_preset(cli: Cli) -> None:
         assert RunConfig.from_tree(found["config"]) == PRESETS[name].config
 
 
-def test_the_table_shows_sizes_and_published_numbers(cli: Cli) -> None:
+def test_the_list_has_a_line_for_every_preset_and_fits_80_columns(cli: Cli) -> None:
     out = cli("presets").done
-    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    lines = {line.split()[0]: line.split() for line in out.splitlines() if line.strip()}
     for name, preset in PRESETS.items():
-        assert name in lines
-        if preset.reported.test_ppl:
-            assert f"{preset.reported.test_ppl}" in lines[name]
-    kvp = lines["daniluk2017/kvp-w5"]
-    for part in ("25.58M", "23.9M", "74.2 / 75.8", "Figure 2a"):
-        assert part in kvp
-    assert "– / 76.1" in lines["daniluk2017/kvp-w1"]
-    assert "23.94M" in lines["daniluk2017/kvp-786-w5"]
+        assert preset.reported.test_ppl is None or f"{preset.reported.test_ppl}" in lines[name]
+    assert lines["daniluk2017/kvp-w5"] == ["daniluk2017/kvp-w5", "834", "25.58M", "48.68M", "74.2", "75.8"]
+    assert lines["li2020/mos-ps-at-snb-ptb"][-3:] == ["52.37", "50.18", "43.87"]
+    assert "\nDaniluk et al. 2017: Wikipedia, 7,500 articles, 77,000 words\n" in out
+    assert max(map(len, out.splitlines()[:-1])) <= 80, "all but the paragraph, which a terminal breaks"
+
+
+def test_a_filter_lists_what_has_it_in_its_name(cli: Cli) -> None:
+    names = [row["name"] for row in json.loads(cli("presets", "Daniluk2017", "--json").done)]
+    assert names == [name for name in PRESETS if name.startswith("daniluk2017/")]
+    assert "kvp-w15" in cli("presets", "kvp-w").done and "rnn" not in cli("presets", "kvp-w").done
+
+
+def test_one_preset_is_shown_with_its_row_its_numbers_and_its_remark(cli: Cli) -> None:
+    """kvp-w1 is one, though other names begin with it."""
+    assert cli("presets", "kvp-w1").done.startswith("preset      daniluk2017/kvp-w1\n")
+    out = cli("presets", "daniluk2017/kvp-w5").done
+    for part in (
+        "Figure 2a, Key-Value-Predict, window 5",
+        "25,578,774",
+        "published: θ_M 23.9M",
+        "valid 74.2, test 75.8",
+    ):
+        assert part in out
     assert "the paper's 834 units have 25.6M parameters, not the 23.9M it prints" in out
-    large = lines["zaremba2014/large"]
-    for part in ("66.02M", "θ_W+M 66M", "82.2 / 78.4", "Table 1"):
-        assert part in large
-    assert "θ_M 23.9M" in kvp
-    assert "Wikipedia, 7,500 articles, 77,000 words (Daniluk et al. 2017)" in out
-    assert (
-        "WikiText-2, 33,278 words (Salton et al. 2017, Grave et al. 2017, Merity et al. 2017, Merity et al. 2018, "
-        in out
-    )
-    for part in ("θ_W+M 22M", "22.27M", "52.37 / 50.18  44.37 / 43.87", "Table 1, AWD-LSTM + MoS + PS + AT + SNB"):
-        assert part in lines["li2020/mos-ps-at-snb-ptb"]
-    assert lines["li2020/words-wt2"].rstrip().endswith(" – / 37.88")
-    assert "\x1b" not in out
+    assert "published: valid 44.37, test 43.87" in cli("presets", "li2020/mos-ps-at-snb-ptb").done
+    cli("presets", "daniluk2018").refused("no preset has daniluk2018 in its name")

@@ -19,7 +19,6 @@ import spanlm.cli
 from spanlm.cli.main import main
 from spanlm.cli.report import TrainingReport
 from spanlm.cli.terminal import console, note, out, out_json
-from spanlm.presets import PRESETS
 from spanlm.training.events import StepEvent
 from tests.cli.conftest import Cli
 
@@ -83,12 +82,6 @@ def test_every_table_of_the_command_line_is_printed_on_this_console() -> None:
             for alias in node.names
         }
         assert file.name == "terminal.py" or not imported & {"Console", "print", "get_console"}, file.name
-
-
-def test_a_preset_is_one_line(cli: Cli) -> None:
-    lines = cli("presets").done.splitlines()
-    assert [line.split()[0] for line in lines[1 : len(PRESETS) + 1]] == list(PRESETS)
-    assert lines[len(PRESETS) + 1] == ""
 
 
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
