@@ -175,8 +175,8 @@ COMMAND_LINES = [
     ("generate RUN --top 5", "unknown option --top.", "--top-"),
     ("presets --jsn", "unknown option --jsn", "Did you mean '--json'?"),
     ("presets demo", "unrecognized arguments: demo"),
-    ("bench --rounds 0", "--rounds=0: must be at least 1"),
-    ("bench --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
+    ("bench demo --rounds 0", "--rounds=0: must be at least 1"),
+    ("bench demo --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
 ]
 
 
