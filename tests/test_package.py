@@ -63,6 +63,7 @@ def test_the_version_is_one() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["tool"]["hatch"]["version"]["path"] == "spanlm/__init__.py"
     assert re.fullmatch(r"\d+\.\d+\.\d+", spanlm.__version__)
+    assert f"\nversion: {spanlm.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_the_dependencies_are_those_decided() -> None:
