@@ -144,8 +144,7 @@ def _operations_table(precision: str, step: WatchedStep) -> Table:
 
 
 def _threads_table(precision: str, by_threads: dict[int, float]) -> Table:
-    table = columns(["threads"], ["tokens/s"], f"training in {precision} by threads")
-    best = max(by_threads.values())
+    table, best = columns(["threads"], ["tokens/s", "of the best"], f"in {precision}"), max(by_threads.values())
     for count, rate in by_threads.items():
-        table.add_row(str(count), f"{rate:,.0f}{' best' if rate == best else '     '}")
+        table.add_row(str(count), f"{rate:,.0f}", f"{rate / best:.0%}")
     return table

@@ -33,8 +33,7 @@ from spanlm.training.trainer import Trainer
 
 Result = TypeVar("Result")
 
-_WARM_UP = 2
-_SCORED = 5
+_WARM_UP, _SCORED = 2, 5
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,8 @@ class StepSpeed:
 class TrainingSpeed:
     """How fast one configuration trains in one precision.
 
-    Attributes:
-        milliseconds: the median step.
-        tokens_per_second: the median in training.
-        epoch_seconds: training of one epoch at that rate.
-        validation_seconds: reading `valid` after it.
-        step_megabytes: as the function of that name returns it.
-        watched: a profiled step, if it was asked for.
-        by_threads: tokens per second by number of threads, if it was asked for.
+    An epoch is its training at that rate, `validation_seconds` is reading `valid` after it, `step_megabytes` as the
+    function of that name returns it; `watched`, and tokens per second by number of threads, only if asked for.
     """
 
     precision: str

@@ -16,14 +16,12 @@ from benchmarks.__main__ import GROUPS, main
 from benchmarks.awd import AWD_PTB, AWD_SNB, PortedAWD, awd_trainer, buffer_flops, without_buffer
 from benchmarks.dynamic import dynamic_step, passes_step
 from benchmarks.lstm import Textbook
-from benchmarks.mixture import MOS_PTB, NaiveMixture, PortedMixture, mixture_flops, naive_trainer
+from benchmarks.mixture import MOS_PTB, PortedMixture, mixture_flops, naive_trainer
 from benchmarks.setting import Size, own_trainer, plain_step, random_segments, training_flops
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
-from spanlm.models.interfaces import Init, Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from tests.models.small import values, words
 
 ROOT, CPU = Path(__file__).parents[2], torch.device("cpu")
 CEILING: Any = {"fp32": 10.0, "bf16": 20.0}
@@ -139,20 +137,6 @@ def test_the_port_draws_every_kind_of_noise(drawn: str | None) -> None:
     port, tokens = PortedAWD(size), torch.arange(24).view(6, 4)
     one, two = (port(tokens, port.zeros(4))[0][2] for _ in range(2))
     assert torch.equal(one, two) == (drawn is None)
-
-
-def test_the_naive_mixture_gives_the_same_values_and_gradients() -> None:
-    config, table = MixtureOfSoftmaxesConfig(experts=15, latent_dropout=0.0), nn.Embedding(20, 4)
-    head = config.build(6, table, Init(0.5, 0.5)).double().train()
-    naive = NaiveMixture.of(config, 6, table, head).train()
-    features, targets = values(5, 3, 6).requires_grad_(), words(5, 3, size=20)
-    found = []
-    for one in (head, naive):
-        log_p = one.log_prob(Readout(features), targets)
-        found.append([log_p, *torch.autograd.grad(log_p.mean(), [features, *head.parameters()])])
-    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
-    naive.latent_dropout = 0.5
-    assert not torch.equal(naive(features), naive(features))
 
 
 def test_dynamic_evaluation_needs_the_passes_it_is_compared_with() -> None:

@@ -59,14 +59,6 @@ def test_whatever_can_be_trained_can_be_timed(config: RunConfig) -> None:
     assert all(speed.watched is speed.by_threads is None and speed.tokens_per_second > 0 for speed in speeds)
 
 
-def test_threads_are_as_before_when_they_were_compared() -> None:
-    before = torch.get_num_threads()
-    report = training_report({"a": (make_config(), make_corpus())}, "cpu", rounds=1, threads=(1, 2))
-    assert torch.get_num_threads() == before
-    for speed in report.to_json()["trainings"]["a"]["speeds"]:
-        assert speed["by_threads"].keys() == {1, 2} and min(speed["by_threads"].values()) > 0
-
-
 def test_the_memory_of_a_step_is_what_it_takes_beside_what_is_there() -> None:
     held = torch.ones(2**23)
     small = step_megabytes(lambda: torch.ones(2**10), CPU)
