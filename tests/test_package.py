@@ -63,6 +63,7 @@ def test_the_version_is_one() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["tool"]["hatch"]["version"]["path"] == "spanlm/__init__.py"
     assert re.fullmatch(r"\d+\.\d+\.\d+", spanlm.__version__)
+    assert f"\nversion: {spanlm.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_the_dependencies_are_those_decided() -> None:
@@ -103,15 +104,14 @@ def test_no_load_path_unpickles() -> None:
 
 
 def test_imports_go_one_way() -> None:
-    """errors <- data, models <- training, evaluation <- analysis, benchmark <- cli."""
+    """errors <- data, models <- training, evaluation <- analysis <- cli."""
     below = {
-        "data": {"training", "evaluation", "models", "analysis", "benchmark", "cli", "presets", "trained", "config"},
-        "models": {"training", "evaluation", "analysis", "benchmark", "cli", "presets", "trained", "config", "data"},
-        "evaluation": {"analysis", "benchmark", "cli", "presets", "trained"},
-        "training": {"analysis", "benchmark", "cli", "presets", "trained"},
-        "analysis": {"benchmark", "cli", "presets", "trained"},
-        "presets": {"analysis", "benchmark", "cli", "trained"},
-        "benchmark": {"cli", "presets", "trained"},
+        "data": {"training", "evaluation", "models", "analysis", "cli", "presets", "trained", "config"},
+        "models": {"training", "evaluation", "analysis", "cli", "presets", "trained", "config", "data"},
+        "evaluation": {"analysis", "cli", "presets", "trained"},
+        "training": {"analysis", "cli", "presets", "trained"},
+        "analysis": {"cli", "presets", "trained"},
+        "presets": {"analysis", "cli", "trained"},
     }
     for room, above in below.items():
         for path in (ROOT / "spanlm" / room).rglob("*.py"):

@@ -1,39 +1,33 @@
-"""`spanlm bench`."""
+"""`spanlm bench`: how fast configurations train on this machine."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
-from spanlm.benchmark.measure import Report, benchmark
-from spanlm.benchmark.recipe import TrainingReport, training_report
+import torch
+from rich.table import Table
+
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_device, verb_parser
-from spanlm.cli.bench_tables import show_comparisons, show_trainings
-from spanlm.cli.terminal import note, out
+from spanlm.cli.terminal import columns, console, note, out
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, require
-from spanlm.presets import find_preset
-
-AnyReport = TypeVar("AnyReport", Report, TrainingReport)
+from spanlm.presets import PRESETS, find_preset
+from spanlm.training.bench import TimedTraining, TrainingReport, WatchedStep, training_report
 
 _DESCRIPTION = """
-Speed on this machine. What is compared takes turns on the same random tokens: training steps with those of a textbook
-(embedding, nn.LSTM, linear, cross-entropy) and of ports of published code, a memory with the same model without it, a
-cache and dynamic evaluation with the evaluation that they need anyway. Medians are shown, how much of a large matrix
-product's speed they reach, and the memory that a step takes. Some five minutes on two quiet CPU cores; fewer --rounds
-take less.
+How fast presets, or configurations in files, train on this machine and on the corpus they name: what a step, an epoch
+and its validation take, in float32 and in bfloat16, and the memory of a step; with --operations, where a step's time
+goes; with --compare-threads, how many threads are best.
 
-With presets, or configurations in files, how fast these train instead, on the corpus they name: what an epoch and its
-validation take, and with --operations where a step's time goes. Steps from all over an epoch are timed, as the first
-epochs have them: weights that are averaged later (training.optimizer.kind=nt_asgd) add to a step.
+Medians of steps from all over an epoch, as the first epochs do them: weights that are averaged later
+(training.optimizer.kind=nt_asgd) add to a step. Nothing is written.
 
-  spanlm bench
+  spanlm bench demo --compare-threads
   spanlm bench merity2018/awd-ptb yang2018/mos-ptb --operations 10
   spanlm bench daniluk2017/kvp-w5 --corpus wikitext-2
   spanlm bench mine.yaml --rounds 50
@@ -51,37 +45,49 @@ def run(arguments: list[str]) -> None:
         help="a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it",
     )
     add_device(parser)
-    parser.add_argument("--rounds", type=int, default=15, help="steps of each; the median counts (default 15)")
+    parser.add_argument("--rounds", type=int, default=15, help="timed steps of each; the median counts (default 15)")
     parser.add_argument(
         "--operations",
         type=int,
         default=0,
         metavar="N",
-        help="of a step of each PRESET, the N operations that take longest, on a GPU by its own time (default 0)",
+        help="profile a step: the N operations that take longest, on a GPU by its own time (default 0)",
     )
+    parser.add_argument("--compare-threads", action="store_true", help="time 1, 2, 4, … threads, too")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="another one for every PRESET")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     _check(options)
-    if options.names:
-        named = {name: _with_corpus(name, options) for name in options.names}
-        trainings = training_report(named, options.device, options.rounds, options.operations, _note)
-        _print(trainings, options.json, show_trainings)
+    report = training_report(
+        {name: _with_corpus(name, options) for name in options.names},
+        options.device,
+        options.rounds,
+        operations=options.operations,
+        threads=_numbers_of_threads() if options.compare_threads else (),
+        note=lambda text: note(f"measuring: {text}"),
+    )
+    if options.json:
+        out(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
     else:
-        _print(benchmark(options.device, options.rounds, _note), options.json, show_comparisons)
+        _show(report)
 
 
 def _check(options: argparse.Namespace) -> None:
+    if not options.names:
+        families = ", ".join(dict.fromkeys(name.replace("/", "/… ").split()[0] for name in PRESETS))
+        raise InputError(f"bench: name a PRESET ({families}; `spanlm presets` lists all) or a YAML FILE to time.")
     require(options.rounds >= 1, "--rounds", options.rounds, "at least 1")
     require(options.operations >= 0, "--operations", options.operations, "at least 0")
-    of_presets = {"--operations": options.operations, "--corpus": options.corpus, "--data-dir": options.data_dir}
-    idle = [name for name, value in of_presets.items() if value and not options.names]
-    if idle:
-        raise InputError(f"{idle[0]}: is of a PRESET, and none is named. `spanlm presets` lists them.")
     twice = [name for name in options.names if options.names.count(name) > 1]
     if twice:
         raise InputError(f"{twice[0]}: is named twice; name each once")
+
+
+def _numbers_of_threads() -> list[int]:
+    """1, 2, 4, … and the number that is set, which is all cores unless --threads says otherwise."""
+    most = torch.get_num_threads()
+    return [*(2**power for power in range((most - 1).bit_length())), most]
 
 
 def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Corpus]:
@@ -94,12 +100,51 @@ def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Cor
     return replace(config, data=data), load_corpus(data)
 
 
-def _note(text: str) -> None:
-    note(f"measuring: {text}")
+def _show(report: TrainingReport) -> None:
+    out(", ".join(f"{name} {value}" for name, value in report.started.items() if name != "command"))
+    for name, training in report.trainings.items():
+        tables = [_speeds_table(name, training)]
+        tables += [_operations_table(one.precision, one.watched) for one in training.speeds if one.watched]
+        tables += [_threads_table(one.precision, one.by_threads) for one in training.speeds if one.by_threads]
+        for table in tables:
+            out()
+            console().print(table)
 
 
-def _print(report: AnyReport, as_json: bool, show: Callable[[AnyReport], None]) -> None:
-    if as_json:
-        out(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
-    else:
-        show(report)
+def _speeds_table(name: str, training: TimedTraining) -> Table:
+    table = columns(
+        ["training"],
+        ["ms a step", "tokens/s", "step MB", "an epoch", "its validation"],
+        f"{name} on {training.corpus}: V {training.vocabulary_size:,}, {training.epoch_tokens:,} tokens an epoch, "
+        f"{training.parameters:,} parameters",
+    )
+    for speed in training.speeds:
+        table.add_row(
+            speed.precision,
+            f"{speed.milliseconds:,.1f}",
+            f"{speed.tokens_per_second:,.0f}",
+            "–" if speed.step_megabytes is None else f"{speed.step_megabytes:,.0f}",
+            f"{speed.epoch_seconds:,.1f} s",
+            f"{speed.validation_seconds:,.1f} s",
+        )
+    return table
+
+
+def _operations_table(precision: str, step: WatchedStep) -> Table:
+    """Rows that add up to the whole step."""
+    title = f"a step in {precision}, watched: {step.milliseconds:,.1f} ms"
+    table = columns(["operation"], ["calls", "ms", "of the step"], title)
+    rows = [(one.name, f"{one.calls:,.1f}", one.milliseconds) for one in step.operations]
+    if step.other_operations:
+        rows.append((f"{step.other_operations} other operations", "", step.other_milliseconds))
+    rows.append(("Python, waiting", "", max(0.0, step.milliseconds - sum(spent for *_, spent in rows))))
+    for operation, calls, spent in rows:
+        table.add_row(operation, calls, f"{spent:,.1f}", f"{spent / step.milliseconds:.0%}")
+    return table
+
+
+def _threads_table(precision: str, by_threads: dict[int, float]) -> Table:
+    table, best = columns(["threads"], ["tokens/s", "of the best"], f"in {precision}"), max(by_threads.values())
+    for count, rate in by_threads.items():
+        table.add_row(str(count), f"{rate:,.0f}", f"{rate / best:.0%}")
+    return table

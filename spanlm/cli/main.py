@@ -34,7 +34,7 @@ VERBS = {
     "data": "make a corpus to train on: articles of Wikipedia, prepared as in the paper",
     "presets": "the published table rows that can be trained by name",
     "reproduce": "the tables of a paper, run again: measured and published side by side",
-    "bench": "speed: this machine, a textbook training step, and this project's",
+    "bench": "speed: how long an epoch of a preset takes here, and where a step's time goes",
 }
 
 _OPTIONS = {f"{name}=": f"--{name}=" for name in ("split", "state", "base", "oov", "context")}
@@ -132,6 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
     _wait_asleep()
+    _silence_profiler()
     for logger in (logging.getLogger("spanlm"), logging.lastResort):
         logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # the library's notes, which Python users do not see
     print_plainly()
@@ -169,6 +170,11 @@ def _wait_asleep() -> None:
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+
+def _silence_profiler() -> None:
+    """Keep torch's profiler from writing to standard error when it begins and ends. Read when torch is loaded."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
 class _Plain:

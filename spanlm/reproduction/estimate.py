@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from spanlm.benchmark.clock import timed
-from spanlm.benchmark.recipe import scoring_seconds, spread, step_speed, warm_up
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.dynamic import adapted_tally
@@ -18,6 +16,7 @@ from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tasks import Job
 from spanlm.runs.texts import Texts
 from spanlm.store.machine import pick_device
+from spanlm.training.bench import scoring_seconds, spread, step_speed, timed, warm_up
 from spanlm.training.events import Watcher
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer

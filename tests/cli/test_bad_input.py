@@ -177,6 +177,9 @@ COMMAND_LINES = [
     ("presets demo lstm", "unrecognized arguments: lstm"),
     ("bench --rounds 0", "--rounds=0: must be at least 1"),
     ("bench --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
+    ("presets demo", "unrecognized arguments: demo"),
+    ("bench demo --rounds 0", "--rounds=0: must be at least 1"),
+    ("bench demo --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
 ]
 
 

@@ -140,6 +140,5 @@ def test_the_way_out_is_an_option_of_this_verb(cli: Cli, tiny_run: Path) -> None
         assert options <= known, (verb, options - known)
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "bench"])
-def test_a_bad_device_is_named_as_it_was_given(cli: Cli, tiny_run: Path, verb: str) -> None:
-    cli(verb, *([tiny_run] if verb == "evaluate" else []), "--device", "nonsense").refused("--device=nonsense")
+def test_a_bad_device_is_named_as_it_was_given(cli: Cli, tiny_run: Path) -> None:
+    cli("evaluate", tiny_run, "--device", "nonsense").refused("--device=nonsense")

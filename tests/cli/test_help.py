@@ -45,7 +45,7 @@ OPTIONS = {
     "presets": "--json",
     "reproduce": "--table --corpus --scale --seeds --rows --runs --out --device --precision --data-dir --questions "
     "--jobs --dry-run",
-    "bench": "--device --rounds --operations --corpus --data-dir --json",
+    "bench": "--device --rounds --operations --compare-threads --corpus --data-dir --json",
 }
 
 

@@ -1,4 +1,4 @@
-"""The mixture of softmaxes at its published size, and the training step that a port of its authors' code takes.
+"""The mixture of softmaxes at its published size, beside a port of its authors' code.
 
 The port's mixture (zihangdai/mos) makes every word's probability under every expert, (T, B, K, V), and mixes them.
 """
@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, nll_loss
 
-from spanlm.benchmark.awd import AWD_PTB, PortedAWD, awd_trainer, locked, ported_step
-from spanlm.benchmark.contenders import Size, synthetic_corpus, training_flops
-from spanlm.benchmark.groups import SEGMENTS, Aim, Contender, precisions
-from spanlm.data.corpora import Corpus
+from benchmarks.awd import AWD_PTB, PortedAWD, awd_trainer, locked
+from benchmarks.race import Aim, Contender
+from benchmarks.setting import Size, plain_step, training_flops
 from spanlm.evaluation.scoring import Precision
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.head import Head
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, MixtureOfSoftmaxesHead
 from spanlm.models.interfaces import Init, Readout
+from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 
 MOS_PTB = replace(
@@ -66,47 +66,39 @@ class NaiveMixture(MixtureOfSoftmaxesHead):
 class PortedMixture(PortedAWD):
     """The port of AWD-LSTM with the naive mixture on top."""
 
+    cross_entropy = staticmethod(nll_loss)  # the mixture gives logarithms of probabilities
+
     def __init__(self, size: Size) -> None:
         super().__init__(size)
-        config = _config(size)
-        self.decoder = NaiveMixture(config, size.model.encoder.output_size, self.embedding, Init(0.1, 0.0))  # type: ignore[assignment]
-
-    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Mean of −log p(target): these are normalised already."""
-        return nll_loss(logits.flatten(0, 1), targets.flatten())
+        self.decoder = NaiveMixture(_head(size), size.model.encoder.output_size, self.embedding, Init(0.1, 0.0))
 
 
-def naive_trainer(size: Size, precision: Precision, device: str, corpus: Corpus) -> Trainer:
-    """Make the trainer of the model that is measured, but for how its mixture is worked out."""
-    trainer = awd_trainer(size, precision, device, corpus)
+def naive_trainer(size: Size, precision: Precision, device: torch.device) -> Trainer:
+    """Make the trainer of the timed model with a naive mixture of the same weights."""
+    trainer = awd_trainer(size, precision, device)
     model = trainer.model
-    model.head = NaiveMixture.of(_config(size), model.memory.readout_size, model.embedding, model.head)
+    model.head = NaiveMixture.of(_head(size), model.memory.readout_size, model.embedding, model.head)
     return trainer
 
 
 def mixture_group(size: Size, device: torch.device) -> Iterator[Contender]:
-    """The mixture's training step against that of a port of its authors' code, and against a naive mixture alone."""
-    corpus, flops = synthetic_corpus(size, SEGMENTS), mixture_flops(size)
+    """The mixture's training step against that of the port, and against a naive mixture alone."""
+    flops = mixture_flops(size)
     for precision in precisions(device):
-        port, plain = f"port, training {precision}", f"naive mixture, training {precision}"
+        port, naive = f"port, training {precision}", f"naive mixture, training {precision}"
         target = 1.2 if precision == "bf16" else None
-        own = Aim(plain, target), Aim(port, target), Aim(plain, 1 / 3, "memory")
-        naive = naive_trainer(size, precision, str(device), corpus)
-        whole = awd_trainer(size, precision, str(device), corpus)
-        for name, step, aims in (
-            (port, ported_step(size, precision, device, PortedMixture), ()),
-            (plain, naive.step, (Aim(port),)),
-            (f"spanlm, training {precision}", whole.step, own),
-        ):
-            yield Contender(name, precision, step, flops, aims)
+        yield Contender(port, precision, plain_step(PortedMixture(size), size, precision, device), flops)
+        yield Contender(naive, precision, naive_trainer(size, precision, device).step, flops, [Aim(port)])
+        aims = [Aim(naive, target), Aim(port, target), Aim(naive, 1 / 3, "memory")]
+        step = awd_trainer(size, precision, device).step
+        yield Contender(f"spanlm, training {precision}", precision, step, flops, aims)
 
 
 def mixture_flops(size: Size) -> float:
-    """Floating-point operations of one token of training: every expert multiplies with the embedding."""
-    again = 6.0 * (_config(size).experts - 1) * size.vocabulary_size * size.model.embedding_size
-    return training_flops(size) + again
+    """Floating-point operations of one trained token: every expert multiplies with the embedding."""
+    return training_flops(size) + 6.0 * (_head(size).experts - 1) * size.vocabulary_size * size.model.embedding_size
 
 
-def _config(size: Size) -> MixtureOfSoftmaxesConfig:
+def _head(size: Size) -> MixtureOfSoftmaxesConfig:
     assert isinstance(size.model.head, MixtureOfSoftmaxesConfig)
     return size.model.head

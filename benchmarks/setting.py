@@ -1,0 +1,151 @@
+"""What is timed on what: a size, random text, and this library's own training step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from spanlm.config import RunConfig
+from spanlm.data.batching import Segment, make_batcher
+from spanlm.data.config import BatchingKind
+from spanlm.data.corpora import Corpus
+from spanlm.data.token_files import TokenFile
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.evaluation.scoring import Precision
+from spanlm.models.config import ModelConfig
+from spanlm.models.language_model import LanguageModel
+from spanlm.training.bench import idle_trainer
+from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
+from spanlm.training.trainer import Trainer
+
+CLIP, RATE = 5.0, 1e-3
+SEGMENTS = 4
+
+Step = Callable[[Segment], object]
+States = list[tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model and a batch: V words, B streams, T steps."""
+
+    name: str
+    model: ModelConfig
+    vocabulary_size: int
+    batch_size: int
+    length: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one step."""
+        return self.batch_size * self.length
+
+    @property
+    def title(self) -> str:
+        """Name of the group in reports."""
+        return f"{self.name}, V {self.vocabulary_size:,}, batch {self.batch_size} × {self.length}"
+
+
+def random_corpus(size: Size) -> Corpus:
+    """Make a text of a few segments, Zipf-distributed as words are: speed must not depend on a download."""
+    vocabulary = Vocabulary.from_counts(
+        dict.fromkeys([EOS, UNK, *(f"w{i}" for i in range(size.vocabulary_size - 2))], 1)
+    )
+    weights = 1 / np.arange(1, size.vocabulary_size + 1)
+    generator = np.random.default_rng(1)
+    ids = generator.choice(size.vocabulary_size, size.tokens * SEGMENTS, p=weights / weights.sum())
+    ids[-1] = vocabulary.eos_id
+    splits = dict.fromkeys(("train", "valid", "test"), TokenFile(ids.astype(np.int32), np.zeros(1, dtype=np.int64)))
+    nothing = dict.fromkeys(splits, 0)
+    return Corpus(name="random", vocabulary=vocabulary, splits=splits, notes=[], oov=nothing, tokenizer="whitespace")
+
+
+def random_segments(size: Size, count: int) -> list[Segment]:
+    """Return segments of the random text, over and over."""
+    corpus = random_corpus(size)
+    tokens, eos_id = corpus.splits["train"], corpus.vocabulary.eos_id
+    batcher = make_batcher("streams", tokens, eos_id, batch_size=size.batch_size, length=size.length)
+    return list(islice(cycle(batcher.segments()), count))
+
+
+def own_trainer(
+    size: Size,
+    precision: Precision,
+    device: torch.device,
+    *,
+    kind: BatchingKind = "streams",
+    activation_penalty: float = 0.0,
+    temporal_penalty: float = 0.0,
+) -> Trainer:
+    """Make the trainer whose step is timed: SGD and clipping, as in the steps beside it."""
+    training = TrainingConfig(
+        optimizer=OptimizerConfig(kind="sgd", lr=RATE, clip=CLIP),
+        batching=BatchingConfig(kind=kind, batch_size=size.batch_size, length=size.length),
+        activation_penalty=activation_penalty,
+        temporal_penalty=temporal_penalty,
+        precision=precision,
+        device=str(device),
+        log_every=2**31,
+    )
+    return idle_trainer(RunConfig(model=size.model, training=training), random_corpus(size))
+
+
+class Plain(nn.Module, ABC):
+    """A model as a tutorial writes it."""
+
+    @abstractmethod
+    def forward(self, inputs: Tensor, states: States) -> tuple[Any, States]:
+        """Return what the loss needs, from inputs (T, B) and (h, c) of each LSTM, and the states after."""
+
+    @abstractmethod
+    def loss(self, outputs: Any, targets: Tensor) -> Tensor:
+        """Return the loss of the outputs for targets (T, B)."""
+
+    @abstractmethod
+    def zeros(self, batch_size: int) -> States:
+        """Return the states of streams that have read nothing."""
+
+
+def plain_step(model: Plain, size: Size, precision: Precision, device: torch.device) -> Step:
+    """Return a tutorial's training step: forward, loss, backward, clip, SGD, the loss as a number."""
+    states = model.to(device).zeros(size.batch_size)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+
+    def step(segment: Segment) -> None:
+        nonlocal states
+        inputs, targets = segment.inputs.to(device), segment.targets.to(device)
+        optimizer.zero_grad()
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+            outputs, after = model(inputs, states)
+            loss = model.loss(outputs, targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        states = [(h.detach(), c.detach()) for h, c in after]
+        loss.item()
+
+    return step
+
+
+def training_flops(size: Size, *, without: str | None = None) -> float:
+    """Return the floating-point operations of the matrix products of one trained token, two a multiply-add.
+
+    Every weight matrix takes part in three products, one forward and two backward; the embedding in none unless tied.
+
+    Args:
+        size: of the model.
+        without: the part whose weights are left out, such as memory.
+    """
+    with torch.device("meta"):
+        model = LanguageModel(size.model, size.vocabulary_size)
+    named = {name: weight for name, weight in model.named_parameters() if weight.dim() == 2}
+    kept = [w for name, w in named.items() if name.partition(".")[0] not in ("embedding", without)]
+    tied = model.embedding.weight.numel() if size.model.head.tied else 0
+    return 6.0 * (tied + sum(weight.numel() for weight in kept))

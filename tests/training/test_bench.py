@@ -1,0 +1,86 @@
+"""How fast a configuration trains: what is timed, and what takes the time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from spanlm.config import RunConfig
+from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
+from spanlm.training.bench import StepSpeed, spread, step_megabytes, step_speed, training_report, watched_step
+from tests.training.small import make_config, make_corpus, with_batching
+
+CPU = torch.device("cpu")
+
+
+def test_speed_is_the_median_of_steps_and_of_what_each_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by the length of what is read."""
+    now = 0.0
+
+    def step(piece: Any) -> None:
+        nonlocal now
+        now += piece.seconds
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    pieces = [SimpleNamespace(seconds=s, mask=torch.arange(10) < n) for s, n in ((1.0, 2), (9.0, 9), (2.0, 10))]
+    reader: Any = SimpleNamespace(device=CPU, step=step)
+    assert step_speed(reader, pieces) == StepSpeed(2000.0, 2.0)
+
+
+def test_segments_are_from_all_over_an_epoch() -> None:
+    """Sentences come the short ones first: an epoch is no multiple of its first steps."""
+
+    ten: Any = SimpleNamespace(count=lambda: 10, segments=lambda start: iter(range(start, 10)))
+    assert spread(ten, 5) == [0, 2, 4, 6, 8]
+    assert spread(ten, 20) == sorted([*range(10), *range(10)])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        make_config(kind="sentences", shuffle=False),
+        make_config(SpanBufferConfig(buffer_size=6, span_length=3), dropout=0.0, kind="streams", shuffle=False),
+        make_config(PointerSentinelConfig(window=4)),
+        with_batching(make_config(kind="streams", shuffle=False, batch_size=4), group_size=2),
+    ],
+    ids=["sentences", "spans", "pointer", "groups"],
+)
+def test_whatever_can_be_trained_can_be_timed(config: RunConfig) -> None:
+    """In both precisions and on the device that was asked for, whatever the configuration has."""
+    strange = replace(config, training=replace(config.training, device="cuda", precision="bf16"))
+    report = training_report({"a": (strange, make_corpus())}, "cpu", rounds=25)
+    speeds = report.trainings["a"].speeds
+    assert [speed.precision for speed in speeds] == ["fp32", "bf16"] and report.started["device"] == "cpu"
+    assert all(speed.watched is speed.by_threads is None and speed.tokens_per_second > 0 for speed in speeds)
+
+
+def test_the_memory_of_a_step_is_what_it_takes_beside_what_is_there() -> None:
+    held = torch.ones(2**23)
+    small = step_megabytes(lambda: torch.ones(2**10), CPU)
+    large = step_megabytes(lambda: torch.ones(2**23) + 1, CPU)
+    assert held.sum() == 2**23
+    if small is None or large is None:
+        pytest.skip("this system does not say how much memory a process had")
+    assert small < 8 and 60 < large < 80
+
+
+def test_operations_are_those_of_a_step_the_longest_first() -> None:
+    a, nothing = torch.ones(256, 256), [None] * 4
+
+    def step(segment: Any) -> None:
+        for _ in range(3):
+            torch.mm(a, a)
+        a.neg()
+
+    found = watched_step(step, nothing, CPU, 10)
+    calls = {one.name: one.calls for one in found.operations}
+    assert calls["aten::mm"] == 3 and calls["aten::neg"] == 1
+    assert found.operations[0].name == "aten::mm"
+    one = watched_step(step, nothing, CPU, 1)
+    assert len(one.operations) == 1 and one.other_operations >= 1
+    assert one.operations[0].milliseconds + one.other_milliseconds <= one.milliseconds
