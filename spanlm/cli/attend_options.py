@@ -142,10 +142,8 @@ def _parser() -> VerbParser:
     )
     what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
     what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
-    what.add_argument("--by-epoch", action="store_true", help="what a run told of its span buffer while it was trained")
-    parser.add_argument(
-        "--words", type=int, metavar="N", help=f"how much of --document or --from, line ends counted (default: {WORDS})"
-    )
+    what.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
+    parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
     parser.add_argument(
         "--top",
         type=int,

@@ -21,20 +21,21 @@ from spanlm.errors import InputError, Interrupted, nearest
 from spanlm.training.signals import StopRequest, stop_request
 
 CORPORA = {
-    "wikipedia": "articles of Wikipedia, prepared as in Daniluk et al. (2017): from WikiExtractor or an XML dump",
+    "wikipedia": "articles of Wikipedia, prepared as in Daniluk et al. (2017)",
 }
 
 _OVERVIEW = """usage: spanlm data CORPUS [OPTIONS]
 
-Make a corpus that models train on: a folder with train.txt, valid.txt and test.txt.
+Make a corpus that models train on: a folder with train.txt, valid.txt and
+test.txt.
 
 corpora:
 {corpora}
 
-  spanlm data wikipedia --source enwiki-latest-pages-articles.xml.bz2 --category novels --out novels
+  spanlm data wikipedia --source enwiki.xml.bz2 --category novels --out novels
 
-`spanlm data CORPUS --help` explains one. Nothing is downloaded. `ptb` and `wikitext-2` need no making:
-`spanlm train demo --corpus ptb`.
+`spanlm data CORPUS --help` explains one. Nothing is downloaded. `ptb` and
+`wikitext-2` need no making: `spanlm train demo --corpus ptb`.
 """
 
 _DESCRIPTION = """

@@ -141,8 +141,8 @@ def _own_parser() -> VerbParser:
     parser.add_argument(
         "--match-parameters",
         metavar="LSTMn|NUMBER",
-        help="choose the hidden size so that θ_M (parameters without word representations) is this number, or that of a "
-        "one-layer LSTM with n units",
+        help="choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
+        "a one-layer LSTM with n units",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
     parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
