@@ -82,7 +82,10 @@ class VerbParser(argparse.ArgumentParser):
         )
         self._more, self._rare = _filled(more), list[argparse.Action]()
         meaning = "show the common options, or all of them"
-        self.add_argument("-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning)
+        unseen = argparse.SUPPRESS if help_action is _Help else None
+        self.add_argument(
+            "-h", "--help", nargs="?", const="", metavar="all", default=unseen, action=help_action, help=meaning
+        )
 
     def add_argument(self, *names: Any, rare: bool = False, **settings: Any) -> argparse.Action:
         """Add an argument; one that is `rare` is in `--help all` alone."""

@@ -10,51 +10,40 @@ from signal import SIGINT
 
 from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.arguments import add_device, verb_parser
-from spanlm.cli.labelled import labelled
 from spanlm.cli.main import VerbParser
 from spanlm.cli.progress import progress
 from spanlm.cli.report import TrainingReport
 from spanlm.cli.terminal import columns, console, note, out
-from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, require
-from spanlm.reproduction.estimate import dynamic_seconds, estimate
-from spanlm.reproduction.grids import grids, order_notes
-from spanlm.reproduction.page import protocol
-from spanlm.reproduction.papers import PAPERS
-from spanlm.reproduction.plan import Plan, make_plan
-from spanlm.reproduction.record import ASTRAY
-from spanlm.reproduction.request import Request
-from spanlm.reproduction.run import Outcome, finished, finished_before, run_plan
-from spanlm.reproduction.side_by_side import label, run_side_by_side
-from spanlm.reproduction.summary import summarise
-from spanlm.reproduction.tables import Table
-from spanlm.reproduction.tasks import Job, Measurement, Task
-from spanlm.reproduction.wording import several
-from spanlm.reproduction.write import write_tables
+from spanlm.reproduction.papers import Paper, Table
+from spanlm.reproduction.plan import PAPERS, Measurement, Plan, Request, Task, make_plan
+from spanlm.reproduction.record import ASTRAY, finished
+from spanlm.reproduction.run import Estimator, Outcome, finished_before, label, run_plan, run_side_by_side
+from spanlm.reproduction.scales import several
+from spanlm.reproduction.table import grids, order_notes, protocol, summarise, write_tables
 
 _DESCRIPTION = """
 Run the tables of a paper again: every row one after another, at matched parameters where the paper matches them, then
 one Markdown page and one figure a table, measured and published side by side.
 
   spanlm reproduce daniluk2017 --scale smoke
-  spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --scale small
-  spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --scale small --dry-run
+  spanlm reproduce daniluk2017 --table 2c --corpus wikitext-2 --dry-run
   spanlm reproduce salton2017 --table 1 --scale small
   spanlm reproduce li2020 --corpus ptb --scale small --jobs 2
 
+Finished runs are skipped and unfinished ones go on, so the same command can be given again at any time; a row that
+fails does not stop the others.
+"""
+_MORE = """
 With --jobs N, N rows are trained or measured at a time, each on its share of the processor's threads (on a GPU they
 share it), the last of a table first, for it takes longest; small models, of which one does not keep many threads busy,
 are done sooner so. Their speeds and minutes in the tables are those of a share.
 
-Finished runs are skipped and unfinished ones go on, so the same command can be given again at any time; a row that
-fails does not stop the others. The test part is read once for every run, and again for every row that evaluates a
+The test part is read once for every run, and again for every row that evaluates a
 trained model in another way: with a cache, with dynamic evaluation, or several as one; such rows train what they need
 and share it. Their settings are chosen on valid. Where dynamic evaluation went astray the row has failed, for good: its
 record, in the row's name under --out, says what was tried; without that file it is tried again.
 """
-
-_Expected = tuple[tuple[str, str, str], float]
-"""Epochs, tokens a second and time as a dry run shows them, and the seconds."""
 
 
 def run(arguments: list[str]) -> None:
@@ -80,6 +69,9 @@ def run(arguments: list[str]) -> None:
             questions=tuple(options.questions),
         )
     )
+    if options.no_tables:
+        _run_rows(plan)
+        return
     _introduce(plan)
     if options.dry_run:
         _dry_run(plan)
@@ -88,33 +80,18 @@ def run(arguments: list[str]) -> None:
 
 
 def _parser() -> VerbParser:
-    parser = verb_parser("reproduce", _DESCRIPTION)
-    parser.add_argument("paper", metavar="PAPER", help=f"whose tables: {', '.join(PAPERS)}")
-    parser.add_argument(
-        "--table",
-        metavar="NAME",
-        help=". ".join(
-            f"{paper.name}: {_listed((table.name, table.title.partition(': ')[2]) for table in paper.tables)}"
-            for paper in PAPERS.values()
-        )
-        + " (default: all that the corpus allows)",
+    parser = verb_parser(
+        "reproduce", _DESCRIPTION, more="\n\n".join([_MORE, *map(_tables_and_scales, PAPERS.values())])
     )
+    parser.add_argument("paper", metavar="PAPER", help=f"whose tables: {', '.join(PAPERS)}")
+    parser.add_argument("--table", metavar="NAME", help="one of them (default: all that the corpus allows)")
     parser.add_argument(
         "--corpus",
         metavar="NAME|PATH",
         help="wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the "
         "scale's, demo for smoke; else the table's own)",
     )
-    parser.add_argument(
-        "--scale",
-        default="small",
-        metavar="NAME",
-        help=". ".join(
-            f"{paper.name}: {_listed((scale.name, scale.purpose) for scale in paper.scales.values())}"
-            for paper in PAPERS.values()
-        )
-        + " (default: small)",
-    )
+    parser.add_argument("--scale", default="small", metavar="NAME", help="smoke, small or paper, as a rule (small)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N", help="a run of every row for each")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these rows, as --dry-run names them")
     parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept (runs)")
@@ -126,6 +103,7 @@ def _parser() -> VerbParser:
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument(
         "--questions",
+        rare=True,
         nargs="+",
         type=Path,
         default=[],
@@ -133,8 +111,18 @@ def _parser() -> VerbParser:
         help="of table 2d (default: the test files of cbt)",
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rows at a time (1)")
+    parser.add_argument(
+        "--no-tables", rare=True, action="store_true", help="train and measure only, as each of --jobs does"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
     return parser
+
+
+def _tables_and_scales(paper: Paper) -> str:
+    """Name the tables of a paper, and the scales at which they can be run."""
+    tables = _listed((table.name, table.title.partition(": ")[2]) for table in paper.tables)
+    scales = _listed((scale.name, scale.purpose) for scale in paper.scales.values())
+    return f"{paper.name}, --table {tables}; --scale {scales}."
 
 
 def _listed(pairs: Iterable[tuple[str, str]]) -> str:
@@ -157,22 +145,19 @@ def _introduce(plan: Plan) -> None:
 
 
 def _dry_run(plan: Plan) -> None:
-    """Print the plan; a few steps of every model tell the time."""
-    shown = columns(["row"], ["seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "at most"])
-    total, searching = 0.0, False
-    known: dict[str, _Expected] = {}
+    """Print the plan; a step of every kind of model tells the time."""
+    shown = columns(["row"], ["seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "about"])
+    estimator, total, searching = Estimator(plan, lambda row: note(f"measuring: {row}")), 0.0, False
     for task in plan.tasks:
         if (record := finished(task, plan.text_of(task))) is not None:
             cells, seconds = ("", "", "went astray" if ASTRAY in record else "finished"), 0.0
         else:
-            if task.row not in known:  # its seeds differ in nothing that takes time
-                known[task.row] = _expected(plan, task)
-            cells, seconds = known[task.row]
+            cells, seconds = _expected(estimator, task)
             searching = searching or (isinstance(task, Measurement) and task.search is not None)
         shown.add_row(*_sizes(task), *cells)
         total += seconds
     console().print(shown)
-    out(f"in all at most {_duration(total)} on this machine as it is now; runs that stop improving end before")
+    out(f"in all about {_duration(total)} on this machine as it is now; runs that stop improving end before")
     if searching:
         out("more, where none of a search's finalists helps: it reads on, one pair of η and λ after another")
     for row, reason in plan.left_out.items():
@@ -187,27 +172,15 @@ def _sizes(task: Task) -> tuple[str, str, str, str, str]:
     return task.row, str(task.seed), f"{units:,}", f"{count.model:,}", f"{count.total:,}"
 
 
-def _expected(plan: Plan, task: Task) -> _Expected:
-    """Measure what a task would take."""
-    text = plan.text_of(task)
+def _expected(estimator: Estimator, task: Task) -> tuple[tuple[str, str, str], float]:
+    """Return epochs, tokens a second and time as a dry run shows them, and the seconds."""
     try:
-        return _training(task, text) if isinstance(task, Job) else _measurement(task, text)
+        found = estimator(task)
     except (InputError, RunError, RuntimeError) as error:
         return ("", "", f"fails: {error}"), 0.0
-
-
-def _training(job: Job, text: Corpus) -> _Expected:
-    note(f"measuring: {job.row}")
-    found = estimate(job, text)
+    if isinstance(task, Measurement):
+        return ("", "", f"evaluated only {_duration(found.seconds)}"), found.seconds
     return (str(found.epochs), f"{found.tokens_per_second:,.0f}", _duration(found.seconds)), found.seconds
-
-
-def _measurement(task: Measurement, text: Corpus) -> _Expected:
-    if task.search is None:
-        return ("", "", "evaluated only"), 0.0
-    note(f"measuring: {task.row}")
-    seconds = dynamic_seconds(task.config, text, task.search, task.jobs[0].preset.dynamic)
-    return ("", "", f"evaluated only {_duration(seconds)}"), seconds
 
 
 def _run(plan: Plan, jobs: int) -> None:
@@ -229,6 +202,10 @@ def _run(plan: Plan, jobs: int) -> None:
     for path in written:
         out(f"written: {path}")
     out(f"total time now: {_duration(time.monotonic() - began)}")
+    _refuse_failed(ran)
+
+
+def _refuse_failed(ran: Sequence[Outcome]) -> None:
     failed = [outcome for outcome in ran if outcome.error]
     if failed:
         names = ", ".join(f"{outcome.job.row} ({outcome.job.seeds})" for outcome in failed)
@@ -236,8 +213,18 @@ def _run(plan: Plan, jobs: int) -> None:
         raise RunError(f"{len(failed)} of {len(ran)} runs failed: {names}. {first.job.row}: {first.error}")
 
 
+def _run_rows(plan: Plan) -> None:
+    """Run without tables: what a process of `--jobs` does."""
+    with TrainingReport(notes=False) as report:
+        ran = []
+        for outcome in run_plan(plan, report, reporting=lambda: progress(shown=True)):
+            out(_ended(outcome))
+            ran.append(outcome)
+    _refuse_failed(ran)
+
+
 def _reported(plan: Plan, jobs: int) -> Iterator[Outcome]:
-    """Run the plan; say of every job that it starts and how it ended."""
+    """Run the plan; say of every task that it starts and how it ended."""
     number = 0
 
     def started(task: Task) -> None:
@@ -251,8 +238,9 @@ def _reported(plan: Plan, jobs: int) -> Iterator[Outcome]:
                 out(_ended(outcome))
                 yield outcome
         return
-    for outcome in run_side_by_side(plan, jobs, started, labelled):
-        out(f"{label(plan, outcome.job)}  {_ended(outcome)}")
+    for outcome in run_side_by_side(plan, jobs, started, lambda command, line: out(f"{command.label}  {line}")):
+        if outcome.done_before or outcome.error:  # else its own process said so
+            out(f"{label(plan, outcome.job)}  {_ended(outcome)}")
         yield outcome
 
 
@@ -272,13 +260,13 @@ def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
     out(f"\n{table.title}")
     for line in protocol(plan, table, rows):
         out(f"  {line.replace('**', '')}")
-    for grid in grids(table, rows, plan.request.paper):
+    for grid in grids(table, rows, plan.paper):
         out(f"\n{grid.caption}" if grid.caption else "")
         shown = columns(grid.header[:1], grid.header[1:])
         for row in grid.rows:
             shown.add_row(*row)
         console().print(shown)
-    for line in order_notes(table, rows, plan.request.paper):
+    for line in order_notes(table, rows, plan.paper):
         out(f"\n{line}")
 
 

@@ -1,96 +1,113 @@
-"""The record of a finished run: what it is, what made it, and what it measured; the test part is read once."""
+"""The record of a finished row: what it is, what made it, and what it measured; the test part is read once."""
 
 from __future__ import annotations
 
 import json
 import math
 import statistics
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from spanlm.analysis.attend import attention_by_lag
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.utilisation import epoch_rows, utilisation_of
 from spanlm.config import RunConfig
+from spanlm.data.cbt import Defect, is_cbt_like, word_class
+from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
+from spanlm.evaluation.astray import AstrayError
+from spanlm.evaluation.cloze_accuracy import ClozeTally
+from spanlm.evaluation.dynamic_tuning import tune_dynamic
+from spanlm.evaluation.lessons import Report, quiet
+from spanlm.evaluation.perplexity import Evaluation, evaluation_batcher
+from spanlm.evaluation.search_log import SearchLog
+from spanlm.models.counting import count_parameters
 from spanlm.models.language_model import LanguageModel
-from spanlm.reproduction.tasks import Job
+from spanlm.reproduction.papers import Averaged, Cached, Dynamic
+from spanlm.reproduction.plan import Job, Measurement, Task
+from spanlm.runs.ensemble import TrainedEnsemble
+from spanlm.runs.gate import TemperedModel
+from spanlm.runs.loading import load
 from spanlm.runs.trained_model import TrainedModel
-from spanlm.store.plain import json_object
-from spanlm.store.provenance import starts
+from spanlm.store.plain import finite, json_object
+from spanlm.store.provenance import provenance, starts
+from spanlm.store.run_folder import MODEL
 from spanlm.training.run import first_difference
 
-_SHOWN = (
-    "corpus",
-    "vocabulary_size",
-    "seed",
-    "model_parameters",
-    "units",
-    "readout",
-    "epochs",
-    "best_epoch",
-    "train_perplexity_at_best",
-    "tokens_per_second",
-    "training_seconds",
-    "starts",
-)
-"""What tables take of every record, beside the perplexities."""
+MEASURED: tuple[Split, ...] = SPLITS[1:]
+"""The parts that every row is measured on."""
 
 ASTRAY = "astray"
 """Of the record of a measurement that has no perplexities: why it has none."""
 
+_SHOWN: dict[type, tuple[str, ...]] = {
+    Job: (
+        *("corpus", "vocabulary_size", "seed", "model_parameters", "units", "readout", "epochs", "best_epoch"),
+        *("train_perplexity_at_best", "tokens_per_second", "training_seconds", "starts"),
+    ),
+    Measurement: (
+        *("row", "how", "members", "corpus", "vocabulary_size", "all_parameters", "seconds", "starts", "details"),
+    ),
+}  # fmt: skip
+"""What every record has, beside the perplexities."""
 
-def finished_record(job: Job, corpus: Corpus) -> dict[str, Any] | None:
-    """Return the record of a job that is done, or None.
+_DEFECTS_SHOWN = 20
+"""Defects of questions that are kept in words; all are counted."""
+
+_Results = tuple[dict[Split, Evaluation], dict[str, Any]]
+"""By part, and how they came about."""
+
+
+def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
+    """Return the record of a task that is done, or None; if its weights went astray, it has no results.
 
     Raises:
-        InputError: the file is no record, or that of another configuration or text.
+        InputError: the file is no record, or that of another configuration, text, or of models that are no longer
+            those that were measured.
     """
-    if not job.record.exists():
+    path = task.record
+    if not path.exists():
         return None
-    return read_record(job.record, corpus, job.config, _SHOWN)
+    record = _read(task)
+    # how a device is asked for, and where the text lies, make no other run of one that is finished
+    recorded = RunConfig.from_tree(record["config"], str(path))
+    one, other = (replace(c, data=replace(c.data.compared, corpus=corpus.name)) for c in (recorded, task.config))
+    one = replace(one, training=replace(one.training, device=task.config.training.device))
+    sizes: dict[str, int] = {split: len(corpus.splits[split]) for split in MEASURED}
+    text = {"name": corpus.name, "vocabulary_size": len(corpus.vocabulary), **sizes}
+    _refuse_another(path, _text(record), text, "corpus")
+    _refuse_another(path, one.to_tree(), other.to_tree())
+    if isinstance(task, Measurement):
+        _refuse_another_measurement(task, record, corpus)
+    return record
 
 
-def read_record(
-    path: Path, corpus: Corpus, config: RunConfig, shown: Sequence[str], *, adapts: bool = False
-) -> dict[str, Any]:
-    """Read a record.
-
-    Args:
-        path: of the file.
-        corpus: the text it must be of.
-        config: the configuration it must be of.
-        shown: what must be in it beside that and the perplexities.
-        adapts: weights may have gone astray, so that there are no perplexities.
-
-    Raises:
-        InputError: the file is no record, or that of another configuration or text.
-    """
+def _read(task: Task) -> dict[str, Any]:
     try:
-        record = json_object(path.read_text(encoding="utf-8"))
-        recorded = RunConfig.from_tree(record["config"], str(path))
-        _ = [record[name] for name in shown]
+        record: dict[str, Any] = json_object(task.record.read_text(encoding="utf-8"))
+        RunConfig.from_tree(record["config"], str(task.record))
+        _ = [record[name] for name in _SHOWN[type(task)]]
+        adapts = isinstance(task, Measurement) and isinstance(task.how, Dynamic)
         if not (adapts and isinstance(record.get(ASTRAY), str) and record[ASTRAY]):
-            _ = [float(record[split]["perplexity"]) for split in ("valid", "test")]
+            _ = [float(record[split]["perplexity"]) for split in MEASURED]
         _text(record)
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{path}: is not a record of a run. Move it away, or choose another --out.") from None
-    # how a device is asked for, and where the text lies, make no other run of one that is finished
-    one, other = (replace(run, data=replace(run.data.compared, corpus=corpus.name)) for run in (recorded, config))
-    one = replace(one, training=replace(one.training, device=config.training.device))
-    refuse_another(path, _text(record), _text_of(corpus), "corpus")
-    refuse_another(path, one.to_tree(), other.to_tree())
-    return dict(record)
+        raise InputError(f"{task.record}: is not a record of a run. Move it away, or choose another --out.") from None
+    return record
 
 
-def refuse_another(path: Path, recorded: object, asked: object, prefix: str = "") -> None:
-    """Refuse a record that says another thing than what is asked for.
+def _text(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what identifies the text of a record."""
+    sizes: dict[str, Any] = {split: record[split]["tokens"] for split in MEASURED}
+    return {"name": record["corpus"], "vocabulary_size": record["vocabulary_size"], **sizes}
 
-    Raises:
-        InputError: names the first field that differs.
-    """
+
+def _refuse_another(path: Path, recorded: object, asked: object, prefix: str = "") -> None:
+    """Refuse a record that says another thing than what is asked for."""
     difference = first_difference(recorded, asked, prefix)
     if difference:
         field, was, now = difference
@@ -100,25 +117,53 @@ def refuse_another(path: Path, recorded: object, asked: object, prefix: str = ""
         )
 
 
-def _text(record: dict[str, Any]) -> dict[str, Any]:
-    """Return what identifies the text of a record."""
-    sizes = {split: record[split]["tokens"] for split in ("valid", "test")}
-    return {"name": record["corpus"], "vocabulary_size": record["vocabulary_size"], **sizes}
+def _refuse_another_measurement(task: Measurement, record: dict[str, Any], corpus: Corpus) -> None:
+    _refuse_another(task.record, record["how"], _how(task), "how")
+    if isinstance(task.how, Dynamic) and task.how.gate_temperature is not None:
+        # earlier versions took the statistics of another likelihood
+        found: Any = record["details"]
+        for name in ("statistics", "gate_temperature"):
+            found = found.get(name) if isinstance(found, dict) else None
+        _refuse_another(task.record, found, task.how.gate_temperature, "details.statistics.gate_temperature")
+    now = [finished(job, corpus) for job in task.jobs]
+    members = [was if one is None else _member(one) for was, one in zip(record["members"], now, strict=False)]
+    _refuse_another(task.record, record["members"], members, "members")
 
 
-def _text_of(corpus: Corpus) -> dict[str, Any]:
-    sizes = {split: len(corpus.splits[split]) for split in ("valid", "test")}
-    return {"name": corpus.name, "vocabulary_size": len(corpus.vocabulary), **sizes}
+def _how(task: Measurement) -> dict[str, Any]:
+    how = {"kind": type(task.how).__name__.lower(), **asdict(task.how)}
+    if task.search is None:
+        return how
+    search = asdict(task.search).items()
+    return {**how, "search": {name: list(value) if isinstance(value, tuple) else value for name, value in search}}
 
 
-def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
-    """Evaluate a trained model on valid and, this once, on test; return all there is to say of the run."""
+def _member(record: dict[str, Any]) -> dict[str, Any]:
+    """Return what tells a trained model from another."""
+    return {name: record[name] for name in ("row", "seed")} | {split: record[split]["nll"] for split in MEASURED}
+
+
+def save(path: Path, record: dict[str, Any]) -> None:
+    """Write a record.
+
+    Raises:
+        InputError: not allowed to write there.
+        RunError: the disk refused.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def record_training(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
+    """Evaluate a trained model on valid and, this once, on test; return all there is to say of the run, and keep it."""
     epochs = epoch_rows(model.folder)
     best = min(epochs, key=lambda row: row["loss"])
     assert isinstance(model.model, LanguageModel), "a row is one model"
     tokens = len(corpus.splits["train"])
     seconds = sum(tokens / row["tokens_per_second"] for row in epochs)  # of all training steps, validation left out
-    return {
+    use = utilisation_of(epochs, "the run")  # Li et al. (2020), Figure 4
+    by_epoch = use and {"utilisation_by_epoch": list(use.learned), "oracle_utilisation_by_epoch": list(use.oracle)}
+    record = {
         "paper": job.preset.paper,
         "preset": job.preset.name,
         "row": job.row,
@@ -137,31 +182,195 @@ def make_record(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]
         "training_seconds": round(seconds, 1),
         "valid": model.evaluate(corpus, "valid").to_json(),
         "test": model.evaluate(corpus, "test").to_json(),
-        **_utilisation(epochs),
+        **(by_epoch or {}),
         "starts": starts(model.folder),
-        "config": recorded_config(job.config, corpus),
+        "config": _recorded_config(job.config, corpus),
     }
+    save(job.record, record)
+    return record
 
 
-def _utilisation(epochs: list[dict[str, Any]]) -> dict[str, Any]:
-    """PoU and oracle PoU on valid after each epoch (Li et al., 2020, Figure 4); nothing without a span buffer."""
-    found = utilisation_of(epochs, "the run")
-    if found is None:
-        return {}
-    return {"utilisation_by_epoch": list(found.learned), "oracle_utilisation_by_epoch": list(found.oracle)}
-
-
-def recorded_config(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
+def _recorded_config(config: RunConfig, corpus: Corpus) -> dict[str, Any]:
     """Return a configuration as records have it: the corpus by its name, since where it lies is the machine's own."""
     return replace(config, data=replace(config.data, corpus=corpus.name, dir=None)).to_tree()
 
 
-def save_record(path: Path, record: dict[str, Any]) -> None:
-    """Write a record.
+def cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str, Any]:
+    """Rank the candidates of every question with its whole context; return accuracies by word class as plain values.
 
     Raises:
-        InputError: not allowed to write there.
+        InputError: a file cannot be read, or holds no question.
+    """
+    tallies: dict[str, ClozeTally] = {}
+    defects: list[str] = []
+    for path in questions:
+        tally = tallies.setdefault(word_class(path), ClozeTally())
+        for found in model.cloze(path, contexts=("full",)):
+            if isinstance(found, Defect):
+                defects.append(f"{path.name}, line {found.line}: {found.reason}")
+            else:
+                tally.add(found)
+    return {
+        "context": "full",
+        "files": [path.name for path in questions],
+        "cbt_like": any(map(is_cbt_like, questions)),
+        "classes": {name: tally.to_json() for name, tally in tallies.items()},
+        "defects": len(defects),
+        "first_defects": defects[:_DEFECTS_SHOWN],
+    }
+
+
+def lag_shares(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
+    """Return the mean attention by lag over the test part (Daniluk et al., 2017, Figure 3b)."""
+    kind = model.texts.batching(corpus, "test")
+    profile = attention_by_lag(model.model, evaluation_batcher(corpus, "test", kind, 1))
+    return {
+        "split": "test",
+        "lags": list(profile.lags),
+        "nearest_lag": profile.nearest_lag,
+        "percent": list(profile.percent),
+        "positions": profile.positions,
+        "left_out": profile.left_out,
+    }
+
+
+def record_measurement(task: Measurement, corpus: Corpus, report: Report = quiet) -> dict[str, Any]:
+    """Measure trained models, and keep the record; a search that was stopped goes on.
+
+    Where weights that adapted went astray the record says so (`ASTRAY`), and what was tried, so that this is done once,
+    too. Of a search that was stopped `details.read_before` has how many readings were there, and `seconds` what these
+    took, not what else the earlier process did.
+
+    Args:
+        task: what to measure.
+        corpus: the text.
+        report: gets the progress of dynamic evaluation.
+
+    Raises:
+        InputError: a model is not there, or the text is too short for the cache.
         RunError: the disk refused.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, (json.dumps(record, indent=1, ensure_ascii=False) + "\n").encode())
+    members = [_trained(job, corpus) for job in task.jobs]
+    models = [load(job.folder, job.config.training.device) for job in task.jobs]
+    log = models[0].search_log() if isinstance(task.how, Dynamic) else SearchLog()
+    began = time.perf_counter()
+    try:
+        results, details = _measured(task, models, corpus, report, log)
+        found: dict[str, Any] = {split: result.to_json() for split, result in results.items()}
+        found["details"] = finite(details)
+    except AstrayError as error:
+        sizes: dict[str, Any] = {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
+        found = {ASTRAY: str(error), **sizes, "details": finite(error.details)}
+    if log.before:
+        found["details"]["read_before"] = log.before
+    first = task.jobs[0]
+    record = {
+        "row": task.row,
+        "preset": first.preset.name,
+        "how": _how(task),
+        "members": [_member(member) for member in members],
+        "corpus": corpus.name,
+        "notes": corpus.notes,
+        "vocabulary_size": len(corpus.vocabulary),
+        "all_parameters": sum(count_parameters(model.model).total for model in models),
+        "seconds": round(time.perf_counter() - began + log.seconds_before, 1),
+        **found,
+        "starts": [provenance(models[0].model.device)],
+        "config": _recorded_config(first.config, corpus),
+    }
+    save(task.record, record)
+    log.remove()
+    return record
+
+
+def _trained(job: Job, corpus: Corpus) -> dict[str, Any]:
+    """Return the record of a job whose model is needed."""
+    record = finished(job, corpus)
+    if record is None:
+        raise InputError(f"{job.record}: is not there: {job.row}, {job.seeds}, is not trained yet.")
+    require_run(job, "")
+    return record
+
+
+def require_run(job: Job, why: str) -> None:
+    """Refuse a run that has a record, but whose model is elsewhere.
+
+    Raises:
+        InputError: it is; the message adds `why` its model is needed.
+    """
+    if not (job.folder / MODEL).exists():
+        raise InputError(
+            f"{job.folder}: the run of {job.record} is not there{why}. Give its folder with --runs, or move the record "
+            "away to train again."
+        )
+
+
+def _measured(
+    task: Measurement, models: Sequence[TrainedModel], corpus: Corpus, report: Report, log: SearchLog
+) -> _Results:
+    """Return a row's results, and the details of how they came about."""
+    if isinstance(task.how, Averaged):
+        return _averaged(models, corpus)
+    if isinstance(task.how, Cached):
+        return _cached(models[0], corpus, task.how)
+    return adapted(task, models[0], corpus, report, log)
+
+
+def _cached(model: TrainedModel, corpus: Corpus, how: Cached) -> _Results:
+    """Tune a cache on valid; measure with it and without."""
+    tuning = model.tune_cache((how.window,), corpus)
+    results = {split: model.evaluate(corpus, split, cache=tuning.best) for split in MEASURED}
+    return results, {"cache": tuning.best.to_json(), "tried": len(tuning.grid), "notes": tuning.notes}
+
+
+def _averaged(models: Sequence[TrainedModel], corpus: Corpus) -> _Results:
+    """Measure the mixture, its members and the oracle bound."""
+    ensemble = TrainedEnsemble(models)
+    found = {split: ensemble.evaluate_members(corpus, split) for split in MEASURED}
+    details: dict[str, Any] = {}
+    for split, result in found.items():
+        members = [member.perplexity for member in result.members]
+        details[split] = {"members": members, "oracle_bound": result.oracle_bound.bound}
+    return {split: result.ensemble for split, result in found.items()}, details
+
+
+def adapted(task: Measurement, model: TrainedModel, corpus: Corpus, report: Report, log: SearchLog) -> _Results:
+    """Measure a model with dynamic evaluation: settings are found on valid, then valid and, this once, test are read.
+
+    Raises:
+        InputError: the text of the training is not there, and no statistics that were gathered on it.
+        AstrayError: the weights went astray, at every setting on valid or at the chosen one; has what was tried.
+    """
+    how, search = task.how, task.search
+    assert isinstance(how, Dynamic) and search is not None  # a plan gives it to every such measurement
+    if how.gate_temperature is not None:
+        model = TemperedModel(model, how.gate_temperature)
+    where = model.config.data.dir
+    statistics = model.dynamic_statistics(segments=search.statistics, data_dir=where, report=report)
+    gathered = {name: value for name, value in statistics.to_json().items() if name != "origin"}  # a machine's paths
+    details: dict[str, Any] = {"statistics": gathered}
+    results: dict[Split, Evaluation] = {}
+    try:
+        tuning = tune_dynamic(
+            model.model,
+            corpus,
+            "valid",
+            statistics,
+            search.grid(task.jobs[0].preset.dynamic),
+            kind=model.texts.batching(corpus, "valid"),
+            predict_first=model.texts.predict_first,
+            first_tokens=search.first_tokens,
+            finalists=search.finalists,
+            report=report,
+            log=log,
+        )
+        tuned = tuning.to_json()
+        chosen = {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
+        details = {**chosen, **details}
+        for split in MEASURED:
+            given: dict[str, Any] = {"dynamic": tuning.best, "statistics": statistics, "report": report, "log": log}
+            results[split] = model.evaluate(corpus, split, **given)
+    except AstrayError as error:
+        measured = {split: result.to_json() for split, result in results.items()}
+        raise AstrayError(str(error), {**error.details, **details, "measured": measured}) from None
+    return results, details

@@ -29,7 +29,7 @@ COMMAND_LINES = [
     ("train dmo", "unknown preset dmo", "'demo'", "`spanlm presets`"),
     ("train daniluk2017/kvp-w6", "unknown preset daniluk2017/kvp-w6", "Did you mean 'daniluk2017/kvp-w5'?"),
     # options of train
-    ("train demo --epochs 3", "unknown option --epochs", "Did you mean '--training.epochs'?"),
+    ("train demo --epocs 3", "unknown option --epocs", "Did you mean '--epochs'?"),
     ("train demo --training.epohcs=3", "unknown option --training.epohcs.", "Did you mean '--training.epochs'?"),
     ("train demo --data.min-count 3", "unknown option --data.min-count", "'--data.min_count'"),
     ("train demo extra", "extra"),
@@ -175,9 +175,8 @@ COMMAND_LINES = [
     ("generate RUN --top 5", "unknown option --top.", "--top-"),
     ("presets --jsn", "unknown option --jsn", "Did you mean '--json'?"),
     ("presets demo lstm", "unrecognized arguments: lstm"),
-    ("bench --rounds 0", "--rounds=0: must be at least 1"),
-    ("bench --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
-    ("presets demo", "unrecognized arguments: demo"),
+    ("bench demo --rounds 0", "--rounds=0: must be at least 1"),
+    ("bench demo --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
     ("bench demo --rounds 0", "--rounds=0: must be at least 1"),
     ("bench demo --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
 ]

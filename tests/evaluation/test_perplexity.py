@@ -29,7 +29,7 @@ from spanlm.models.head import TargetScores
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.reproduction.summary import Spread
+from spanlm.reproduction.table import Spread
 from tests.evaluation import reference
 
 STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}

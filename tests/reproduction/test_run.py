@@ -1,22 +1,37 @@
-"""Running a plan: skip what is finished, go on with what is not, survive what fails."""
+"""Running a plan: skip what is finished, go on with what is not, survive what fails; alone and several at a time."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spanlm.errors import InputError, Interrupted
-from spanlm.evaluation import perplexity
+import spanlm
+from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.reproduction import run as run_module
-from spanlm.reproduction.plan import Plan, make_plan
-from spanlm.reproduction.request import Request
-from spanlm.reproduction.run import Outcome, finished_before, run_job, run_plan
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.reproduction.plan import Job, Plan, Request, make_plan
+from spanlm.reproduction.run import (
+    Command,
+    Estimator,
+    Outcome,
+    finished_before,
+    label,
+    run_all,
+    run_plan,
+    run_side_by_side,
+)
 from spanlm.training.events import EpochEvent, Watcher
 
 
@@ -25,59 +40,44 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def plan(corpus: Path, **changes: Any) -> Plan:
-    return make_plan(Request(paper="daniluk2017", corpus=str(corpus), scale="smoke", device="cpu", **changes))
+def plan(corpus: Path, *rows: str, **changes: Any) -> Plan:
+    asked = {"paper": "daniluk2017", "table": "2b", "scale": "smoke", "device": "cpu", **changes}
+    return make_plan(Request(corpus=str(corpus), rows=rows or None, **asked))
+
+
+def salton(corpus: Path, *rows: str, **changes: Any) -> Plan:
+    return plan(corpus, *rows, paper="salton2017", table="1", **changes)
 
 
 def outcomes(made: Plan) -> list[Outcome]:
     return list(run_plan(made))
 
 
-@pytest.fixture
-def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training or evaluating anything is a failure."""
-
-    def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("nothing should have been run")
-
-    monkeypatch.setattr(run_module, "train", refuse)
-    monkeypatch.setattr(TrainedModel, "evaluate", refuse)
-
-
-def test_a_record_says_what_ran_and_what_came_out(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus, table="2b", rows=("2-gram",))
+def test_a_record_says_what_ran_and_has_what_an_evaluation_by_hand_gives(tiny_corpus: Path) -> None:
+    made = plan(tiny_corpus, "2-gram")
     (outcome,) = outcomes(made)
-    record = json.loads(made.jobs[0].record.read_text())
-    assert record == outcome.record
-    config = made.jobs[0].config
-    assert record["config"] == replace(config, data=replace(config.data, corpus="tiny")).to_tree()
-    assert record["starts"][0]["device"] == "cpu"
-    assert record["epochs"] == record["best_epoch"] == 1
-    assert record["units"] == 2 * record["readout"]
-    assert record["valid"]["tokens"] == len(made.corpus.splits["valid"])
-    assert record["test"]["perplexity"] > 1
-
-
-def test_the_record_has_what_an_evaluation_by_hand_gives(tiny_corpus: Path) -> None:
-    import spanlm
-
-    made = plan(tiny_corpus, table="2b", rows=("2-gram",))
-    (outcome,) = outcomes(made)
-    assert outcome.record is not None
-    model = spanlm.load(made.jobs[0].folder, "cpu")
+    (job,), record = made.jobs, outcome.record
+    assert record is not None and json.loads(job.record.read_text()) == record
+    assert record["config"] == replace(job.config, data=replace(job.config.data, corpus="tiny")).to_tree()
+    assert record["epochs"] == record["best_epoch"] == 1 and record["units"] == 2 * record["readout"]
+    assert str(tiny_corpus) not in job.record.read_text()
+    model = spanlm.load(job.folder, "cpu")
     for split in ("valid", "test"):
-        assert outcome.record[split]["nll"] == pytest.approx(model.evaluate(split=split).nll, rel=1e-12)
+        assert record[split]["nll"] == pytest.approx(model.evaluate(split=split).nll, rel=1e-12)
 
 
-def test_what_is_finished_is_neither_trained_nor_tested_again(
-    tiny_corpus: Path, request: pytest.FixtureRequest
-) -> None:
-    made = plan(tiny_corpus, table="2b", rows=("2-gram", "3-gram"))
+def test_what_is_finished_needs_neither_its_run_nor_the_same_place(tiny_corpus: Path, tmp_path: Path) -> None:
+    made = plan(tiny_corpus, "2-gram", "3-gram")
     first = outcomes(made)
-    request.getfixturevalue("no_work")
-    second = outcomes(made)
-    assert all(outcome.done_before for outcome in second)
-    assert [outcome.record for outcome in second] == [outcome.record for outcome in first]
+    shutil.rmtree("runs")
+    other = tmp_path / "elsewhere" / "tiny"
+    shutil.copytree(tiny_corpus, other)
+    for again in (made, plan(other, "2-gram", "3-gram", device="auto", data_dir="x")):
+        second = outcomes(again)
+        assert all(outcome.done_before for outcome in second)
+        assert [outcome.record for outcome in second] == [outcome.record for outcome in first]
+    others = plan(tiny_corpus, "2-gram", seeds=(2,))
+    assert [(o.job.row, o.job.seeds) for o in finished_before(others)] == [("2-gram", "seed 1"), ("3-gram", "seed 1")]
 
 
 def test_a_stopped_run_goes_on_where_it_was(tiny_corpus: Path) -> None:
@@ -85,24 +85,13 @@ def test_a_stopped_run_goes_on_where_it_was(tiny_corpus: Path) -> None:
         def epoch(self, event: EpochEvent) -> None:
             raise Interrupted("stopped", 2)
 
-    made = plan(tiny_corpus, table="2b", rows=("2-gram", "3-gram"))
+    made = plan(tiny_corpus, "2-gram", "3-gram")
     with pytest.raises(Interrupted):
         list(run_plan(made, Stop()))
-    assert not made.jobs[0].record.exists()
     weights = made.jobs[0].folder / "model.safetensors"
     before = weights.stat().st_mtime_ns
-    ended = outcomes(made)
-    assert all(outcome.record for outcome in ended)
+    assert not made.jobs[0].record.exists() and all(outcome.record for outcome in outcomes(made))
     assert weights.stat().st_mtime_ns == before, "the finished epoch was trained again"
-
-
-def test_a_row_that_fails_does_not_stop_the_others(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus, table="2b", rows=("2-gram", "3-gram"))
-    made.jobs[0].folder.parent.mkdir(parents=True)
-    made.jobs[0].folder.write_text("in the way")
-    failed, fine = outcomes(made)
-    assert failed.record is None and "seed-1" in failed.error
-    assert fine.record is not None and not fine.error
 
 
 @pytest.mark.parametrize("error", [RuntimeError("CUDA out of memory"), MemoryError(), OSError(28, "No space left")])
@@ -113,121 +102,191 @@ def test_what_the_machine_refuses_is_a_failed_row(
         raise error
 
     monkeypatch.setattr(run_module, "train", refuse)
-    (outcome,) = outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",)))
+    (outcome,) = outcomes(plan(tiny_corpus, "2-gram"))
     assert outcome.record is None and outcome.error
 
 
-def test_a_record_of_another_configuration_is_refused_before_anything_runs(tiny_corpus: Path) -> None:
-    outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",)))
+def test_what_cannot_end_well_is_refused_before_anything_runs(tiny_corpus: Path, tmp_path: Path) -> None:
+    text = tmp_path / "tiny"
+    shutil.copytree(tiny_corpus, text)
+    outcomes(plan(text, "2-gram"))
     with pytest.raises(InputError, match=r"2-gram-seed-1\.json.*training\.precision was fp32, not bf16"):
-        outcomes(plan(tiny_corpus, table="2b", precision="bf16"))
-
-
-def test_a_record_of_another_text_is_refused(tiny_corpus: Path, tmp_path: Path) -> None:
-    other = tmp_path / "tiny"
-    shutil.copytree(tiny_corpus, other)
-    outcomes(plan(other, table="2b", rows=("2-gram",)))
-    with (other / "test.txt").open("a") as file:
+        outcomes(plan(text, precision="bf16"))
+    with (text / "test.txt").open("a") as file:
         file.write("the cat sat\n")
     with pytest.raises(InputError, match=r"corpus\.test was"):
-        outcomes(plan(other, table="2b", rows=("2-gram",)))
-
-
-def test_where_a_text_lies_makes_no_other_run(tiny_corpus: Path, tmp_path: Path) -> None:
-    outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",)))
-    other = tmp_path / "elsewhere" / "tiny"
-    shutil.copytree(tiny_corpus, other)
-    made = plan(other, table="2b", rows=("2-gram",))
-    assert outcomes(made)[0].done_before
-    assert str(tiny_corpus) not in made.jobs[0].record.read_text()
-
-
-def test_a_measure_of_a_run_that_is_gone_is_not_made_by_training_another(tiny_corpus: Path) -> None:
-    outcomes(plan(tiny_corpus, table="2a", rows=("kvp-w15",)))
-    shutil.rmtree("runs")
-    (outcome,) = outcomes(plan(tiny_corpus, table="3", rows=("kvp-w15",)))
-    assert "--runs" in outcome.error and "attention" in outcome.error
-
-
-def test_folders_that_cannot_be_made_are_refused_before_training(tiny_corpus: Path) -> None:
+        outcomes(plan(text))
     Path("taken").write_text("")
     for option in ("runs", "out"):
         with pytest.raises(InputError, match=f"--{option}=taken"):
-            outcomes(plan(tiny_corpus, table="2b", **{option: Path("taken")}))
+            outcomes(plan(tiny_corpus, "3-gram", **{"runs": Path("r"), "out": Path("o"), option: Path("taken")}))
+    assert not Path("runs/daniluk2017/tiny-smoke/3-gram").exists()
 
 
-def test_a_damaged_provenance_fails_its_row_alone(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus, table="2b", rows=("2-gram", "3-gram"))
+def test_a_file_that_is_no_record_is_left_alone(tiny_corpus: Path) -> None:
+    made = plan(tiny_corpus, "2-gram")
     outcomes(made)
-    made.jobs[0].record.unlink()
-    (made.jobs[0].folder / "provenance.jsonl").write_text("{")
-    damaged, fine = outcomes(made)
-    assert "provenance.jsonl" in damaged.error and fine.record is not None
+    path = made.jobs[0].record
+    whole = json.loads(path.read_text())
+    damaged = [json.dumps({k: v for k, v in whole.items() if k != lost}) for lost in ("test", "starts", "units")]
+    for content in (*damaged, "", "{", "[]", "{}", '{"config": 3}', "[" * 10_000):
+        path.write_text(content)
+        with pytest.raises(InputError, match=r"2-gram-seed-1\.json: is not a record of a run"):
+            outcomes(made)
+        assert path.read_text() == content
 
 
-def test_other_seeds_that_were_run_before_stay_in_the_table(tiny_corpus: Path) -> None:
-    outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",)))
-    made = plan(tiny_corpus, table="2b", rows=("2-gram",), seeds=(2,))
-    assert [(o.job.row, o.job.seed) for o in finished_before(made)] == [("2-gram", 1)]
-
-
-def test_a_finished_run_is_the_same_however_device_and_place_are_asked_for(
-    tiny_corpus: Path, request: pytest.FixtureRequest
-) -> None:
-    outcomes(plan(tiny_corpus, table="2b", rows=("2-gram",)))
-    request.getfixturevalue("no_work")
-    asked = Request(
-        paper="daniluk2017", corpus=str(tiny_corpus), scale="smoke", table="2b", rows=("2-gram",), data_dir="elsewhere"
-    )
-    (outcome,) = outcomes(make_plan(asked))
-    assert outcome.done_before, outcome.error
-
-
-@pytest.mark.parametrize("lost", ["test", "valid", "starts", "units"])
-def test_a_record_that_lost_a_part_is_told(tiny_corpus: Path, lost: str) -> None:
-    made = plan(tiny_corpus, table="2b", rows=("2-gram",))
-    outcomes(made)
-    record = json.loads(made.jobs[0].record.read_text())
-    del record[lost]
-    made.jobs[0].record.write_text(json.dumps(record))
-    with pytest.raises(InputError, match="is not a record of a run"):
-        outcomes(made)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"config": 3}', "[" * 10_000], ids=lambda text: text[:9])
-def test_a_file_that_is_no_record_is_left_alone(tiny_corpus: Path, content: str) -> None:
-    made = plan(tiny_corpus, table="2b", rows=("2-gram",))
-    made.jobs[0].record.parent.mkdir(parents=True)
-    made.jobs[0].record.write_text(content)
-    with pytest.raises(InputError, match=r"2-gram-seed-1\.json"):
-        run_job(made.jobs[0], made.corpus)
-    assert made.jobs[0].record.read_text() == content
-
-
-def test_a_measure_that_is_missing_is_added_without_training_or_testing_again(
-    tiny_corpus: Path, request: pytest.FixtureRequest
-) -> None:
-    perplexities = plan(tiny_corpus, table="2a", rows=("kvp-w15",))
-    (first,) = outcomes(perplexities)
-    request.getfixturevalue("no_work")
-    (second,) = outcomes(plan(tiny_corpus, table="3", rows=("kvp-w15",)))
+def test_a_measure_that_is_missing_is_added_without_training_or_testing_again(tiny_corpus: Path) -> None:
+    (first,) = outcomes(plan(tiny_corpus, "kvp-w15", table="2a"))
+    made = plan(tiny_corpus, "kvp-w15", table="3")
+    runs = made.jobs[0].folder
+    shutil.move(runs, "away")
+    (refused,) = outcomes(made)
+    assert "--runs" in refused.error and "attention" in refused.error
+    shutil.move("away", runs)
+    (second,) = outcomes(made)
     assert first.record is not None and second.record is not None, second
-    assert "attention" not in first.record
     assert sum(second.record["attention"]["percent"]) == pytest.approx(100)
-    assert second.record["attention"]["lags"] == list(range(15, 0, -1))
     assert {**second.record, "attention": None} == {**first.record, "attention": None}
 
 
-def test_the_test_part_is_read_once(tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-    evaluate = perplexity.evaluate
+def shell(*lines: str) -> Command:
+    return Command(lines[0], (sys.executable, "-c", "import os, signal, sys, time\n" + "\n".join(lines)))
 
-    def counted(model: Any, corpus: Any, split: str, **options: Any) -> Any:
-        read.append(split)
-        return evaluate(model, corpus, split, **options)
 
-    monkeypatch.setattr("spanlm.runs.trained_model.evaluate", counted)
-    made = plan(tiny_corpus, table="2b", rows=("2-gram",))
-    outcomes(made)
-    outcomes(made)
-    assert read == ["valid", "test"]
+def test_commands_run_so_many_at_a_time_and_say_how_they_ended() -> None:
+    heard: list[tuple[str, str]] = []
+    fine, bad = shell("print('one\\ntwo')"), shell("sys.exit('spanlm: no room')")
+    silent, killed = shell("sys.exit(3)"), shell("os.kill(os.getpid(), signal.SIGKILL)")
+    commands = [fine, bad, silent, killed]
+    ended = {
+        one.command: one.error
+        for one in run_all(commands, 2, lambda command, line: heard.append((command.label, line)))
+    }
+    died = "its process was ended by SIGKILL (out of memory?)"
+    assert ended == {fine: "", bad: "no room", silent: "its process ended with 3", killed: died}
+    assert [line for name, line in heard if name == fine.label] == ["one", "two"]
+    assert [one.command for one in run_all(commands, 1)] == commands, "in their order"
+
+
+def test_no_command_outlives_its_reader() -> None:
+    waiting = shell("print(os.getpid(), flush=True); time.sleep(60)")
+    pids: list[int] = []
+    found = run_all([shell("time.sleep(1)"), waiting, waiting], 2, lambda command, line: pids.append(int(line)))
+    next(found)
+    found.close()  # type: ignore[attr-defined]
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+@pytest.mark.slow
+def test_side_by_side_the_records_are_those_of_one_after_another(tiny_corpus: Path) -> None:
+    one, many = (salton(tiny_corpus, "medium-x2", runs=Path(f"{n}/runs"), out=Path(f"{n}/out")) for n in (1, 2))
+    begun: list[str] = []
+    found = list(run_side_by_side(many, 2, lambda task: begun.append(label(many, task))))
+    assert sorted(begun) == ["medium", "medium", "medium-x2"] and not any(o.error or o.done_before for o in found)
+    expected = {outcome.job.record.name: outcome.record for outcome in run_plan(one)}
+    for outcome in found:
+        mine, theirs = outcome.record, expected[outcome.job.record.name]
+        assert mine is not None and theirs is not None
+        assert mine["test"]["nll"] == pytest.approx(theirs["test"]["nll"], rel=1e-6)
+    assert all(outcome.done_before for outcome in run_side_by_side(many, 2))
+    assert not list(Path("2/out").rglob("*.md")), "tables are made by who started them"
+
+
+@pytest.mark.slow
+def test_side_by_side_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Path) -> None:
+    made = salton(tiny_corpus, "medium-x2", "lstm-ptb", seeds=(1, 2))
+    blocked = made.jobs[0].folder
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("in the way")
+    found = {outcome.job: outcome for outcome in run_side_by_side(made, 2)}
+    errors = {f"{task.row}, {task.seeds}": found[task].error for task in made.tasks}
+    assert "seed-1" in errors.pop("medium, seed 1") and "runs failed" not in found[made.tasks[0]].error
+    assert errors.pop("medium-x2, seeds 1 to 2") == "needs medium, seed 1, which failed"
+    assert set(errors.values()) == {""}
+
+
+def test_less_than_one_at_a_time_is_refused(tiny_corpus: Path) -> None:
+    with pytest.raises(InputError, match="--jobs=0: must be at least 1"):
+        next(run_side_by_side(plan(tiny_corpus), 0))
+
+
+@pytest.fixture
+def long_runs() -> Iterator[subprocess.Popen[str]]:
+    """Two long runs side by side, of which both are training."""
+    command = [sys.executable, "-m", "spanlm", "reproduce", "daniluk2017", "--table", "2b", "--corpus", "demo"]
+    command += ["--scale", "small", "--rows", "2-gram", "3-gram", "--jobs", "2", "--device", "cpu"]
+    environment, pipe = {**os.environ, "OMP_NUM_THREADS": "1"}, subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
+    ) as process:
+        late = threading.Timer(180, os.killpg, (process.pid, signal.SIGKILL))
+        late.start()
+        try:
+            assert process.stdout is not None
+            waiting = {"2-gram  epoch ", "3-gram  epoch "}
+            for line in process.stdout:
+                waiting = {name for name in waiting if not line.startswith(name)}
+                if not waiting:
+                    break
+            yield process
+        finally:
+            late.cancel()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc to find processes")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_a_stop_and_their_state_is_saved(
+    number: signal.Signals, long_runs: subprocess.Popen[str]
+) -> None:
+    tasks = Path(f"/proc/{long_runs.pid}/task").iterdir()
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    assert len(children) == 2 and all(map(alive, children))
+    long_runs.send_signal(number)
+    _, errors = long_runs.communicate(timeout=60)
+    end = time.monotonic() + 60
+    while any(map(alive, children)) and time.monotonic() < end:  # what lost its reader ends with its next line
+        time.sleep(0.1)
+    assert not any(map(alive, children))
+    if number != signal.SIGKILL:
+        assert long_runs.returncode == 128 + number
+        said = f"stopped by {number.name}; trainings and searches are saved. The same command goes on"
+        assert errors == f"spanlm: {said}\n"
+    for row in ("2-gram", "3-gram"):
+        assert list(Path(f"runs/daniluk2017/demo-small/{row}/seed-1/checkpoints").iterdir())
+
+
+def test_an_estimate_measures_each_kind_of_model_once_and_writes_nothing(tiny_corpus: Path) -> None:
+    made = plan(tiny_corpus, paper="li2020", table="1")
+    measured: list[str] = []
+    estimator = Estimator(made, measured.append)
+    found = {task: estimator(task) for task in made.tasks}
+    kinds = {"awd-ptb", "awd-snb-ptb", "mos-ptb", "mos-snb-ptb"}
+    assert sorted(measured) == sorted([*kinds] * 2), "in training, and in dynamic evaluation"
+    assert all(one.seconds > 0 for one in found.values())
+    training = made.jobs[0].config.training
+    assert found[made.jobs[0]].epochs == training.epochs + training.finetune.stages * training.finetune.epochs
+    assert not list(Path().iterdir())
+    one, other = made.jobs[:2]
+    twice = replace(one, parameters=replace(one.parameters, total=2 * one.parameters.total))
+    assert estimator(twice).seconds == pytest.approx(2 * estimator(one).seconds), "a model twice as large"
+    assert isinstance(other, Job) and estimator(one) == found[one]
+
+
+def test_an_estimate_of_what_cannot_be_trained_says_so(tiny_corpus: Path) -> None:
+    (job,) = plan(tiny_corpus, "2-gram").jobs
+    broken = replace(job, config=replace(job.config, training=replace(job.config.training, device="cuda:99")))
+    with pytest.raises((InputError, RunError, RuntimeError)):
+        Estimator(plan(tiny_corpus, "2-gram"))(broken)

@@ -1,24 +1,51 @@
-"""The rows of Li et al., and from a request to what is done for them."""
+"""The tables of the papers as they are printed, and what their rows are compared with."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from spanlm.errors import InputError
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
-from spanlm.reproduction.li2020 import LI, LI2020, PARTS, is_whole, published_part
-from spanlm.reproduction.plan import Plan, make_plan
-from spanlm.reproduction.request import Request
-from spanlm.reproduction.tables import Dynamic, Plain, Row
-from spanlm.reproduction.tasks import Job, Measurement
+from spanlm.reproduction.papers import Dynamic, Paper, Plain, Row
+from spanlm.reproduction.papers.daniluk2017 import PUBLISHED_CLOZE
+from spanlm.reproduction.papers.li2020 import LI, PARTS
+from spanlm.reproduction.papers.salton2017 import SALTON, per_predicted
+from spanlm.reproduction.plan import PAPERS
+from spanlm.reproduction.table import BY_EPOCH, COLUMNS
 
-TABLES = {table.name: table for table in LI2020}
 LADDERS = {"1": "ptb", "2": "wt2"}
 ANALYSES = {"3": "ptb", "3-wt2": "wt2"}
+
+# Salton et al.'s two tables as printed: parameters in millions, valid, test
+SALTON_PRINTED = {
+    "1": [
+        (20, 86.2, 82.7),
+        (66, 82.2, 78.4),
+        (51, 75.8, 73.2),
+        (None, None, 72.1),
+        (21, 72.4, 70.9),
+        (14.5, 72.6, 70.7),
+        (14.5, 71.7, 70.1),
+        (40, 80.6, 77.0),
+        (100, 76.7, 73.3),
+        (200, 75.2, 72.0),
+        (122, 76.9, 73.6),
+        (660, 72.8, 69.5),
+        (2508, 71.9, 68.7),
+    ],
+    "2": [
+        (20, 108.7, 100.9),
+        (None, None, 99.3),
+        (20, 101.7, 96.3),
+        (None, None, 81.6),
+        (21, 84.8, 80.8),
+        (50, 74.3, 70.8),
+        (50, 73.7, 69.7),
+        (None, None, 68.9),
+    ],
+}
+
 
 # Tables 1 and 2 as printed: parameters in millions; valid and test; both with dynamic evaluation
 PRINTED = {
@@ -57,14 +84,71 @@ ANALYSED = {
 }
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPANLM_DATA", raising=False)
+every_paper = pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
 
 
-def plan(corpus: object, **changes: Any) -> Plan:
-    return make_plan(Request(**{"paper": "li2020", "corpus": str(corpus), "scale": "smoke", "table": "1", **changes}))
+@every_paper
+def test_every_table_has_rows_and_columns_that_there_are(paper: Paper) -> None:
+    for table in paper.tables:
+        assert set(table.rows) <= set(paper.rows) and set(table.parts) <= set(table.rows)
+        columns = {*table.columns, *(column for details in table.details for column in details.columns)}
+        assert columns <= {*COLUMNS, BY_EPOCH}
+        if table.measure == "cloze":
+            assert set(table.rows) == set(PUBLISHED_CLOZE)
+
+
+@every_paper
+def test_every_preset_has_one_plain_row_and_it_is_in_the_tables_that_need_it(paper: Paper) -> None:
+    for table in paper.tables:
+        for name in table.rows:
+            row = paper.rows[name]
+            plain = [r.name for r in paper.rows.values() if r.preset == row.preset and r.how == Plain()]
+            assert plain == [paper.plain(row).name]
+            assert plain[0] in table.rows
+
+
+@pytest.mark.parametrize("table", SALTON_PRINTED)
+def test_the_papers_rows_stand_in_its_order_with_its_numbers(table: str) -> None:
+    rows = [SALTON.rows[name] for name in next(one for one in SALTON.tables if one.name == table).rows]
+    found = [row.reported for row in rows if row.in_paper]
+    assert [(r.all_parameters, r.valid_ppl, r.test_ppl) for r in found] == SALTON_PRINTED[table]
+
+
+def test_a_control_is_a_plain_lstm_of_the_same_table_counted_alike() -> None:
+    for table in SALTON.tables:
+        for row in (SALTON.rows[name] for name in table.rows):
+            if row.control:
+                control = SALTON.rows[row.control]
+                assert control.name in table.rows
+                # a cache on an attentive model is compared with one of the same size on the model without attention
+                assert control.how in (Plain(), row.how) and (control.how == Plain() or "single" in row.name)
+                assert control.trained.config.model.memory.kind == "none"
+                assert (control.by_sentence, control.lines) == (row.by_sentence, row.lines)
+
+
+@pytest.mark.parametrize("corpus", ["ptb", "wt2"])
+def test_the_control_of_the_attention_differs_from_it_in_nothing_else(corpus: str) -> None:
+    control = SALTON.rows[f"lstm-{corpus}"].trained.config
+    for score in ("single", "combined", "mean", "merge"):
+        config = SALTON.rows[f"{score}-{corpus}"].trained.config
+        assert (config.data, config.training) == (control.data, control.training)
+        assert config.model.encoder == control.model.encoder
+        assert config.model.memory.kind == "attentive"
+    plain, single = (SALTON.rows[f"{name}-stream-{corpus}"].trained.config for name in ("lstm", "single"))
+    assert replace(single, model=replace(single.model, memory=plain.model.memory)) == plain
+    sentences = replace(plain.training, batching=control.training.batching)
+    assert (plain.model, sentences) == (control.model, control.training)
+    assert plain.data.lines == "as-written" and plain.training.batching.kind == "streams"
+
+
+@pytest.mark.parametrize(("valid", "test", "means"), [(71.7, 70.1, ("88.0", "85.9")), (72.6, 70.7, ("89.1", "86.7"))])
+def test_the_published_numbers_per_predicted_token(valid: float, test: float, means: tuple[str, str]) -> None:
+    found = tuple(f"{per_predicted(value, split):.1f}" for value, split in ((valid, "valid"), (test, "test")))
+    assert found == means
+    assert f"{valid}/{test} are {means[0]}/{means[1]}" in SALTON.tables[0].remark
+
+
+TABLES = {table.name: table for table in LI.tables}
 
 
 def rows(table: str, *, adapting: bool) -> list[Row]:
@@ -85,22 +169,16 @@ def test_the_ladder_has_the_papers_rows_in_its_order_with_its_numbers(table: str
 
 @pytest.mark.parametrize(("table", "label"), ANALYSES.items())
 def test_the_analysis_has_the_papers_rows_in_its_order_with_its_numbers(table: str, label: str) -> None:
-    column = list(ANALYSES.values()).index(label)
+    column, parts = list(ANALYSES.values()).index(label), TABLES[table].parts
     found: dict[str, float | None] = {}
     for row in rows(table, adapting=True):
         found[row.title] = row.reported.test_ppl
-        found |= {PARTS[part]: published_part(row, part) for part in PARTS if is_whole(row)}
+        found |= {title: parts[row.name][part] for part, title in PARTS.values() if row.name in parts}
     assert found == {title: numbers[column] for title, numbers in ANALYSED.items()}
     assert list(found) == list(ANALYSED)
-
-
-def test_nothing_is_printed_of_the_analysis_without_dynamic_evaluation() -> None:
-    for table, label in ANALYSES.items():
-        for row in rows(table, adapting=False):
-            assert published_part(row, "encoder") is None
-            if not is_whole(row):
-                assert (row.reported.valid_ppl, row.reported.test_ppl) == (None, None)
-        assert {is_whole(LI.rows[f"mos-ps-at-{label}"]), is_whole(LI.rows[f"awd-snb-{label}"])} == {False}
+    for row in rows(table, adapting=False):  # of which nothing is printed
+        assert not parts.get(row.name)
+        assert row.name in parts or (row.reported.valid_ppl, row.reported.test_ppl) == (None, None)
 
 
 @pytest.mark.parametrize(("table", "label"), LADDERS.items())
@@ -164,68 +242,6 @@ def test_the_differences_that_the_text_gives_are_not_those_of_the_tables() -> No
     assert f"MoS on Penn Treebank {gain('1', 'AWD-LSTM + MoS + SNB', 'AWD-LSTM + MoS', 2)} (test)" in remark
     shuffled = gain("2", "AWD-LSTM + MoS + PS + SNB", "AWD-LSTM + MoS + PS", 3)
     assert f"MoS + PS on WikiText-2 {shuffled} (valid, with dynamic evaluation)" in remark
-
-
-def test_each_rung_is_trained_once_and_measured_twice(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus)
-    assert [task.row for task in made.tasks] == list(TABLES["1"].rows)
-    assert len(made.jobs) == 8 and len(made.tasks) == 16
-    for job, measurement in zip(made.tasks[::2], made.tasks[1::2], strict=True):
-        assert isinstance(job, Job) and isinstance(measurement, Measurement)
-        assert measurement.jobs == (job,) and measurement.search == made.scale.dynamic
-        assert measurement.record.name == f"{job.row}-dynamic-seed-1.json"
-
-
-def test_the_ablations_of_table_3_come_after_the_ladder_and_share_its_training(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus, table=None, rows=(*TABLES["1"].rows, *TABLES["3"].rows))
-    trained = [job.row for job in made.jobs]
-    ladder = [row.name for row in rows("1", adapting=False)]
-    assert trained == [*ladder, "unannealed-ptb", "unrewarded-ptb", "words-ptb"]
-    (tempered,) = (task for task in made.tasks if task.row == "unannealed-test-ptb-dynamic")
-    assert isinstance(tempered, Measurement) and tempered.how == Dynamic(gate_temperature=1.0)
-    assert [job.row for job in tempered.jobs] == ["mos-ps-at-snb-ptb"]
-
-
-@pytest.mark.parametrize(
-    ("table", "corpus"), [("1", "ptb"), ("2", "wikitext-2"), ("3", "ptb"), ("3-wt2", "wikitext-2")]
-)
-def test_a_table_runs_on_its_own_corpus_unless_told(table: str, corpus: str) -> None:
-    with pytest.raises(InputError, match=corpus):  # which is not there
-        make_plan(Request(paper="li2020", table=table, scale="small"))
-
-
-@pytest.mark.parametrize(
-    ("table", "corpus", "home", "other"),
-    [
-        ("1", "wikitext-2", "ptb", "2"),
-        ("2", "ptb", "wikitext-2", "1"),
-        ("3", "wikitext-2", "ptb", "3-wt2"),
-        ("3-wt2", "ptb", "wikitext-2", "3"),
-    ],
-)
-@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
-def test_a_table_is_refused_on_the_corpus_of_its_twin(
-    table: str, corpus: str, home: str, other: str, scale: str
-) -> None:
-    said = (
-        f"--corpus={corpus}: table {table} has the settings of {home}; those of {corpus} are table {other}. Use "
-        f"--table {other}, or --corpus {home}."
-    )
-    with pytest.raises(InputError) as error:
-        make_plan(Request(paper="li2020", table=table, corpus=corpus, scale=scale))
-    assert str(error.value) == said
-
-
-@pytest.mark.parametrize("table", ["1", "2", "3", "3-wt2"])
-def test_every_table_runs_on_a_text_of_ones_own(tiny_corpus: Path, table: str) -> None:
-    assert make_plan(Request(paper="li2020", table=table, corpus=str(tiny_corpus), scale="smoke")).jobs
-
-
-def test_without_a_table_or_a_corpus_it_must_be_said_which() -> None:
-    with pytest.raises(
-        InputError, match=r"--table: must be given at scale small: 1 \(ptb\), 2 \(wikitext-2\), 3 \(ptb\)"
-    ):
-        make_plan(Request(paper="li2020", scale="small"))
 
 
 def test_every_trained_row_is_plain_and_of_a_preset_of_its_own() -> None:

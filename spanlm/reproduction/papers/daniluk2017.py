@@ -1,0 +1,110 @@
+"""The figures of Daniluk et al. (2017), "Frustratingly Short Attention Spans in Neural Language Modeling"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spanlm.presets.daniluk2017 import PAPER
+from spanlm.reproduction.papers import Details, Paper, Row, Table
+from spanlm.reproduction.scales import MATCHED
+
+WINDOWS = (1, 5, 10, 15)
+ORDERS = (2, 3, 4, 5)
+WINDOW_FAMILIES = {"rm": "RM(+tM-g)", "attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
+CLOZE_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
+
+PUBLISHED_CLOZE: dict[str, tuple[float, float, float, float]] = {
+    "fofe-hornn-3": (0.465, 0.497, 0.774, 0.741),
+    "gated-hornn-3": (0.508, 0.547, 0.790, 0.774),
+    "rm-w15": (0.525, 0.597, 0.817, 0.797),
+    "lstm": (0.523, 0.604, 0.819, 0.786),
+    "attention-w10": (0.538, 0.595, 0.826, 0.803),
+    "kv-w10": (0.528, 0.601, 0.822, 0.813),
+    "kvp-w5": (0.528, 0.599, 0.829, 0.803),
+    "4-gram": (0.532, 0.598, 0.815, 0.800),
+}
+"""Figure 2d: accuracy on the real Children's Book Test by word class, in the order of CLOZE_CLASSES."""
+
+COLUMNS = (
+    *("units", "readout", "θ_M", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test"),
+    *("best epoch", "train ppl", "tokens/s", "minutes"),
+)
+
+
+def _row(name: str, title: str, curve: tuple[str, int] | None = None) -> Row:
+    return Row(name=name, title=title, preset=f"daniluk2017/{name}", curve=curve)
+
+
+_ROWS = (
+    _row("rnn", "RNN"),
+    _row("lstm", "LSTM"),
+    _row("fofe-hornn-3", "FOFE HORNN (3rd order)"),
+    _row("gated-hornn-3", "Gated HORNN (3rd order)"),
+    *(
+        _row(f"{name}-w{window}", f"{title}, window {window}", (title, window))
+        for name, title in WINDOW_FAMILIES.items()
+        for window in WINDOWS
+    ),
+    *(_row(f"{order}-gram", f"{order}-gram RNN", ("N-gram RNN", order)) for order in ORDERS),
+)
+
+
+def _figure(name: str, title: str, rows: tuple[str, ...], **more: Any) -> Table:
+    on = "its own corpus, 7,500 Wikipedia articles with 77,000 words"
+    return Table(name=name, kind="figure", title=title, rows=rows, published_on=on, **more)
+
+
+def _accuracy(caption: str, by: str) -> Details:
+    return Details(caption, (*(f"{by}: {title}" for title in CLOZE_CLASSES.values()), "test ppl"), notes=True)
+
+
+DANILUK = Paper(
+    name="daniluk2017",
+    title=PAPER,
+    rows={row.name: row for row in _ROWS},
+    scales=MATCHED,
+    tables=(
+        _figure(
+            "2a",
+            "Figure 2a: test perplexity by window size",
+            tuple(f"{name}-w{window}" for name in WINDOW_FAMILIES for window in WINDOWS),
+            columns=COLUMNS,
+            x_label="window",
+        ),
+        _figure(
+            "2b",
+            "Figure 2b: N-gram RNN by order",
+            tuple(f"{order}-gram" for order in ORDERS),
+            columns=COLUMNS,
+            x_label="N",
+        ),
+        _figure(
+            "2c",
+            "Figure 2c: perplexity of all models",
+            ("rnn", "lstm", "fofe-hornn-3", "gated-hornn-3", "rm-w15", "attention-w10", "kv-w10", "kvp-w5", "4-gram"),
+            columns=COLUMNS,
+        ),
+        _figure(
+            "2d",
+            "Figure 2d: accuracy on the Children's Book Test",
+            ("fofe-hornn-3", "gated-hornn-3", "rm-w15", "lstm", "attention-w10", "kv-w10", "kvp-w5", "4-gram"),
+            measure="cloze",
+            details=(
+                _accuracy("Accuracy by the probability of the whole query sentence, with 95 % intervals", "sentence"),
+                _accuracy("Accuracy by the probability of the candidate alone, with 95 % intervals", "candidate"),
+                Details(
+                    "The paper's accuracy, on the real Children's Book Test",
+                    tuple(f"paper: {title}" for title in CLOZE_CLASSES.values()),
+                ),
+            ),
+            corpus="cbt",
+            remark="the paper does not give the windows it used here: those of Figure 2c are used",
+        ),
+        _figure(
+            "3",
+            "Figure 3b: mean attention by lag",
+            ("rm-w15", "attention-w15", "kv-w15", "kvp-w15"),
+            measure="attention",
+        ),
+    ),
+)

@@ -1,0 +1,255 @@
+"""Rows that are measured on models trained for others: with a cache, averaged, or with dynamic evaluation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spanlm
+from spanlm.errors import InputError
+from spanlm.evaluation import dynamic as dynamic_module
+from spanlm.evaluation.cache import CacheConfig
+from spanlm.evaluation.dynamic import adapted_tally
+from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import SpanBufferConfig
+from spanlm.presets import find_preset
+from spanlm.reproduction.plan import Measurement, Plan, Request, make_plan
+from spanlm.reproduction.record import finished
+from spanlm.reproduction.run import run_plan
+from spanlm.reproduction.scales import DynamicSearch
+from tests.conftest import tiny_lines
+
+CACHE, SENTENCE_CACHE, ENSEMBLE = "grave-lstm-ptb-cache-500", "single-ptb-cache-500", "medium-x2"
+WHOLE, TEMPERED = "mos-ps-at-snb-ptb-dynamic", "unannealed-test-ptb-dynamic"
+PAPER_OF = {WHOLE: ("li2020", "3"), TEMPERED: ("li2020", "3")}
+ASTRAY = "dynamic.rate: at every point of the grid the weights went astray. Take lower rates."
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text with room for a cache of 500 words, and one with room for spans in each of 100 streams."""
+    base = tmp_path_factory.mktemp("text")
+    for paper, sizes in {"salton2017": (120, 120, 120), "li2020": (300, 20, 20)}.items():
+        folder = base / paper / "text"
+        folder.mkdir(parents=True)
+        for seed, (split, lines) in enumerate(zip(("train", "valid", "test"), sizes, strict=True)):
+            (folder / f"{split}.txt").write_text("\n".join(tiny_lines(lines, seed)) + "\n", encoding="utf-8")
+    return base
+
+
+@pytest.fixture(scope="module")
+def done(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which all rows were measured."""
+    folder = tmp_path_factory.mktemp("done")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for rows in ((CACHE, SENTENCE_CACHE, ENSEMBLE), (WHOLE, TEMPERED)):
+            assert not any(outcome.error for outcome in run_plan(plan(text, *rows)))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def own_copy(done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(done, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+
+
+def plan(texts: Path, *rows: str) -> Plan:
+    paper, table = PAPER_OF.get(rows[0], ("salton2017", "1"))
+    corpus = texts if (texts / "train.txt").exists() else texts / paper / "text"
+    return make_plan(Request(paper=paper, table=table, scale="smoke", device="cpu", corpus=str(corpus), rows=rows))
+
+
+def records(made: Plan) -> list[dict[str, Any]]:
+    found = [finished(task, made.text_of(task)) for task in made.tasks]
+    assert all(record is not None for record in found)
+    return [record for record in found if record is not None]
+
+
+def errors(made: Plan) -> list[str]:
+    return [outcome.error for outcome in run_plan(made)]
+
+
+def change(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_a_cache_is_tuned_on_valid_and_measured_with_and_without(text: Path) -> None:
+    made = plan(text, CACHE)
+    plain, cached = records(made)
+    model = spanlm.load(made.jobs[0].folder, "cpu")
+    best = model.tune_cache((500,), split="valid").best
+    chosen = {"window": 500, "theta": best.theta, "lambda": best.lambda_, "tuned_on": "text valid"}
+    assert cached["details"]["cache"] == chosen
+    for split in ("valid", "test"):
+        assert cached[split]["nll"] == pytest.approx(model.evaluate(split=split, cache=best).nll, rel=1e-12)
+        assert cached[split]["without_cache"]["nll"] == pytest.approx(plain[split]["nll"], rel=1e-9)
+    nlls = {split: plain[split]["nll"] for split in ("valid", "test")}
+    assert cached["members"] == [{"row": "grave-lstm-ptb", "seed": 1, **nlls}]
+
+
+def test_the_cache_of_a_sentence_model_goes_on_over_the_lines(text: Path) -> None:
+    made = plan(text, SENTENCE_CACHE)
+    plain, cached = records(made)
+    without, chosen = cached["test"]["without_cache"], cached["details"]["cache"]
+    assert without["nll"] == pytest.approx(plain["test"]["nll"], rel=1e-6), "the state begins anew at each line"
+    best = CacheConfig(window=500, theta=chosen["theta"], lambda_=chosen["lambda"])
+    by_hand = spanlm.load(made.jobs[0].folder, "cpu").evaluate(split="test", state="line", cache=best)
+    assert cached["test"]["nll"] == pytest.approx(by_hand.nll, rel=1e-12)
+
+
+def test_an_ensemble_is_the_mixture_of_its_members(text: Path) -> None:
+    made = plan(text, ENSEMBLE)
+    *members, both = records(made)
+    ensemble = spanlm.load_ensemble([job.folder for job in made.jobs], device="cpu")
+    for split in ("valid", "test"):
+        assert both[split]["nll"] == pytest.approx(ensemble.evaluate_members(split=split).ensemble.nll, rel=1e-12)
+        assert both["details"][split]["members"] == pytest.approx([m[split]["perplexity"] for m in members])
+        assert both["details"][split]["oracle_bound"] < both[split]["perplexity"]
+    assert [member["seed"] for member in both["members"]] == [1, 2]
+    assert both["all_parameters"] == 2 * members[0]["all_parameters"]
+
+
+def test_settings_are_found_on_valid_and_the_model_is_measured_with_and_without_them(text: Path) -> None:
+    made = plan(text, WHOLE)
+    plain, found = records(made)
+    model, search = spanlm.load(made.jobs[0].folder, "cpu"), made.scale.dynamic
+    statistics = model.dynamic_statistics(segments=search.statistics)
+    tried = {
+        rate: model.evaluate(split="valid", dynamic=DynamicConfig(rate=rate, decay=0.002), statistics=statistics)
+        for rate in search.rates or ()
+    }
+    chosen, points = found["details"]["dynamic"], found["details"]["grid"]
+    assert len(tried) > 1 and [(point["rate"], point["decay"]) for point in points] == [(rate, 0.002) for rate in tried]
+    assert chosen["rate"] == min(tried, key=lambda rate: tried[rate].nll)
+    assert chosen["tuned_on"] == "text valid"
+    assert found["valid"]["nll"] == pytest.approx(tried[chosen["rate"]].nll, rel=1e-9)
+    by_hand = model.evaluate(split="test", dynamic=DynamicConfig(**chosen), statistics=statistics)
+    assert found["test"]["nll"] == pytest.approx(by_hand.nll, rel=1e-12)
+    for split in ("valid", "test"):
+        assert found[split]["without_dynamic"]["nll"] == pytest.approx(plain[split]["nll"], rel=1e-9)
+        assert found[split]["nll"] != pytest.approx(plain[split]["nll"], rel=1e-6)
+        assert found[split]["parts"]["oracle"] <= found[split]["perplexity"] * (1 + 1e-9)
+    assert found["details"]["statistics"]["text"] == "text train"
+    assert str(made.jobs[0].folder) not in json.dumps(found) and str(text) not in json.dumps(found)
+
+
+def test_another_temperature_of_the_gate_is_that_of_the_same_weights(text: Path) -> None:
+    made = plan(text, WHOLE, TEMPERED)
+    _, whole, tempered = records(made)
+    model = spanlm.load(made.jobs[0].folder, "cpu")
+    memory = model.config.model.memory
+    assert isinstance(memory, SpanBufferConfig) and memory.evaluation_temperature == 0.1
+    rooms = replace(model.config.model, memory=replace(memory, evaluation_temperature=1.0))
+    other = LanguageModel(rooms, len(model.vocabulary)).eval()
+    other.load_state_dict(model.model.state_dict())
+    by_hand = evaluate(other, model.corpus(), "test").nll
+    assert tempered["test"]["without_dynamic"]["nll"] == pytest.approx(by_hand, rel=1e-9)
+    assert by_hand != pytest.approx(whole["test"]["without_dynamic"]["nll"], rel=1e-7)
+    assert tempered["how"]["gate_temperature"] == 1.0
+    assert [one["details"]["statistics"]["gate_temperature"] for one in (whole, tempered)] == [0.1, 1.0]
+
+
+def test_what_is_measured_is_not_measured_again_nor_is_its_run_needed(text: Path) -> None:
+    for made in (plan(text, CACHE, ENSEMBLE), plan(text, WHOLE)):
+        shutil.rmtree(made.jobs[0].folder.parents[1])
+        assert all(outcome.done_before for outcome in run_plan(made))
+
+
+def test_models_that_are_elsewhere_are_asked_for(text: Path) -> None:
+    made = plan(text, CACHE)
+    shutil.rmtree("runs")
+    made.tasks[1].record.unlink()
+    assert [error.partition(" the run")[0].endswith("seed-1:") for error in errors(made)] == [False, True]
+
+
+def test_a_cache_that_no_word_could_fill_fails_its_row_alone(tiny_corpus: Path) -> None:
+    plain, cached = errors(plan(tiny_corpus, CACHE))
+    assert not plain and "cache.window=500" in cached
+
+
+@pytest.mark.parametrize(
+    ("row", "changes", "said"),
+    [
+        (CACHE, {"how": {"kind": "cached", "window": 7}}, r"how\.window was 7, not 500"),
+        (CACHE, {"details": None, "starts": 3, "members": 5, "config": 0}, "is not a record"),
+        (CACHE, {"valid": {"tokens": 1, "perplexity": 2.0}}, r"corpus\.valid was 1"),
+        (CACHE, {"members": [{"row": "grave-lstm-ptb", "seed": 1, "valid": 1.0, "test": 1.0}]}, "members"),
+        (WHOLE, {"how": {"kind": "dynamic"}}, "how"),
+        (TEMPERED, {"details": None}, "gate_temperature was None"),
+        (TEMPERED, {"details": {"statistics": 3}}, "gate_temperature was None"),
+        *(
+            (WHOLE, {"astray": said, "test": {"tokens": 1}}, "is not a record of a run")
+            for said in (None, "", 5, ["x"])
+        ),
+    ],
+)
+def test_a_record_of_something_else_is_refused_before_anything_runs(
+    text: Path, row: str, changes: dict[str, Any], said: str
+) -> None:
+    made = plan(text, row)
+    change(made.tasks[1].record, **changes)
+    with pytest.raises(InputError, match=said):
+        list(run_plan(made))
+
+
+def test_the_published_grid_has_the_point_of_the_models_authors_too() -> None:
+    """Whose ε is not that of the grid."""
+    published = find_preset("yang2018/mos-wt2").dynamic
+    assert published is not None and published.epsilon != DynamicConfig().epsilon
+    assert DynamicSearch().grid(published) == [*DynamicSearch().grid(None), published]
+    for own in (DynamicSearch(rates=(1e-4,)), DynamicSearch(decays=(0.002,))):
+        assert published not in own.grid(published)
+
+
+def test_a_measurement_that_is_stopped_goes_on(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same results; only the readings that were not over are made again."""
+    made = plan(text, WHOLE)
+    path = made.tasks[1].record
+    expected = json.loads(path.read_text())
+    path.unlink()
+    begun: list[int] = []
+
+    def stopped(*arguments: Any, **how: Any) -> Any:
+        begun.append(1)
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return adapted_tally(*arguments, **how)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(dynamic_module, "adapted_tally", stopped)
+        list(run_plan(made))
+    assert errors(made) == ["", ""]
+    found = json.loads(path.read_text())
+    assert found["details"].pop("read_before") == 1 and found["details"] == expected["details"]
+    for split in ("valid", "test"):
+        assert found[split]["nll"] == expected[split]["nll"] and found[split]["parts"] == expected[split]["parts"]
+
+
+def test_what_goes_astray_has_a_record_and_is_not_tried_again(text: Path) -> None:
+    made = plan(text, WHOLE)
+    trained, measurement = made.tasks
+    assert isinstance(measurement, Measurement) and measurement.search is not None
+    ruinous = replace(measurement.search, rates=(1e4, 1e30), decays=(0.0,))
+    ruined = replace(made, tasks=(trained, replace(measurement, search=ruinous)))
+    measurement.record.unlink()
+    _, first = run_plan(ruined)
+    assert (first.record, first.error, first.done_before) == (None, ASTRAY, False)
+    kept = measurement.record.read_text()
+    record = json.loads(kept, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    points = record["details"]["grid"]
+    assert [(point["rate"], point["decay"]) for point in points] == [(1e4, 0), (1e30, 0)]
+    assert record["valid"] == {"tokens": len(made.corpus.splits["valid"])}, "there is no result"
+    assert record["details"]["statistics"]["text"] == "text train" and record["starts"][0]["command"]
+    shutil.rmtree(made.jobs[0].folder)
+    _, again = run_plan(ruined)
+    assert again == replace(first, done_before=True, seconds=again.seconds) and measurement.record.read_text() == kept
+    with pytest.raises(InputError, match=r"how\.search\.rates was .*10000"):
+        list(run_plan(made))
