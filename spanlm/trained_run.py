@@ -21,7 +21,7 @@ from spanlm.evaluation.dynamic_statistics import DYNAMIC
 from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.evaluation.words import Piece, StateMode
 from spanlm.files import expanded, run_name
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from spanlm.training.provenance import changed_texts, read_texts, starts
 
 

@@ -21,7 +21,7 @@ from spanlm.device import pick_device
 from spanlm.errors import RunError
 from spanlm.evaluation.scoring import Precision, tally
 from spanlm.models.counting import count_configured
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from spanlm.provenance import provenance
 from spanlm.training.trainer import Trainer
 

@@ -8,7 +8,7 @@ from typing import Any
 from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.span_mixture import require_temperature
+from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.trained import TrainedModel
 from spanlm.trained_ensemble import TrainedEnsemble
 from spanlm.trained_gate import TemperedModel
@@ -23,7 +23,7 @@ def add_gate(parser: VerbParser) -> None:
         type=float,
         metavar="T",
         help="of a model with a span buffer: the gate's temperature (default: the run's "
-        "model.memory.evaluation_temperature)",
+        "model.memory.gate.evaluation_temperature)",
     )
 
 
@@ -74,4 +74,4 @@ def _used(model: TrainedModel) -> float | None:
     memory = model.config.model.memory
     if isinstance(model, TrainedEnsemble) or not isinstance(memory, SpanBufferConfig):
         return None
-    return memory.evaluation_temperature
+    return memory.gate.evaluation_temperature

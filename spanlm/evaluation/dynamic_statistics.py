@@ -37,8 +37,8 @@ from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.lessons import Report, learning_weights, lessons, quiet
 from spanlm.files import regular, replace_file
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.memories import SpanBufferMemory
-from spanlm.models.next_word_model import NextWordModel
 from spanlm.plain_json import json_object
 
 DYNAMIC = "dynamic.safetensors"
@@ -170,7 +170,7 @@ def gather_statistics(
 def gate_temperature(model: NextWordModel) -> float | None:
     """Return the temperature at which a span buffer's gate is evaluated; None: the model has none."""
     memory = getattr(model, "memory", None)
-    return memory.config.evaluation_temperature if isinstance(memory, SpanBufferMemory) else None
+    return memory.config.gate.evaluation_temperature if isinstance(memory, SpanBufferMemory) else None
 
 
 def statistics_name(gate: float | None = None) -> str:

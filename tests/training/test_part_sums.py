@@ -13,9 +13,9 @@ from torch import Tensor
 
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.errors import InputError
-from spanlm.evaluation.part_tally import PartTally
+from spanlm.evaluation.parts import PartTally
 from spanlm.loading import load
-from spanlm.models.head import Head, TargetScores
+from spanlm.models.interfaces import Head, Scores
 from spanlm.models.span_mixture import PartScores
 from spanlm.training.optimizer_config import FinetuneConfig
 from spanlm.training.part_sums import FIELDS, part_means, training_sums
