@@ -69,14 +69,14 @@ def test_key_value(steps: int, batch: int, window: int, roles: int, carried: str
     features, weights, remembered = LOOPS[roles](h, past, window, projections(memory))
 
     assert readout.features.shape == (steps, batch, PART)
-    assert_same([readout.features, readout.attention], [features, weights])
+    assert_same([readout.features, readout.attention.weights], [features, weights])
     filled = slots(remembered, window, lambda _: yes, ~yes)
     assert torch.equal(after["filled"], filled)
     expected = [slots(remembered, window, part, torch.zeros_like(poison)) for part in (key, value)]
     actual = [torch.where(filled[..., None], after[name], 0) for name in ("keys", "values")]
     assert_same(actual, expected)
     assert_same(
-        gradients([readout.features, readout.attention, *actual], leaves),
+        gradients([readout.features, readout.attention.weights, *actual], leaves),
         gradients([features, weights, *expected], leaves),
     )
 
@@ -147,8 +147,8 @@ def test_recurrent_memory(steps: int, batch: int, window: int, temporal: bool, c
     readout, after = memory(h, tokens, word_state(past, window - 1, empty=-1))
     features, weights, remembered = reference.recurrent_memory(h, tokens, past, window, word_memory(memory))
 
-    actual, expected = [readout.features, readout.attention], [features, weights]
-    assert readout.nearest_lag == 0
+    actual, expected = [readout.features, readout.attention.weights], [features, weights]
+    assert readout.attention.nearest_lag == 0
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
     state = word_state(remembered, window - 1, empty=0)
