@@ -152,8 +152,9 @@ class Encoder(nn.Module, ABC):
         """Read x (T, B, E)."""
 
 
+@dataclass(frozen=True)
 class MemoryConfig:
-    """What the configuration of a memory says beside its fields."""
+    """What the configuration of a memory says beside its fields; a dataclass, or the types of theirs are not found."""
 
     drops_output: ClassVar[bool] = False
     """Whether it has a dropout of its own in place of `model.output_dropout`."""
