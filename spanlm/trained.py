@@ -23,7 +23,7 @@ from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.search_log import SearchLog
 from spanlm.evaluation.words import StateMode, WordScore, score_words
-from spanlm.models.memories import SpanBufferMemory
+from spanlm.models.memories.span_buffer import SpanBufferMemory
 from spanlm.trained_tuning import TunedRun
 
 if TYPE_CHECKING:

@@ -37,8 +37,7 @@ from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.lessons import Report, learning_weights, lessons, quiet
 from spanlm.files import regular, replace_file
-from spanlm.models.interfaces import NextWordModel
-from spanlm.models.memories import SpanBufferMemory
+from spanlm.models.interfaces import Memory, NextWordModel
 from spanlm.plain_json import json_object
 
 DYNAMIC = "dynamic.safetensors"
@@ -168,9 +167,9 @@ def gather_statistics(
 
 
 def gate_temperature(model: NextWordModel) -> float | None:
-    """Return the temperature at which a span buffer's gate is evaluated; None: the model has none."""
+    """Return the temperature at which a model's gate is evaluated; None: it has none."""
     memory = getattr(model, "memory", None)
-    return memory.config.gate.evaluation_temperature if isinstance(memory, SpanBufferMemory) else None
+    return memory.gate_temperature if isinstance(memory, Memory) else None
 
 
 def statistics_name(gate: float | None = None) -> str:

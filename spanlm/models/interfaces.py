@@ -115,6 +115,9 @@ class Mixture(Protocol):
     def map(self, function: Callable[[Tensor], Tensor]) -> Mixture:
         """Apply `function` to every tensor."""
 
+    def as_trained(self) -> Mixture:
+        """Return the same as it is in training, if that is something else."""
+
 
 @dataclass(frozen=True)
 class Readout:
@@ -172,6 +175,8 @@ class Memory(nn.Module, ABC):
     """
 
     readout_size: int
+    gate_temperature: float | None = None
+    """T of a gate in evaluation that has another one in training; None: there is no such gate."""
 
     @abstractmethod
     def init_state(self, batch_size: int) -> Tensors:

@@ -26,9 +26,9 @@ _READINGS = (
     "annealing_epochs|negative_reward|rewarded|reward_teaches|reward_gate|reward_constant"
 )
 REMOVED: dict[str, str] = {
-    rf".*/config\.model\.memory\.({_READINGS})": "readings of Li et al. (2020) that no preset has; refused by name",
-    r".*/config\.model\.head\.buffer": "another such reading",
-    r".*/config\.model\.memory\.(reward|reward_\w+|\w+_temperature)": "in the groups `gate` and `reward`",
+    rf".*config[./]model\.memory\.({_READINGS})": "readings of Li et al. (2020) that no preset has; refused by name",
+    r".*config[./]model\.head\.buffer": "another such reading",
+    r".*config[./]model\.memory\.(reward|reward_\w+|\w+_temperature)": "in the groups `gate` and `reward`",
 }
 """What is in a golden and may be missing (a regular expression of its path) -> why."""
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import AttentiveConfig, AttentiveMemory
-from spanlm.models.memories.attentive import EMPTY
+from spanlm.models.memories import AttentiveConfig
+from spanlm.models.memories.attentive import EMPTY, AttentiveMemory
 from tests import reference, reference_attentive
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words

@@ -12,16 +12,10 @@ from torch import Tensor
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
-from spanlm.models.memories import (
-    KeyValueConfig,
-    KeyValueMemory,
-    NGramConfig,
-    NGramMemory,
-    NoMemoryConfig,
-    RecurrentMemory,
-    RecurrentMemoryConfig,
-)
-from spanlm.models.memories.recurrent_memory import LinearComposition
+from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
+from spanlm.models.memories.key_value import KeyValueMemory
+from spanlm.models.memories.ngram import NGramMemory
+from spanlm.models.memories.recurrent_memory import LinearComposition, RecurrentMemory
 from tests import reference
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import PointerSentinelConfig, PointerSentinelMemory
+from spanlm.models.memories import PointerSentinelConfig
+from spanlm.models.memories.pointer_sentinel import PointerSentinelMemory
 from tests import reference, reference_pointer
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, values, words
