@@ -72,7 +72,9 @@ def test_a_third_of_the_naive_memory_is_enough(precision: str, monkeypatch: pyte
     steps, streams, vocabulary = 35, 3, 2500
     elements = steps * streams * CONFIG.experts * vocabulary
     monkeypatch.setattr(
-        mixture_log_prob, "CHUNK_ELEMENTS", mixture_log_prob.CHUNK_ELEMENTS * elements // (70 * 12 * 15 * 10_000)
+        mixture_log_prob,
+        "MIXTURE_CHUNK_ELEMENTS",
+        mixture_log_prob.MIXTURE_CHUNK_ELEMENTS * elements // (70 * 12 * 15 * 10_000),
     )
     features = values(steps, streams, 40, dtype=torch.float32).requires_grad_()
     targets = words(steps, streams, size=vocabulary)
