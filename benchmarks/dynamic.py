@@ -29,7 +29,7 @@ from spanlm.evaluation.lessons import learning_weights, lessons
 from spanlm.evaluation.scoring import Precision, autocast, to_device
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops.lstm_layer import loop_is_faster
+from spanlm.models.ops.lstm import loop_is_faster
 from spanlm.training.bench import precisions, timed
 
 ADAPTING_AWD = replace(AWD_PTB, name="dynamic evaluation, AWD-LSTM PTB size tied", batch_size=1, length=10 * LENGTH)

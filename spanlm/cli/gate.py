@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.span_mixture import require_temperature
+from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.gate import TemperedModel
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
@@ -24,7 +24,7 @@ def add_gate(parser: VerbParser) -> None:
         type=float,
         metavar="T",
         help="of a model with a span buffer: the gate's temperature (default: the run's "
-        "model.memory.evaluation_temperature)",
+        "model.memory.gate.evaluation_temperature)",
     )
 
 
@@ -81,4 +81,4 @@ def _used(model: LoadedModel) -> float | None:
     memory = model.config.model.memory
     if isinstance(model, TrainedEnsemble) or not isinstance(memory, SpanBufferConfig):
         return None
-    return memory.evaluation_temperature
+    return memory.gate.evaluation_temperature

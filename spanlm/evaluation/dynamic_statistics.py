@@ -35,8 +35,7 @@ from spanlm.data.config import BatchingKind, SentenceRules, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.lessons import Report, learning_weights, lessons, quiet
-from spanlm.models.memories import SpanBufferMemory
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import Memory, NextWordModel
 from spanlm.store.files import regular, replace_file
 from spanlm.store.plain import json_object
 
@@ -167,9 +166,9 @@ def gather_statistics(
 
 
 def gate_temperature(model: NextWordModel) -> float | None:
-    """Return the temperature at which a span buffer's gate is evaluated; None: the model has none."""
+    """Return the temperature at which a model's gate is evaluated; None: it has none."""
     memory = getattr(model, "memory", None)
-    return memory.config.evaluation_temperature if isinstance(memory, SpanBufferMemory) else None
+    return memory.gate_temperature if isinstance(memory, Memory) else None
 
 
 def statistics_name(gate: float | None = None) -> str:

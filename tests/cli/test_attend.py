@@ -166,7 +166,7 @@ def test_a_document_of_the_corpus_is_read_as_in_the_evaluation(cli: Cli, tiny_ru
         ids = model.vocabulary.encode(["<eos>", *documents[1][:-1]])
         with torch.no_grad():
             readout, _ = model.model(torch.tensor(ids).unsqueeze(1), state)
-        np.testing.assert_allclose(data["weights"], readout.attention[:, 0].numpy(), atol=1e-6)
+        np.testing.assert_allclose(data["weights"], readout.attention.weights[:, 0].numpy(), atol=1e-6)
         said = str(data["title"])
     assert "tiny valid, document 2 of" in said and "key-value-predict" in said
 

@@ -28,8 +28,8 @@ from tests.cli.span_runs import CONFIG, GIVEN, flat
 
 def by_hand(model: TrainedModel, temperature: float) -> LanguageModel:
     memory = model.config.model.memory
-    assert isinstance(memory, SpanBufferConfig) and memory.evaluation_temperature == 1.0
-    rooms = replace(model.config.model, memory=replace(memory, evaluation_temperature=temperature))
+    assert isinstance(memory, SpanBufferConfig) and memory.gate.evaluation_temperature == 1.0
+    rooms = replace(model.config.model, memory=memory.at_temperature(temperature))
     other = LanguageModel(rooms, len(model.vocabulary)).eval()
     other.load_state_dict(model.model.state_dict())
     return other
@@ -43,7 +43,7 @@ def test_it_is_the_model_that_is_configured_so(cli: Cli, span_run: Path) -> None
         assert found["nll"] == pytest.approx(expected.nll, rel=1e-12)
         assert found["gate_temperature"] == temperature
         assert found["nll"] != pytest.approx(model.evaluate().nll, rel=1e-6)
-    assert model.config.model.memory.evaluation_temperature == 1.0  # type: ignore[union-attr]
+    assert model.config.model.memory.gate.evaluation_temperature == 1.0  # type: ignore[union-attr]
 
 
 def test_the_temperature_is_told_asked_for_or_not(cli: Cli, span_run: Path, tiny_run: Path) -> None:

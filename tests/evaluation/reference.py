@@ -16,9 +16,9 @@ from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
-from spanlm.models.next_word_model import NextWordModel
 from tests.models.small import language_model, model_config
 
 WORDS = (EOS, "the", "cat", UNK, "dog", "sat", "on", "mat", "ran", "naïve", ".")
@@ -157,7 +157,7 @@ def cached_distributions(
         if position in openings:
             state = model.init_state(1)
         readout, state = model(torch.tensor([[word]]), state)
-        h = [x for part in readout.members or [readout] for x in part.features[0, 0].tolist()]
+        h = [x for part in getattr(readout, "members", ()) or [readout] for x in part.features[0, 0].tolist()]
         p = model.head.log_probs(readout)[0, 0].double().exp().tolist()
         remembered = pairs[-window:]
         if remembered:

@@ -25,8 +25,7 @@ from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.scoring import Scored, Tally, perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.head import TargetScores
-from spanlm.models.interfaces import Readout
+from spanlm.models.interfaces import Readout, Scores
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.reproduction.table import Spread
@@ -222,7 +221,7 @@ def test_sums_are_float64() -> None:
     scored.segment = type("Segment", (), {})()
     scored.segment.mask, scored.segment.targets = torch.ones(1, 1, dtype=torch.bool), torch.zeros(1, 1)
     scored.segment.reset = torch.zeros(1, dtype=torch.bool)
-    scored.log_p, scored.parts = torch.full((1, 1), -1.0), None
+    scored.log_p, scored.metrics = torch.full((1, 1), -1.0), {}
     assert Tally(nll=2.0**30).plus(scored, 5).nll == 2.0**30 + 1
 
 
@@ -261,8 +260,8 @@ class Uniform(torch.nn.Module):
         super().__init__()
         self.size = size
 
-    def score(self, readout: Readout, targets: Tensor) -> TargetScores:
-        return TargetScores(torch.full(targets.shape, -math.log(self.size), dtype=torch.float64))
+    def score(self, readout: Readout, targets: Tensor) -> Scores:
+        return Scores(torch.full(targets.shape, -math.log(self.size), dtype=torch.float64))
 
 
 needs_corpus = pytest.mark.skipif(

@@ -26,10 +26,10 @@ from spanlm.evaluation.dynamic import adapted_tally, evaluate_dynamic, logged_re
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
 from spanlm.evaluation.dynamic_tuning import tune_dynamic
-from spanlm.evaluation.part_tally import PartTally
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Tally
 from spanlm.evaluation.search_log import SearchLog, digest_of, segments_digest
+from spanlm.models.memories.span_buffer import RewardConfig
 from spanlm.runs import trained_model as tuning_module
 from spanlm.runs.gate import TemperedModel
 from spanlm.runs.trained_model import TrainedModel
@@ -170,7 +170,7 @@ def test_a_log_knows_the_weights_of_now(model: TrainedModel, reads: list[Any]) -
 
 def test_another_configuration_is_another_model(span_run: Path) -> None:
     model = spanlm.load(span_run)
-    memory = replace(model.config.model.memory, reward=0.7)  # type: ignore[call-arg]
+    memory = replace(model.config.model.memory, reward=RewardConfig(weight=0.7))  # type: ignore[call-arg]
     config = replace(model.config, model=replace(model.config.model, memory=memory))
     other = TrainedModel(model.model, model.vocabulary, config, model.folder)
     logs = [each.search_log() for each in (model, other)]
@@ -309,8 +309,8 @@ DAMAGE: dict[str, Callable[[str], str]] = {
     "a number": lambda text: "5",
     "depth": lambda text: "[" * 100_000,
     "zero bytes": lambda text: "\x00" * 50,
-    "no parts": lambda text: with_sums(text, parts=5),
-    "parts of a list": lambda text: with_sums(text, parts=[]),
+    "no metrics": lambda text: with_sums(text, metrics=5),
+    "metrics of a list": lambda text: with_sums(text, metrics=[]),
     "no tokens": lambda text: with_sums(text, tokens="0"),
     "no number": lambda text: with_sums(text, nll=[]),
     "no time": lambda text: sealed({**json.loads(text), "seconds": 0.0}),
@@ -394,9 +394,9 @@ def test_a_text_that_differs_in_its_last_word_is_another(
 
 
 @pytest.mark.parametrize("nll", [0.1 + 0.2, math.inf, math.nan, 1e308, 5e-324])
-@pytest.mark.parametrize("parts", [None, PartTally(3.0, 0.1, math.inf, -1 / 3, 0.5, 1.0, 2.0, 0.7, 1e-9)])
-def test_every_bit_of_a_reading_is_kept(tmp_path: Path, nll: float, parts: PartTally | None) -> None:
-    total = Tally(7, nll, 2, 1 / 3, 1, 2 / 3, parts)
+@pytest.mark.parametrize("metrics", [{}, {"steps": 3.0, "buffer_nll": math.inf, "reward": -1 / 3, "gate": 1e-9}])
+def test_every_bit_of_a_reading_is_kept(tmp_path: Path, nll: float, metrics: dict[str, float]) -> None:
+    total = Tally(7, nll, 2, 1 / 3, 1, 2 / 3, metrics)
     log = SearchLog(tmp_path / "log")
     log.reading("a", {"rate": 1.0}, lambda: total)
     again = SearchLog(tmp_path / "log")

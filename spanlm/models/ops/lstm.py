@@ -1,18 +1,25 @@
-"""A whole LSTM layer on a CPU where the library's kernel is slow: the loop over time by hand.
+"""The loop over time of an LSTM layer, written by hand, with its gradients: two of them.
 
-It is slow in reduced precision, and for a few words at a time: at every call it puts the weights in an order of its
-own.
+`lstm_recurrence` is what feeds back in a layer with masks and zoneout, given what the inputs say to the gates:
+
+    [a_i; a_f; a_g; a_o] = inputs_t + W (h_{t-1} ⊙ z)
+    c̃_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h̃_t = σ(a_o) ⊙ tanh(c̃_t)
+    c_t = d_c ⊙ c_{t-1} + (1 − d_c) ⊙ c̃_t,              h_t = d_h ⊙ h_{t-1} + (1 − d_h) ⊙ h̃_t
+
+Its ∂/∂W is one product over all steps: summed up step by step, at 1500 units it took longer than all else together.
+
+`lstm_layer` is a whole plain layer on a CPU where the library's kernel is slow: in reduced precision, and for a few
+words at a time, since at every call the kernel puts the weights in an order of its own.
 
     [a_i; a_f; a_g; a_o] = W_ih x_t + W_hh h_{t-1} + b
     c_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h_t = σ(a_o) ⊙ tanh(c_t)
 
 One product tells the gates of all steps what is below; in the loop, forwards and backwards, there is one product a
-step; the gradients of x, W_ih and W_hh are one product each. What does not depend on the gradient from above is worked
-out for all steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept as
+step; the gradients of x, W_ih and W_hh are one product each. What does not depend on the gradient from above is
+computed for all steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept
+as
 
     r = σ(−2a),    o ⊙ tanh a = o − 2 o ⊙ r,    tanh' a = 4 r (1 − r)
-
-The masks of each gate and zoneout are `lstm_recurrence`'s.
 """
 
 from __future__ import annotations
@@ -24,8 +31,123 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spanlm.models.ops.lstm_recurrence import GATES
-from spanlm.models.ops.precision import product_dtype, without_autocast
+from spanlm.models.ops.precision import learns, product_dtype, without_autocast
+
+GATES = 4
+"""Input, forget, candidate, output: the library's order."""
+
+
+def _read(h: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """What each gate reads of h (…, B, H): (4, …, B, H)."""
+    if mask is None:
+        return h.to(dtype).expand(GATES, *h.shape)
+    return (h * mask.view(len(mask), *[1] * (h.dim() - 2), *mask.shape[1:])).to(dtype).expand(GATES, *h.shape)
+
+
+def _mixed(old: Tensor, new: Tensor, kept: Tensor | None) -> Tensor:
+    return new if kept is None else torch.lerp(new, old, kept)
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        h: Tensor,
+        c: Tensor,
+        weight: Tensor,
+        mask: Tensor | None,
+        kept_h: Tensor | None,
+        kept_c: Tensor | None,
+        dtype: torch.dtype,
+        learning: bool,
+    ) -> tuple[Tensor, Tensor]:
+        matrices = weight.view(GATES, *h.shape[1:], -1).to(dtype)
+        hs, cs, activations, squashed = [h], [c], [], []
+        for t, given in enumerate(inputs.unbind(1)):
+            gates = torch.bmm(_read(hs[-1], mask, dtype), matrices.transpose(1, 2)).to(h.dtype) + given
+            i, f, g, o = gates[0].sigmoid_(), gates[1].sigmoid_(), gates[2].tanh_(), gates[3].sigmoid_()
+            cell = f * cs[-1] + i * g
+            output = cell.tanh()
+            if learning:
+                activations.append(gates)
+                squashed.append(output)
+            cs.append(_mixed(cs[-1], cell, None if kept_c is None else kept_c[t]))
+            hs.append(_mixed(hs[-1], o * output, None if kept_h is None else kept_h[t]))
+        if learning:
+            before = torch.stack(hs[:-1]), torch.stack(cs[:-1])
+            ctx.save_for_backward(*before, matrices, mask, kept_h, kept_c, *activations, *squashed)
+        return torch.stack(hs[1:]), cs[-1]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    @without_autocast
+    def backward(  # type: ignore[override]  # the decorator hides the signature
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        given_h, grad_c = grads
+        before_h, before_c, matrices, mask, kept_h, kept_c, *saved = ctx.saved_tensors
+        steps, streams, size = before_h.shape
+        at_gates = before_h.new_empty(GATES, steps, streams, size)
+        grad_h = torch.zeros_like(given_h[0])
+        for t in reversed(range(steps)):
+            (i, f, g, o), squashed = saved[t], saved[steps + t]
+            grad_h = grad_h + given_h[t]
+            new_h, old_h = _split(grad_h, None if kept_h is None else kept_h[t])
+            new_c, old_c = _split(grad_c, None if kept_c is None else kept_c[t])
+            new_c = new_c + new_h * o * (1 - squashed * squashed)
+            at_gates[0, t] = new_c * g * i * (1 - i)
+            at_gates[1, t] = new_c * before_c[t] * f * (1 - f)
+            at_gates[2, t] = new_c * i * (1 - g * g)
+            at_gates[3, t] = new_h * squashed * o * (1 - o)
+            read = torch.bmm(at_gates[:, t].to(matrices.dtype), matrices).to(grad_h.dtype)
+            grad_h = (read if mask is None else read * mask).sum(0) + old_h
+            grad_c = new_c * f + old_c
+        factors = at_gates.to(matrices.dtype).flatten(1, 2).transpose(1, 2)
+        grad_weight = torch.bmm(factors, _read(before_h, mask, matrices.dtype).flatten(1, 2)).flatten(0, 1)
+        return at_gates, grad_h, grad_c, grad_weight.to(grad_h.dtype), None, None, None, None, None
+
+
+def _split(grad: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor | float]:
+    """What of a gradient goes to the new value, and what to the one that was kept."""
+    if kept is None:
+        return grad, 0.0
+    old = grad * kept
+    return grad - old, old
+
+
+_recurrence: Callable[..., tuple[Tensor, Tensor]] = _Recurrence.apply  # the library leaves it untyped
+
+
+def lstm_recurrence(
+    inputs: Tensor,
+    h: Tensor,
+    c: Tensor,
+    weight: Tensor,
+    mask: Tensor | None = None,
+    kept_h: Tensor | None = None,
+    kept_c: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Run the loop.
+
+    Under autocast the products run in the autocast type; sums, gates, states and outputs are float32.
+
+    Args:
+        inputs: (4, T, B, H), what the gates are told besides h, biases included; float32 or float64, as h and c.
+        h: (B, H), the output before the first step.
+        c: (B, H), the cell before the first step.
+        weight: (4H, H).
+        mask: z, (4, B, H), or (1, B, H) for all gates; None: nothing is dropped.
+        kept_h: d_h, (T, B, H); None: nothing is kept.
+        kept_c: d_c, likewise.
+
+    Returns:
+        h_1 … h_T (T, B, H) and c_T (B, H).
+    """
+    dtype = product_dtype(weight)
+    with torch.autocast(h.device.type, enabled=False):
+        return _recurrence(inputs, h, c, weight, mask, kept_h, kept_c, dtype, learns((inputs, h, c, weight)))
+
 
 LOOP_FROM = {1: 480, 2: 640}
 """Threads, and from how many units on the loop trains a layer faster than the library's kernel, in bfloat16."""
@@ -119,7 +241,7 @@ def _loop_back(
     return at_gates, summed.sum(0).flatten(), grad_c
 
 
-_apply: Callable[..., tuple[Tensor, Tensor]] = _Layer.apply  # the library leaves it untyped
+_layer: Callable[..., tuple[Tensor, Tensor]] = _Layer.apply  # the library leaves it untyped
 
 
 def lstm_layer(
@@ -141,7 +263,7 @@ def lstm_layer(
     Returns:
         h_1 … h_T (T, B, H) and c_T (B, H).
     """
-    return _apply(x, h, c.to(weight_hh.dtype), weight_ih, bias, weight_hh, product_dtype(weight_hh))
+    return _layer(x, h, c.to(weight_hh.dtype), weight_ih, bias, weight_hh, product_dtype(weight_hh))
 
 
 def square_units(input_size: int, hidden_size: int) -> float:
@@ -156,18 +278,13 @@ def square_units(input_size: int, hidden_size: int) -> float:
 def loop_is_faster(units: float, x: Tensor) -> bool:
     """Whether this loop reads x (T, B, E) faster than the library's kernel, where a gradient is asked for, on a CPU.
 
-    Long segments in bfloat16, from some size on. Whole training steps, torch 2.13, two cores of an AMD EPYC (Zen 5),
-    loop against kernel, least time of each. Two layers, 20 streams of 35 steps, 10,000 words, one thread: 400 units
-    +2 %, 450 -5 %, 512 -16 %, 650 -34 %; two threads: 576 +13 %, 650 -3 to +2 %, 700 +3 %, 1500 -51 %; 64 streams of 20
-    steps: 800 units -11 %. An EPYC of Zen 4, where a large product has half of that speed, two threads: 500 units -11
-    to +4 %, 576 -5 to +5 %, 650 -15 to -7 %, 700 -25 to -11 %, 780 -24 to -14 %; 12 streams of 70 steps: 576 -8 to +13
-    %, 700 -29 to -1 %; 64 of 20: 700 -9 to -5 %; under the published mixture of softmaxes (280 → 960 → 960 → 620 units,
-    12 streams of 70) a loop for all three layers, beside one for the middle layer alone, -12 to -10 %.
+    Long segments in bfloat16, from some size on: training steps with two layers, 20 streams of 35 steps and 10,000
+    words on an EPYC of Zen 5 took +2 % of the kernel's time with 400 units and one thread, -5 % with 450, -34 % with
+    650; with two threads +13 % with 576, -3 to +2 % with 650, -51 % with 1500. On Zen 4, where a large product has half
+    of that speed, it pays from some 500 units on.
 
-    Short segments, such as dynamic evaluation has, in float32, too. A layer alone on Zen 4, 5 steps of one stream,
-    forwards and backwards, one thread: 230 units -59 to -14 %, 400 -62 to +15 %, 500 -63 to -43 %, 650 -67 to -49 %,
-    1150 -68 %, 1500 -58 to -54 %; two threads: 230 0 to +2 %, 400 +11 to +33 %, 500 -73 to -7 %, 650 -66 to -14 %, 1150
-    -65 to -63 %; 5 steps of 2 streams: 500 units -55 to -20 %; in bfloat16 from 500 units on -45 to -85 %. 20 steps
+    Short segments, such as dynamic evaluation has, in float32, too: a layer alone, 5 steps of one stream, forwards and
+    backwards, took -63 to -43 % with 500 units and one thread, -73 to -7 % with two, -68 to -63 % with 1150. 20 steps
     with two threads, and 35 of 4 streams with either, are the kernel's again.
 
     With more threads nothing was measured, and the kernel stays. It does, too, in other types and without gradients.
