@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from spanlm.store import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from spanlm.config import RunConfig

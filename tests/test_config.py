@@ -29,8 +29,7 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
-from spanlm.models.memories.span_buffer.config import LEAST_TEMPERATURE
+from spanlm.models.memories.span_buffer.mixture import LEAST_TEMPERATURE, GateConfig, RewardConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import (
     BatchingConfig,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from spanlm.analysis.attend import EXPECTED, attend_words, attention_by_lag, attention_flatness, check_attends
+from spanlm.analysis.attend import attention_by_lag, attention_flatness
 from spanlm.analysis.compare import RECURRENT_MEMORY, MeasuredLags, check_alike
 from spanlm.analysis.export import (
     save_attention,
@@ -14,7 +14,6 @@ from spanlm.analysis.export import (
     save_lag_profile,
     save_sentence_maps,
 )
-from spanlm.analysis.record import AttentionRecord
 from spanlm.analysis.sentences import attend_sentence
 from spanlm.cli.arguments import corpus_of, run_names
 from spanlm.cli.attend_by_epoch import show_by_epoch
@@ -34,6 +33,7 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import EXPECTED, AttentionRecord, attend_words, check_attends
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
 from spanlm.runs.loading import load

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from spanlm.analysis.attend import EXPECTED
 from spanlm.analysis.export import (
     ATTENTION_SUFFIXES,
     FLATNESS_SUFFIXES,
@@ -20,12 +19,13 @@ from spanlm.analysis.export import (
 from spanlm.analysis.figures import FIGURES
 from spanlm.analysis.figures import check_lags as check_lags
 from spanlm.analysis.figures import check_utilisation as check_utilisation
-from spanlm.analysis.spans import EXPECTED_OF_PART
 from spanlm.cli.arguments import add_corpus, add_device, verb_parser
 from spanlm.cli.attended_text import MOST_WORDS, WORDS
 from spanlm.cli.gate import GATE, add_gate, check_gate
 from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError, require
+from spanlm.evaluation.attention import EXPECTED
+from spanlm.evaluation.spans import EXPECTED_OF_PART
 
 _DESCRIPTION = """
 Where the model looked.

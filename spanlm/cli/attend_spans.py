@@ -8,12 +8,12 @@ from typing import Any
 
 from spanlm.analysis.attend import Excerpt
 from spanlm.analysis.export import SPAN_SUFFIXES, checked_suffix, save_spans
-from spanlm.analysis.record import Expected
-from spanlm.analysis.spans import EXPECTED_OF_PART, PARTS, Look, SpanRecord, attend_spans
 from spanlm.cli.attend_options import CHECKS
 from spanlm.cli.gate import gate_note
 from spanlm.cli.terminal import note, out, table
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import Expected
+from spanlm.evaluation.spans import EXPECTED_OF_PART, PARTS, Look, SpanRecord, attend_spans
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.runs.trained_model import TrainedModel
 

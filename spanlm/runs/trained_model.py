@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, Question, read_questions
@@ -14,6 +14,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import AttentionRecord, attend_words
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, tune_cache
 from spanlm.evaluation.cloze import Context, RankedQuestion, rank_questions
@@ -26,6 +27,7 @@ from spanlm.evaluation.lessons import LessonLoss, Report, quiet
 from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.search_log import SearchLog, digest_of
+from spanlm.evaluation.spans import SpanRecord, attend_spans
 from spanlm.evaluation.words import StateMode, WordScore, score_words
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.memories.span_buffer import SpanBufferMemory
@@ -34,10 +36,6 @@ from spanlm.runs.texts import State, Texts
 from spanlm.store.arithmetic import arithmetic
 from spanlm.store.files import run_name
 from spanlm.store.provenance import machine, provenance
-
-if TYPE_CHECKING:
-    from spanlm.analysis.record import AttentionRecord
-    from spanlm.analysis.spans import SpanRecord
 
 SEARCH = "dynamic-search"
 """Folder in a run's, of readings of searches that are not over."""
@@ -326,8 +324,6 @@ class TrainedModel(LoadedModel):
             InputError: no words, a model that attends to nothing or to spans, which `attend_spans` shows, or a `state`
                 that the model cannot use.
         """
-        from spanlm.analysis.attend import attend_words
-
         if self.has_spans:
             raise InputError(
                 "model.memory.kind=span_buffer: the model looks at spans, and takes of them what its gate lets in; "
@@ -353,8 +349,6 @@ class TrainedModel(LoadedModel):
         Raises:
             InputError: no words, a model without a span buffer, or a `state` that the model cannot use.
         """
-        from spanlm.analysis.spans import attend_spans
-
         if not self.has_spans:
             raise InputError(f"{self.title()}: has no span buffer; attend(text) tells at which words a model looked")
         words, starts = self.texts.to_attend(text, state)

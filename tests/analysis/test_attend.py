@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from spanlm.analysis.attend import attend_words, attention_by_lag, check_attends
+from spanlm.analysis.attend import attention_by_lag
 from spanlm.data.batching import make_batcher
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import attend_words, check_attends
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel

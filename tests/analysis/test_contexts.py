@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spanlm.analysis.attend import attend_words
 from spanlm.analysis.export import save_attention, save_spans
-from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
+from spanlm.evaluation.attention import attend_words
+from spanlm.evaluation.spans import PARTS, SpanRecord, attend_spans
 from spanlm.evaluation.text_pieces import lines_as_pieces
 from spanlm.evaluation.words import StateMode, score_words
 from spanlm.models.config import ModelConfig

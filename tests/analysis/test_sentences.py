@@ -8,15 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from spanlm.analysis import attend as reading
-from spanlm.analysis.attend import attend_words, attention_by_lag, attention_flatness
+from spanlm.analysis.attend import attention_by_lag, attention_flatness
 from spanlm.analysis.flatness import FlatnessAccumulator
-from spanlm.analysis.record import scale_top
-from spanlm.analysis.sentences import SHADES, SentenceMap, attend_sentence, common_scale, mean_flatness, triangle_lines
+from spanlm.analysis.sentences import (
+    SHADES,
+    SentenceMap,
+    attend_sentence,
+    common_scale,
+    mean_flatness,
+    scale_top,
+    triangle_lines,
+)
 from spanlm.data.batching import make_batcher
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation import attention as reading
+from spanlm.evaluation.attention import attend_words
 from spanlm.models.memories import AttentiveConfig, NoMemoryConfig
 from tests.models.small import SMALL_MEMORIES, identify
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.analysis import attend as reading
 from spanlm.analysis.export import save_spans
-from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
 from spanlm.errors import InputError
+from spanlm.evaluation import attention as reading
+from spanlm.evaluation.spans import PARTS, SpanRecord, attend_spans
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig

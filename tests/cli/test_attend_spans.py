@@ -11,8 +11,8 @@ import pytest
 
 import spanlm
 from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.spans import PARTS, attend_spans
 from spanlm.cli.attend_spans import _print
+from spanlm.evaluation.spans import PARTS, attend_spans
 from spanlm.models.language_model import LanguageModel
 from spanlm.runs.gate import TemperedModel
 from tests.analysis.span_records import make_spans

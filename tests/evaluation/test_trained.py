@@ -244,7 +244,7 @@ def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
 
 def test_attend_in_parts_is_attend_at_once(model: TrainedModel, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.attend(text)
-    monkeypatch.setattr("spanlm.analysis.attend.STEPS", 5)
+    monkeypatch.setattr("spanlm.evaluation.attention.STEPS", 5)
     parts = model.attend(text)
     np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-6)
     np.testing.assert_allclose(parts.surprisal, whole.surprisal, atol=1e-5)

@@ -15,9 +15,7 @@ from torch import Tensor, nn
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.heads.softmax import SoftmaxHead
 from spanlm.models.interfaces import Init, Readout
-from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanMixture
-from spanlm.models.memories.span_buffer.config import LEAST_TEMPERATURE
-from spanlm.models.memories.span_buffer.mixture import rewards
+from spanlm.models.memories.span_buffer.mixture import LEAST_TEMPERATURE, GateConfig, RewardConfig, SpanMixture, rewards
 from tests.models.small import VOCABULARY, assert_same, bitwise, values, words
 
 GATE, REWARD = GateConfig(training_temperature=100.0, evaluation_temperature=0.1), RewardConfig(weight=0.5)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from spanlm.models.memories.span_buffer.config import GateConfig, RewardConfig, SpanBufferConfig, require_temperature
-from spanlm.models.memories.span_buffer.memory import SpanBufferMemory
-from spanlm.models.memories.span_buffer.mixture import SpanMixture
+from spanlm.models.memories.span_buffer.memory import SpanBufferConfig, SpanBufferMemory
+from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig, SpanMixture, require_temperature
 
 __all__ = [
     "GateConfig",

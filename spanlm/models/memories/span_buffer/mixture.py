@@ -23,12 +23,72 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from spanlm.errors import require
 from spanlm.models.interfaces import MixingHead, Scores
-from spanlm.models.memories.span_buffer.config import GateConfig, RewardConfig
 from spanlm.models.ops.precision import wide
 
 LEAST_LOG_SHARE = -20.0
 """Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
+
+
+LEAST_TEMPERATURE = 1e-6
+"""Of a gate. What is divided by it is float32, where smaller numbers overflow, and at last are 0 themselves."""
+
+
+def require_temperature(temperature: float, name: str) -> None:
+    """Refuse what is no temperature of a gate.
+
+    Raises:
+        InputError: it is below `LEAST_TEMPERATURE` or not finite.
+    """
+    limit = f"from {LEAST_TEMPERATURE:g} on and finite; 0 would be a gate that only chooses: 0.01 is nearly that"
+    require(LEAST_TEMPERATURE <= temperature < math.inf, name, temperature, limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateConfig:
+    """How soft the gate is (Li et al., 2020, Eq. 14).
+
+    Attributes:
+        training_temperature: of the gate in the likelihood that is trained.
+        evaluation_temperature: of the gate in evaluation.
+    """
+
+    training_temperature: float = 100.0
+    evaluation_temperature: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse what is no temperature."""
+        require_temperature(self.training_temperature, "model.memory.gate.training_temperature")
+        require_temperature(self.evaluation_temperature, "model.memory.gate.evaluation_temperature")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardConfig:
+    """What the gate is taught beside the likelihood (Li et al., 2020, Eq. 11-13).
+
+    Attributes:
+        weight: η, weight of the reward in the loss; 0: the gate learns from the likelihood alone.
+        power: κ, power of the ratio of the two probabilities.
+        most: a, the largest power that counts.
+        base: b, what is taken off.
+        slope: β, how much more a negative reward counts.
+    """
+
+    weight: float = 0.1
+    power: float = 5.0
+    most: float = 10.0
+    base: float = 1.0
+    slope: float = 3.0
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        for name in ("power", "most", "slope"):
+            value = getattr(self, name)
+            require(0 < value < math.inf, f"model.memory.reward.{name}", value, "above 0 and finite")
+        require(0 <= self.weight < math.inf, "model.memory.reward.weight", self.weight, "0 or positive, and finite")
+        limit = f"in [0, model.memory.reward.most={self.most})"
+        require(0 <= self.base < self.most, "model.memory.reward.base", self.base, limit)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spanlm.analysis.attend import read_parts, shifted, spelled
-from spanlm.analysis.record import Expected
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import Expected, read_parts, shifted, spelled
 from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import MixingHead, NextWordModel, Readout
 from spanlm.models.memories.span_buffer import SpanMixture
@@ -131,7 +130,7 @@ def attend_spans(
 ) -> SpanRecord:
     """Read words, line ends among them, opened by <eos> and an empty state.
 
-    Args, beside those of `spanlm.analysis.attend.attend_words`:
+    Args, beside those of `spanlm.evaluation.attention.attend_words`:
         model: with a span buffer.
         expected: how many of the most probable next words to keep of each part.
         first_token: number of the first of the words in the text they are from.
