@@ -20,15 +20,15 @@ from spanlm.data.batching import Batcher
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.scoring import evaluating, scored_segments
-from spanlm.models.interfaces import Readout
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.ensemble import EnsembleReadout
+from spanlm.models.interfaces import Attention, NextWordModel, Readout
 
 EXPECTED = 5
 """Words that are told of those that were expected next."""
 
 
-def _attention(readout: Readout) -> Tensor:
-    if readout.members:
+def _attention(readout: Readout) -> Attention:
+    if isinstance(readout, EnsembleReadout):
         raise InputError("several models as one have no attention of their own: look into them one by one")
     if readout.attention is None:
         raise InputError(
@@ -108,11 +108,12 @@ class _Part(NamedTuple):
 def _part(model: NextWordModel, readout: Readout, targets: Tensor, *, expected: int) -> _Part:
     log_p = model.head.log_probs(readout)[:, 0]
     top = log_p.topk(min(expected, log_p.shape[1]), dim=1)
+    attention = _attention(readout)
     return _Part(
-        _attention(readout)[:, 0].cpu(),
+        attention.by_lag()[:, 0].cpu(),
         -log_p.gather(1, targets).squeeze(1).cpu(),
         type(top)((top.values.cpu(), top.indices.cpu())),
-        readout.nearest_lag,
+        attention.nearest_lag,
     )
 
 
@@ -125,21 +126,6 @@ def check_attends(model: NextWordModel) -> None:
     with evaluating(model):
         word = torch.zeros(1, 1, dtype=torch.long, device=model.device)
         _attention(model(word, model.init_state(1))[0])
-
-
-def _by_slot(readout: Readout) -> Tensor:
-    """(T, B, m) weights of what is attended, a column for each: of L lags that stand together, one has a span.
-
-    All lags of a segment take about as much memory as the states that a span buffer carries.
-    """
-    return torch.unflatten(_attention(readout), -1, (-1, readout.span)).sum(-1)
-
-
-def _slots(readout: Readout, read: Tensor, most: int) -> Tensor:
-    """How many of `most` slots there are to look at, when `read` steps were read before the current one."""
-    nearest = readout.nearest_lag
-    newest = nearest + ((read + 1 - nearest) % readout.span if readout.fixed else 0)
-    return ((read - readout.reach - newest) // readout.span + 1).clamp(0, most)
 
 
 def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None = None) -> LagProfile:
@@ -155,11 +141,11 @@ def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None
     Raises:
         InputError: a model that attends to nothing.
     """
-    accumulator, span, fixed = LagAccumulator(nearest), 1, False
-    for readout, weights, slots in _rows(model, batcher):
-        accumulator.update(weights, slots, readout.nearest_lag)
-        span, fixed = readout.span, readout.fixed
-    return replace(accumulator.profile(), span=span, fixed=fixed)
+    accumulator, stride = LagAccumulator(nearest), 1
+    for attention, weights, slots in _rows(model, batcher):
+        accumulator.update(weights, slots, attention.nearest_lag)
+        stride = attention.stride
+    return replace(accumulator.profile(), span=stride)
 
 
 def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
@@ -171,8 +157,8 @@ def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
         InputError: a model that attends to nothing, or a split in which it never has a choice.
     """
     accumulator = FlatnessAccumulator()
-    for readout, weights, slots in _rows(model, batcher):
-        accumulator.nearest_lag, accumulator.span = readout.nearest_lag, readout.span
+    for attention, weights, slots in _rows(model, batcher):
+        accumulator.nearest_lag, accumulator.span = attention.nearest_lag, attention.stride
         accumulator.update(weights, slots)
     return accumulator.result()
 
@@ -180,7 +166,7 @@ def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
 class _Rows(NamedTuple):
     """Of a segment: `weights` (N, m) of what is attended, and how many `slots` (N,) there were to look at."""
 
-    readout: Readout
+    attention: Attention
     weights: NDArray[np.float32]
     slots: NDArray[np.int64]
 
@@ -189,10 +175,11 @@ def _rows(model: NextWordModel, batcher: Batcher) -> Iterator[_Rows]:
     """Read a split and give the attention of its words, segment by segment."""
     read = torch.zeros(1, dtype=torch.long)
     for scored in scored_segments(model, batcher.segments()):
-        segment, readout, weights = scored.segment, scored.readout, _by_slot(scored.readout)
+        segment, attention = scored.segment, _attention(scored.readout)
+        weights = attention.weights
         # words that each stream remembers; where all are new, they may be more or fewer
         read = torch.where(segment.reset.cpu(), 0, 0 if segment.reset.all() else read)
-        slots = _slots(readout, read + torch.arange(len(weights)).unsqueeze(1), weights.shape[-1])
+        slots = attention.slots(read + torch.arange(len(weights)).unsqueeze(1), weights.shape[-1])
         mask = segment.mask.cpu()
-        yield _Rows(readout, weights[segment.mask].float().cpu().numpy(), slots[mask].numpy())
+        yield _Rows(attention, weights[segment.mask].float().cpu().numpy(), slots[mask].numpy())
         read = read + len(weights)

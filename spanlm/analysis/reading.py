@@ -12,8 +12,7 @@ from torch import Tensor
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import Readout
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel, Readout
 
 STEPS = 128
 MOST_WEIGHTS = 20_000_000

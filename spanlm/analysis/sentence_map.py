@@ -18,7 +18,7 @@ from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
 from spanlm.analysis.record import AttentionRecord
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 
 MOST_WORDS = 120
 """Of a sentence: more do not fit on a page."""

@@ -24,6 +24,9 @@ from spanlm.models.interfaces import Readout
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.models.span_mixture import log_mixture
 from spanlm.store.plain import finite
+from spanlm.models.interfaces import MixingHead, NextWordModel, Readout
+from spanlm.models.memories.span_buffer import SpanMixture
+from spanlm.plain_json import finite
 
 PARTS = ("encoder", "buffer", "mixture")
 """What expects words: each part of the model alone, and both together."""
@@ -186,15 +189,13 @@ class _Part(NamedTuple):
 
 
 def _part(model: NextWordModel, readout: Readout, targets: Tensor, *, expected: int) -> _Part:
-    buffer, attention = readout.buffer, readout.attention
-    if buffer is None or attention is None:
+    mixture, attention, head = readout.mixture, readout.attention, model.head
+    if not isinstance(mixture, SpanMixture) or attention is None or not isinstance(head, MixingHead):
         raise InputError("this model looks at no spans: train one with model.memory.kind=span_buffer")
-    log_p = model.head.own_log_probs(Readout(readout.features))
-    log_q = model.head.buffer_log_probs(buffer)
-    every = (log_p, log_q, log_mixture(log_p, log_q, buffer, False))
+    every = mixture.each(head, readout.features)
     top = [x[:, 0].double().cpu().topk(min(expected, x.shape[-1])) for x in every]
     chance = torch.cat([x[:, 0].gather(1, targets).double().exp().cpu() for x in every], 1)
-    gate = buffer.gate[:, 0].double().softmax(-1)[:, 0].cpu()
-    used = buffer.log_shares(training=False)[:, 0, 0].double().exp().cpu()
-    where = readout.span, readout.nearest_lag
-    return _Part(attention[:, 0].float().cpu(), buffer.filled[:, 0].cpu(), gate, used, top, chance, *where)
+    gate = mixture.gate[:, 0].double().softmax(-1)[:, 0].cpu()
+    used = mixture.log_shares()[:, 0, 0].double().exp().cpu()
+    where = attention.stride, attention.nearest_lag
+    return _Part(attention.by_lag()[:, 0].float().cpu(), mixture.filled[:, 0].cpu(), gate, used, top, chance, *where)

@@ -23,6 +23,8 @@ from spanlm.models.counting import count_configured
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance
+from spanlm.models.interfaces import NextWordModel
+from spanlm.provenance import provenance
 from spanlm.training.trainer import Trainer
 
 WARM_UP = 2

@@ -47,7 +47,7 @@ def slots_of(model: TrainedModel) -> tuple[int, bool, int]:
     """Return how many words what it looks at stands for, whether on a fixed grid, and the lag of its nearest span."""
     memory = model.config.model.memory
     if isinstance(memory, SpanBufferConfig):
-        return memory.stride, memory.grid == "fixed", memory.nearest_lag
+        return memory.stride, False, memory.nearest_lag
     return 1, False, 1
 
 
@@ -59,7 +59,7 @@ def show_spans(model: TrainedModel, text: Excerpt, options: argparse.Namespace) 
     memory = model.config.model.memory
     assert isinstance(memory, SpanBufferConfig)  # what has spans
     if options.out is None:
-        _print(record, memory.evaluation_temperature)
+        _print(record, memory.gate.evaluation_temperature)
     else:
         save_spans(record, options.out)
     for line in gate_note(model):

@@ -5,7 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from spanlm.config import PARTS, ConfigParser, RunConfig, Tree, config_parser, flat, kinds_of, parsed_config, read_yaml
+from spanlm.config import (
+    PARTS,
+    ConfigParser,
+    RunConfig,
+    Tree,
+    config_parser,
+    flat,
+    kinds_of,
+    parsed_config,
+    read_yaml,
+    upgraded,
+    upgraded_options,
+)
 from spanlm.presets import find_preset
 
 DEFAULT_PRESET = "demo"
@@ -20,7 +32,7 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
     base = find_preset(preset or DEFAULT_PRESET).config
     if config is None:
         return base
-    tree = read_yaml(config, pipes=True)
+    tree = upgraded(read_yaml(config, pipes=True), base)
     return RunConfig.from_tree(tree if preset is None else _overlaid(base.to_tree(), tree), str(config))
 
 
@@ -30,6 +42,8 @@ def with_options(base: RunConfig, options: list[str]) -> RunConfig:
     Raises:
         InputError: no such field, or a value that it cannot have.
     """
+    kinds = {part: getattr(base.model, part).kind for part in PARTS} | _kinds_in(options)
+    options = upgraded_options(options, kinds)
     parser = _parser(base, options)
     return parsed_config(parser, parser.parse_args(options))
 

@@ -12,6 +12,10 @@ from spanlm.models.span_mixture import require_temperature
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.gate import TemperedModel
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.models.memories.span_buffer import require_temperature
+from spanlm.trained import TrainedModel
+from spanlm.trained_ensemble import TrainedEnsemble
+from spanlm.trained_gate import TemperedModel
 
 GATE = "--gate-temperature"
 
@@ -23,7 +27,7 @@ def add_gate(parser: VerbParser) -> None:
         type=float,
         metavar="T",
         help="of a model with a span buffer: the gate's temperature (default: the run's "
-        "model.memory.evaluation_temperature)",
+        "model.memory.gate.evaluation_temperature)",
     )
 
 
@@ -80,4 +84,4 @@ def _used(model: LoadedModel) -> float | None:
     memory = model.config.model.memory
     if isinstance(model, TrainedEnsemble) or not isinstance(memory, SpanBufferConfig):
         return None
-    return memory.evaluation_temperature
+    return memory.gate.evaluation_temperature

@@ -142,7 +142,7 @@ def with_cache(scored: Iterable[Scored], config: CacheConfig, across: bool = Fal
     for item, lookup in lookups(scored, config.window):
         log_cache, empty = cache_log_prob(lookup, (config.theta,))
         log_p = mixed(item.log_p, log_cache[0], empty, config.lambda_)
-        yield replace(item, log_p=log_p.to(item.log_p.dtype), parts=None)
+        yield replace(item, log_p=log_p.to(item.log_p.dtype), metrics={})
 
 
 def _over_lines(scored: Iterable[Scored], config: CacheConfig) -> Iterator[Scored]:
@@ -150,4 +150,4 @@ def _over_lines(scored: Iterable[Scored], config: CacheConfig) -> Iterator[Score
     for item, stream in zip(batches, with_cache(map(as_one_stream, again), config), strict=True):
         log_p = item.log_p.clone()
         log_p.transpose(0, 1)[item.segment.mask.T] = stream.log_p.squeeze(1)
-        yield replace(item, log_p=log_p, parts=None)
+        yield replace(item, log_p=log_p, metrics={})

@@ -22,7 +22,7 @@ from spanlm.evaluation.first_words import unopened_notes
 from spanlm.evaluation.grid_edge import edge_note
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Precision, Scored, perplexity, scored_segments
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 
 THETAS = (0.0, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4, 4.0)

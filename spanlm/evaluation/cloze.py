@@ -45,7 +45,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.evaluation.cloze_streams import read, score
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 
 Context = Literal["full", "query", "none"]
 Score = Literal["sentence", "candidate"]

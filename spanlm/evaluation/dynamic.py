@@ -40,7 +40,7 @@ from spanlm.evaluation.lessons import Lesson, Report, learning_weights, lessons,
 from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, evaluations
 from spanlm.evaluation.scoring import Precision, Tally
 from spanlm.evaluation.search_log import Reading, SearchLog, digest_of, model_digest, segments_digest
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 
 BLOCK = 2**17
 """Weights that a CPU changes at a time: between the two passes over them they stay in its cache."""

@@ -40,6 +40,9 @@ from spanlm.models.memories import SpanBufferMemory
 from spanlm.models.next_word_model import NextWordModel
 from spanlm.store.files import regular, replace_file
 from spanlm.store.plain import json_object
+from spanlm.files import regular, replace_file
+from spanlm.models.interfaces import NextWordModel
+from spanlm.plain_json import json_object
 
 DYNAMIC = "dynamic.safetensors"
 """Their name in the folder of a run."""
@@ -170,7 +173,7 @@ def gather_statistics(
 def gate_temperature(model: NextWordModel) -> float | None:
     """Return the temperature at which a span buffer's gate is evaluated; None: the model has none."""
     memory = getattr(model, "memory", None)
-    return memory.config.evaluation_temperature if isinstance(memory, SpanBufferMemory) else None
+    return memory.config.gate.evaluation_temperature if isinstance(memory, SpanBufferMemory) else None
 
 
 def statistics_name(gate: float | None = None) -> str:

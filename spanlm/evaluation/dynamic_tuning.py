@@ -28,7 +28,7 @@ from spanlm.evaluation.lessons import LessonLoss, Report, quiet
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Precision, Tally, perplexity, tally
 from spanlm.evaluation.search_log import SearchLog
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 
 RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
 """η of the published grid, for segments of 5 tokens; with others in proportion."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import fields
 from itertools import groupby
 
 import torch
@@ -12,7 +11,6 @@ import torch
 from spanlm.data.batching import Segment
 from spanlm.evaluation.scoring import Scored, Tally
 from spanlm.models.interfaces import Readout
-from spanlm.models.span_mixture import PartScores
 
 TOGETHER = 64
 """Segments at a time: the sums of one cost as much as those of many, and every time a GPU is waited for."""
@@ -63,7 +61,7 @@ def _steps(scored: Scored) -> int:
 
 def beside(scored: Sequence[Scored]) -> Scored:
     """Put segments of as many steps side by side, as streams of one."""
-    segments, parts = [one.segment for one in scored], [one.parts for one in scored if one.parts is not None]
+    segments = [one.segment for one in scored]
     return Scored(
         Segment(
             inputs=torch.cat([segment.inputs for segment in segments], 1),
@@ -73,9 +71,5 @@ def beside(scored: Sequence[Scored]) -> Scored:
         ),
         torch.cat([one.log_p for one in scored], 1),
         Readout(torch.cat([one.readout.features for one in scored], 1)),
-        _parts_beside(parts) if parts else None,
+        {name: torch.cat([one.metrics[name] for one in scored], 1) for name in scored[0].metrics},
     )
-
-
-def _parts_beside(parts: Sequence[PartScores]) -> PartScores:
-    return PartScores(*(torch.cat([getattr(one, field.name) for one in parts], 1) for field in fields(PartScores)))

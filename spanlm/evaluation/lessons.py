@@ -19,10 +19,8 @@ from torch import Tensor, nn
 
 from spanlm.data.batching import Segment
 from spanlm.evaluation.scoring import Precision, Scored, autocast, evaluating, to_device
-from spanlm.models.head import TargetScores
-from spanlm.models.interfaces import Readout
-from spanlm.models.next_word_model import NextWordModel
-from spanlm.models.span_mixture import training_score
+from spanlm.models.interfaces import NextWordModel, Readout
+from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.models.state import LMState
 
 ADVANCE = 64
@@ -112,16 +110,17 @@ def lessons(
             with autocast(device, precision):
                 readout, state = model(segment.inputs, state)
                 scores = model.head.score(readout, segment.targets)
+                learnt = scores.log_prob if loss == "likelihood" else _training_score(model, readout, segment.targets)
             # of the loss by each log p: it is not worked out itself
             shares = segment.mask.to(scores.log_prob.dtype).mul_(-1 / (streams * length))
-            learnt = scores.log_prob if loss == "likelihood" else _training_score(scores, readout)
             gradients = torch.autograd.grad(learnt, weights, shares, materialize_grads=True)
         state = state.detach()
-        parts = None if scores.parts is None else scores.parts.detach()
-        scored = Scored(segment, scores.log_prob.detach(), Readout(readout.features.detach()), parts)
+        scored = Scored(segment, scores.log_prob.detach(), Readout(readout.features.detach()), scores.metrics)
         yield Lesson(scored, gradients, tokens, tokens / (streams * length))
 
 
-def _training_score(scores: TargetScores, readout: Readout) -> Tensor:
-    assert scores.parts is not None and readout.buffer is not None  # else there is no other loss
-    return training_score(scores.parts, readout.buffer)
+def _training_score(model: NextWordModel, readout: Readout, targets: Tensor) -> Tensor:
+    """What a training makes large, (T, B): log p̃ at its temperature, less the reward's term."""
+    assert isinstance(readout.mixture, SpanMixture)  # else there is no other loss
+    scores = model.head.score(replace(readout, mixture=readout.mixture.as_trained()), targets)
+    return scores.log_prob - scores.extra_loss

@@ -23,7 +23,7 @@ from spanlm.evaluation.first_words import (
 )
 from spanlm.evaluation.parts import Parts, parts_of
 from spanlm.evaluation.scoring import Precision, Tally, perplexity, scored_segments, tally
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 
 LENGTH = 256
 """Steps evaluated at a time; any number gives the same result, up to rounding."""
@@ -54,7 +54,7 @@ class Evaluation:
         salton2017: the count of Salton et al., where each sentence begins anew; else None.
         without_cache: where a cache was mixed in, the same without it; else None.
         without_dynamic: where the weights followed the text, the same with the trained ones throughout; else None.
-        parts: what the encoder and a span buffer are worth by themselves; None where there is no buffer, and of a
+        parts: what each part of a mixture of two predictions is worth by itself; None where there is one, and of a
             mixture with a cache.
     """
 
@@ -275,5 +275,5 @@ def _summary(total: Tally, corpus: Corpus, split: str, protocol: str, seconds: f
         unk_share=total.unk_tokens / total.tokens,
         perplexity_without_unk=perplexity((total.nll - total.unk_nll) / known) if known else None,
         tokens_per_second=total.tokens / seconds,
-        parts=parts_of(total),
+        parts=parts_of(total.metrics, total.tokens),
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, get_args
 
@@ -15,11 +15,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.errors import require
-from spanlm.evaluation.part_tally import PartTally
-from spanlm.models.head import TargetScores
-from spanlm.models.interfaces import Readout
-from spanlm.models.next_word_model import NextWordModel
-from spanlm.models.span_mixture import PartScores
+from spanlm.models.interfaces import NextWordModel, Readout, Scores
 from spanlm.models.state import LMState
 
 Precision = Literal["fp32", "bf16"]
@@ -81,13 +77,13 @@ class Scored:
         segment: the tokens, on the model's device.
         log_p: log p(target), (T, B), natural logarithm; meaningless where the mask is False. Or what else was asked.
         readout: what the head read.
-        parts: what each part of a mixture with a span buffer says, where `log_p` is that mixture's.
+        metrics: more numbers of each step, (T, B), as `Scores` has them; none where `log_p` is another's.
     """
 
     segment: Segment
     log_p: Tensor
     readout: Readout
-    parts: PartScores | None = None
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def scored_segments(
@@ -117,8 +113,20 @@ def scored_segments(
         with evaluating(model), autocast(device, precision):
             readout, state = model(segment.inputs, state)
             targets = segment.targets
-            scores = model.head.score(readout, targets) if ask is None else TargetScores(ask(readout, targets))
-        yield Scored(segment, scores.log_prob, readout, scores.parts)
+            scores = model.head.score(readout, targets) if ask is None else Scores(ask(readout, targets))
+        yield Scored(segment, scores.log_prob, readout, scores.metrics)
+
+
+def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
+    """Sum each metric (T, B) over the places of `mask`, (n,) float64; costs no wait for the device."""
+    if not metrics:
+        return torch.zeros(0, dtype=torch.float64, device=mask.device)
+    return torch.stack(list(metrics.values())).where(mask, 0).sum((1, 2), dtype=torch.float64)
+
+
+def added(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    """Add named sums; what is missing is 0."""
+    return {name: sums.get(name, 0.0) + more.get(name, 0.0) for name in {**sums, **more}}
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,7 @@ class Tally:
     """Sums over predicted tokens: how many, and their NLL in nats.
 
     Of these, those whose target is <unk>, and those that come first after a reset: where each sentence is a stream of
-    its own, its first word. `parts` are the sums of a span buffer, None where there is none.
+    its own, its first word. `metrics` are the sums of what a head says beside, by name.
     """
 
     tokens: int = 0
@@ -135,7 +143,7 @@ class Tally:
     unk_nll: float = 0.0
     first_tokens: int = 0
     first_nll: float = 0.0
-    parts: PartTally | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
@@ -157,7 +165,7 @@ class Tally:
             self.unk_nll + sums[1],
             self.first_tokens + counts[2],
             self.first_nll + sums[2],
-            self.parts if scored.parts is None else (self.parts or PartTally()).plus(scored.parts, mask),
+            added(self.metrics, dict(zip(scored.metrics, metric_sums(scored.metrics, mask).tolist(), strict=True))),
         )
 
 

@@ -26,7 +26,6 @@ from torch import nn
 
 from spanlm.data.batching import Batcher
 from spanlm.evaluation.astray import AstrayError
-from spanlm.evaluation.part_tally import PartTally
 from spanlm.evaluation.scoring import Tally
 from spanlm.store.files import UNFINISHED, own, regular, replace_file
 from spanlm.store.plain import json_object
@@ -183,7 +182,6 @@ def _written(sums: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tally(sums: Mapping[str, Any]) -> Tally:
     """Raise an error where it is none."""
-    parts = sums["parts"]
     return Tally(
         tokens=int(sums["tokens"]),
         nll=float(sums["nll"]),
@@ -191,5 +189,5 @@ def _tally(sums: Mapping[str, Any]) -> Tally:
         unk_nll=float(sums["unk_nll"]),
         first_tokens=int(sums["first_tokens"]),
         first_nll=float(sums["first_nll"]),
-        parts=None if parts is None else PartTally(**{name: float(value) for name, value in parts.items()}),
+        metrics={name: float(value) for name, value in sums["metrics"].items()},
     )

@@ -23,7 +23,7 @@ from torch import Tensor
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.state import LMState
 
 StateMode = Literal["carry", "line", "document"]

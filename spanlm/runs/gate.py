@@ -10,6 +10,8 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
 from spanlm.models.span_mixture import require_temperature
 from spanlm.runs.trained_model import TrainedModel
+from spanlm.models.memories.span_buffer import require_temperature
+from spanlm.trained import TrainedModel
 
 
 def gated(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
@@ -54,10 +56,10 @@ class TemperedModel(TrainedModel):
         """
         require_temperature(temperature, field)
         memory = gated(trained.config.model.memory, field)
-        rooms = replace(trained.config.model, memory=replace(memory, evaluation_temperature=temperature))
+        rooms = replace(trained.config.model, memory=memory.at_temperature(temperature))
         model = LanguageModel(rooms, len(trained.vocabulary))
         model.load_state_dict(trained.model.state_dict())
         model.to(trained.model.device).eval()
         super().__init__(model, trained.vocabulary, replace(trained.config, model=rooms), trained.folder)
-        self.own, self.temperature = memory.evaluation_temperature, temperature
+        self.own, self.temperature = memory.gate.evaluation_temperature, temperature
         self.statistics_file = statistics_name(None if temperature == self.own else float(temperature))

@@ -14,6 +14,7 @@ from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
+from spanlm.evaluation.parts import log_of_training
 from spanlm.evaluation.scoring import tally, to_device, usable
 from spanlm.models.state import LMState
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, require_names, save_checkpoint
@@ -26,7 +27,6 @@ from spanlm.training.generators import generator_states, is_generator, refuse_an
 from spanlm.training.journal import Journal
 from spanlm.training.nt_asgd import NTASGD
 from spanlm.training.optimizers import build_optimizer, expected_state, next_rate, optimizer_state, restore_optimizer
-from spanlm.training.part_sums import FIELDS, part_means
 from spanlm.training.position import Position
 from spanlm.training.setup import build_model, data_fingerprint, split_batcher
 from spanlm.training.signals import StopRequest, stop_request
@@ -124,7 +124,6 @@ class Trainer:
 
     def _epoch(self, request: StopRequest) -> None:
         self.model.train()
-        self.model.memory.begin_epoch(self.position.epoch)
         self.journal.begin_epoch()
         self.segments = self.batcher.count(self._order())
         for segment in self.batcher.segments(self._order(), start=self.position.segment):
@@ -147,13 +146,13 @@ class Trainer:
         norm = clip(self.model, self.config.training.optimizer.clip)
         # all that is asked of the device in a step is asked at once: each question waits for it
         numbers = torch.stack([passed.nll, passed.tokens.double(), norm.double()])
-        total, count, norm_value, *parts = torch.cat([numbers, passed.parts]).tolist()
+        total, count, norm_value, *metrics = torch.cat([numbers, passed.metrics]).tolist()
         self._refuse_not_finite(total, norm_value)
         self._set_step_rate(segment.rate_share)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.state = passed.state
-        self.position.advance(total, int(count), dict(zip(FIELDS, parts, strict=False)))
+        self.position.advance(total, int(count), dict(zip(passed.names, metrics, strict=True)))
         self.journal.step(self.position, self.segments, self._rate, norm_value, int(count))
 
     def _refuse_not_finite(self, nll: float, norm: float) -> None:
@@ -168,7 +167,7 @@ class Trainer:
 
     def _validate(self, request: StopRequest) -> None:
         position, training = self.position, self.config.training
-        train = position.epoch_nll / position.epoch_tokens, part_means(position.parts)
+        train = position.epoch_nll / position.epoch_tokens, log_of_training(position.parts)
         with self._averaged():
             found = tally(
                 self.model,

@@ -18,7 +18,7 @@ from spanlm.benchmark.contenders import Size, synthetic_corpus, training_flops
 from spanlm.benchmark.mixture import MOS_PTB, NaiveMixture, PortedMixture, mixture_flops, naive_trainer
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.interfaces import Init, Readout
-from spanlm.models.ops import mixture_log_prob
+from spanlm.models.ops import softmax as mixture_log_prob
 from tests.cli.test_bench import MIXTURE
 from tests.models.small import values, words
 

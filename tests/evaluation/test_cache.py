@@ -26,7 +26,7 @@ from spanlm.evaluation.scoring import Scored, scored_segments
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from tests.evaluation import reference
 from tests.reference_cache import cache_distribution, cached_log_probs
 

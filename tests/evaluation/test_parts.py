@@ -21,7 +21,7 @@ from spanlm.evaluation.dynamic import adapting, evaluate_dynamic
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
 from spanlm.evaluation.lessons import lessons
-from spanlm.evaluation.part_tally import PartTally
+from spanlm.evaluation.parts import PartTally
 from spanlm.evaluation.parts import Parts, require_parts
 from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
 from spanlm.evaluation.scoring import scored_segments

@@ -26,7 +26,7 @@ from spanlm.evaluation.dynamic import adapted_tally, evaluate_dynamic, logged_re
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
 from spanlm.evaluation.dynamic_tuning import tune_dynamic
-from spanlm.evaluation.part_tally import PartTally
+from spanlm.evaluation.parts import PartTally
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Tally
 from spanlm.evaluation.search_log import SearchLog, digest_of, segments_digest

@@ -12,7 +12,7 @@ from torch import Tensor
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import AttentiveConfig, AttentiveMemory
-from spanlm.models.ops.running_attention import EMPTY
+from spanlm.models.memories.attentive import EMPTY
 from tests import reference, reference_attentive
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words

@@ -14,7 +14,8 @@ from spanlm.models.encoders import RNNConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.span_mixture import Buffered, GateRule
+from spanlm.models.memories.span_buffer import SpanMixture
+from spanlm.models.span_mixture import GateRule
 from spanlm.presets import PRESETS
 from tests import reference
 from tests import reference_span_buffer as twin

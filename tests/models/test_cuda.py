@@ -12,10 +12,10 @@ from torch import Tensor
 from spanlm.models.config import ModelConfig
 from spanlm.models.interfaces import Init
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops import dot_window_attention as dot_attention_module
-from spanlm.models.ops import linear_log_prob as log_prob_module
-from spanlm.models.ops.dot_window_attention import dot_window_attention
-from spanlm.models.ops.linear_log_prob import linear_log_prob
+from spanlm.models.ops import attention as dot_attention_module
+from spanlm.models.ops import softmax as log_prob_module
+from spanlm.models.ops.attention import dot_window_attention
+from spanlm.models.ops.softmax import linear_log_prob
 from tests.models import small
 from tests.models.small import assert_same, language_model, tensors, values, words
 

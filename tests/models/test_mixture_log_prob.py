@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn.functional import linear, one_hot
 
-from spanlm.models.ops import linear_log_prob, linear_softmax
-from spanlm.models.ops import mixture_log_prob as module
-from spanlm.models.ops.mixture_log_prob import mixture_log_prob
+from spanlm.models.ops import softmax as linear_log_prob, softmax as linear_softmax
+from spanlm.models.ops import softmax as module
+from spanlm.models.ops.softmax import mixture_log_prob
 from tests.models.largest import Largest
 from tests.models.products import use_the_other_product, watch_logits
 from tests.models.small import assert_same, bitwise, values, words

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig, VariationalLSTMConfig, VariationalLSTMEncoder
 from spanlm.models.interfaces import Init
-from spanlm.models.ops.lstm_recurrence import GATES, lstm_recurrence
+from spanlm.models.ops.lstm import GATES, lstm_recurrence
 from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
 
 STEPS, BATCH = 6, 3

@@ -21,6 +21,7 @@ from spanlm.errors import InputError, RunError
 from spanlm.evaluation.scoring import Tally
 from spanlm.models.head import Head
 from spanlm.store.run_folder import MetricsLog
+from spanlm.models.interfaces import Head
 from spanlm.training import trainer as trainer_module
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer

@@ -15,6 +15,9 @@ from spanlm.analysis.utilisation import read_utilisation
 from spanlm.errors import InputError
 from spanlm.evaluation.part_tally import PartTally
 from spanlm.models.head import Head, TargetScores
+from spanlm.evaluation.parts import PartTally
+from spanlm.loading import load
+from spanlm.models.interfaces import Head, Scores
 from spanlm.models.span_mixture import PartScores
 from spanlm.runs.loading import load
 from spanlm.training.optimizer_config import FinetuneConfig

@@ -13,7 +13,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
-from spanlm.models.memories.span_buffer_config import GridKind
+from spanlm.models.memories.span_buffer import GridKind
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.stepping import add_gradients
 from spanlm.training.trainer import Trainer

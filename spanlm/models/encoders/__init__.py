@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from spanlm.models.encoders.awd_lstm import AWDLSTMConfig, AWDLSTMEncoder
 from spanlm.models.encoders.hornn import HORNNConfig, HORNNEncoder
-from spanlm.models.encoders.lstm import LSTMConfig, LSTMEncoder
-from spanlm.models.encoders.rnn import RNNConfig, RNNEncoder
+from spanlm.models.encoders.stacks import LSTMConfig, LSTMEncoder, RNNConfig, RNNEncoder
 from spanlm.models.encoders.variational_lstm import VariationalLSTMConfig, VariationalLSTMEncoder
 
 AnyEncoderConfig = LSTMConfig | VariationalLSTMConfig | AWDLSTMConfig | RNNConfig | HORNNConfig

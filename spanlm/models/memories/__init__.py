@@ -8,8 +8,7 @@ from spanlm.models.memories.ngram import NGramConfig, NGramMemory
 from spanlm.models.memories.none import NoMemory, NoMemoryConfig
 from spanlm.models.memories.pointer_sentinel import PointerSentinelConfig, PointerSentinelMemory
 from spanlm.models.memories.recurrent_memory import RecurrentMemory, RecurrentMemoryConfig
-from spanlm.models.memories.span_buffer import SpanBufferMemory
-from spanlm.models.memories.span_buffer_config import SpanBufferConfig
+from spanlm.models.memories.span_buffer import SpanBufferConfig, SpanBufferMemory
 
 AnyMemoryConfig = (
     NoMemoryConfig

@@ -1,0 +1,80 @@
+"""What spanlm 0.1.0 computed, printed and wrote, which what is installed must compute, print and write, too.
+
+On the processor, and with the torch, that made the goldens: bit for bit. On others sums are added up in another order:
+to a relative 1e-5 then, and digests of weights are only compared among themselves. Made anew, one or all, by
+`python -m tests.goldens.make [NAME …]`; what may be missing is listed with the reason in `REMOVED`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.goldens import make
+from tests.goldens.make import Json, golden, processor, working
+
+SAME = processor() == golden("processor")
+HOW = "bit for bit" if SAME else f"to a relative 1e-5 (made on {golden('processor')}, this is {processor()})"
+
+REMOVED: dict[str, str] = {}
+"""What is in a golden and may be missing (a regular expression of its path) -> why."""
+
+FIRST_OF_A_KIND = (
+    *("demo", "daniluk2017/rnn", "daniluk2017/lstm", "daniluk2017/fofe-hornn-3", "daniluk2017/gated-hornn-3"),
+    *("daniluk2017/rm-w5", "daniluk2017/attention-w5", "daniluk2017/kvp-w5", "daniluk2017/5-gram"),
+    *("salton2017/lstm-ptb", "salton2017/combined-wt2", "salton2017/single-stream-ptb", "zaremba2014/medium"),
+    *("press2017/small-wt-pr", "press2017/large-bd-wt", "grave2017/lstm-ptb", "merity2017/pointer-ptb"),
+    *("merity2017/zoneout-wt2", "merity2018/awd-ptb", "yang2018/mos-wt2", "wang2019/mos-ps-at-ptb"),
+    *("li2020/awd-snb-ptb", "li2020/mos-ps-at-snb-ptb", "li2020/words-ptb"),
+)
+"""Every encoder, memory, head, optimiser, schedule and batching; the other presets are slow tests."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("goldens")
+    with working(folder):
+        yield folder
+
+
+def differences(made: Json, expected: Json, path: str = "") -> list[str]:
+    """Return where what was made differs from a golden; it may have more keys."""
+    if any(re.fullmatch(pattern, path) for pattern in REMOVED):
+        return []
+    if isinstance(expected, dict) and isinstance(made, dict):
+        found = [] if expected.keys() <= made.keys() else [f"{path}: missing {sorted(expected.keys() - made.keys())}"]
+        return sum((differences(made[x], expected[x], f"{path}/{x}") for x in expected if x in made), found)
+    if isinstance(expected, list) and isinstance(made, list):
+        found = [] if len(expected) == len(made) else [f"{path}: {len(made)} entries, not {len(expected)}"]
+        pairs = enumerate(zip(made, expected, strict=False))
+        return sum((differences(one, other, f"{path}/{number}") for number, (one, other) in pairs), found)
+    if path.endswith("sha256") and not SAME:
+        return []
+    near = not SAME and isinstance(made, float) and isinstance(expected, int | float)
+    if made == expected or (near and math.isclose(made, expected, rel_tol=1e-5, abs_tol=1e-6)):
+        return []
+    return [f"{path}: {made!r}, not {expected!r}"]
+
+
+def check(made: Json, expected: Json) -> None:
+    found = differences(made, expected)
+    assert not found, f"compared {HOW}:\n" + "\n".join(found[:20])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in FIRST_OF_A_KIND else pytest.mark.slow) for name in golden("numbers")],
+)
+def test_a_preset_computes_the_same(name: str) -> None:
+    check(make.preset_numbers(name, Path("made") / name), golden("numbers")[name])
+    states = golden("states")
+    assert make.shapes(Path("made") / name) == next(x["state"] for x in states if name in x["presets"])
+
+
+@pytest.mark.parametrize("name", ["evaluations", "scores", "clozes", "attentions", "generated", "presets"])
+def test_a_verb_says_the_same_of_runs_of_010(name: str) -> None:
+    check(make.MAKERS[name](), golden(name))
