@@ -9,6 +9,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from spanlm.models.span_mixture import LEAST_TEMPERATURE
 
 from spanlm.config import RunConfig, config_parser, kinds_of, parsed_config
 from spanlm.data.config import DataConfig
@@ -26,7 +27,6 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.models.span_mixture import LEAST_TEMPERATURE
 from spanlm.presets import PRESETS
 from spanlm.training.config import (
     BatchingConfig,

@@ -20,13 +20,9 @@ from torch import Tensor
 from spanlm.analysis.reading import Expected, read_parts, shifted, spelled
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
-from spanlm.models.interfaces import Readout
-from spanlm.models.next_word_model import NextWordModel
-from spanlm.models.span_mixture import log_mixture
-from spanlm.store.plain import finite
 from spanlm.models.interfaces import MixingHead, NextWordModel, Readout
 from spanlm.models.memories.span_buffer import SpanMixture
-from spanlm.plain_json import finite
+from spanlm.store.plain import finite
 
 PARTS = ("encoder", "buffer", "mixture")
 """What expects words: each part of the model alone, and both together."""

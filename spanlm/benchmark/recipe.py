@@ -20,11 +20,9 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError
 from spanlm.evaluation.scoring import Precision, tally
 from spanlm.models.counting import count_configured
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance
-from spanlm.models.interfaces import NextWordModel
-from spanlm.provenance import provenance
 from spanlm.training.trainer import Trainer
 
 WARM_UP = 2

@@ -8,14 +8,10 @@ from typing import Any, TypeVar
 from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.span_mixture import require_temperature
+from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.gate import TemperedModel
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
-from spanlm.models.memories.span_buffer import require_temperature
-from spanlm.trained import TrainedModel
-from spanlm.trained_ensemble import TrainedEnsemble
-from spanlm.trained_gate import TemperedModel
 
 GATE = "--gate-temperature"
 

@@ -36,13 +36,10 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.lessons import Report, learning_weights, lessons, quiet
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.memories import SpanBufferMemory
-from spanlm.models.next_word_model import NextWordModel
 from spanlm.store.files import regular, replace_file
 from spanlm.store.plain import json_object
-from spanlm.files import regular, replace_file
-from spanlm.models.interfaces import NextWordModel
-from spanlm.plain_json import json_object
 
 DYNAMIC = "dynamic.safetensors"
 """Their name in the folder of a run."""

@@ -8,10 +8,8 @@ from spanlm.errors import InputError
 from spanlm.evaluation.dynamic_statistics import statistics_name
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
-from spanlm.models.span_mixture import require_temperature
-from spanlm.runs.trained_model import TrainedModel
 from spanlm.models.memories.span_buffer import require_temperature
-from spanlm.trained import TrainedModel
+from spanlm.runs.trained_model import TrainedModel
 
 
 def gated(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:

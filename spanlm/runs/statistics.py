@@ -16,7 +16,7 @@ from spanlm.evaluation.dynamic_statistics import (
     text_digest,
 )
 from spanlm.evaluation.lessons import Report, quiet
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from spanlm.runs.texts import Texts
 from spanlm.store.run_folder import weights_digest
 

@@ -27,8 +27,8 @@ from spanlm.evaluation.perplexity import Evaluation, evaluate
 from spanlm.evaluation.scoring import Precision
 from spanlm.evaluation.search_log import SearchLog, digest_of
 from spanlm.evaluation.words import StateMode, WordScore, score_words
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.memories import SpanBufferMemory
-from spanlm.models.next_word_model import NextWordModel
 from spanlm.runs.statistics import find_statistics
 from spanlm.runs.texts import State, Texts
 from spanlm.store.arithmetic import arithmetic

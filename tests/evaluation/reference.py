@@ -16,9 +16,9 @@ from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
-from spanlm.models.interfaces import NextWordModel
 from tests.models.small import language_model, model_config
 
 WORDS = (EOS, "the", "cat", UNK, "dog", "sat", "on", "mat", "ran", "naïve", ".")

@@ -24,9 +24,8 @@ from spanlm.evaluation.cache import CacheConfig, lookups, with_cache
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.scoring import Scored, scored_segments
 from spanlm.models.ensemble import Combination, Ensemble
-from spanlm.models.interfaces import Readout
+from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.interfaces import NextWordModel
 from tests.evaluation import reference
 from tests.reference_cache import cache_distribution, cached_log_probs
 

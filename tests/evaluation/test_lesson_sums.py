@@ -7,13 +7,13 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from spanlm.models.span_mixture import PartScores
 
 from spanlm.data.batching import Segment
 from spanlm.evaluation import lesson_sums
 from spanlm.evaluation.lesson_sums import LessonSums
 from spanlm.evaluation.scoring import Scored, Tally
 from spanlm.models.interfaces import Readout
-from spanlm.models.span_mixture import PartScores
 
 UNK = 3
 

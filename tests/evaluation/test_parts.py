@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from spanlm.models.span_mixture import PartScores
 from torch import Tensor
 
 from spanlm.data.batching import Segment
@@ -21,8 +22,7 @@ from spanlm.evaluation.dynamic import adapting, evaluate_dynamic
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
 from spanlm.evaluation.lessons import lessons
-from spanlm.evaluation.parts import PartTally
-from spanlm.evaluation.parts import Parts, require_parts
+from spanlm.evaluation.parts import Parts, PartTally, require_parts
 from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
 from spanlm.evaluation.scoring import scored_segments
 from spanlm.models.encoders import LSTMConfig
@@ -32,7 +32,6 @@ from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import SpanBufferMemory
-from spanlm.models.span_mixture import PartScores
 from tests.evaluation import reference
 from tests.models import small
 

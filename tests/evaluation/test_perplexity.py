@@ -25,7 +25,6 @@ from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.scoring import Scored, Tally, perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.interfaces import Scores
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig

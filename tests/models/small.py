@@ -29,7 +29,6 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.models.state import LMState, Tensors
 
 HIDDEN = 12  # 1, 2, 3 and 4 parts divide it

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from spanlm.models.span_mixture import GateRule
 from torch import Tensor, nn
 
 from spanlm.models.counting import count_configured
@@ -14,8 +15,6 @@ from spanlm.models.encoders import RNNConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.memories.span_buffer import SpanMixture
-from spanlm.models.span_mixture import GateRule
 from spanlm.presets import PRESETS
 from tests import reference
 from tests import reference_span_buffer as twin

@@ -14,9 +14,8 @@ from spanlm.models import ensemble as module
 from spanlm.models.counting import count_parameters
 from spanlm.models.encoders import HORNNConfig, LSTMConfig
 from spanlm.models.ensemble import Combination, Ensemble
-from spanlm.models.interfaces import Head
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import Pointer, Readout
+from spanlm.models.interfaces import Head, Pointer, Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import (
     AttentiveConfig,

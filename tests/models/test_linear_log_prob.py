@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn.functional import one_hot
 
-from spanlm.models.ops import softmax as module
 from spanlm.models.ops import softmax as linear_softmax
+from spanlm.models.ops import softmax as module
 from spanlm.models.ops.softmax import linear_log_prob
 from tests.models.largest import Largest
 from tests.models.products import use_the_other_product, watch_logits

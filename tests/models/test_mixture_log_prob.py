@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn.functional import linear, one_hot
 
-from spanlm.models.ops import softmax as linear_log_prob, softmax as linear_softmax
+from spanlm.models.ops import softmax as linear_log_prob
+from spanlm.models.ops import softmax as linear_softmax
 from spanlm.models.ops import softmax as module
 from spanlm.models.ops.softmax import mixture_log_prob
 from tests.models.largest import Largest

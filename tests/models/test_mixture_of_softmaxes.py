@@ -18,7 +18,6 @@ from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.heads import mixture_of_softmaxes as module
 from spanlm.models.interfaces import Init, Pointer, Readout
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
-from spanlm.models.memories.span_buffer import SpanMixture
 from tests.models import small
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, build, values, words

@@ -14,8 +14,8 @@ from torch import Tensor
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Init, Pointer, Readout
 from spanlm.models.memories import PointerSentinelConfig
-from spanlm.models.ops import attention as blocks
 from spanlm.models.memories.pointer_sentinel import mixed_log_prob, mixed_log_probs, sentinel_attention
+from spanlm.models.ops import attention as blocks
 from tests.models import small
 from tests.models.largest import Largest
 from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, copied, values, words

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from spanlm.models.ops import attention as window_attention
 from spanlm.models.memories.span_buffer.attention import FixedGrid, Grid, SlidingGrid, span_attention, spans
+from spanlm.models.ops import attention as window_attention
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, values
 

@@ -9,12 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from spanlm.models.span_mixture import LEAST_TEMPERATURE, GateRule, log_mixture, part_scores, reward_loss, rewards
 from torch import Tensor, nn
 
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig, SoftmaxHead
 from spanlm.models.interfaces import Init, Readout
-from spanlm.models.span_mixture import (LEAST_TEMPERATURE, GateRule, log_mixture, part_scores, reward_loss, rewards)
-from spanlm.models.memories.span_buffer import SpanMixture
 from tests.models.small import VOCABULARY, assert_same, bitwise, values, words
 
 RULE = GateRule(

@@ -19,9 +19,8 @@ from spanlm.cli.main import main
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.scoring import Tally
-from spanlm.models.head import Head
-from spanlm.store.run_folder import MetricsLog
 from spanlm.models.interfaces import Head
+from spanlm.store.run_folder import MetricsLog
 from spanlm.training import trainer as trainer_module
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer

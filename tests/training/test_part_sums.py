@@ -9,19 +9,16 @@ from typing import Any
 
 import pytest
 import torch
+from spanlm.models.span_mixture import PartScores
+from spanlm.training.part_sums import FIELDS, part_means, training_sums
 from torch import Tensor
 
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.errors import InputError
-from spanlm.evaluation.part_tally import PartTally
-from spanlm.models.head import Head, TargetScores
 from spanlm.evaluation.parts import PartTally
-from spanlm.loading import load
-from spanlm.models.interfaces import Head, Scores
-from spanlm.models.span_mixture import PartScores
+from spanlm.models.interfaces import Head
 from spanlm.runs.loading import load
 from spanlm.training.optimizer_config import FinetuneConfig
-from spanlm.training.part_sums import FIELDS, part_means, training_sums
 from spanlm.training.run import train
 from tests.training.small import RUNS, Heard, make_config, make_corpus, rows, with_batching, with_training
 from tests.training.test_stages import STAGES
