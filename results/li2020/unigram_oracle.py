@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 from spanlm.models.span_mixture import rewards
-from spanlm.training.provenance import provenance
 
 import spanlm
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import scored_segments
 from spanlm.models.memories import SpanBufferConfig
+from spanlm.store.provenance import provenance
 
 
 def measured(run: str) -> dict[str, Any]:

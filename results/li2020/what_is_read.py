@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from spanlm.training.provenance import provenance
 from torch import Tensor
 
 import spanlm
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.models.interfaces import Readout
 from spanlm.models.memories import SpanBufferConfig
+from spanlm.store.provenance import provenance
 
 
 @torch.no_grad()
