@@ -16,7 +16,7 @@ import torch
 from spanlm.benchmark.dynamic import ADAPTING_AWD, dynamic_step, passes_step
 from spanlm.benchmark.groups import random_segments
 from spanlm.cli.allocation import keep_freed_memory
-from spanlm.evaluation.dynamic_statistics import LENGTH
+from spanlm.evaluation.dynamic.statistics import LENGTH
 from spanlm.models.encoders import awd_lstm
 from spanlm.models.language_model import LanguageModel
 

@@ -19,8 +19,7 @@ import torch
 from spanlm.models.span_mixture import rewards
 
 import spanlm
-from spanlm.evaluation.perplexity import evaluation_batcher
-from spanlm.evaluation.scoring import scored_segments
+from spanlm.evaluation.scoring import score
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.store.provenance import provenance
 
@@ -31,8 +30,9 @@ def measured(run: str) -> dict[str, Any]:
     corpus = model.corpus()
     ids = corpus.splits["train"].ids
     frequency = torch.from_numpy(np.bincount(ids, minlength=len(model.vocabulary)) / len(ids)).log()
-    batcher = evaluation_batcher(corpus, "valid", model.batching(corpus, "valid"))
-    scored = list(scored_segments(model.model, batcher.segments(), "bf16"))
+    protocol = model.texts.protocol(corpus, "valid", precision="bf16")
+    batcher = protocol.batcher(corpus, "valid")
+    scored = list(score(model.model, batcher.segments(), protocol))
     p = torch.cat([one.log_p[one.segment.mask].double() for one in scored])
     q = torch.cat([frequency[one.segment.targets[one.segment.mask]] for one in scored])
     return {

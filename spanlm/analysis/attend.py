@@ -19,7 +19,7 @@ from spanlm.analysis.record import AttentionRecord
 from spanlm.data.batching import Batcher
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation.scoring import evaluating, scored_segments
+from spanlm.evaluation.scoring import evaluating, score
 from spanlm.models.ensemble import EnsembleReadout
 from spanlm.models.interfaces import Attention, NextWordModel, Readout
 
@@ -174,7 +174,7 @@ class _Rows(NamedTuple):
 def _rows(model: NextWordModel, batcher: Batcher) -> Iterator[_Rows]:
     """Read a split and give the attention of its words, segment by segment."""
     read = torch.zeros(1, dtype=torch.long)
-    for scored in scored_segments(model, batcher.segments()):
+    for scored in score(model, batcher.segments()):
         segment, attention = scored.segment, _attention(scored.readout)
         weights = attention.weights
         # words that each stream remembers; where all are new, they may be more or fewer

@@ -19,7 +19,7 @@ from spanlm.benchmark.contenders import CLIP, Size, idle_trainer, training_of
 from spanlm.config import RunConfig
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.protocol import Precision
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import SoftmaxConfig

@@ -20,7 +20,8 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.evaluation.cache import CacheConfig, with_cache
-from spanlm.evaluation.scoring import Precision, Scored, Tally, scored_segments, tally
+from spanlm.evaluation.protocol import Precision, Protocol
+from spanlm.evaluation.scoring import Scored, Tally, score, tally
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
@@ -207,7 +208,8 @@ def evaluation_step(model: LanguageModel, precision: Precision) -> Callable[[Seg
     """Return the project's evaluation of one segment."""
 
     def step(segment: Segment) -> None:
-        tally(model, [replace(segment, reset=torch.ones_like(segment.reset))], -1, precision)
+        segments = [replace(segment, reset=torch.ones_like(segment.reset))]
+        tally(score(model, segments, Protocol(precision=precision)), -1)
 
     return step
 
@@ -215,7 +217,7 @@ def evaluation_step(model: LanguageModel, precision: Precision) -> Callable[[Seg
 def stream_step(model: LanguageModel, precision: Precision, cache: CacheConfig | None) -> Callable[[Segment], None]:
     """Return the evaluation of a stream's next segment: without a cache, or, in the same pass, with one, too."""
     coming: deque[Segment] = deque()
-    scored = scored_segments(model, iter(coming.popleft, None), precision)
+    scored = score(model, iter(coming.popleft, None), Protocol(precision=precision))
     mixed: Iterator[Scored] | None = None
     if cache is not None:
         scored, again = tee(scored)

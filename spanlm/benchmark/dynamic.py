@@ -11,12 +11,17 @@ from spanlm.benchmark.awd import AWD_PTB
 from spanlm.benchmark.contenders import Size, training_flops
 from spanlm.benchmark.groups import Aim, Contender, precisions
 from spanlm.data.batching import Segment
-from spanlm.evaluation.dynamic import adapting
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
-from spanlm.evaluation.lesson_sums import LessonSums
-from spanlm.evaluation.lessons import learning_weights, lessons, short_segments
-from spanlm.evaluation.scoring import Precision, autocast, evaluating, to_device
+from spanlm.evaluation.dynamic.evaluate import GradientSums
+from spanlm.evaluation.dynamic.statistics import (
+    LENGTH,
+    DynamicStatistics,
+    learning_weights,
+    segment_gradients,
+    short_segments,
+)
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
+from spanlm.evaluation.protocol import Precision, autocast
+from spanlm.evaluation.scoring import evaluating, to_device
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.language_model import LanguageModel
 
@@ -67,8 +72,8 @@ def dynamic_step(model: LanguageModel, precision: Precision) -> Callable[[Segmen
     follower, learn = adapting(model, statistics, DynamicConfig())
 
     def step(segment: Segment) -> None:
-        sums = LessonSums(-1)
-        for lesson in lessons(follower, [segment], LENGTH, precision):
+        sums = GradientSums(-1)
+        for lesson in segment_gradients(follower, [segment], LENGTH, precision):
             sums.add(lesson.scored)
             learn(lesson)
         assert sums.total.tokens == int(segment.mask.sum())

@@ -25,7 +25,7 @@ from spanlm.benchmark.contenders import (
     without_memory,
 )
 from spanlm.data.batching import Segment, make_batcher
-from spanlm.evaluation.scoring import Precision, usable
+from spanlm.evaluation.protocol import Precision, usable
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 
 SEGMENTS = 4

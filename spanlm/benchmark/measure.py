@@ -29,7 +29,7 @@ from spanlm.benchmark.groups import (
 from spanlm.benchmark.memory import Peak
 from spanlm.benchmark.mixture import MOS_PTB, mixture_group
 from spanlm.benchmark.span_buffer import AWD_SNB, span_buffer_group
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.protocol import Precision
 from spanlm.models.ops.linear import product
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance

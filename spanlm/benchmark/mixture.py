@@ -16,7 +16,7 @@ from spanlm.benchmark.awd import AWD_PTB, PortedAWD, awd_trainer, locked, ported
 from spanlm.benchmark.contenders import Size, synthetic_corpus, training_flops
 from spanlm.benchmark.groups import SEGMENTS, Aim, Contender, precisions
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.protocol import Precision
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, MixtureOfSoftmaxesHead
 from spanlm.models.interfaces import Head, Init

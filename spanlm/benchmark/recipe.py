@@ -18,7 +18,8 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError
-from spanlm.evaluation.scoring import Precision, tally
+from spanlm.evaluation.protocol import Precision, Protocol
+from spanlm.evaluation.scoring import Tally, score, tally
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
 from spanlm.store.machine import pick_device
@@ -194,6 +195,10 @@ def step_speed(trainer: Trainer, segments: Iterable[Segment]) -> StepSpeed:
 
 def scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision = "fp32") -> float:
     """Return how long a token takes that is only scored, from the first segments of a text."""
-    tally(model, islice(batcher.segments(), 1), -1, precision)
-    seconds, read = timed(lambda: tally(model, islice(batcher.segments(), _SCORED), -1, precision), model.device)
-    return seconds / read.tokens
+
+    def read(count: int) -> Tally:
+        return tally(score(model, islice(batcher.segments(), count), Protocol(precision=precision)), -1)
+
+    read(1)
+    seconds, found = timed(lambda: read(_SCORED), model.device)
+    return seconds / found.tokens

@@ -12,7 +12,7 @@ from spanlm.cli.allocation import keep_freed_memory
 from spanlm.cli.main import print_plainly
 from spanlm.cli.progress import progress
 from spanlm.cli.report import TrainingReport
-from spanlm.evaluation.lessons import Report
+from spanlm.evaluation.scoring import Report
 from spanlm.training.events import Watcher
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from spanlm.config import RunConfig
-from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.presets.preset import Preset, Reported
 
 TABLES = {"ptb": "Table 1", "wt2": "Table 2"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spanlm.config import RunConfig
-from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic.update import DynamicConfig
 
 
 @dataclass(frozen=True, kw_only=True)

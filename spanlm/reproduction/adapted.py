@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.astray import AstrayError
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DynamicStatistics
-from spanlm.evaluation.dynamic_tuning import DynamicTuning, tune_dynamic
-from spanlm.evaluation.lessons import Report
+from spanlm.evaluation.dynamic.evaluate import DivergedError
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.search_log import SearchLog
+from spanlm.evaluation.scoring import Report
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tables import Dynamic
-from spanlm.runs.gate import TemperedModel
 from spanlm.runs.trained_model import TrainedModel
 
 MEASURED: tuple[Split, ...] = SPLITS[1:]
@@ -33,7 +28,6 @@ def adapted(
     search: DynamicSearch,
     report: Report,
     published: DynamicConfig | None = None,
-    log: SearchLog | None = None,
 ) -> Results:
     """Measure a model with dynamic evaluation, and without.
 
@@ -44,52 +38,38 @@ def adapted(
         search: how settings are found.
         report: told of progress.
         published: settings that the model's authors had.
-        log: of this model; what it has of a search that was stopped is not read again.
 
     Raises:
         InputError: the text of the training is not there, and no statistics that were gathered on it.
-        AstrayError: the weights went astray, at every setting on valid or at the chosen one; has what was tried.
+        DivergedError: the weights diverged, at every setting on valid or at the chosen one; has what was tried.
     """
     if how.gate_temperature is not None:
-        model = TemperedModel(model, how.gate_temperature)
+        model = model.at_gate_temperature(how.gate_temperature)
     where = model.config.data.dir
     statistics = model.dynamic_statistics(segments=search.statistics, data_dir=where, report=report)
     gathered = {name: value for name, value in statistics.to_json().items() if name != "origin"}  # a machine's paths
     details: dict[str, Any] = {"statistics": gathered}
     results: dict[Split, Evaluation] = {}
     try:
-        tuning = _tuned(model, corpus, statistics, search.grid(published), search, report, log)
+        tuning = model.tune_dynamic(
+            corpus,
+            "valid",
+            rates=search.rates,
+            decays=search.decays,
+            also=search.own_point(published),
+            first_tokens=search.first_tokens,
+            finalists=search.finalists,
+            statistics=statistics,
+            report=report,
+        )
         tuned = tuning.to_json()
         chosen = {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
         details = {**chosen, **details}
+        if tuning.read_before:
+            details |= {"read_before": tuning.read_before, "seconds_before": round(tuning.seconds_before, 1)}
         for split in MEASURED:
-            given: dict[str, Any] = {"dynamic": tuning.best, "statistics": statistics, "report": report, "log": log}
-            results[split] = model.evaluate(corpus, split, **given)
-    except AstrayError as error:
+            results[split] = model.evaluate(corpus, split, dynamic=tuning.best, statistics=statistics, report=report)
+    except DivergedError as error:
         measured = {split: result.to_json() for split, result in results.items()}
-        raise AstrayError(str(error), {**error.details, **details, "measured": measured}) from None
+        raise DivergedError(str(error), {**error.details, **details, "measured": measured}) from None
     return results, details
-
-
-def _tuned(
-    model: TrainedModel,
-    corpus: Corpus,
-    statistics: DynamicStatistics,
-    grid: Sequence[DynamicConfig],
-    search: DynamicSearch,
-    report: Report,
-    log: SearchLog | None,
-) -> DynamicTuning:
-    return tune_dynamic(
-        model.model,
-        corpus,
-        "valid",
-        statistics,
-        grid,
-        kind=model.texts.batching(corpus, "valid"),
-        predict_first=model.texts.predict_first,
-        first_tokens=search.first_tokens,
-        finalists=search.finalists,
-        report=report,
-        log=log,
-    )

@@ -10,10 +10,10 @@ from spanlm.benchmark.clock import timed
 from spanlm.benchmark.recipe import scoring_seconds, spread, step_speed, warm_up
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.dynamic import adapted_tally
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import STREAMS, gather_statistics
-from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.dynamic.evaluate import adapted_tally
+from spanlm.evaluation.dynamic.statistics import STREAMS, gather_statistics
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.protocol import STANDARD
 from spanlm.reproduction.scale import DynamicSearch
 from spanlm.reproduction.tasks import Job
 from spanlm.runs.texts import Texts
@@ -52,12 +52,8 @@ def estimate(job: Job, corpus: Corpus) -> Estimate:
     rate = step_speed(trainer, spread(trainer.batcher, _STEPS)).tokens_per_second
     finetune = job.config.training.finetune
     epochs = job.config.training.epochs + finetune.stages * finetune.epochs
-    model, final = (
-        trainer.model,
-        evaluation_batcher(
-            corpus, "valid", Texts(corpus.vocabulary, job.config, Path(job.folder)).batching(corpus, "valid")
-        ),
-    )
+    texts = Texts(corpus.vocabulary, job.config, Path(job.folder))
+    model, final = trainer.model, texts.protocol(corpus, "valid").batcher(corpus, "valid")
     valid, test = (len(corpus.splits[split]) for split in ("valid", "test"))
     validations = epochs * valid * scoring_seconds(model, trainer.valid, job.config.training.precision)
     evaluations = (valid + test) * scoring_seconds(model, final)
@@ -75,12 +71,12 @@ def dynamic_seconds(
     """
     model = build_model(config, len(corpus.vocabulary)).to(pick_device(config.training.device, "training.device"))
     spent, statistics = timed(
-        lambda: gather_statistics(model, corpus, kind="streams", segments=_STEPS),
+        lambda: gather_statistics(model, corpus, segments=_STEPS),
         model.device,
     )
     gathering = spent / _STEPS
     still = DynamicConfig(rate=0.0)
-    batcher = evaluation_batcher(corpus, "valid", "streams", length=still.length)
+    batcher = STANDARD.batcher(corpus, "valid", length=still.length)
     unk_id, most = corpus.vocabulary.unk_id, _LESSONS * still.length
     spent, read = timed(lambda: adapted_tally(model, batcher, statistics, still, unk_id, most=most), model.device)
     token = spent / read.tokens
@@ -89,5 +85,5 @@ def dynamic_seconds(
     tuning = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0)
     segments = math.ceil(len(corpus.splits["train"]) / (STREAMS * still.length))
     gathered = gathering * min(segments, search.statistics or segments)
-    plain = scoring_seconds(model, evaluation_batcher(corpus, "valid", "streams")) * (2 * valid + test)
+    plain = scoring_seconds(model, STANDARD.batcher(corpus, "valid")) * (2 * valid + test)
     return gathered + token * (tuning + test) + plain

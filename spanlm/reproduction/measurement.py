@@ -9,9 +9,8 @@ from typing import Any
 
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.astray import AstrayError
-from spanlm.evaluation.lessons import Report, quiet
-from spanlm.evaluation.search_log import SearchLog
+from spanlm.evaluation.dynamic.evaluate import DivergedError
+from spanlm.evaluation.scoring import Report, quiet
 from spanlm.models.counting import count_parameters
 from spanlm.reproduction.adapted import MEASURED, Results, adapted
 from spanlm.reproduction.record import (
@@ -66,10 +65,9 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
         report: told of the progress of dynamic evaluation.
 
     Returns:
-        The record, and whether it was there before; a search that was stopped goes on. Where weights that adapted went
-        astray it says so (`ASTRAY`) and what was tried, so that this is done once, too. Of a search that was stopped
-        `details.read_before` has how many readings were there, and `seconds` what these took, not what else the earlier
-        process did.
+        The record, and whether it was there before; a search that was stopped goes on. Where weights that adapted
+        diverged it says so (`ASTRAY`) and what was tried, so that this is done once, too. Of a search that was stopped
+        `details.read_before` has how many trials were there, and `seconds` has what these took, too.
 
     Raises:
         InputError: the record is another one's, or a model is not there; or the text is too short for the cache.
@@ -80,11 +78,10 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
         return record, True
     members = [_trained(job, corpus) for job in measurement.jobs]
     models = [load(job.folder, job.config.training.device) for job in measurement.jobs]
-    log = models[0].search_log() if isinstance(measurement.how, Dynamic) else SearchLog()
     began = time.perf_counter()
     try:
-        found = _measured(measurement, models, corpus, report, log)
-    except AstrayError as error:
+        found = _measured(measurement, models, corpus, report)
+    except DivergedError as error:
         sizes: dict[str, Any] = {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
         found = {ASTRAY: str(error), **sizes, "details": finite(error.details)}
     first = measurement.jobs[0]
@@ -97,15 +94,12 @@ def measure(measurement: Measurement, corpus: Corpus, report: Report = quiet) ->
         "notes": corpus.notes,
         "vocabulary_size": len(corpus.vocabulary),
         "all_parameters": sum(count_parameters(model.model).total for model in models),
-        "seconds": round(time.perf_counter() - began + log.seconds_before, 1),
+        "seconds": round(time.perf_counter() - began + found["details"].get("seconds_before", 0.0), 1),
         **found,
         "starts": [provenance(models[0].model.device)],
         "config": recorded_config(first.config, corpus),
     }
-    if log.before:
-        record["details"]["read_before"] = log.before
     save_record(measurement.record, record)
-    log.remove()
     return record, False
 
 
@@ -147,7 +141,7 @@ def _trained(job: Job, corpus: Corpus) -> dict[str, Any]:
 
 
 def _measured(
-    measurement: Measurement, models: Sequence[TrainedModel], corpus: Corpus, report: Report, log: SearchLog
+    measurement: Measurement, models: Sequence[TrainedModel], corpus: Corpus, report: Report
 ) -> dict[str, Any]:
     """Return a row's results, and the details of how they came about."""
     how, search = measurement.how, measurement.search
@@ -157,7 +151,7 @@ def _measured(
         results, details = _cached(models[0], corpus, how)
     else:
         assert search is not None  # a plan gives it to every such measurement
-        results, details = adapted(models[0], corpus, how, search, report, measurement.jobs[0].preset.dynamic, log)
+        results, details = adapted(models[0], corpus, how, search, report, measurement.jobs[0].preset.dynamic)
     return {**{split: result.to_json() for split, result in results.items()}, "details": finite(details)}
 
 

@@ -11,7 +11,7 @@ from spanlm.data.cbt import Defect, is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT
 from spanlm.data.sources import DATA_VARIABLE
 from spanlm.errors import InputError
-from spanlm.evaluation.cloze_accuracy import ClozeTally
+from spanlm.evaluation.cloze import ClozeTally
 from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.store.files import expanded

@@ -11,7 +11,7 @@ from spanlm.data.config import DataConfig
 from spanlm.data.registry import CORPORA
 from spanlm.data.sources import DATA_VARIABLE
 from spanlm.errors import InputError, nearest
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.protocol import Precision
 from spanlm.reproduction.papers import find_paper
 from spanlm.reproduction.scale import Scale
 from spanlm.reproduction.tables import Table

@@ -16,8 +16,7 @@ from typing import Any
 from spanlm.analysis.attend import attention_by_lag
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
-from spanlm.evaluation.lessons import Report, quiet
-from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.scoring import Report, quiet
 from spanlm.reproduction.measurement import finished_measurement, measure
 from spanlm.reproduction.plan import Plan
 from spanlm.reproduction.questions import cloze_accuracies
@@ -228,8 +227,8 @@ def run_job(
 
 def _attention(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Mean attention by lag over the test part (Daniluk et al., 2017, Figure 3b)."""
-    kind = model.texts.batching(corpus, "test")
-    profile = attention_by_lag(model.model, evaluation_batcher(corpus, "test", kind, 1))
+    protocol = model.texts.protocol(corpus, "test", batch_size=1)
+    profile = attention_by_lag(model.model, protocol.batcher(corpus, "test"))
     return {
         "split": "test",
         "lags": list(profile.lags),

@@ -20,7 +20,7 @@ from multiprocessing.context import SpawnProcess
 import torch
 
 from spanlm.errors import Interrupted, SpanlmError, require
-from spanlm.evaluation.lessons import Report, quiet
+from spanlm.evaluation.scoring import Report, quiet
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
 from spanlm.reproduction.run import Outcome, attempt, done_before, needed, prepare

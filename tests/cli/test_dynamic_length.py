@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from tests.cli.conftest import Cli
 
 

@@ -15,7 +15,7 @@ from safetensors.torch import save
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics, statistics_name
+from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics, statistics_name
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from spanlm.errors import InputError
 from spanlm.evaluation import dynamic as dynamic_module
-from spanlm.evaluation import dynamic_tuning as tuning_module
-from spanlm.evaluation.dynamic import require_loss
-from spanlm.evaluation.dynamic_tuning import dynamic_grid, tune_dynamic
+from spanlm.evaluation.dynamic import tuning as tuning_module
+from spanlm.evaluation.dynamic.update import require_loss
+from spanlm.evaluation.dynamic.tuning import dynamic_grid, tune_dynamic
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig

@@ -22,7 +22,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation import perplexity as module
 from spanlm.evaluation.cache import CacheConfig, lookups, with_cache
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.scoring import Scored, scored_segments
+from spanlm.evaluation.scoring import Scored, score
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
@@ -171,7 +171,7 @@ def segments(*cuts: tuple[Tensor, list[bool]]) -> list[Segment]:
 
 
 def scored(model: LanguageModel, parts: list[Segment]) -> list[Scored]:
-    return list(scored_segments(model, parts))
+    return list(score(model, parts))
 
 
 def draw(steps: int, streams: int, seed: int = 0) -> Tensor:

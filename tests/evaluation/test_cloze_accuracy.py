@@ -6,7 +6,7 @@ import pytest
 
 from spanlm.data.cbt import Question
 from spanlm.evaluation.cloze import RankedQuestion
-from spanlm.evaluation.cloze_accuracy import Accuracy, ClozeTally, macro_average
+from spanlm.evaluation.cloze import Accuracy, ClozeTally, macro_average
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation import dynamic as module
 from spanlm.evaluation import perplexity as perplexity_module
-from spanlm.evaluation.astray import went_astray
-from spanlm.evaluation.dynamic import adapted_tally, adapting, evaluate_dynamic
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gate_temperature
-from spanlm.evaluation.lessons import learning_weights, lessons
+from spanlm.evaluation.dynamic.evaluate import diverged
+from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
+from spanlm.evaluation.dynamic.update import adapting
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gate_temperature
+from spanlm.evaluation.dynamic.statistics import learning_weights, segment_gradients
 from spanlm.evaluation.perplexity import Evaluation, evaluate, evaluation_batcher
 from spanlm.evaluation.scoring import Tally
 from spanlm.models.config import ModelConfig
@@ -112,7 +113,7 @@ def test_two_steps_by_hand() -> None:
     batcher = evaluation_batcher(CORPUS, "test", "streams", length=5)
     follower, learn = adapting(model, statistics, DynamicConfig(rate=0.01, decay=0.4, epsilon=0.002))
     found = 0.0
-    for lesson, _ in zip(lessons(follower, batcher.segments(), 5), range(2), strict=False):
+    for lesson, _ in zip(segment_gradients(follower, batcher.segments(), 5), range(2), strict=False):
         found -= lesson.scored.log_p.sum().item()
         learn(lesson)
     assert found == pytest.approx(nll, rel=1e-7)
@@ -322,9 +323,9 @@ def test_weights_that_predict_worse_than_nothing_at_all_went_astray() -> None:
     assert found[0.001] is not None and found[30.0] is None
     assert all(loss is None or loss <= chance + 1 for loss in found.values())
     ten = Tally(tokens=10, nll=10 * (chance + 1.01))
-    assert went_astray(ten, 0.5, len(reference.VOCABULARY)) and not went_astray(ten, chance + 0.1, 2)
-    assert not went_astray(replace(ten, nll=10 * (chance + 0.99)), 0.5, len(reference.VOCABULARY))
-    assert went_astray(replace(ten, nll=math.nan), 0.5, 10) and went_astray(replace(ten, nll=math.inf), 0.5, 10)
+    assert diverged(ten, 0.5, len(reference.VOCABULARY)) and not diverged(ten, chance + 0.1, 2)
+    assert not diverged(replace(ten, nll=10 * (chance + 0.99)), 0.5, len(reference.VOCABULARY))
+    assert diverged(replace(ten, nll=math.nan), 0.5, 10) and diverged(replace(ten, nll=math.inf), 0.5, 10)
 
 
 def _loss_or_none(model: LanguageModel, rate: float) -> float | None:
@@ -343,7 +344,7 @@ def test_tied_weights_are_one_and_stay_tied() -> None:
     batcher = evaluation_batcher(CORPUS, "test", "streams", length=5)
     follower, learn = adapting(model, statistics, USUAL)
     tied = follower.get_parameter("embedding.weight")
-    for lesson in lessons(follower, batcher.segments(), 5):
+    for lesson in segment_gradients(follower, batcher.segments(), 5):
         before = tied.detach().clone()
         learn(lesson)
         assert not torch.equal(tied, before)

@@ -10,8 +10,8 @@ import torch
 from spanlm.models.span_mixture import PartScores
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation import lesson_sums
-from spanlm.evaluation.lesson_sums import LessonSums
+from spanlm.evaluation.dynamic import evaluate as lesson_sums
+from spanlm.evaluation.dynamic.evaluate import GradientSums
 from spanlm.evaluation.scoring import Scored, Tally
 from spanlm.models.interfaces import Readout
 
@@ -48,7 +48,7 @@ def test_they_are_those_of_one_after_the_other(monkeypatch: pytest.MonkeyPatch, 
     """Whatever their lengths; more can be added after the sums were asked for."""
     monkeypatch.setattr(lesson_sums, "TOGETHER", together)
     segments = [scored(n, 1 + n % 4, parts=parts) for n in range(11)]
-    sums = LessonSums(UNK)
+    sums = GradientSums(UNK)
     for count, segment in enumerate(segments, 1):
         assert sums.add(segment)
         if count in (3, 11):
@@ -67,7 +67,7 @@ def test_they_end_with_the_first_segment_that_is_not_finite(monkeypatch: pytest.
     segments = [scored(n, 5 if n == 1 else 2) for n in range(9)]
     segments[3] = replace(segments[3], log_p=torch.full((2, 1), math.nan))
     segments[3] = replace(segments[3], segment=replace(segments[3].segment, mask=torch.ones(2, 1, dtype=torch.bool)))
-    sums = LessonSums(UNK)
+    sums = GradientSums(UNK)
     said = [sums.add(segment) for segment in segments]
     assert said.index(False) == max(4, together) - 1 if together < 9 else all(said)
     assert sums.total.tokens == one_by_one(segments[:4]).tokens

@@ -18,13 +18,14 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic import adapting, evaluate_dynamic
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
-from spanlm.evaluation.lessons import lessons
+from spanlm.evaluation.dynamic.update import adapting
+from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics
+from spanlm.evaluation.dynamic.statistics import segment_gradients
 from spanlm.evaluation.parts import Parts, PartTally, require_parts
 from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
-from spanlm.evaluation.scoring import scored_segments
+from spanlm.evaluation.scoring import score
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
@@ -192,7 +193,7 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(kind: Batch
         batcher = evaluation_batcher(CORPUS, "test", kind, 1, SentenceRules(order="drawn"), USUAL.length)
     state = None
     twin, learn = adapting(model, statistics, USUAL)
-    for lesson in lessons(twin, batcher.segments(), USUAL.length):
+    for lesson in segment_gradients(twin, batcher.segments(), USUAL.length):
         segment: Segment = lesson.scored.segment
         asked.load_state_dict(twin.state_dict())
         initial = asked.init_state(1)
@@ -221,7 +222,7 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(kind: Batch
 def test_what_an_adapting_model_said_holds_no_graph() -> None:
     model = span_model()
     batcher = evaluation_batcher(CORPUS, "test", "streams", length=5)
-    lesson = next(iter(lessons(model, batcher.segments(), 5)))
+    lesson = next(iter(segment_gradients(model, batcher.segments(), 5)))
     parts = lesson.scored.parts
     assert parts is not None
     assert not any(x.requires_grad for x in vars(parts).values())
@@ -254,7 +255,7 @@ def test_other_models_have_no_parts() -> None:
     together = Ensemble([span_model(), span_model("mixture")]).eval()
     assert evaluate(together, CORPUS).parts is None
     batcher = evaluation_batcher(CORPUS, "test", "streams")
-    scored = next(scored_segments(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
+    scored = next(score(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
     assert scored.parts is None, "something else was asked"
 
 

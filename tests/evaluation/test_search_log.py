@@ -21,11 +21,13 @@ import torch
 import spanlm
 from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation import search_log as log_module
-from spanlm.evaluation.astray import AstrayError, astray
-from spanlm.evaluation.dynamic import adapted_tally, evaluate_dynamic, logged_reading
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
-from spanlm.evaluation.dynamic_tuning import tune_dynamic
+from spanlm.evaluation.dynamic.evaluate import DivergedError
+from spanlm.evaluation.astray import astray
+from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
+from spanlm.evaluation.dynamic import logged_reading
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics
+from spanlm.evaluation.dynamic.tuning import tune_dynamic
 from spanlm.evaluation.parts import PartTally
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Tally
@@ -254,19 +256,19 @@ def test_a_search_that_goes_astray_is_over(model: TrainedModel, reads: list[Any]
     assert {(line["rate"], line["decay"]) for line in found} == {(1e4, 0), (1e4, 0.02), (1e30, 0)}
     assert all(line["command"] and line["time"] for line in found), "who read"
     reads.clear()
-    with pytest.raises(AstrayError):
+    with pytest.raises(DivergedError):
         model.tune_dynamic(**ruinous)
     assert len(reads) == 1 and not logs(model)
 
 
 def test_what_a_search_chose_outlives_a_text_that_goes_astray_at_it(model: TrainedModel) -> None:
     log = model.search_log()
-    with pytest.raises(AstrayError) as raised, log.until_over():
+    with pytest.raises(DivergedError) as raised, log.until_over():
         log.reading("a", {}, lambda: Tally(1, 1.0))
         raise astray(BEST, Tally(7, math.inf))
     assert not raised.value.details and len(logs(model)) == 1
-    with pytest.raises(AstrayError), log.until_over():
-        raise AstrayError("at every point", {"grid": []})
+    with pytest.raises(DivergedError), log.until_over():
+        raise DivergedError("at every point", {"grid": []})
     assert not logs(model)
 
 

@@ -17,17 +17,18 @@ from spanlm.data.sentence_lines import into_sentences
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation import text_pieces, words
+from spanlm.evaluation import words as text_pieces, words
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces
-from spanlm.evaluation.words import StateMode, WordScore, score_words
+from spanlm.evaluation.words import in_lines, lines_as_pieces
+from spanlm.evaluation.protocol import Context
+from spanlm.evaluation.words import WordScore, score_words
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference
 
-KINDS: dict[StateMode, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
+KINDS: dict[Context, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
 MODEL = reference.small_model()
 VOCABULARY = reference.VOCABULARY
 
@@ -51,7 +52,7 @@ def assert_rows(found: list[WordScore], expected: list[reference.Row], base: flo
 @pytest.mark.parametrize("memory", reference.MEMORIES)
 @pytest.mark.parametrize("state", KINDS)
 @pytest.mark.parametrize("eos", [True, False])
-def test_every_value_is_that_of_one_word_at_a_time(state: StateMode, memory: str, eos: bool) -> None:
+def test_every_value_is_that_of_one_word_at_a_time(state: Context, memory: str, eos: bool) -> None:
     model = reference.small_model(memory)
     expected = reference.rows(model, VOCABULARY, reference.TEXT, state)
     found = score(joined(reference.TEXT), model, state=state, eos=eos)
@@ -60,7 +61,7 @@ def test_every_value_is_that_of_one_word_at_a_time(state: StateMode, memory: str
 
 
 @pytest.mark.parametrize("state", KINDS)
-def test_line_ends_included_the_rows_add_up_to_the_evaluation(state: StateMode) -> None:
+def test_line_ends_included_the_rows_add_up_to_the_evaluation(state: Context) -> None:
     rows = score(joined(reference.TEXT), state=state, eos=True, base=math.e)
     result = evaluate(MODEL, reference.corpus(reference.TEXT), kind=KINDS[state])
     assert len(rows) == result.tokens
@@ -89,7 +90,7 @@ TEXTS = st.lists(st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_
     length=st.integers(1, 6),
 )
 def test_how_much_is_computed_together_changes_nothing(
-    lines: list[list[str]], state: StateMode, eos: bool, steps: int, beside: int, length: int
+    lines: list[list[str]], state: Context, eos: bool, steps: int, beside: int, length: int
 ) -> None:
     while lines and not lines[0]:
         lines = lines[1:]  # see the test above
@@ -125,13 +126,13 @@ def test_what_has_numbers_in_lines_that_nothing_opens_adds_up_to_the_evaluations
 
 
 @pytest.mark.parametrize("state", ["carry", "document"])
-def test_lines_that_nothing_opens_know_nothing_of_each_other(state: StateMode) -> None:
+def test_lines_that_nothing_opens_know_nothing_of_each_other(state: Context) -> None:
     with pytest.raises(InputError, match=f"state={state}: must be line where lines are not opened"):
         score(["the"], state=state, opened=False)
 
 
 @pytest.mark.parametrize("state", KINDS)
-def test_a_line_longer_than_every_limit(state: StateMode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_longer_than_every_limit(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 8)
     monkeypatch.setattr(text_pieces, "WORDS", 20)
     lines = [["the", "cat"], [reference.WORDS[1 + i * i % 10] for i in range(101)], ["the", "dog", "ran"]]
@@ -142,7 +143,7 @@ def test_a_line_longer_than_every_limit(state: StateMode, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("state", KINDS)
-def test_what_is_held_at_a_time_is_bounded(state: StateMode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_held_at_a_time_is_bounded(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 8)
     monkeypatch.setattr(words, "LINES", 3)
     monkeypatch.setattr(text_pieces, "WORDS", 20)
@@ -160,7 +161,7 @@ def test_what_is_held_at_a_time_is_bounded(state: StateMode, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("state", KINDS)
-def test_rows_come_before_the_text_ends(state: StateMode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 10)
     monkeypatch.setattr(words, "LINES", 4)
     read = 0
@@ -269,7 +270,7 @@ def test_an_empty_text_has_no_rows() -> None:
 
 
 @pytest.mark.parametrize("state", KINDS)
-def test_a_word_depends_on_nothing_after_it(state: StateMode) -> None:
+def test_a_word_depends_on_nothing_after_it(state: Context) -> None:
     lines = joined(reference.TEXT)
     changed = [*lines[:4], "ran on naïve .", "mat"]
     n = len(score(lines[:4]))
@@ -298,7 +299,7 @@ def sentences_of(line: list[str]) -> list[tuple[int, list[str]]]:
     return [(begin, line[begin:end]) for begin, end in pairwise([0, *ends])]
 
 
-def sentence_rows(lines: list[list[str]], state: StateMode) -> list[reference.Row]:
+def sentence_rows(lines: list[list[str]], state: Context) -> list[reference.Row]:
     """Every target of a text in sentences, from its definition; each has the number of its line, and its own there."""
     found = []
     for group in reference.groups(lines, state):
@@ -329,7 +330,7 @@ PARAGRAPHS = st.lists(st.lists(st.sampled_from(["the", "cat", ".", ".", "He", "<
     length=st.integers(1, 6),
 )
 def test_in_sentences_every_value_is_that_of_one_word_at_a_time(
-    lines: list[list[str]], state: StateMode, eos: bool, steps: int, beside: int, length: int
+    lines: list[list[str]], state: Context, eos: bool, steps: int, beside: int, length: int
 ) -> None:
     expected = [row for row in sentence_rows(lines, state) if eos or row.word != "<eos>"]
     with pytest.MonkeyPatch.context() as patch:
@@ -353,5 +354,5 @@ def test_a_paragraph_is_scored_as_its_sentences_are_on_lines_of_their_own() -> N
 
 @pytest.mark.parametrize("state", KINDS)
 @pytest.mark.parametrize("lines", [[""], ["", ""], []])
-def test_a_text_of_blank_lines_has_no_sentence(state: StateMode, lines: list[str]) -> None:
+def test_a_text_of_blank_lines_has_no_sentence(state: Context, lines: list[str]) -> None:
     assert score_sentences(lines, state=state, eos=True) == []

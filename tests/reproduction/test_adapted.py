@@ -15,10 +15,10 @@ import pytest
 import spanlm
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation import dynamic as dynamic_module
-from spanlm.evaluation.astray import AstrayError
-from spanlm.evaluation.dynamic import adapted_tally
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DYNAMIC
+from spanlm.evaluation.dynamic.evaluate import DivergedError
+from spanlm.evaluation.dynamic.evaluate import adapted_tally
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.dynamic.statistics import DYNAMIC
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.scoring import Tally
 from spanlm.evaluation.search_log import digest_of
@@ -347,7 +347,7 @@ def test_a_setting_that_goes_astray_on_test_is_kept_too(text: Path, monkeypatch:
 
     def astray(self: TrainedModel, corpus: Any, split: Any, **options: Any) -> Any:
         if split == "test":
-            raise AstrayError("dynamic.rate=1: the weights went astray")
+            raise DivergedError("dynamic.rate=1: the weights went astray")
         return measure(self, corpus, split, **options)
 
     monkeypatch.setattr(TrainedModel, "evaluate", astray)

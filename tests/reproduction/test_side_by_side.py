@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from spanlm.errors import InputError
-from spanlm.evaluation.lessons import Report, quiet
+from spanlm.evaluation.scoring import Report, quiet
 from spanlm.reproduction import side_by_side as module
 from spanlm.reproduction.plan import Plan, make_plan
 from spanlm.reproduction.request import Request
