@@ -100,7 +100,7 @@ def test_of_a_pointer_the_mean_gate_is_what_lies_on_no_word() -> None:
     record = attend_words(model, VOCABULARY, TEXT)
     with torch.no_grad():
         readout, _ = model(torch.tensor([VOCABULARY.encode([EOS, *TEXT[:-1]])]).T, model.init_state(1))
-    gates = readout.pointer.log_gate.exp().flatten()
+    gates = readout.mixture.log_gate.exp().flatten()
     np.testing.assert_allclose(1 - record.weights.sum(axis=1), gates, atol=1e-6)
     tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), np.array([0]))
     profile = attention_by_lag(model, make_batcher("streams", tokens, VOCABULARY.eos_id, batch_size=1, length=4))

@@ -86,7 +86,7 @@ def test_of_equal_weights_the_newest_span_comes_first() -> None:
 def test_each_list_is_that_of_its_part(head: str) -> None:
     model = span_model(head)
     record, readout = recorded(model, expected=3), read(model)
-    buffer = readout.buffer
+    buffer = readout.mixture
     assert buffer is not None
     with torch.no_grad():
         of = {

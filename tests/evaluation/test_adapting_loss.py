@@ -51,7 +51,7 @@ def training_losses(model: LanguageModel, inputs: Any, targets: Any, state: LMSt
     """Eq. 11 at every target, from both parts' whole distributions."""
     read = torch.tensor([list(inputs)]).T
     readout, _ = model(read, state)
-    buffer, memory = readout.buffer, model.memory.config  # type: ignore[union-attr]
+    buffer, memory = readout.mixture, model.memory.config  # type: ignore[union-attr]
     assert buffer is not None and isinstance(memory, SpanBufferConfig)
     p, q = model.head.own_log_probs(readout).exp(), model.head.buffer_log_probs(buffer).exp()
     alone = memory.reward_teaches == "gate"

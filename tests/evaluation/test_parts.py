@@ -81,7 +81,7 @@ def loop(model: LanguageModel, kind: BatchingKind) -> list[Step]:
         state = model.init_state(1)
         for word, target in pairwise(ids):
             readout, state = model(torch.tensor([[word]]), state)
-            buffer = readout.buffer
+            buffer = readout.mixture
             assert buffer is not None
             p = model.head.own_log_probs(Readout(readout.features))[0, 0, target].item()
             q = model.head.own_log_probs(Readout(buffer.features))[0, 0, target].item()
@@ -200,7 +200,7 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(kind: Batch
         state = initial if state is None else state.reset(segment.reset, initial)
         with torch.no_grad():
             readout, state = asked(segment.inputs, state)
-            buffer = readout.buffer
+            buffer = readout.mixture
             assert buffer is not None
             p = asked.head.own_log_prob(Readout(readout.features), segment.targets)
             q = asked.head.own_log_prob(Readout(buffer.features), segment.targets).where(buffer.filled, p)

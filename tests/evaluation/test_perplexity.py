@@ -260,8 +260,8 @@ class Uniform(torch.nn.Module):
         super().__init__()
         self.size = size
 
-    def score(self, readout: Readout, targets: Tensor) -> TargetScores:
-        return TargetScores(torch.full(targets.shape, -math.log(self.size), dtype=torch.float64))
+    def score(self, readout: Readout, targets: Tensor) -> Scores:
+        return Scores(torch.full(targets.shape, -math.log(self.size), dtype=torch.float64))
 
 
 needs_corpus = pytest.mark.skipif(

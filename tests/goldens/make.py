@@ -22,6 +22,7 @@ import pytest
 import torch
 
 import spanlm
+from spanlm.cli.main import main
 from tests.goldens.small import (
     Json,
     Tree,
@@ -42,6 +43,14 @@ OLD = ("kvp", "kvp-2", "spans", "sentences", "pointer")
 UNFINISHED = ("kvp-unfinished", "awd-unfinished")
 """Runs of 0.1.0 that were killed."""
 
+RECORDS = {
+    "daniluk2017": ("2b", "2-gram"),
+    "salton2017": ("1", "single-ptb"),
+    "li2020": ("1", "awd-snb-ptb", "awd-snb-ptb-dynamic"),
+}
+"""A table of each paper, and rows of it that 0.1.0 measured."""
+
+METHODS = ("evaluate", "score", "attend", "generate", "cloze")
 GONE = "(gone)"
 CHANGING = {
     *("time", "tokens_per_second", "seconds", "training_seconds", "commit", "changed", "command", "spanlm", "torch"),
@@ -163,8 +172,8 @@ EVALUATIONS = {
     "cache": "kvp --cache 20 --cache-theta 0.3 --cache-lambda 0.1",
     "tuned cache": "kvp --cache 20 --cache-theta 0.2 0.4 --cache-lambda 0.05 0.2 --tune-cache",
     "dynamic": "kvp --dynamic --dynamic-rate 0.0001 --dynamic-epsilon 0.01",
-    "tuned dynamic": "kvp --dynamic --dynamic-rate 1e-4 1e-3 --dynamic-epsilon 0.01 --dynamic-decay 0.01 --tune-dynamic",
-    "dynamic, training's loss": "spans --dynamic --dynamic-loss training --dynamic-rate 1e-4 --dynamic-epsilon 0.01 --parts",
+    "tuned dynamic": "kvp --dynamic --dynamic-rate 1e-4 1e-3 --dynamic-epsilon 0.01 --tune-dynamic",
+    "dynamic, training's loss": "spans --dynamic --dynamic-loss training --dynamic-rate 1e-4 --parts",
     "ensemble": "kvp kvp-2",
     "geometric ensemble": "kvp kvp-2 --combine geometric --weights 0.25 0.75",
     "tuned ensemble": "kvp kvp-2 --tune-weights",
@@ -265,7 +274,128 @@ def presets() -> Tree:
     return {row["name"]: flat(kept(row)) for row in json.loads(command("presets", "--json"))}
 
 
-# ---------------------------------------------------------------- main
+# ---------------------------------------------------------------- run folders and records of 0.1.0
+
+
+def old_runs() -> Tree:
+    """Of runs of 0.1.0 whose text was moved: NLL of the finished, and how the killed ones end."""
+    found: Tree = {name: evaluated(Path("runs") / name, "text") for name in OLD}
+    for name in UNFINISHED:
+        folder = Path("runs") / name
+        command("train", "--out", folder, "--resume", "auto", "--data.dir", ".", "--no-tour")
+        losses = [row["loss"] for row in rows(folder) if row["event"] == "valid"]
+        found[name] = {**evaluated(folder, "text"), "valid_losses": losses, "sha256": weights_sha256(folder)}
+    return found
+
+
+def old_records() -> Tree:
+    """What a table shows of records of 0.1.0: every perplexity of theirs, and nothing is trained."""
+    shutil.copytree(DATA / "records", "results")
+    found: Tree = {}
+    for paper, (number, *names) in RECORDS.items():
+        words = ("--table", number, "--rows", *names, "--runs", "none", "--device", "cpu")
+        command("reproduce", paper, "--scale", "smoke", "--corpus", "text", *words)
+        page = " ".join(path.read_text(encoding="utf-8") for path in Path("results", paper).rglob("*.md"))
+        for name in names:
+            (path,) = Path("results", paper).rglob(f"{name}-seed-1.json")
+            ppl = json.loads(path.read_text(encoding="utf-8"))["test"]["perplexity"]
+            found[name] = {"perplexity": ppl, "shown": f"{ppl:,.1f}" in page}
+    assert not list(Path("none").rglob("config.yaml")), "trained again"
+    return found
+
+
+# ---------------------------------------------------------------- names
+
+
+def options(verb: str) -> list[str]:
+    """Return the options that a verb's help shows, and those of the golden that it does not show and still takes."""
+    pages = _printed(*verb.split(), "--help") + _printed(*verb.split(), "--help", "all")
+    terms = (line.strip().partition("  ")[0] for line in pages.splitlines() if line.lstrip().startswith("-"))
+    shown = set(re.findall(r"(?<![\w-])--[A-Za-z][\w.-]*", " ".join(terms)))
+    known = golden("surface")["options"].get(verb, []) if (DATA / "surface.json").exists() else []
+    unseen = [name for name in known if name not in shown]
+    return sorted(
+        [*shown, *(x for x in unseen if f"unknown option {x}" not in _printed(*verb.split(), x, "--no-such"))]
+    )
+
+
+def _printed(*arguments: str) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        main(list(arguments))
+    return out.getvalue() + err.getvalue()
+
+
+def surface() -> Tree:
+    """Names: of Python, verbs, options, fields of config.yaml, files of a run's folder, keys of what a run tells."""
+    verbs = re.findall(r"^  ([a-z]+)  ", _printed("--help"), re.MULTILINE)
+    found: Tree = {
+        "python": spanlm.__all__,
+        "of a model": [x for x in dir(spanlm.TrainedModel) if x in METHODS or x.startswith("tune_")],
+        "verbs": verbs,
+        "options": {verb: options(verb) for verb in [*verbs, "data wikipedia"]},
+    }
+    for name in ("daniluk2017/kvp-w5", "li2020/mos-ps-at-snb-ptb"):
+        folder = trained(shrunk(name, "text"), Path("surface") / name)
+        files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+        started = (folder / "provenance.jsonl").read_text(encoding="utf-8").splitlines()
+        found[name] = {
+            "files": sorted({re.sub(r"\d{4,}", "N", file) for file in files}),
+            "metrics": {line["event"]: types(line) for line in lines},
+            "provenance": types(json.loads(started[0])),
+            "config": flat(types(spanlm.RunConfig.load(folder / "config.yaml").to_tree())),
+        }
+    return found
+
+
+def written_json() -> Tree:
+    """The types of what says how fast this machine is, or what other programs made: bench, reproduce, data."""
+    articles = [
+        {
+            "id": str(number),
+            "url": "",
+            "title": f"Cats {number}",
+            "text": f"Cats {number}\n\nThe cat sat. It ran {number}.\n" * 9,
+        }
+        for number in range(9)
+    ]
+    Path("wiki.jsonl").write_text("".join(json.dumps(article) + "\n" for article in articles), encoding="utf-8")
+    command("data", "wikipedia", "--source", "wiki.jsonl", "--out", "wiki", "--coverage", "1", "--jobs", "1")
+    options = ("--scale", "smoke", "--corpus", "text", "--device", "cpu", "--out", "new", "--runs", "new-runs")
+    command("reproduce", "daniluk2017", "--table", "2b", "--rows", "2-gram", *options)
+    (record,) = Path("new").rglob("2-gram-seed-1.json")
+    return {
+        "bench": types(json.loads(command("bench", "demo", "--rounds", "1", "--device", "cpu", "--json"))),
+        "reproduce": types(json.loads(record.read_text(encoding="utf-8"))),
+        "wikipedia": types(json.loads(Path("wiki/corpus.json").read_text(encoding="utf-8"))),
+    }
+
+
+# ---------------------------------------------------------------- killed and resumed
+
+KINDS = {
+    "SGD with a decaying rate": "zaremba2014/medium",
+    "key-value-predict, Adam": "daniluk2017/kvp-w5",
+    "pointer sentinel": "merity2017/pointer-ptb",
+    "attentive, sentences": "salton2017/combined-ptb",
+    "AWD-LSTM, NT-ASGD, finetuned": "merity2018/awd-ptb",
+    "mixture of softmaxes, groups of streams": "yang2018/mos-wt2",
+    "span buffer, reward, adversarial, partly shuffled": "li2020/mos-ps-at-snb-ptb",
+}
+
+
+def kind_config(kind: str) -> spanlm.RunConfig:
+    """Long enough to be killed on its way."""
+    return shrunk(KINDS[kind], "text", epochs=20, checkpoint_every=3)
+
+
+def undisturbed() -> Tree:
+    """The weights of one run of each kind."""
+    wholes = {kind: trained(kind_config(kind), Path("whole") / name) for kind, name in KINDS.items()}
+    return {kind: {"sha256": weights_sha256(folder)} for kind, folder in wholes.items()}
+
+
+# ---------------------------------------------------------------- files
 
 
 MAKERS: dict[str, Callable[[], Json]] = {
@@ -277,6 +407,11 @@ MAKERS: dict[str, Callable[[], Json]] = {
     "attentions": attentions,
     "generated": generated,
     "presets": presets,
+    "old_runs": old_runs,
+    "old_records": old_records,
+    "surface": surface,
+    "written_json": written_json,
+    "undisturbed": undisturbed,
 }
 """File of data/ -> what makes it, in a folder of `working`."""
 

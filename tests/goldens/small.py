@@ -158,7 +158,8 @@ def killed(config: spanlm.RunConfig, folder: Path, lines: int) -> None:
     """Train in a process that is killed once metrics.jsonl has some lines."""
     path, metrics = folder.with_suffix(".yaml"), folder / "metrics.jsonl"
     path.write_text(config.to_yaml(), encoding="utf-8")
-    command = [sys.executable, "-m", "spanlm", "train", "--config", str(path), "--out", str(folder), "--threads", "1"]
+    options = ("--config", str(path), "--out", str(folder), "--threads", "1", "--resume", "auto")
+    command = [sys.executable, "-m", "spanlm", "train", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     process, end = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL), time.monotonic() + 120
     while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= lines) and time.monotonic() < end:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.goldens import make
 from tests.goldens.make import Json, golden, processor, working
+from tests.goldens.small import killed
 
 SAME = processor() == golden("processor")
 HOW = "bit for bit" if SAME else f"to a relative 1e-5 (made on {golden('processor')}, this is {processor()})"
@@ -88,6 +89,38 @@ def test_a_preset_computes_the_same(name: str) -> None:
     assert make.shapes(Path("made") / name) == next(x["state"] for x in states if name in x["presets"])
 
 
-@pytest.mark.parametrize("name", ["evaluations", "scores", "clozes", "attentions", "generated", "presets"])
-def test_a_verb_says_the_same_of_runs_of_010(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["evaluations", "scores", "clozes", "attentions", "generated", "presets", "old_runs", "old_records"]
+)
+def test_a_verb_does_the_same_with_runs_and_records_of_010(name: str) -> None:
     check(make.MAKERS[name](), golden(name))
+
+
+@pytest.mark.slow
+def test_what_other_verbs_write_has_the_same_keys() -> None:
+    check(make.written_json(), golden("written_json"))
+
+
+def test_no_name_is_lost() -> None:
+    check(sets(make.surface()), sets(golden("surface")))
+
+
+def sets(tree: Json) -> Json:
+    """Lists as keys: they may grow."""
+    if isinstance(tree, dict):
+        return {name: sets(value) for name, value in tree.items()}
+    return dict.fromkeys(tree, "") if isinstance(tree, list) and all(isinstance(x, str) for x in tree) else tree
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", make.KINDS)
+def test_killed_and_resumed_it_ends_as_undisturbed(kind: str, room: Path) -> None:
+    config, folder = make.kind_config(kind), Path("killed") / make.KINDS[kind]
+    whole = make.trained(config, Path("whole") / make.KINDS[kind])
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for lines in (20, 60):
+        killed(config, folder, lines)
+    make.trained(config, folder)
+    assert make.rows(folder) == make.rows(whole)
+    assert make.weights_sha256(folder) == make.weights_sha256(whole)
+    check({"sha256": make.weights_sha256(folder)}, golden("undisturbed")[kind])

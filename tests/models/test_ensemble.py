@@ -201,7 +201,7 @@ def test_a_members_pointer_is_heard_in_every_chunk(monkeypatch: pytest.MonkeyPat
     readout, _ = model(words(5, 2), model.init_state(2))
     shares = small.values(5, 2, 4).log_softmax(-1)
     pointer = Pointer(shares[..., :3], words(5, 2, 3, seed=3), shares[..., 3])
-    pointing = Readout(readout.features, pointer=pointer)
+    pointing = Readout(readout.features, mixture=pointer)
     whole = Ensemble([model, model], "geometric")
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", 2 * small.VOCABULARY)
     found = whole.head.log_prob(Readout(readout.features, members=(pointing, readout)), targets)

@@ -213,7 +213,7 @@ def test_words_of_a_mixture_with_something_else_have_gradients_of_their_own(monk
     rule = SpanBufferConfig().rule
     buffer = Buffered(values(3, 2, SIZE, seed=1), values(3, 2, 2), torch.ones(3, 2, dtype=torch.bool), rule)
     head.score(Readout(features), targets)
-    head.score(Readout(features, pointer=pointer), targets)
+    head.score(Readout(features, mixture=pointer), targets)
     head.score(Readout(features, buffer=buffer), targets)
     assert told == [True, False, False]
 

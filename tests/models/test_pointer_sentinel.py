@@ -48,11 +48,11 @@ def test_training_asks_the_pointer_alone_by_hand() -> None:
     parts = logs(0.1, 0.2, 0.3), torch.tensor([[[0, 2, 2]]]), logs(0.4).squeeze(-1)
     features = torch.zeros(1, 1, 2, dtype=torch.float64)
     for target, mass in ((2, 0.9), (0, 0.5), (1, 0.4)):
-        asked = Readout(features, pointer=Pointer(*parts, trained_alone=True))
+        asked = Readout(features, mixture=Pointer(*parts, trained_alone=True))
         extra = head.train().score(asked, torch.tensor([[target]])).extra_loss
         assert isinstance(extra, Tensor) and extra.item() == pytest.approx(-math.log(mass))
         assert head.eval().score(asked, torch.tensor([[target]])).extra_loss == 0.0
-    for silent in (Readout(features, pointer=Pointer(*parts)), Readout(features)):
+    for silent in (Readout(features, mixture=Pointer(*parts)), Readout(features)):
         assert head.train().score(silent, torch.tensor([[2]])).extra_loss == 0.0
 
 
@@ -95,7 +95,7 @@ def test_a_head_mixes_what_the_readout_points_to() -> None:
     features, targets = values(3, 2, 4), words(3, 2)
     shares = values(3, 2, 6, seed=1).log_softmax(-1)
     pointer = Pointer(shares[..., 1:], words(3, 2, 5, seed=2), shares[..., 0])
-    mixed = Readout(features, pointer=pointer)
+    mixed = Readout(features, mixture=pointer)
     expected = shares[..., :1].exp() * head.log_probs(Readout(features)).exp() + copied(pointer)
     assert_same(head.log_probs(mixed).exp(), expected)
     assert_same(head.log_prob(mixed, targets).exp(), expected.gather(-1, targets[..., None]).squeeze(-1))
@@ -148,7 +148,7 @@ def test_scores_of_any_size_train_in_float32() -> None:
     head = SoftmaxConfig().build(HIDDEN, torch.nn.Embedding(VOCABULARY, 3), Init(30.0, 30.0))
     h, targets = (20 * values(12, 3, HIDDEN)).float().requires_grad_(), words(12, 3, seed=1)
     readout, _ = memory(h, words(12, 3), memory.init_state(3))
-    assert (readout.pointer.log_weights.exp() == 0)[5:].any()
+    assert (readout.mixture.log_weights.exp() == 0)[5:].any()
     assert (readout.attention[4:] > 0).all()  # and by that the window is known to be full
     scores, every = head.log_prob(readout, targets), head.log_probs(readout)
     torch.testing.assert_close(every.logsumexp(-1), torch.zeros(12, 3), rtol=0, atol=1e-4)
@@ -170,7 +170,7 @@ def test_only_words_read_in_the_window_are_copied(window: int) -> None:
             state = state.reset(torch.tensor([False, True]), model.init_state(2))
             starts[1] = 7
         readout, state = model(read[first:last], state)
-        for t, row in zip(range(first, last), copied(readout.pointer), strict=True):
+        for t, row in zip(range(first, last), copied(readout.mixture), strict=True):
             for b, mass in enumerate(row):
                 seen = set(read[max(starts[b], t + 1 - window) : t + 1, b].tolist())
                 assert {word for word in range(VOCABULARY) if mass[word] > 0} == seen
@@ -180,8 +180,8 @@ def test_only_words_read_in_the_window_are_copied(window: int) -> None:
 def test_the_pointer_is_trained_alone_where_that_is_asked_for(wanted: bool) -> None:
     memory = build(PointerSentinelConfig(window=3, pointer_loss=wanted), 8, VOCABULARY)
     readout, _ = memory(values(4, 2, 8), words(4, 2), memory.init_state(2))
-    assert readout.pointer is not None
-    assert readout.pointer.trained_alone == wanted
+    assert readout.mixture is not None
+    assert readout.mixture.trained_alone == wanted
 
 
 def test_no_tensor_holds_every_step_slot_and_unit() -> None:

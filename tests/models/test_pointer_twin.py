@@ -68,7 +68,7 @@ def test_pointer_sentinel(steps: int, batch: int, window: int, carried: str) -> 
     filled = after["filled"]
     assert torch.equal(filled, state["filled"])
     assert torch.equal(torch.where(filled, after["words"], 0), state["words"])
-    actual = [readout.attention, readout.pointer.log_gate.exp(), head.log_probs(readout)]
+    actual = [readout.attention, readout.mixture.log_gate.exp(), head.log_probs(readout)]
     actual += [head.log_prob(readout, targets), torch.where(filled[..., None], after["keys"], 0)]
     expected = [weights, gates, every, every.gather(-1, targets[..., None]).squeeze(-1), state["keys"]]
     assert_same(actual, expected)

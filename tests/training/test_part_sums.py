@@ -133,10 +133,10 @@ def test_rows_and_events_tell_the_means_of_an_epoch(
     room: Path, monkeypatch: pytest.MonkeyPatch, group_size: int | None
 ) -> None:
     """Of every word that the trainer, and the validation, asked for."""
-    asked: list[tuple[bool, TargetScores]] = []
+    asked: list[tuple[bool, Scores]] = []
     score = Head.score
 
-    def spied(self: Head, *arguments: Any) -> TargetScores:
+    def spied(self: Head, *arguments: Any) -> Scores:
         asked.append((self.training, score(self, *arguments)))
         return asked[-1][1]
 

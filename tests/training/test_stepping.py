@@ -67,13 +67,13 @@ def test_what_a_span_buffer_reads_is_penalised_where_it_says_so(corpus: Corpus, 
     torch.manual_seed(5)
     model.zero_grad()
     readout, _ = model(segment.inputs, model.init_state(len(segment.reset)))
-    assert segment.mask.all() and readout.buffer is not None and readout.hidden is not None
+    assert segment.mask.all() and readout.mixture is not None and readout.hidden is not None
     mask = (readout.features[0] != 0) / 0.5
     weighed = [(readout.features, readout.hidden)]
     if penalised:
         assert readout.penalised is not None
-        torch.testing.assert_close(readout.penalised[1] * mask, readout.buffer.features)
-        weighed.append((readout.buffer.features, readout.penalised[1]))
+        torch.testing.assert_close(readout.penalised[1] * mask, readout.mixture.features)
+        weighed.append((readout.mixture.features, readout.penalised[1]))
     penalty = sum(2.0 * after.pow(2).mean() + 3.0 * before.diff(dim=0).pow(2).mean() for after, before in weighed)
     penalty.backward()  # type: ignore[union-attr]
     for name, parameter in model.named_parameters():

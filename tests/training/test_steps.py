@@ -181,7 +181,7 @@ def test_what_is_frozen_stays(corpus: Corpus, room: Path, name: str) -> None:
 
 def alone(readout: Readout, segment: Segment) -> Tensor:
     """What a pointer sentinel adds to the sum of losses: −log(g + Σ a_i over the slots of the next word)."""
-    pointer = readout.pointer
+    pointer = readout.mixture
     if pointer is None:
         return torch.zeros(())
     found = (pointer.log_weights.exp() * (pointer.words == segment.targets[..., None])).sum(-1)
