@@ -15,9 +15,8 @@ from spanlm.analysis.attend import attend_words
 from spanlm.analysis.export import save_attention
 from spanlm.analysis.span_export import save_spans
 from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
-from spanlm.evaluation.words import lines_as_pieces
 from spanlm.evaluation.protocol import Context
-from spanlm.evaluation.words import score_words
+from spanlm.evaluation.words import lines_as_pieces, score_words
 from spanlm.models.config import ModelConfig
 from spanlm.runs.texts import text_to_attend
 from tests.analysis.test_page import Page

@@ -14,8 +14,8 @@ import spanlm
 from spanlm.cli import progress as progress_module
 from spanlm.cli.progress import progress
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.runs import statistics as trained_dynamic
 from spanlm.runs.trained_model import TrainedModel
 from tests.cli.conftest import Cli

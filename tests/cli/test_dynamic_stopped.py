@@ -11,13 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from spanlm.evaluation.search_log import SearchLog
 
 from spanlm.cli.dynamic import searching
 from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation import search_log
 from spanlm.evaluation.dynamic.evaluate import adapted_tally
 from spanlm.evaluation.scoring import Tally, shown
-from spanlm.evaluation.search_log import SearchLog
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat
 

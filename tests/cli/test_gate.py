@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 from safetensors.torch import save
+from spanlm.runs.gate import TemperedModel
 
 import spanlm
 from spanlm.errors import InputError
@@ -19,8 +20,6 @@ from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics, sta
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.runs.gate import TemperedModel
-from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import TrainedModel
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import CONFIG, GIVEN, flat
@@ -28,8 +27,8 @@ from tests.cli.span_runs import CONFIG, GIVEN, flat
 
 def by_hand(model: TrainedModel, temperature: float) -> LanguageModel:
     memory = model.config.model.memory
-    assert isinstance(memory, SpanBufferConfig) and memory.evaluation_temperature == 1.0
-    rooms = replace(model.config.model, memory=replace(memory, evaluation_temperature=temperature))
+    assert isinstance(memory, SpanBufferConfig) and memory.gate.evaluation_temperature == 1.0
+    rooms = replace(model.config.model, memory=memory.at_temperature(temperature))
     other = LanguageModel(rooms, len(model.vocabulary)).eval()
     other.load_state_dict(model.model.state_dict())
     return other
@@ -43,7 +42,7 @@ def test_it_is_the_model_that_is_configured_so(cli: Cli, span_run: Path) -> None
         assert found["nll"] == pytest.approx(expected.nll, rel=1e-12)
         assert found["gate_temperature"] == temperature
         assert found["nll"] != pytest.approx(model.evaluate().nll, rel=1e-6)
-    assert model.config.model.memory.evaluation_temperature == 1.0  # type: ignore[union-attr]
+    assert model.config.model.memory.gate.evaluation_temperature == 1.0  # type: ignore[union-attr]
 
 
 def test_the_temperature_is_told_asked_for_or_not(cli: Cli, span_run: Path, tiny_run: Path) -> None:
@@ -156,7 +155,7 @@ def test_without_the_training_text_each_temperature_needs_its_own_file(
     def missing(*_: Any, **__: Any) -> None:
         raise InputError("no train.txt.")
 
-    monkeypatch.setattr(Texts, "corpus", missing)
+    monkeypatch.setattr(TrainedModel, "corpus", missing)
     assert tempered.dynamic_statistics().mean == pytest.approx(expected, rel=1e-12)
     assert model.dynamic_statistics().mean == pytest.approx(own, rel=1e-12)
     (own_span_run / "dynamic-gate-2.0.safetensors").unlink()

@@ -10,8 +10,7 @@ import pytest
 
 from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError
-from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheTuning, tune_cache
+from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
 from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
 from tests.evaluation import reference
 

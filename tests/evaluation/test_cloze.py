@@ -18,8 +18,9 @@ from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
-from spanlm.evaluation import cloze, cloze as cloze_streams
-from spanlm.evaluation.cloze import CONTEXTS, SCORES, Context, RankedQuestion, rank_questions
+from spanlm.evaluation import cloze
+from spanlm.evaluation import cloze as cloze_streams
+from spanlm.evaluation.cloze import CONTEXTS, SCORES, RankedQuestion, rank_questions
 from spanlm.models.config import ModelConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.state import LMState

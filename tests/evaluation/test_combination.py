@@ -16,8 +16,7 @@ from spanlm.evaluation.cloze import rank_questions
 from spanlm.evaluation.combination import em_weights, evaluate_members, tune_weights
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.words import lines_as_pieces
-from spanlm.evaluation.words import score_words
+from spanlm.evaluation.words import lines_as_pieces, score_words
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference

@@ -16,12 +16,14 @@ from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation import dynamic as module
 from spanlm.evaluation import perplexity as perplexity_module
-from spanlm.evaluation.dynamic.evaluate import diverged
-from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
-from spanlm.evaluation.dynamic.update import adapting
-from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gate_temperature
-from spanlm.evaluation.dynamic.statistics import learning_weights, segment_gradients
+from spanlm.evaluation.dynamic.evaluate import adapted_tally, diverged, evaluate_dynamic
+from spanlm.evaluation.dynamic.statistics import (
+    DynamicStatistics,
+    gate_temperature,
+    learning_weights,
+    segment_gradients,
+)
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
 from spanlm.evaluation.perplexity import Evaluation, evaluate, evaluation_batcher
 from spanlm.evaluation.scoring import Tally
 from spanlm.models.config import ModelConfig

@@ -22,8 +22,14 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.tokens import TokenFile
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.dynamic import statistics as module
-from spanlm.evaluation.dynamic.statistics import (DynamicStatistics, gather_statistics, read_statistics, save_statistics, text_digest)
-from spanlm.evaluation.dynamic.statistics import learning_weights
+from spanlm.evaluation.dynamic.statistics import (
+    DynamicStatistics,
+    gather_statistics,
+    learning_weights,
+    read_statistics,
+    save_statistics,
+    text_digest,
+)
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel

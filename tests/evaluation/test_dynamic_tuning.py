@@ -12,11 +12,11 @@ import pytest
 from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation import dynamic as dynamic_module
-from spanlm.evaluation.dynamic import tuning as module
 from spanlm.evaluation import perplexity as perplexity_module
+from spanlm.evaluation.dynamic import tuning as module
 from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.dynamic.tuning import DECAYS, RATES, DynamicTuning, dynamic_grid, tune_dynamic
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
 from spanlm.evaluation.scoring import perplexity
 from tests.evaluation import reference

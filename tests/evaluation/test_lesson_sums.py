@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-from spanlm.models.span_mixture import PartScores
 
 from spanlm.data.batching import Segment
 from spanlm.evaluation.dynamic import evaluate as lesson_sums
@@ -31,7 +30,7 @@ def scored(seed: int, steps: int, *, parts: bool = False) -> Scored:
     mask = torch.rand(steps, 1, generator=draw) < 0.8
     segment = Segment(words(), words(), mask, torch.tensor([seed % 3 == 0]))
     filled = torch.rand(steps, 1, generator=draw) < 0.6
-    found = PartScores(numbers(), numbers(), numbers(), numbers(), filled) if parts else None
+    found = {"steps": filled.double(), "buffer_nll": numbers()} if parts else {}
     return Scored(segment, numbers(), Readout(numbers().unsqueeze(-1)), found)
 
 
@@ -53,10 +52,10 @@ def test_they_are_those_of_one_after_the_other(monkeypatch: pytest.MonkeyPatch, 
         assert sums.add(segment)
         if count in (3, 11):
             found, expected = asdict(sums.total), asdict(one_by_one(segments[:count]))
-            found_parts, expected_parts = found.pop("parts"), expected.pop("parts")
+            found_parts, expected_parts = found.pop("metrics"), expected.pop("metrics")
             assert found == pytest.approx(expected, rel=1e-12)
-            assert (found_parts is not None) == parts
-            assert found_parts == (pytest.approx(expected_parts, rel=1e-12) if parts else None)
+            assert bool(found_parts) == parts
+            assert found_parts == pytest.approx(expected_parts, rel=1e-12)
     assert found["unk_tokens"] > 0 and found["first_tokens"] > 0
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from spanlm.models.span_mixture import PartScores
 from torch import Tensor
 
 from spanlm.data.batching import Segment
@@ -18,21 +17,18 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.sentence_rules import SentenceRules
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic.update import adapting
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
-from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics
-from spanlm.evaluation.dynamic.statistics import segment_gradients
-from spanlm.evaluation.parts import Parts, PartTally, require_parts
+from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics, segment_gradients
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
+from spanlm.evaluation.parts import Parts, require_parts
 from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
-from spanlm.evaluation.scoring import score
+from spanlm.evaluation.scoring import metric_sums, score
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
-from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.memories.span_buffer import SpanBufferMemory
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory, SpanMixture
 from tests.evaluation import reference
 from tests.models import small
 
@@ -44,7 +40,9 @@ HEADS = {
     "softmax": SoftmaxConfig(),
     "mixture": MixtureOfSoftmaxesConfig(experts=2, tied=True, latent_dropout=0.3),
 }
-MEMORY = SpanBufferConfig(buffer_size=6, span_length=3, evaluation_temperature=0.7, reward_power=1.5)
+MEMORY = SpanBufferConfig(
+    buffer_size=6, span_length=3, gate=GateConfig(evaluation_temperature=0.7), reward=RewardConfig(power=1.5)
+)
 
 
 def span_model(head: str | AnyHeadConfig = "softmax", memory: SpanBufferConfig = MEMORY) -> LanguageModel:
@@ -83,8 +81,8 @@ def loop(model: LanguageModel, kind: BatchingKind) -> list[Step]:
             readout, state = model(torch.tensor([[word]]), state)
             buffer = readout.mixture
             assert buffer is not None
-            p = model.head.own_log_probs(Readout(readout.features))[0, 0, target].item()
-            q = model.head.own_log_probs(Readout(buffer.features))[0, 0, target].item()
+            p = model.head.own_log_probs(readout.features)[0, 0, target].item()
+            q = model.head.own_log_probs(buffer.features)[0, 0, target].item()
             g0, g1 = buffer.gate[0, 0].tolist()
             r = min(math.exp(1.5 * (q - p)), 10.0) - 1.0
             share = 1 / (1 + math.exp(g1 - g0))
@@ -161,24 +159,20 @@ def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing
 
 
 def test_a_gate_in_the_middle_counts_as_preferred_and_a_tie_does_not_count_as_better() -> None:
-    half, ones = torch.tensor([[0.5, 0.25]]).log(), torch.ones(1, 2, dtype=torch.bool)
-    same = torch.tensor([[-1.0, -2.0]])
-    tally = PartTally().plus(PartScores(same, same, half, torch.zeros(1, 2), ones), ones)
-    assert (tally.steps, tally.utilisation, tally.oracle_utilisation) == (2, 1, 0)
+    ones, gate, same = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[[0.0, 0.0], [0.0, 1.0]]]), torch.zeros(1, 2)
+    mixture = SpanMixture(same.unsqueeze(-1), gate, ones, GateConfig(), RewardConfig())
+    found = mixture.metrics(same - 1, same - 1, same)
+    assert found["utilisation"].tolist() == [[1.0, 0.0]] and not found["oracle_utilisation"].any()
 
 
 def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:
-    torch.manual_seed(0)
-    numbers = torch.randn(3, 2, 4).double()
-    filled, mask = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0]]).bool(), torch.tensor([[1, 0, 1, 0], [0, 1, 1, 0]]).bool()
-    log_p, log_q, reward = numbers.unbind(0)
-    parts = PartScores(-log_p.abs(), -log_q.abs(), -log_q.abs(), reward, filled)
-    encoder, buffer, log_share, told = (
-        x.masked_fill(~mask, math.nan) for x in (parts.encoder, parts.buffer, parts.log_share, parts.reward)
-    )
-    spoilt = PartScores(encoder, buffer, log_share, told, filled | ~mask)
-    assert PartTally().plus(parts, mask) == PartTally().plus(spoilt, mask)
-    assert PartTally().plus(parts, mask).steps == int((filled & mask).sum()) == 2
+    numbers = small.values(3, 2, 4)
+    mask = torch.tensor([[1, 0, 1, 0], [0, 1, 1, 0]]).bool()
+    metrics = dict(zip("abc", numbers, strict=True))
+    spoilt = {name: x.masked_fill(~mask, math.nan) for name, x in metrics.items()}
+    found = metric_sums(metrics, mask)
+    assert found.dtype == torch.float64 and torch.equal(found, metric_sums(spoilt, mask))
+    assert found.tolist() == pytest.approx([x[mask].sum().item() for x in numbers])
 
 
 @pytest.mark.parametrize("kind", STATES)
@@ -202,8 +196,8 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(kind: Batch
             readout, state = asked(segment.inputs, state)
             buffer = readout.mixture
             assert buffer is not None
-            p = asked.head.own_log_prob(Readout(readout.features), segment.targets)
-            q = asked.head.own_log_prob(Readout(buffer.features), segment.targets).where(buffer.filled, p)
+            p = asked.head.own_log_prob(readout.features, segment.targets)
+            q = asked.head.own_log_prob(buffer.features, segment.targets).where(buffer.filled, p)
             mixture = asked.head.log_prob(readout, segment.targets)
         for name, log_p in (("p", p), ("q", q), ("best", torch.maximum(p, q)), ("mixture", mixture)):
             nll[name] -= log_p.sum().item()
@@ -223,19 +217,18 @@ def test_what_an_adapting_model_said_holds_no_graph() -> None:
     model = span_model()
     batcher = evaluation_batcher(CORPUS, "test", "streams", length=5)
     lesson = next(iter(segment_gradients(model, batcher.segments(), 5)))
-    parts = lesson.scored.parts
-    assert parts is not None
-    assert not any(x.requires_grad for x in vars(parts).values())
+    assert lesson.scored.metrics
+    assert not any(x.requires_grad for x in lesson.scored.metrics.values())
 
 
 def test_one_pass_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     model, asked = span_model(), 0
     inner = model.head.own_log_prob
 
-    def counted(readout: Readout, targets: Tensor) -> Tensor:
+    def counted(features: Tensor, targets: Tensor, **how: Any) -> Tensor:
         nonlocal asked
         asked += targets.numel()
-        return inner(readout, targets)
+        return inner(features, targets, **how)
 
     monkeypatch.setattr(model.head, "own_log_prob", counted)
     assert evaluate(model, CORPUS).tokens * 2 == asked, "each token once by each part"
@@ -256,7 +249,7 @@ def test_other_models_have_no_parts() -> None:
     assert evaluate(together, CORPUS).parts is None
     batcher = evaluation_batcher(CORPUS, "test", "streams")
     scored = next(score(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
-    assert scored.parts is None, "something else was asked"
+    assert not scored.metrics, "something else was asked"
 
 
 def test_a_model_of_one_part_is_refused() -> None:

@@ -25,7 +25,7 @@ from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.scoring import Scored, Tally, perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.interfaces import Readout
+from spanlm.models.interfaces import Readout, Scores
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.reproduction.summary import Spread
@@ -221,7 +221,7 @@ def test_sums_are_float64() -> None:
     scored.segment = type("Segment", (), {})()
     scored.segment.mask, scored.segment.targets = torch.ones(1, 1, dtype=torch.bool), torch.zeros(1, 1)
     scored.segment.reset = torch.zeros(1, dtype=torch.bool)
-    scored.log_p, scored.parts = torch.full((1, 1), -1.0), None
+    scored.log_p, scored.metrics = torch.full((1, 1), -1.0), {}
     assert Tally(nll=2.0**30).plus(scored, 5).nll == 2.0**30 + 1
 
 

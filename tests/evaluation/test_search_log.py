@@ -17,23 +17,22 @@ from typing import Any
 
 import pytest
 import torch
+from spanlm.evaluation.astray import astray
+from spanlm.evaluation.search_log import SearchLog, digest_of, segments_digest
+from spanlm.runs.gate import TemperedModel
 
 import spanlm
 from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation import search_log as log_module
-from spanlm.evaluation.dynamic.evaluate import DivergedError
-from spanlm.evaluation.astray import astray
-from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
 from spanlm.evaluation.dynamic import logged_reading
-from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.dynamic.evaluate import DivergedError, adapted_tally, evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics
 from spanlm.evaluation.dynamic.tuning import tune_dynamic
-from spanlm.evaluation.parts import PartTally
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.evaluation.scoring import Tally
-from spanlm.evaluation.search_log import SearchLog, digest_of, segments_digest
+from spanlm.models.memories.span_buffer import RewardConfig
 from spanlm.runs import trained_model as tuning_module
-from spanlm.runs.gate import TemperedModel
 from spanlm.runs.trained_model import TrainedModel
 
 GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.0, 0.02], "epsilon": 0.001}
@@ -140,7 +139,7 @@ CHANGES: dict[str, Callable[[TrainedModel, pytest.MonkeyPatch], dict[str, Any] |
     "precision": lambda model, _: {"precision": "bf16"},
     "text": lambda model, _: {"split": "test"},
     "where the state begins anew": lambda model, _: {"state": "line"},
-    "code": lambda model, patch: patch.setattr(tuning_module, "provenance", lambda device: {"commit": "another"}),
+    "code": lambda model, patch: patch.setattr(tuning_module, "LOADED", "another"),
     "machine": lambda model, patch: patch.setattr(tuning_module, "machine", lambda device: {"threads": 99}),
     "arithmetic": lambda model, patch: patch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16"),
     "what learns": lambda model, _: fewer_learn(model),
@@ -172,7 +171,7 @@ def test_a_log_knows_the_weights_of_now(model: TrainedModel, reads: list[Any]) -
 
 def test_another_configuration_is_another_model(span_run: Path) -> None:
     model = spanlm.load(span_run)
-    memory = replace(model.config.model.memory, reward=0.7)  # type: ignore[call-arg]
+    memory = replace(model.config.model.memory, reward=RewardConfig(weight=0.7))  # type: ignore[call-arg]
     config = replace(model.config, model=replace(model.config.model, memory=memory))
     other = TrainedModel(model.model, model.vocabulary, config, model.folder)
     logs = [each.search_log() for each in (model, other)]
@@ -182,6 +181,16 @@ def test_another_configuration_is_another_model(span_run: Path) -> None:
     assert logs[0].kept == logs[1].kept == 1
     for log in logs:
         log.remove()
+
+
+def test_code_that_changed_while_it_ran_is_kept_in_nobodys_name(
+    model: TrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spanlm.store.code.LOADED", "what this process loaded")
+    log = model.search_log()
+    log.reading("a", {}, lambda: Tally(1, 1.0))
+    assert log.folder is None and not logs(model)
+    assert log.unkept == "the package's code on the disk is no longer what this process runs"
 
 
 def a_reading(model: TrainedModel, log: SearchLog, statistics: DynamicStatistics, **how: Any) -> None:
@@ -213,11 +222,11 @@ def test_the_first_tokens_are_no_text_even_where_the_last_line_begins_in_them(
     model, path = spanlm.load(shutil.copytree(tiny_run, tmp_path / "run")), tmp_path / "text.txt"
     words = (tiny_corpus / "valid.txt").read_text(encoding="utf-8").split()
     path.write_text(" ".join(words[:9]) + "\n" + " ".join(words[9:49]) + "\n", encoding="utf-8")
-    (text, part), statistics = model.texts.part(str(path), "test"), model.dynamic_statistics()
+    (text, part), statistics = model.part(str(path), "test"), model.dynamic_statistics()
     log = SearchLog()
     grid = [BEST, replace(BEST, rate=0.01)]
     given: tuple[Any, ...] = (model.model, text, part, statistics)
-    how: dict[str, Any] = {"kind": "sentences", "predict_first": model.texts.predict_first}
+    how: dict[str, Any] = {"kind": "sentences", "predict_first": model.opened}
     tuning = tune_dynamic(*given, grid, first_tokens=first_tokens, finalists=2, log=log, **how)
     expected = evaluate_dynamic(*given, tuning.best, **how)
     found = evaluate_dynamic(*given, tuning.best, log=log, **how)
@@ -311,8 +320,8 @@ DAMAGE: dict[str, Callable[[str], str]] = {
     "a number": lambda text: "5",
     "depth": lambda text: "[" * 100_000,
     "zero bytes": lambda text: "\x00" * 50,
-    "no parts": lambda text: with_sums(text, parts=5),
-    "parts of a list": lambda text: with_sums(text, parts=[]),
+    "no metrics": lambda text: with_sums(text, metrics=5),
+    "metrics of a list": lambda text: with_sums(text, metrics=[]),
     "no tokens": lambda text: with_sums(text, tokens="0"),
     "no number": lambda text: with_sums(text, nll=[]),
     "no time": lambda text: sealed({**json.loads(text), "seconds": 0.0}),
@@ -396,9 +405,9 @@ def test_a_text_that_differs_in_its_last_word_is_another(
 
 
 @pytest.mark.parametrize("nll", [0.1 + 0.2, math.inf, math.nan, 1e308, 5e-324])
-@pytest.mark.parametrize("parts", [None, PartTally(3.0, 0.1, math.inf, -1 / 3, 0.5, 1.0, 2.0, 0.7, 1e-9)])
-def test_every_bit_of_a_reading_is_kept(tmp_path: Path, nll: float, parts: PartTally | None) -> None:
-    total = Tally(7, nll, 2, 1 / 3, 1, 2 / 3, parts)
+@pytest.mark.parametrize("metrics", [{}, {"steps": 3.0, "buffer_nll": math.inf, "reward": -1 / 3, "gate": 1e-9}])
+def test_every_bit_of_a_reading_is_kept(tmp_path: Path, nll: float, metrics: dict[str, float]) -> None:
+    total = Tally(7, nll, 2, 1 / 3, 1, 2 / 3, metrics)
     log = SearchLog(tmp_path / "log")
     log.reading("a", {"rate": 1.0}, lambda: total)
     again = SearchLog(tmp_path / "log")

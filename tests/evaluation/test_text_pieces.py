@@ -14,8 +14,7 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation import words as text_pieces
-from spanlm.evaluation.words import in_lines, lines_as_pieces, text_as_pieces, words_of
-from spanlm.evaluation.words import Piece
+from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
 
 
 def whole(pieces: list[Piece]) -> list[list[str]]:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 import spanlm
 from spanlm.data.cbt import Question
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.dynamic.statistics import gather_statistics
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.runs.trained_model import TrainedModel
 from tests.conftest import tiny_lines
 

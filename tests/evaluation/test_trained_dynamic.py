@@ -15,9 +15,9 @@ from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
-from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics
 from spanlm.evaluation.dynamic.tuning import dynamic_grid, tune_dynamic
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.runs import statistics as module
 from spanlm.runs.trained_model import TrainedModel
 from tests.conftest import configure_anew

@@ -17,11 +17,11 @@ from spanlm.data.sentence_lines import into_sentences
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation import words as text_pieces, words
+from spanlm.evaluation import words
+from spanlm.evaluation import words as text_pieces
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.words import in_lines, lines_as_pieces
 from spanlm.evaluation.protocol import Context
-from spanlm.evaluation.words import WordScore, score_words
+from spanlm.evaluation.words import WordScore, in_lines, lines_as_pieces, score_words
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spanlm.evaluation.search_log import digest_of
 
 import spanlm
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation import dynamic as dynamic_module
-from spanlm.evaluation.dynamic.evaluate import DivergedError
-from spanlm.evaluation.dynamic.evaluate import adapted_tally
-from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.dynamic.evaluate import DivergedError, adapted_tally
 from spanlm.evaluation.dynamic.statistics import DYNAMIC
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.scoring import Tally
-from spanlm.evaluation.search_log import digest_of
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.presets import find_preset
