@@ -183,7 +183,7 @@ def configure_anew(folder: Path, change: Callable[[RunConfig], RunConfig]) -> No
     run = spanlm.load(folder)
     config = change(run.config)
     (folder / "config.yaml").write_text(config.to_yaml(), encoding="utf-8")
-    save_model(folder, run.model, run.vocabulary, config_digest(config.to_tree()))
+    save_model(folder, run.model, run.vocabulary.hash, config_digest(config.to_tree()))
 
 
 def _trained(config: RunConfig, folder: Path) -> Path:

@@ -18,6 +18,7 @@ import spanlm
 from spanlm.errors import InputError
 from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics, statistics_name
 from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.runs.trained_model import TrainedModel
@@ -37,7 +38,7 @@ def by_hand(model: TrainedModel, temperature: float) -> LanguageModel:
 def test_it_is_the_model_that_is_configured_so(cli: Cli, span_run: Path) -> None:
     model = spanlm.load(span_run)
     for temperature in (0.1, 7.0):
-        expected = evaluate(by_hand(model, temperature), model.corpus(), "test", kind="documents")
+        expected = evaluate(by_hand(model, temperature), model.corpus(), "test", protocol=Protocol(context="document"))
         found = json.loads(cli("evaluate", span_run, "--gate-temperature", temperature, "--json").done)
         assert found["nll"] == pytest.approx(expected.nll, rel=1e-12)
         assert found["gate_temperature"] == temperature
@@ -80,7 +81,7 @@ def test_dynamic_evaluation_takes_statistics_of_the_likelihood_that_is_evaluated
     own = model.dynamic_statistics()
     kept = (own_span_run / DYNAMIC).read_bytes()
     found = json.loads(cli("evaluate", own_span_run, *GIVEN, "--gate-temperature", 0.2, "--json").done)
-    expected = gather_statistics(by_hand(model, 0.2), model.corpus(), kind="documents")
+    expected = gather_statistics(by_hand(model, 0.2), model.corpus(), protocol=Protocol(context="document"))
     assert expected.mean != pytest.approx(own.mean, rel=1e-4)
     tempered = TemperedModel(model, 0.2)
     by_these = tempered.evaluate(dynamic=CONFIG, statistics=expected)

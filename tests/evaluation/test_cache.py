@@ -17,34 +17,34 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError
 from spanlm.evaluation import perplexity as module
 from spanlm.evaluation.cache import CacheConfig, lookups, with_cache
 from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.scoring import Scored, score
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
+from tests.evaluation.reference import CONTEXTS
 from tests.reference_cache import cache_distribution, cached_log_probs
 
-STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}
 TARGETS = sum(len(line) + 1 for line in reference.TEXT)
 SIZE = len(reference.WORDS)
 USUAL = CacheConfig(window=7, theta=0.8, lambda_=0.3)
 
 
-def pieces(kind: BatchingKind, batch_size: int = 1) -> list[tuple[list[int], list[int]]]:
+def pieces(context: Context, batch_size: int = 1) -> list[tuple[list[int], list[int]]]:
     """Inputs and targets of what is read from an empty state."""
     corpus = reference.corpus(reference.TEXT)
     eos = corpus.vocabulary.eos_id
-    if kind == "streams":
+    if context == "carry":
         ids = [eos, *corpus.splits["test"].ids.tolist()]
         column = math.ceil(TARGETS / batch_size)
         found = [ids[start : start + column + 1] for start in range(0, TARGETS, column)]
     else:
-        groups = reference.groups(reference.TEXT, STATES[kind])
+        groups = reference.groups(reference.TEXT, context)
         encode = corpus.vocabulary.encode
         found = [[eos, *(i for n in g for i in encode([*reference.TEXT[n], "<eos>"]))] for g in groups]
     return [(ids[:-1], ids[1:]) for ids in found]
@@ -75,12 +75,12 @@ def loop_over(
 
 
 @pytest.mark.parametrize("memory", reference.MEMORIES)
-@pytest.mark.parametrize("kind", STATES)
+@pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("window", [1, 3, 11, TARGETS])
-def test_nll_is_that_of_the_equation(kind: BatchingKind, memory: str, window: int) -> None:
+def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int) -> None:
     model, cache = reference.small_model(memory), CacheConfig(window=window, theta=0.8, lambda_=0.3)
-    rows = [x for row in loop_over(model, pieces(kind), cache, kind == "sentences") for x in row]
-    result = evaluate(model, reference.corpus(reference.TEXT), kind=kind, cache=cache)
+    rows = [x for row in loop_over(model, pieces(kind), cache, context == "line") for x in row]
+    result = evaluate(model, reference.corpus(reference.TEXT), protocol=Protocol(context=context), cache=cache)
     assert result.tokens == len(rows) == TARGETS
     assert result.nll == pytest.approx(sum(rows), rel=1e-12)
 
@@ -98,7 +98,9 @@ def test_nll_for_other_settings(theta: float, share: float) -> None:
 def test_streams_have_caches_of_their_own(batch_size: int) -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
     expected = sum(sum(loop(model, *piece, USUAL)) for piece in pieces("streams", batch_size))
-    assert evaluate(model, corpus, batch_size=batch_size, cache=USUAL).nll == pytest.approx(expected, rel=1e-12)
+    assert evaluate(model, corpus, protocol=Protocol(batch_size=batch_size), cache=USUAL).nll == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @settings(max_examples=15, deadline=None)
@@ -106,24 +108,29 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
 @given(
     length=st.integers(1, 60),
     batch_size=st.integers(1, 9),
-    kind=st.sampled_from(sorted(STATES)),
+    context=st.sampled_from(CONTEXTS),
     window=st.integers(1, TARGETS),
 )
-def test_any_cut_is_the_same(length: int, batch_size: int, kind: BatchingKind, window: int) -> None:
+def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, window: int) -> None:
     model, corpus, cache = reference.small_model(), reference.corpus(reference.TEXT), replace(USUAL, window=window)
-    usual = evaluate(model, corpus, kind=kind, batch_size=batch_size, cache=cache)
+    usual = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size), cache=cache)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "LENGTH", length)
-        result = evaluate(model, corpus, kind=kind, batch_size=batch_size, cache=cache)
+        result = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size), cache=cache)
     assert result.nll == pytest.approx(usual.nll, rel=1e-12)
     if kind != "streams":
-        assert result.nll == pytest.approx(evaluate(model, corpus, kind=kind, cache=cache).nll, rel=1e-12)
+        assert result.nll == pytest.approx(
+            evaluate(model, corpus, protocol=Protocol(context=context), cache=cache).nll, rel=1e-12
+        )
 
 
 def test_without_the_cache_it_is_the_plain_evaluation() -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    for kind in STATES:
-        found, plain = evaluate(model, corpus, kind=kind, cache=USUAL), evaluate(model, corpus, kind=kind)
+    for context in CONTEXTS:
+        found, plain = (
+            evaluate(model, corpus, protocol=Protocol(context=context), cache=USUAL),
+            evaluate(model, corpus, protocol=Protocol(context=context)),
+        )
         assert found.without_cache is not None and plain.without_cache is None
         same = {"tokens_per_second": 0.0}
         assert replace(found.without_cache, **same) == replace(plain, **same)
@@ -141,15 +148,15 @@ def test_no_share_changes_nothing_bit_by_bit() -> None:
 def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
     rows = loop_over(model, pieces("sentences"), USUAL, across=True)
-    result = evaluate(model, corpus, kind="sentences", cache=USUAL)
+    result = evaluate(model, corpus, protocol=Protocol(context="line"), cache=USUAL)
     assert result.salton2017 is not None and result.without_cache is not None
     assert result.salton2017.nll == pytest.approx(sum(sum(row[1:]) for row in rows), rel=1e-12)
     assert "neural cache of the last 7 words" in result.salton2017.protocol
     unopened = [(targets[:-1], targets[1:]) for _, targets in pieces("sentences") if len(targets) > 1]
-    result = evaluate(model, corpus, kind="sentences", cache=USUAL, predict_first=False)
+    result = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False), cache=USUAL)
     assert result.salton2017 is not None and result.without_cache is not None
     assert result.salton2017.nll == pytest.approx(sum(map(sum, loop_over(model, unopened, USUAL, across=True))))
-    plain = evaluate(model, corpus, kind="sentences", predict_first=False)
+    plain = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False))
     assert result.without_cache.salton2017 is not None and plain.salton2017 is not None
     assert result.without_cache.salton2017.nll == pytest.approx(plain.salton2017.nll, rel=1e-12)
 
@@ -280,7 +287,7 @@ def test_float32_is_near_and_bf16_too() -> None:
     exact = evaluate(model, corpus, cache=USUAL).nll
     single = copy.deepcopy(model).float()
     assert evaluate(single, corpus, cache=USUAL).nll == pytest.approx(exact, rel=1e-5)
-    rough = evaluate(single, corpus, cache=USUAL, precision="bf16")
+    rough = evaluate(single, corpus, cache=USUAL, protocol=Protocol(precision="bf16"))
     assert rough.nll == pytest.approx(exact, rel=0.02) and rough.nll != exact
 
 

@@ -21,10 +21,12 @@ from spanlm.errors import InputError
 from spanlm.evaluation import cloze
 from spanlm.evaluation import cloze as cloze_streams
 from spanlm.evaluation.cloze import CONTEXTS, SCORES, RankedQuestion, rank_questions
+from spanlm.evaluation.protocol import Context
 from spanlm.models.config import ModelConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.state import LMState
 from tests.evaluation import reference
+from tests.evaluation.reference import CONTEXTS
 from tests.models.small import language_model, models
 
 VOCABULARY = reference.VOCABULARY

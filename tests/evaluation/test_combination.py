@@ -16,6 +16,7 @@ from spanlm.evaluation.cloze import rank_questions
 from spanlm.evaluation.combination import em_weights, evaluate_members, tune_weights
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.words import lines_as_pieces, score_words
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.language_model import LanguageModel
@@ -53,9 +54,9 @@ STATES = {"streams": "carry", "documents": "document", "sentences": "line"}
 @pytest.mark.parametrize("predict_first", [True, False])
 def test_each_is_what_it_is_alone(combination: Combination, kind: Any, predict_first: bool) -> None:
     whole = ensemble(combination)
-    result = evaluate_members(whole, CORPUS, kind=kind, predict_first=predict_first)
+    result = evaluate_members(whole, CORPUS, protocol=Protocol(context=context, predict_first=predict_first))
     for found, model in zip((*result.members, result.ensemble), (*models(), whole), strict=True):
-        alone = evaluate(model, CORPUS, kind=kind, predict_first=predict_first)
+        alone = evaluate(model, CORPUS, protocol=Protocol(context=context, predict_first=predict_first))
         mine, theirs = found.to_json(), alone.to_json()
         for values in (mine, theirs):
             assert values.pop("tokens_per_second") > 0
@@ -64,14 +65,14 @@ def test_each_is_what_it_is_alone(combination: Combination, kind: Any, predict_f
         assert mine.keys() == theirs.keys()
         for name, value in theirs.items():
             assert mine[name] == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), name
-        assert ("salton2017.nll" in mine) == (kind == "sentences")
+        assert ("salton2017.nll" in mine) == (context == "line")
     assert (result.combination, result.weights) == (combination, WEIGHTS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ensemble_and_the_bound_are_sums_of_a_plain_loop(kind: Any) -> None:
-    log_p = target_log_p(STATES[kind])
-    result = evaluate_members(ensemble(), CORPUS, kind=kind)
+    log_p = target_log_p(context)
+    result = evaluate_members(ensemble(), CORPUS, protocol=Protocol(context=context))
     mixed = torch.tensor(WEIGHTS, dtype=torch.float64) @ log_p.exp()
     assert result.ensemble.nll == pytest.approx(float(-mixed.log().sum()), rel=1e-10)
     best = float(-log_p.amax(0).sum())
@@ -238,17 +239,19 @@ def test_a_start_at_zero_is_refused() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(kind: Any) -> None:
     """Padding and <eos> that open streams are no tokens; the weights of the ensemble do not matter."""
-    expected = em_weights(target_log_p(STATES[kind]))
-    found = tune_weights(ensemble(weights=(0.0, 1.0, 0.0)), CORPUS, "test", kind=kind, batch_size=2)
+    expected = em_weights(target_log_p(context))
+    found = tune_weights(
+        ensemble(weights=(0.0, 1.0, 0.0)), CORPUS, "test", protocol=Protocol(context=context, batch_size=2)
+    )
     if kind != "streams":  # two streams are another context
         assert found.weights == pytest.approx(expected.weights, abs=1e-9)
-    one = tune_weights(ensemble(), CORPUS, "test", kind=kind)
+    one = tune_weights(ensemble(), CORPUS, "test", protocol=Protocol(context=context))
     assert one.weights == pytest.approx(expected.weights, abs=1e-9)
     assert one.log_likelihoods[-1] == pytest.approx(expected.log_likelihoods[-1], rel=1e-12)
 
 
 def test_weights_for_sentences_that_are_not_opened_are_tuned_on_such() -> None:
-    how = dict[str, Any](kind="sentences", predict_first=False)
+    how = dict[str, Any](protocol=Protocol(context="line", predict_first=False))
     tuned = tune_weights(ensemble(), CORPUS, "test", **how)
     count = evaluate_members(ensemble(weights=tuned.weights), CORPUS, **how).ensemble.salton2017
     assert count is not None

@@ -12,7 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanlm.data.config import BatchingKind
 from spanlm.data.sentence_lines import into_sentences
 from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
@@ -20,7 +19,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation import words
 from spanlm.evaluation import words as text_pieces
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.protocol import Context
+from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.words import WordScore, in_lines, lines_as_pieces, score_words
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
@@ -28,7 +27,6 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference
 
-KINDS: dict[Context, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
 MODEL = reference.small_model()
 VOCABULARY = reference.VOCABULARY
 
@@ -63,7 +61,7 @@ def test_every_value_is_that_of_one_word_at_a_time(state: Context, memory: str, 
 @pytest.mark.parametrize("state", KINDS)
 def test_line_ends_included_the_rows_add_up_to_the_evaluation(state: Context) -> None:
     rows = score(joined(reference.TEXT), state=state, eos=True, base=math.e)
-    result = evaluate(MODEL, reference.corpus(reference.TEXT), kind=KINDS[state])
+    result = evaluate(MODEL, reference.corpus(reference.TEXT), protocol=Protocol(context=state))
     assert len(rows) == result.tokens
     assert sum(row.surprisal for row in rows) == pytest.approx(result.nll, rel=1e-12)
     assert sum(row.oov for row in rows) == result.oov_tokens
@@ -73,7 +71,7 @@ def test_line_ends_included_the_rows_add_up_to_the_evaluation(state: Context) ->
 def test_blank_lines_before_the_first_word_open_no_document(opening: list[list[str]]) -> None:
     lines = [*opening, *reference.TEXT]
     rows = score(joined(lines), state="document", eos=True, base=math.e)
-    result = evaluate(MODEL, reference.corpus(lines), kind="documents")
+    result = evaluate(MODEL, reference.corpus(lines), protocol=Protocol(context="document"))
     assert sum(row.surprisal for row in rows) == pytest.approx(result.nll, rel=1e-12)
 
 
@@ -119,7 +117,9 @@ def test_of_lines_that_nothing_opens_the_first_word_is_read_and_has_no_numbers(
 
 def test_what_has_numbers_in_lines_that_nothing_opens_adds_up_to_the_evaluations_own_count() -> None:
     rows = [row for row in score(joined(reference.TEXT), eos=True, opened=False, base=math.e) if row.rank is not None]
-    count = evaluate(MODEL, reference.corpus(reference.TEXT), kind="sentences", predict_first=False).salton2017
+    count = evaluate(
+        MODEL, reference.corpus(reference.TEXT), protocol=Protocol(context="line", predict_first=False)
+    ).salton2017
     assert count is not None
     assert len(rows) == count.predicted
     assert sum(row.surprisal for row in rows) == pytest.approx(count.nll, rel=1e-12)
