@@ -18,7 +18,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.errors import InputError
-from spanlm.evaluation import perplexity as module
+from spanlm.evaluation import protocol as module
 from spanlm.evaluation.cache import CacheConfig, lookups, with_cache
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
@@ -79,7 +79,7 @@ def loop_over(
 @pytest.mark.parametrize("window", [1, 3, 11, TARGETS])
 def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int) -> None:
     model, cache = reference.small_model(memory), CacheConfig(window=window, theta=0.8, lambda_=0.3)
-    rows = [x for row in loop_over(model, pieces(kind), cache, context == "line") for x in row]
+    rows = [x for row in loop_over(model, pieces(context), cache, context == "line") for x in row]
     result = evaluate(model, reference.corpus(reference.TEXT), protocol=Protocol(context=context), cache=cache)
     assert result.tokens == len(rows) == TARGETS
     assert result.nll == pytest.approx(sum(rows), rel=1e-12)
@@ -89,7 +89,7 @@ def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int)
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.9])
 def test_nll_for_other_settings(theta: float, share: float) -> None:
     model, cache = reference.small_model(), CacheConfig(window=9, theta=theta, lambda_=share)
-    expected = sum(loop(model, *pieces("streams")[0], cache))
+    expected = sum(loop(model, *pieces("carry")[0], cache))
     result = evaluate(model, reference.corpus(reference.TEXT), cache=cache)
     assert result.nll == pytest.approx(expected, rel=1e-12)
 
@@ -97,14 +97,14 @@ def test_nll_for_other_settings(theta: float, share: float) -> None:
 @pytest.mark.parametrize("batch_size", [2, 3, 5, TARGETS])
 def test_streams_have_caches_of_their_own(batch_size: int) -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    expected = sum(sum(loop(model, *piece, USUAL)) for piece in pieces("streams", batch_size))
+    expected = sum(sum(loop(model, *piece, USUAL)) for piece in pieces("carry", batch_size))
     assert evaluate(model, corpus, protocol=Protocol(batch_size=batch_size), cache=USUAL).nll == pytest.approx(
         expected, rel=1e-12
     )
 
 
 @settings(max_examples=15, deadline=None)
-@example(length=3, batch_size=2, kind="streams", window=5)  # the first step of a segment needs all that were carried
+@example(length=3, batch_size=2, context="carry", window=5)  # the first step of a segment needs all that were carried
 @given(
     length=st.integers(1, 60),
     batch_size=st.integers(1, 9),
@@ -118,7 +118,7 @@ def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, win
         patch.setattr(module, "LENGTH", length)
         result = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size), cache=cache)
     assert result.nll == pytest.approx(usual.nll, rel=1e-12)
-    if kind != "streams":
+    if context != "carry":
         assert result.nll == pytest.approx(
             evaluate(model, corpus, protocol=Protocol(context=context), cache=cache).nll, rel=1e-12
         )
@@ -147,12 +147,12 @@ def test_no_share_changes_nothing_bit_by_bit() -> None:
 
 def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    rows = loop_over(model, pieces("sentences"), USUAL, across=True)
+    rows = loop_over(model, pieces("line"), USUAL, across=True)
     result = evaluate(model, corpus, protocol=Protocol(context="line"), cache=USUAL)
     assert result.salton2017 is not None and result.without_cache is not None
     assert result.salton2017.nll == pytest.approx(sum(sum(row[1:]) for row in rows), rel=1e-12)
     assert "neural cache of the last 7 words" in result.salton2017.protocol
-    unopened = [(targets[:-1], targets[1:]) for _, targets in pieces("sentences") if len(targets) > 1]
+    unopened = [(targets[:-1], targets[1:]) for _, targets in pieces("line") if len(targets) > 1]
     result = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False), cache=USUAL)
     assert result.salton2017 is not None and result.without_cache is not None
     assert result.salton2017.nll == pytest.approx(sum(map(sum, loop_over(model, unopened, USUAL, across=True))))
@@ -164,7 +164,7 @@ def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
 @pytest.mark.parametrize("combination", ["linear", "geometric"])
 def test_an_ensemble_has_one_cache_of_all_features(combination: Combination) -> None:
     model = Ensemble([reference.small_model(name) for name in ("none", "kvp")], combination, [0.3, 0.7])
-    expected = sum(loop(model, *pieces("streams")[0], USUAL))
+    expected = sum(loop(model, *pieces("carry")[0], USUAL))
     result = evaluate(model, reference.corpus(reference.TEXT), cache=USUAL)
     assert result.nll == pytest.approx(expected, rel=1e-12)
 

@@ -11,7 +11,7 @@ import pytest
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.protocol import Context, Protocol
+from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
 
@@ -20,15 +20,9 @@ WINDOWS, SOME_THETAS, SOME_LAMBDAS = (2, 30), (0.0, 0.7, 4.0), (0.0, 0.1, 0.45, 
 REPEATED = [["dog", "ran"] * 4] * 4
 
 
-def tuned(lines: reference.Lines = reference.TEXT, context: Context = "streams", **grid: Any) -> CacheTuning:
-    usual = {"windows": WINDOWS, "thetas": SOME_THETAS, "lambdas": SOME_LAMBDAS}
-    return tune_cache(
-        reference.small_model(),
-        reference.corpus(lines),
-        "test",
-        **{**usual, **grid},
-        protocol=Protocol(context=context),
-    )
+def tuned(lines: reference.Lines = reference.TEXT, protocol: Protocol = STANDARD, **grid: Any) -> CacheTuning:
+    grid = {"windows": WINDOWS, "thetas": SOME_THETAS, "lambdas": SOME_LAMBDAS, **grid}
+    return tune_cache(reference.small_model(), reference.corpus(lines), "test", **grid, protocol=protocol)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -19,14 +19,11 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.evaluation import cloze
-from spanlm.evaluation import cloze as cloze_streams
-from spanlm.evaluation.cloze import CONTEXTS, SCORES, RankedQuestion, rank_questions
-from spanlm.evaluation.protocol import Context
+from spanlm.evaluation.cloze import CONTEXTS, SCORES, ClozeContext, RankedQuestion, rank_questions
 from spanlm.models.config import ModelConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.state import LMState
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS
 from tests.models.small import language_model, models
 
 VOCABULARY = reference.VOCABULARY
@@ -57,7 +54,7 @@ QUESTIONS = [
 
 
 def loop(
-    model: LanguageModel, q: Question, context: Context, tokenizer: Tokenizer = "whitespace", opened: bool = True
+    model: LanguageModel, q: Question, context: ClozeContext, tokenizer: Tokenizer = "whitespace", opened: bool = True
 ) -> tuple[list[float], list[float]]:
     """Both scores of each candidate: one candidate at a time, all its text in one go, from an empty state."""
     sentences = [[*tokenize(sentence, tokenizer), EOS] for sentence in q.context] if context == "full" else []
@@ -123,7 +120,7 @@ def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: 
 
 
 @pytest.mark.parametrize("context", ["full", "none"])
-def test_no_other_context_where_nothing_opens_a_sentence(context: Context) -> None:
+def test_no_other_context_where_nothing_opens_a_sentence(context: ClozeContext) -> None:
     with pytest.raises(InputError, match=f"context={context}: must be query where sentences are not opened"):
         rank_questions(MODEL, VOCABULARY, "whitespace", QUESTIONS, contexts=[context], opened=False)
 
@@ -147,11 +144,11 @@ RANDOM = st.builds(question, st.lists(SENTENCES, max_size=4), SENTENCES, SENTENC
     tokens=st.integers(1, 40),
 )
 def test_how_much_is_read_together_changes_nothing(
-    questions: list[Question], context: Context, batch_size: int, batches: int, tokens: int
+    questions: list[Question], context: ClozeContext, batch_size: int, batches: int, tokens: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cloze, "BATCHES", batches)
-        patch.setattr(cloze_streams, "TOKENS", tokens)
+        patch.setattr(cloze, "TOKENS", tokens)
         found = list(
             rank_questions(MODEL, VOCABULARY, "whitespace", questions, contexts=[context], batch_size=batch_size)
         )

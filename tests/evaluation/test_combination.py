@@ -16,18 +16,17 @@ from spanlm.evaluation.cloze import rank_questions
 from spanlm.evaluation.combination import em_weights, evaluate_members, tune_weights
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.protocol import Protocol
+from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.words import lines_as_pieces, score_words
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
-from tests.evaluation.reference import TEXT, VOCABULARY, small_model
+from tests.evaluation.reference import CONTEXTS, TEXT, VOCABULARY, small_model
 from tests.evaluation.test_cloze import QUESTIONS, loop
 
 NAMES = ("kvp", "ngram", "none")
 WEIGHTS = (0.5, 0.3, 0.2)
 CORPUS = reference.corpus(TEXT)
-KINDS: list[Any] = ["streams", "documents", "sentences"]
 
 each_way = pytest.mark.parametrize("combination", ["linear", "geometric"])
 
@@ -46,13 +45,10 @@ def target_log_p(state: str) -> Tensor:
     return torch.tensor(found, dtype=torch.float64)
 
 
-STATES = {"streams": "carry", "documents": "document", "sentences": "line"}
-
-
 @each_way
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("predict_first", [True, False])
-def test_each_is_what_it_is_alone(combination: Combination, kind: Any, predict_first: bool) -> None:
+def test_each_is_what_it_is_alone(combination: Combination, context: Context, predict_first: bool) -> None:
     whole = ensemble(combination)
     result = evaluate_members(whole, CORPUS, protocol=Protocol(context=context, predict_first=predict_first))
     for found, model in zip((*result.members, result.ensemble), (*models(), whole), strict=True):
@@ -69,8 +65,8 @@ def test_each_is_what_it_is_alone(combination: Combination, kind: Any, predict_f
     assert (result.combination, result.weights) == (combination, WEIGHTS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_ensemble_and_the_bound_are_sums_of_a_plain_loop(kind: Any) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_the_ensemble_and_the_bound_are_sums_of_a_plain_loop(context: Context) -> None:
     log_p = target_log_p(context)
     result = evaluate_members(ensemble(), CORPUS, protocol=Protocol(context=context))
     mixed = torch.tensor(WEIGHTS, dtype=torch.float64) @ log_p.exp()
@@ -236,14 +232,14 @@ def test_a_start_at_zero_is_refused() -> None:
         em_weights(log_p, start=(1, 0))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(kind: Any) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(context: Context) -> None:
     """Padding and <eos> that open streams are no tokens; the weights of the ensemble do not matter."""
     expected = em_weights(target_log_p(context))
     found = tune_weights(
         ensemble(weights=(0.0, 1.0, 0.0)), CORPUS, "test", protocol=Protocol(context=context, batch_size=2)
     )
-    if kind != "streams":  # two streams are another context
+    if context != "carry":  # two streams are another context
         assert found.weights == pytest.approx(expected.weights, abs=1e-9)
     one = tune_weights(ensemble(), CORPUS, "test", protocol=Protocol(context=context))
     assert one.weights == pytest.approx(expected.weights, abs=1e-9)

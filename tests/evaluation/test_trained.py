@@ -20,7 +20,7 @@ from spanlm.data.config import DataConfig
 from spanlm.data.text import Text
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
-from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.protocol import Protocol
 from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
 
@@ -105,8 +105,8 @@ def test_a_model_trained_on_documents_evaluates_a_text_that_is_one_as_a_stream(
     trained = TrainedModel(model.model, model.vocabulary, config, model.folder)
     (tmp_path / "one.txt").write_text("the cat sat .\n")
     one = trained.corpus(str(tmp_path / "one.txt"))
-    assert trained.texts.batching(one, "text") == "streams"
-    assert trained.texts.batching(trained.corpus(), "test") == "documents"
+    assert trained.texts.protocol(one, "text").context == "carry"
+    assert trained.texts.protocol(trained.corpus(), "test").context == "document"
 
 
 def test_other_texts_of_a_model_of_books_are_read_as_books(tmp_path: Path, model: TrainedModel) -> None:
@@ -268,15 +268,15 @@ def test_attend_needs_words_and_attention(model: TrainedModel, lstm_run: Path) -
         spanlm.load(lstm_run).attend("the cat")
 
 
-@pytest.mark.parametrize("state", ["streams", "documents"])
+@pytest.mark.parametrize("state", ["carry", "document"])
 def test_by_lag_is_the_mean_of_the_weights(model: TrainedModel, text: str, state: Any) -> None:
     from spanlm.analysis.attend import attention_by_lag
 
     profile = attention_by_lag(
-        model.model, evaluation_batcher(model.corpus(), "test", state, 2 if state == "documents" else 1)
+        model.model, Protocol(context=state, batch_size=2 if state == "document" else 1).batcher(model.corpus(), "test")
     )
     lines = reference.lines_of(text)
-    groups = reference.groups(lines, {"streams": "carry", "documents": "document"}[state])
+    groups = reference.groups(lines, state)
     full = []
     for group in groups:
         ids = model.vocabulary.encode(w for n in group for w in [*lines[n], "<eos>"])

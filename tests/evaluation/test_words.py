@@ -17,7 +17,6 @@ from spanlm.data.tokens import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation import words
-from spanlm.evaluation import words as text_pieces
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.words import WordScore, in_lines, lines_as_pieces, score_words
@@ -26,6 +25,7 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference
+from tests.evaluation.reference import CONTEXTS
 
 MODEL = reference.small_model()
 VOCABULARY = reference.VOCABULARY
@@ -48,7 +48,7 @@ def assert_rows(found: list[WordScore], expected: list[reference.Row], base: flo
 
 
 @pytest.mark.parametrize("memory", reference.MEMORIES)
-@pytest.mark.parametrize("state", KINDS)
+@pytest.mark.parametrize("state", CONTEXTS)
 @pytest.mark.parametrize("eos", [True, False])
 def test_every_value_is_that_of_one_word_at_a_time(state: Context, memory: str, eos: bool) -> None:
     model = reference.small_model(memory)
@@ -58,7 +58,7 @@ def test_every_value_is_that_of_one_word_at_a_time(state: Context, memory: str, 
     assert len({row.rank for row in expected}) > 3
 
 
-@pytest.mark.parametrize("state", KINDS)
+@pytest.mark.parametrize("state", CONTEXTS)
 def test_line_ends_included_the_rows_add_up_to_the_evaluation(state: Context) -> None:
     rows = score(joined(reference.TEXT), state=state, eos=True, base=math.e)
     result = evaluate(MODEL, reference.corpus(reference.TEXT), protocol=Protocol(context=state))
@@ -81,7 +81,7 @@ TEXTS = st.lists(st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_
 @settings(max_examples=60, deadline=None)
 @given(
     lines=TEXTS,
-    state=st.sampled_from(sorted(KINDS)),
+    state=st.sampled_from(CONTEXTS),
     eos=st.booleans(),
     steps=st.integers(1, 12),
     beside=st.integers(1, 5),
@@ -98,7 +98,7 @@ def test_how_much_is_computed_together_changes_nothing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "STEPS", steps)
         patch.setattr(words, "LINES", beside)
-        patch.setattr(text_pieces, "WORDS", length)
+        patch.setattr(words, "WORDS", length)
         assert_rows(score(joined(lines), state=state, eos=eos), expected, base=2)
 
 
@@ -111,7 +111,7 @@ def test_of_lines_that_nothing_opens_the_first_word_is_read_and_has_no_numbers(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "STEPS", steps)
         patch.setattr(words, "LINES", beside)
-        patch.setattr(text_pieces, "WORDS", length)
+        patch.setattr(words, "WORDS", length)
         assert_rows(score(joined(lines), eos=eos, opened=False), expected, base=2)
 
 
@@ -131,10 +131,10 @@ def test_lines_that_nothing_opens_know_nothing_of_each_other(state: Context) -> 
         score(["the"], state=state, opened=False)
 
 
-@pytest.mark.parametrize("state", KINDS)
+@pytest.mark.parametrize("state", CONTEXTS)
 def test_a_line_longer_than_every_limit(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 8)
-    monkeypatch.setattr(text_pieces, "WORDS", 20)
+    monkeypatch.setattr(words, "WORDS", 20)
     lines = [["the", "cat"], [reference.WORDS[1 + i * i % 10] for i in range(101)], ["the", "dog", "ran"]]
     expected = [r for r in reference.rows(MODEL, VOCABULARY, lines, state) if r.word != "<eos>"]
     found = score(joined(lines), state=state)
@@ -142,11 +142,11 @@ def test_a_line_longer_than_every_limit(state: Context, monkeypatch: pytest.Monk
     assert [row.index for row in found if row.sentence == 2] == list(range(1, 102))
 
 
-@pytest.mark.parametrize("state", KINDS)
+@pytest.mark.parametrize("state", CONTEXTS)
 def test_what_is_held_at_a_time_is_bounded(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 8)
     monkeypatch.setattr(words, "LINES", 3)
-    monkeypatch.setattr(text_pieces, "WORDS", 20)
+    monkeypatch.setattr(words, "WORDS", 20)
     shapes: list[tuple[int, int]] = []
     original = LanguageModel.log_probs
 
@@ -160,7 +160,7 @@ def test_what_is_held_at_a_time_is_bounded(state: Context, monkeypatch: pytest.M
     assert max(beside for _, beside in shapes) == (3 if state == "line" else 1)
 
 
-@pytest.mark.parametrize("state", KINDS)
+@pytest.mark.parametrize("state", CONTEXTS)
 def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 10)
     monkeypatch.setattr(words, "LINES", 4)
@@ -257,7 +257,7 @@ def test_unknown_words_are_scored_as_unk_and_flagged() -> None:
 
 
 def test_unknown_words_are_refused_by_line_and_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_pieces, "WORDS", 2)
+    monkeypatch.setattr(words, "WORDS", 2)
     with pytest.raises(InputError, match=r"line 3, word 4: 'zebra' is not in the vocabulary\..*oov=flag"):
         score(["the cat", "", "the cat sat zebra on"], oov="error")
     assert len(score(["the cat", "", "the <unk> sat"], oov="error")) == 5
@@ -269,7 +269,7 @@ def test_an_empty_text_has_no_rows() -> None:
     assert [row.word for row in score(["", ""], eos=True)] == ["<eos>", "<eos>"]
 
 
-@pytest.mark.parametrize("state", KINDS)
+@pytest.mark.parametrize("state", CONTEXTS)
 def test_a_word_depends_on_nothing_after_it(state: Context) -> None:
     lines = joined(reference.TEXT)
     changed = [*lines[:4], "ran on naïve .", "mat"]
@@ -323,7 +323,7 @@ PARAGRAPHS = st.lists(st.lists(st.sampled_from(["the", "cat", ".", ".", "He", "<
 @settings(max_examples=60, deadline=None)
 @given(
     lines=PARAGRAPHS,
-    state=st.sampled_from(sorted(KINDS)),
+    state=st.sampled_from(CONTEXTS),
     eos=st.booleans(),
     steps=st.integers(1, 12),
     beside=st.integers(1, 5),
@@ -336,7 +336,7 @@ def test_in_sentences_every_value_is_that_of_one_word_at_a_time(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "STEPS", steps)
         patch.setattr(words, "LINES", beside)
-        patch.setattr(text_pieces, "WORDS", length)
+        patch.setattr(words, "WORDS", length)
         assert_rows(score_sentences(joined(lines), state=state, eos=eos), expected, base=2)
 
 
@@ -352,7 +352,7 @@ def test_a_paragraph_is_scored_as_its_sentences_are_on_lines_of_their_own() -> N
     assert [(row.sentence, row.index) for row in score_sentences(["the cat . He"])] == [(1, n) for n in (1, 2, 3, 4)]
 
 
-@pytest.mark.parametrize("state", KINDS)
+@pytest.mark.parametrize("state", CONTEXTS)
 @pytest.mark.parametrize("lines", [[""], ["", ""], []])
 def test_a_text_of_blank_lines_has_no_sentence(state: Context, lines: list[str]) -> None:
     assert score_sentences(lines, state=state, eos=True) == []

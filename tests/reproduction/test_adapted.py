@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spanlm.evaluation.search_log import digest_of
 
 import spanlm
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation import dynamic as dynamic_module
+from spanlm.evaluation.dynamic import tuning as tuning_module
 from spanlm.evaluation.dynamic.evaluate import DivergedError, adapted_tally
 from spanlm.evaluation.dynamic.statistics import DYNAMIC
+from spanlm.evaluation.dynamic.tuning import TRIALS
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.scoring import Tally
@@ -259,7 +259,7 @@ def test_a_row_is_measured_with_the_point_of_its_preset(text: Path, monkeypatch:
     given: list[DynamicConfig | None] = []
 
     def note(*arguments: Any) -> None:
-        given.append(arguments[-2])
+        given.append(arguments[-1])
         raise RunError("enough")
 
     made, published = plan(text, WHOLE), DynamicConfig(epsilon=1e-3)
@@ -277,6 +277,7 @@ def test_a_measurement_that_is_stopped_goes_on(text: Path, monkeypatch: pytest.M
     path = made.tasks[1].record
     expected = json.loads(path.read_text())
     path.unlink()
+    (made.jobs[0].folder / TRIALS).unlink()
     tally: Callable[..., Tally] = adapted_tally
     begun: list[int] = []
 
@@ -287,20 +288,18 @@ def test_a_measurement_that_is_stopped_goes_on(text: Path, monkeypatch: pytest.M
         return tally(*arguments, **how)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(dynamic_module, "adapted_tally", stopped)
+        patch.setattr(tuning_module, "adapted_tally", stopped)
         list(run_plan(made))
-    kept = sorted(made.jobs[0].folder.glob("dynamic-search/*"))
+    trials = made.jobs[0].folder / TRIALS
+    kept = [json.loads(line) for line in trials.read_text(encoding="utf-8").splitlines()]
     assert len(kept) == len(begun) - 1 >= 1
-    values = json.loads(kept[0].read_text(encoding="utf-8"))
-    del values["sha256"]
-    values["seconds"] = 1e6
-    kept[0].write_text(json.dumps({**values, "sha256": digest_of(values)}), encoding="utf-8")
+    trials.write_text("".join(json.dumps({**line, "seconds": 1e6}) + "\n" for line in kept), encoding="utf-8")
     (found,) = (records(made)[WHOLE],)
     assert found["details"].pop("read_before") == len(kept)
+    assert found["details"].pop("seconds_before") == len(kept) * 1e6
     assert found["details"] == expected["details"] and found["seconds"] > 1e6
     for split in ("valid", "test"):
         assert found[split]["nll"] == expected[split]["nll"] and found[split]["parts"] == expected[split]["parts"]
-    assert not list(made.jobs[0].folder.glob("dynamic-search*"))
 
 
 def ruined(made: Plan) -> Plan:
@@ -316,7 +315,7 @@ def test_what_goes_astray_has_a_record_and_is_not_tried_again(text: Path, monkey
     made = ruined(plan(text, WHOLE))
     _, first = run_plan(made)
     assert first.record is None and not first.done_before
-    assert first.error == "dynamic.rate: at every point of the grid the weights went astray. Take lower rates."
+    assert first.error == "dynamic.rate: at every point of the grid the weights diverged. Take lower rates."
     kept = made.tasks[1].record.read_text()
     record = json.loads(kept, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     points = record["details"]["grid"]
@@ -335,7 +334,7 @@ def test_the_page_says_of_what_went_astray_that_it_did(text: Path) -> None:
     table = made.tables[0]
     pages = [markdown_page(made, table, list(run_plan(made)), None) for _ in range(2)]
     assert pages[0] == pages[1]
-    assert f"(`{WHOLE}`): **failed**: dynamic.rate: at every point of the grid the weights went astray" in pages[0]
+    assert f"(`{WHOLE}`): **failed**: dynamic.rate: at every point of the grid the weights diverged" in pages[0]
 
 
 def test_a_setting_that_goes_astray_on_test_is_kept_too(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,16 +345,16 @@ def test_a_setting_that_goes_astray_on_test_is_kept_too(text: Path, monkeypatch:
 
     def astray(self: TrainedModel, corpus: Any, split: Any, **options: Any) -> Any:
         if split == "test":
-            raise DivergedError("dynamic.rate=1: the weights went astray")
+            raise DivergedError("dynamic.rate=1: the weights diverged")
         return measure(self, corpus, split, **options)
 
     monkeypatch.setattr(TrainedModel, "evaluate", astray)
-    assert [outcome.error for outcome in run_plan(made)] == ["", "dynamic.rate=1: the weights went astray"]
+    assert [outcome.error for outcome in run_plan(made)] == ["", "dynamic.rate=1: the weights diverged"]
     details = json.loads(made.tasks[1].record.read_text())["details"]
     assert details["dynamic"]["tuned_on"] == "text valid" and details["statistics"] and details["grid"]
     assert details["measured"].keys() == {"valid"} and details["measured"]["valid"]["perplexity"] > 1
     monkeypatch.setattr(TrainedModel, "evaluate", lambda *_, **__: pytest.fail("test was read again"))
-    assert [outcome.error for outcome in run_plan(made)] == ["", "dynamic.rate=1: the weights went astray"]
+    assert [outcome.error for outcome in run_plan(made)] == ["", "dynamic.rate=1: the weights diverged"]
 
 
 def test_the_record_of_another_search_that_went_astray_is_refused(text: Path) -> None:

@@ -15,7 +15,7 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Segment, make_batcher
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.protocol import Protocol
+from spanlm.evaluation.protocol import KINDS, Protocol
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
@@ -282,10 +282,12 @@ def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str
         model.eval(),
         corpus,
         "valid",
-        protocol=Protocol(context=batching).kind,
-        protocol=Protocol(batch_size=batching).eval_batch_size,
-        protocol=Protocol(precision=config).training.precision,
-        protocol=Protocol(predict_first=batching).predict_first,
+        Protocol(
+            context=next(context for context, kind in KINDS.items() if kind == batching.kind),
+            batch_size=batching.eval_batch_size,
+            precision=config.training.precision,
+            predict_first=batching.predict_first,
+        ),
     )
     unopened: Any = found.salton2017
     loss = found.nll_per_token if batching.predict_first else unopened.nll / unopened.predicted
