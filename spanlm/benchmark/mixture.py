@@ -18,7 +18,8 @@ from spanlm.benchmark.groups import SEGMENTS, Aim, Contender, precisions
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.protocol import Precision
 from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, MixtureOfSoftmaxesHead
+from spanlm.models.heads import MixtureOfSoftmaxesConfig
+from spanlm.models.heads.mixture_of_softmaxes import MixtureOfSoftmaxesHead
 from spanlm.models.interfaces import Head, Init
 from spanlm.training.trainer import Trainer
 

@@ -115,6 +115,9 @@ class Mixture(Protocol):
     def map(self, function: Callable[[Tensor], Tensor]) -> Mixture:
         """Apply `function` to every tensor."""
 
+    def as_trained(self) -> Mixture:
+        """Return the same as it is in training, if that is something else."""
+
 
 @dataclass(frozen=True)
 class Readout:
@@ -152,8 +155,9 @@ class Encoder(nn.Module, ABC):
         """Read x (T, B, E)."""
 
 
+@dataclass(frozen=True)
 class MemoryConfig:
-    """What the configuration of a memory says beside its fields."""
+    """What the configuration of a memory says beside its fields; a dataclass, or the types of theirs are not found."""
 
     drops_output: ClassVar[bool] = False
     """Whether it has a dropout of its own in place of `model.output_dropout`."""
@@ -171,6 +175,8 @@ class Memory(nn.Module, ABC):
     """
 
     readout_size: int
+    gate_temperature: float | None = None
+    """T of a gate in evaluation that has another one in training; None: there is no such gate."""
 
     @abstractmethod
     def init_state(self, batch_size: int) -> Tensors:

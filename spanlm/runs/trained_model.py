@@ -46,7 +46,7 @@ from spanlm.evaluation.scoring import Report, quiet
 from spanlm.evaluation.words import WordScore, score_words
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import SpanBufferConfig, SpanBufferMemory
+from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.runs.texts import State, Texts
 from spanlm.store.files import run_name
@@ -353,7 +353,7 @@ class TrainedModel(LoadedModel):
     @property
     def has_spans(self) -> bool:
         """Whether it looks at spans: whether it has a span buffer."""
-        return isinstance(getattr(self.model, "memory", None), SpanBufferMemory)
+        return isinstance(self.config.model.memory, SpanBufferConfig)
 
     def attend_spans(self, text: str, *, expected: int = 5, state: Context = "line") -> SpanRecord:
         """Read a text and record at which spans a span buffer looked, its gate, and what each part expected next.

@@ -38,8 +38,8 @@ def stepwise(model: LanguageModel, targets: list[str]) -> list[dict[int, float]]
     for word in [EOS, *targets[:-1]]:
         with torch.no_grad():
             readout, state = model(torch.tensor([[VOCABULARY.id(word)]]), state)
-        row = readout.attention[0, 0].tolist()
-        found.append({readout.nearest_lag + i: weight for i, weight in enumerate(reversed(row))})
+        row = readout.attention.weights[0, 0].tolist()
+        found.append({readout.attention.nearest_lag + i: weight for i, weight in enumerate(reversed(row))})
     return found
 
 

@@ -43,8 +43,8 @@ def stepwise(config: Any, words: list[str]) -> np.ndarray:
     for t, word in enumerate(words):
         with torch.no_grad():
             readout, state = model(torch.tensor([[VOCABULARY.id(word)]]), state)
-        for back, weight in enumerate(reversed(readout.attention[0, 0].tolist())):
-            source = t - readout.nearest_lag - back
+        for back, weight in enumerate(reversed(readout.attention.by_lag()[0, 0].tolist())):
+            source = t - readout.attention.nearest_lag - back
             if source >= 0:
                 found[t, source] = weight
     return found

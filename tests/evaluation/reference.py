@@ -160,7 +160,7 @@ def cached_distributions(
         if position in openings:
             state = model.init_state(1)
         readout, state = model(torch.tensor([[word]]), state)
-        h = [x for part in readout.members or [readout] for x in part.features[0, 0].tolist()]
+        h = [x for part in getattr(readout, "members", ()) or [readout] for x in part.features[0, 0].tolist()]
         p = model.head.log_probs(readout)[0, 0].double().exp().tolist()
         remembered = pairs[-window:]
         if remembered:

@@ -230,7 +230,7 @@ def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
     with torch.no_grad():
         readout, _ = model.model(tokens, model.model.init_state(1))
         log_p = model.model.head.log_probs(readout)[:, 0].double()
-    np.testing.assert_allclose(record.weights, readout.attention[:, 0], atol=1e-6)
+    np.testing.assert_allclose(record.weights, readout.attention.weights[:, 0], atol=1e-6)
     assert record.weights.shape == (10, 3)
     np.testing.assert_allclose(record.weights.sum(1), [0, *[1] * 9], atol=1e-6)
     targets = model.vocabulary.encode(record.targets)
@@ -283,7 +283,7 @@ def test_by_lag_is_the_mean_of_the_weights(model: TrainedModel, text: str, state
         with torch.no_grad():
             tokens = torch.tensor([model.vocabulary.eos_id, *ids[:-1]]).unsqueeze(1)
             readout, _ = model.model(tokens, model.model.init_state(1))
-        full += readout.attention[3:, 0].double().tolist()  # before, the window of 3 is not full
+        full += readout.attention.weights[3:, 0].double().tolist()  # before, the window of 3 is not full
     assert profile.positions == len(full)
     assert profile.percent == pytest.approx(np.mean(full, axis=0) * 100, abs=1e-3)
     assert max(profile.percent) - min(profile.percent) > 0.01

@@ -37,7 +37,7 @@ def two_segments(model: LanguageModel, device: str) -> list[Tensor]:
         log_probs, _ = model.log_probs(tokens, state)
         score, state = model.log_prob(tokens, targets, state)
         mask = values(6, 3, seed=seed).to(device)
-        attention = 0 if readout.attention is None else (readout.attention * mask[..., None]).square().sum()
+        attention = 0 if readout.attention is None else (readout.attention.weights * mask[..., None]).square().sum()
         loss = loss + (score * mask).sum() + attention
         results += [*tensors(readout), log_probs, score]
     weights = [p for p in model.parameters() if p.requires_grad]

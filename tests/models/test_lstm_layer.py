@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import functional_call
 
-from spanlm.models.encoders import LSTMConfig, LSTMEncoder
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders.stacks import LSTMEncoder
 from spanlm.models.ops.lstm import FEW, FEW_FROM, LOOP_FROM, loop_is_faster, lstm_layer, square_units
 from spanlm.models.state import Tensors
 from tests import reference

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig, SoftmaxHead
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.heads.softmax import SoftmaxHead
 from spanlm.models.interfaces import Init, Readout
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanMixture
 from spanlm.models.memories.span_buffer.config import LEAST_TEMPERATURE

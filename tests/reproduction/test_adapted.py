@@ -119,8 +119,8 @@ def test_another_temperature_of_the_gate_is_that_of_the_same_weights(text: Path)
     folder = made.jobs[0].folder
     model = spanlm.load(folder, "cpu")
     memory = model.config.model.memory
-    assert isinstance(memory, SpanBufferConfig) and memory.evaluation_temperature == 0.1
-    rooms = replace(model.config.model, memory=replace(memory, evaluation_temperature=1.0))
+    assert isinstance(memory, SpanBufferConfig) and memory.gate.evaluation_temperature == 0.1
+    rooms = replace(model.config.model, memory=memory.at_temperature(1.0))
     other = LanguageModel(rooms, len(model.vocabulary)).eval()
     other.load_state_dict(model.model.state_dict())
     by_hand = evaluate(other, model.corpus(), "test").nll

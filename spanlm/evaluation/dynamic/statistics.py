@@ -38,9 +38,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.evaluation.protocol import STANDARD, Precision, Protocol, autocast
 from spanlm.evaluation.scoring import Report, Scored, evaluating, quiet, to_device
-from spanlm.models.interfaces import NextWordModel, Readout
-from spanlm.models.memories import SpanBufferMemory
-from spanlm.models.memories.span_buffer import SpanMixture
+from spanlm.models.interfaces import Memory, NextWordModel, Readout
 from spanlm.models.state import LMState
 from spanlm.store.files import regular, replace_file
 from spanlm.store.plain import json_object
@@ -154,7 +152,7 @@ def _in_advance(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 def _training_score(model: NextWordModel, readout: Readout, targets: Tensor) -> Tensor:
     """What training maximises, (T, B): log p̃ at its temperature, less the reward's term."""
-    assert isinstance(readout.mixture, SpanMixture)  # `require_loss` refuses other models
+    assert readout.mixture is not None  # `require_loss` refuses other models
     scores = model.head.score(replace(readout, mixture=readout.mixture.as_trained()), targets)
     return scores.log_prob - scores.extra_loss
 
@@ -269,9 +267,9 @@ def gather_statistics(
 
 
 def gate_temperature(model: NextWordModel) -> float | None:
-    """Return the temperature at which a span buffer's gate is evaluated; None: the model has none."""
+    """Return the temperature at which a model's gate is evaluated; None: it has none."""
     memory = getattr(model, "memory", None)
-    return memory.config.gate.evaluation_temperature if isinstance(memory, SpanBufferMemory) else None
+    return memory.gate_temperature if isinstance(memory, Memory) else None
 
 
 def statistics_name(gate: float | None = None) -> str:

@@ -278,18 +278,13 @@ def square_units(input_size: int, hidden_size: int) -> float:
 def loop_is_faster(units: float, x: Tensor) -> bool:
     """Whether this loop reads x (T, B, E) faster than the library's kernel, where a gradient is asked for, on a CPU.
 
-    Long segments in bfloat16, from some size on. Whole training steps, torch 2.13, two cores of an AMD EPYC (Zen 5),
-    loop against kernel, least time of each. Two layers, 20 streams of 35 steps, 10,000 words, one thread: 400 units
-    +2 %, 450 -5 %, 512 -16 %, 650 -34 %; two threads: 576 +13 %, 650 -3 to +2 %, 700 +3 %, 1500 -51 %; 64 streams of 20
-    steps: 800 units -11 %. An EPYC of Zen 4, where a large product has half of that speed, two threads: 500 units -11
-    to +4 %, 576 -5 to +5 %, 650 -15 to -7 %, 700 -25 to -11 %, 780 -24 to -14 %; 12 streams of 70 steps: 576 -8 to +13
-    %, 700 -29 to -1 %; 64 of 20: 700 -9 to -5 %; under the published mixture of softmaxes (280 → 960 → 960 → 620 units,
-    12 streams of 70) a loop for all three layers, beside one for the middle layer alone, -12 to -10 %.
+    Long segments in bfloat16, from some size on: training steps with two layers, 20 streams of 35 steps and 10,000
+    words on an EPYC of Zen 5 took +2 % of the kernel's time with 400 units and one thread, -5 % with 450, -34 % with
+    650; with two threads +13 % with 576, -3 to +2 % with 650, -51 % with 1500. On Zen 4, where a large product has half
+    of that speed, it pays from some 500 units on.
 
-    Short segments, such as dynamic evaluation has, in float32, too. A layer alone on Zen 4, 5 steps of one stream,
-    forwards and backwards, one thread: 230 units -59 to -14 %, 400 -62 to +15 %, 500 -63 to -43 %, 650 -67 to -49 %,
-    1150 -68 %, 1500 -58 to -54 %; two threads: 230 0 to +2 %, 400 +11 to +33 %, 500 -73 to -7 %, 650 -66 to -14 %, 1150
-    -65 to -63 %; 5 steps of 2 streams: 500 units -55 to -20 %; in bfloat16 from 500 units on -45 to -85 %. 20 steps
+    Short segments, such as dynamic evaluation has, in float32, too: a layer alone, 5 steps of one stream, forwards and
+    backwards, took -63 to -43 % with 500 units and one thread, -73 to -7 % with two, -68 to -63 % with 1150. 20 steps
     with two threads, and 35 of 4 streams with either, are the kernel's again.
 
     With more threads nothing was measured, and the kernel stays. It does, too, in other types and without gradients.

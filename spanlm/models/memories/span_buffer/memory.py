@@ -42,6 +42,7 @@ class SpanBufferMemory(Memory):
     def __init__(self, config: SpanBufferConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.readout_size, self.config = hidden_size, config
+        self.gate_temperature = config.gate.evaluation_temperature
         # a step whose spans may end at itself looks at what the next one's end at before it
         self.carried = self._grid(1).carried - (1 - config.nearest_lag)
         size = hidden_size if config.attention_size is None else config.attention_size
