@@ -29,7 +29,7 @@ _OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay",
 
 @dataclass(frozen=True)
 class DynamicChoice:
-    """What was asked for, with what it needs.
+    """The settings of a dynamic evaluation, and where they come from.
 
     Attributes:
         config: to evaluate with.
@@ -52,61 +52,30 @@ class DynamicChoice:
 
 def add_dynamic(parser: VerbParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "--dynamic",
-        action="store_true",
-        help="let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
-        "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models",
+
+    def add(name: str, text: str, **how: Any) -> None:
+        parser.add_argument(f"--dynamic-{name}", help=text, **how)
+
+    text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
+    text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
+    parser.add_argument("--dynamic", action="store_true", help=text)
+    several = {"type": float, "nargs": "+"}
+    add("rate", f"how fast they learn (default {_USUAL.rate:g}); several: a grid to tune", metavar="η", **several)
+    add("decay", f"how fast they come back (default {_USUAL.decay:g}); several: a grid to tune", metavar="λ", **several)
+    text = f"how much weights with small gradients are held (default {_USUAL.epsilon:g})"
+    add("epsilon", text, type=float, metavar="ε")
+    text = f"they learn after every N words (default {_USUAL.length}; of others the defaults of η and λ are in "
+    add("length", f"{text}proportion to N)", type=int, metavar="N")
+    text = "what η, λ and ε are given in: that of the authors' current code (mean, the default), or that of their "
+    add("convention", f"{text}first release and the copies of it, as in MoS (sum)", choices=("mean", "sum"))
+    text = "what they learn from: the likelihood (the default), or, of a model with a span buffer, the loss of its "
+    add(
+        "loss", f"{text}training (its temperature, if annealed the last, and the reward)", choices=get_args(DynamicLoss)
     )
-    parser.add_argument(
-        "--dynamic-rate",
-        type=float,
-        nargs="+",
-        metavar="η",
-        help=f"how fast they learn (default {_USUAL.rate:g}); several: a grid to tune",
-    )
-    parser.add_argument(
-        "--dynamic-decay",
-        type=float,
-        nargs="+",
-        metavar="λ",
-        help=f"how fast they come back (default {_USUAL.decay:g}); several: a grid to tune",
-    )
-    parser.add_argument(
-        "--dynamic-epsilon",
-        type=float,
-        metavar="ε",
-        help=f"how much weights with small gradients are held (default {_USUAL.epsilon:g})",
-    )
-    parser.add_argument(
-        "--dynamic-length",
-        type=int,
-        metavar="N",
-        help=f"they learn after every N words (default {_USUAL.length}; of others the defaults of η and λ are in "
-        "proportion to N)",
-    )
-    parser.add_argument(
-        "--dynamic-convention",
-        choices=("mean", "sum"),
-        help="what η, λ and ε are given in: that of the authors' current code (mean, the default), or that of their "
-        "first release and the copies of it, as in MoS (sum)",
-    )
-    parser.add_argument(
-        "--dynamic-loss",
-        choices=get_args(DynamicLoss),
-        help="what they learn from: the likelihood (the default), or, of a model with a span buffer, the loss of its "
-        "training (its temperature, if annealed the last, and the reward)",
-    )
-    parser.add_argument(
-        "--dynamic-statistics",
-        type=int,
-        metavar="N",
-        help="the first N segments (of 100 streams) of the training text are enough for the gradient statistics "
-        "(default: all of it)",
-    )
-    parser.add_argument(
-        "--tune-dynamic", action="store_true", help="first find the η and λ that fit the valid part best"
-    )
+    text = "the first N segments (of 100 streams) of the training text are enough for the gradient statistics "
+    add("statistics", f"{text}(default: all of it)", type=int, metavar="N")
+    text = "first find the η and λ that fit the valid part best"
+    parser.add_argument("--tune-dynamic", action="store_true", help=text)
 
 
 def check_dynamic(options: argparse.Namespace, runs: int) -> None:
@@ -116,7 +85,9 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
         InputError: an option without --dynamic, one that does not go with it, or a value outside its range.
     """
     if not options.dynamic:
-        _refuse_options(options)
+        for name, value in vars(options).items():
+            if (name.startswith("dynamic_") or name == "tune_dynamic") and value not in (None, False):
+                raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
         return
     if runs > 1:
         raise InputError("--dynamic: is for one run; there are no gradient statistics of several as one")
@@ -131,13 +102,6 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
     require(first is None or first >= 1, "--dynamic-statistics", first, "at least 1 segment")
     with refusing_options(_OPTIONS):
         _check_values(options)
-
-
-def _refuse_options(options: argparse.Namespace) -> None:
-    names = ("rate", "decay", "epsilon", "length", "convention", "loss", "statistics")
-    for name in (*(f"dynamic_{name}" for name in names), "tune_dynamic"):
-        if getattr(options, name) not in (None, False):
-            raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
 
 
 @contextmanager
@@ -265,14 +229,15 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
         ("statistics", f"{choice.statistics.description}; {choice.statistics.origin}"),
     ]
     if choice.sum_convention:
-        given = choice.first_release
-        rows.append(
-            ("convention", f"sum: η {given['rate']:.3g}, λ {given['decay']:.3g}, ε {given['epsilon']:.3g} as given")
-        )
+        rate, decay, epsilon = choice.first_release.values()
+        rows.append(("convention", f"sum: η {rate:.3g}, λ {decay:.3g}, ε {epsilon:.3g} as given"))
     if choice.tuning is None:
         return rows
     tuning = replace(choice.tuning, notes=_notes(choice, choice.tuning))
-    rows += tuned_rows(result, tuning, _chosen(tuning))
+    whole, points = sum(point.whole for point in tuning.grid), len(tuning.grid)
+    how = "" if whole == points else f", {whole} of them on all of it"
+    best = f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{how}"
+    rows += tuned_rows(result, tuning, best)
     if count := tuning.read_before:
         trials = "1 trial was" if count == 1 else f"{count} trials were"
         rows.append(("resumed", f"{trials} read from {TRIALS} in the run's folder"))
@@ -284,19 +249,12 @@ def _notes(choice: DynamicChoice, tuning: DynamicTuning) -> list[str]:
     notes = list(tuning.notes)
     for name, most in (("rate", math.inf), ("decay", 1.0)):
         best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
-        noted = edge_note(f"dynamic.{name}", best, tried)
-        if noted in notes:
+        note = edge_note(f"dynamic.{name}", best, tried)
+        if note in notes:
             given = choice.first_release[name] / best if choice.sum_convention else 1.0
             beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
-            values = " ".join(f"{value * given:.3g}" for value in beyond if value <= most)
-            noted_options = edge_note(f"--dynamic-{name}", best * given, [value * given for value in tried])
-            notes[notes.index(noted)] = (
-                f"{noted_options} Try --dynamic-{name} {values}" if " " in values else noted_options
-            )
+            values = [f"{value * given:.3g}" for value in beyond if value <= most]
+            more = f" Try --dynamic-{name} {' '.join(values)}" if len(values) > 1 else ""
+            option = edge_note(f"--dynamic-{name}", best * given, [value * given for value in tried])
+            notes[notes.index(note)] = f"{option}{more}"
     return notes
-
-
-def _chosen(tuning: DynamicTuning) -> str:
-    read = [point for point in tuning.grid if point.whole]
-    how = "" if len(read) == len(tuning.grid) else f", {len(read)} of them on all of it"
-    return f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {len(tuning.grid)} pairs{how}"

@@ -259,18 +259,6 @@ def test_probabilities_sum_to_one(window: int) -> None:
         np.testing.assert_allclose(at_targets.detach(), expected.log_p, rtol=1e-12)
 
 
-def test_every_word_has_the_probability_of_the_equation() -> None:
-    """As the last word of a stream that shares its past with those of the other words."""
-    model, words, found = reference.small_model(), draw(15, 1), []
-    for t in range(1, len(words)):
-        streams = torch.cat([words[:t].expand(t, SIZE), torch.arange(SIZE).unsqueeze(0)])
-        (item,) = with_cache(scored(model, segments((streams, [True] * SIZE))), USUAL)
-        found.append(item.log_p[-1].exp())
-    inputs, targets = words[:-1, 0].tolist(), words[1:, 0].tolist()
-    expected = reference.cached_distributions(model, inputs, targets, USUAL.window, USUAL.theta, USUAL.lambda_)
-    np.testing.assert_allclose(torch.stack(found), expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("theta", [0.0, 1e-40, 1.0, 1e30, 1e300])
 @pytest.mark.parametrize("scale", [1.0, 1e4, 1e15])
 def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
@@ -289,22 +277,6 @@ def test_float32_is_near_and_bf16_too() -> None:
     assert evaluate(single, corpus, cache=USUAL).nll == pytest.approx(exact, rel=1e-5)
     rough = evaluate(single, corpus, cache=USUAL, protocol=Protocol(precision="bf16"))
     assert rough.nll == pytest.approx(exact, rel=0.02) and rough.nll != exact
-
-
-def test_a_cache_helps_where_a_text_repeats_itself() -> None:
-    result = evaluate(reference.small_model(), reference.corpus([["dog"] * 9] * 5), cache=USUAL)
-    assert result.without_cache is not None
-    assert result.perplexity < 0.5 * result.without_cache.perplexity
-
-
-def test_the_protocol_names_the_cache() -> None:
-    corpus = reference.corpus(reference.TEXT)
-    plain = evaluate(reference.small_model(), corpus).protocol
-    found = evaluate(reference.small_model(), corpus, cache=USUAL).protocol
-    assert found == f"{plain}; neural cache of the last 7 words, θ 0.8, λ 0.3"
-    tuned = replace(USUAL, tuned_on="ptb valid")
-    assert tuned.description == "neural cache of the last 7 words, θ 0.8, λ 0.3 (tuned on ptb valid)"
-    assert tuned.to_json() == {"window": 7, "theta": 0.8, "lambda": 0.3, "tuned_on": "ptb valid"}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -105,23 +105,6 @@ def test_no_member_and_no_mixture_passes_the_oracle_bound(weights: Any) -> None:
     assert result.ensemble.nll <= alone + 1e-9
 
 
-def test_json_is_plain() -> None:
-    import json
-
-    values = json.loads(json.dumps(evaluate_members(ensemble(), CORPUS).to_json()))
-    assert values.keys() == {"combination", "weights", "members", "ensemble", "oracle_bound"}
-    assert values["oracle_bound"].keys() == {"tokens", "nll", "nll_per_token", "bound"}, "no perplexity in it"
-
-
-def test_a_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, seen = ensemble(), []
-    for member in whole.members:
-        member.register_forward_pre_hook(lambda module, inputs: seen.append((module, len(inputs[0]))))
-    evaluate_members(whole, CORPUS)
-    for member in whole.members:
-        assert sum(steps for module, steps in seen if module is member) == len(CORPUS.splits["test"])
-
-
 # what takes one model takes several
 
 
@@ -212,12 +195,6 @@ def test_a_member_that_is_always_worse_gets_nothing() -> None:
     assert found.weights[0] > 0.999
 
 
-def test_equal_members_keep_equal_weights() -> None:
-    log_p = drawn(1, 100, 3).repeat(3, 1)
-    found = em_weights(log_p)
-    assert (found.steps, found.weights) == (0, pytest.approx((1 / 3,) * 3))
-
-
 def test_probabilities_below_the_smallest_number_are_weighed_right() -> None:
     log_p = drawn(2, 60, 4)
     moved = log_p - torch.linspace(0, 5000, 60, dtype=torch.float64)
@@ -252,17 +229,6 @@ def test_weights_for_sentences_that_are_not_opened_are_tuned_on_such() -> None:
     count = evaluate_members(ensemble(weights=tuned.weights), CORPUS, **how).ensemble.salton2017
     assert count is not None
     assert count.nll / count.predicted == pytest.approx(-tuned.log_likelihoods[-1], rel=1e-12)
-
-
-def test_no_weights_do_better_than_the_tuned_ones() -> None:
-    tuned = tune_weights(ensemble(), CORPUS, "test")
-    best = evaluate_members(ensemble(weights=tuned.weights), CORPUS).ensemble
-    assert -best.nll_per_token == pytest.approx(tuned.log_likelihoods[-1])
-    log_p = target_log_p("carry")
-    for a, b in product(range(11), repeat=2):
-        if a + b <= 10:
-            weights = torch.tensor([a, b, 10 - a - b], dtype=torch.float64) / 10
-            assert mean_log_p(weights, log_p) <= -best.nll_per_token + tuned.gap
 
 
 def test_the_weights_of_a_product_are_not_tuned() -> None:

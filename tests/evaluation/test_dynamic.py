@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -227,18 +226,6 @@ def test_the_published_conversions() -> None:
     assert mos.decay == pytest.approx(0.0044, rel=5e-3)
 
 
-def test_weights_that_do_not_learn_are_the_plain_evaluation() -> None:
-    still = DynamicConfig(rate=0.0, decay=0.0)
-    model = reference.small_model()
-    for context in CONTEXTS:
-        result, plain = (
-            evaluated(model, still, protocol=Protocol(context=context)),
-            evaluate(model, CORPUS, protocol=Protocol(context=context)),
-        )
-        assert result.nll == pytest.approx(plain.nll, rel=1e-12)
-        assert (result.tokens, result.unk_tokens) == (plain.tokens, plain.unk_tokens) == (TARGETS, plain.unk_tokens)
-
-
 def test_the_plain_evaluation_comes_with_it() -> None:
     model = reference.small_model()
     for context in CONTEXTS:
@@ -262,23 +249,6 @@ def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
         batcher = STANDARD.batcher(reference.corpus(text), "test", length=5)
         sums.append(adapted_tally(model, batcher, statistics, USUAL, 0, most=cut))
     assert sums[0] == sums[1] and sums[0].tokens == cut
-
-
-@pytest.fixture
-def training_model() -> Iterator[LanguageModel]:
-    """In training mode, with every dropout: as nothing but training should see it."""
-    changes = {"embedding_dropout": 0.4, "input_dropout": 0.4, "output_dropout": 0.4}
-    rooms = LSTMConfig(hidden_size=12, layers=2, dropout=0.5), reference.MEMORIES["kvp"], SoftmaxConfig()
-    model = small.language_model(small.model_config(*rooms, **changes))
-    yield model.train()
-
-
-def test_the_mode_is_evaluation_and_comes_back(training_model: LanguageModel) -> None:
-    still = copy.deepcopy(training_model).eval()
-    statistics, expected = statistics_of(still)[0], evaluated(still).nll
-    assert evaluate_dynamic(training_model, CORPUS, "test", statistics, USUAL).nll == expected
-    assert training_model.training
-    assert all(p.grad is None for p in training_model.parameters())
 
 
 def test_gradients_are_asked_for_where_others_switched_them_off() -> None:
@@ -385,13 +355,6 @@ def test_bf16_is_near() -> None:
     assert rough.nll == pytest.approx(exact, rel=0.03) and rough.nll != near.nll
     assert rough.without_dynamic is not None and near.without_dynamic is not None
     assert rough.without_dynamic.nll != near.without_dynamic.nll
-
-
-def test_it_helps_where_a_text_repeats_itself() -> None:
-    model, corpus = reference.small_model(), reference.corpus([["dog", "sat"] * 4] * 8)
-    result = evaluate_dynamic(model, corpus, "test", statistics_of(model)[0], replace(USUAL, rate=0.02))
-    assert result.without_dynamic is not None
-    assert result.perplexity < 0.7 * result.without_dynamic.perplexity
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.errors import InputError
@@ -136,17 +135,6 @@ def test_the_whole_is_the_mixture_of_these_and_never_better_than_the_bound(conte
     assert result.parts.oracle < min(result.parts.encoder, result.parts.buffer, result.perplexity)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 5])
-def test_sentences_side_by_side_have_the_same_parts(batch_size: int) -> None:
-    """Those of one batch differ in length: what pads them counts nowhere."""
-    model = span_model()
-    one, other = (
-        parts_of(model, protocol=Protocol(context="line", batch_size=1)),
-        parts_of(model, protocol=Protocol(context="line", batch_size=batch_size)),
-    )
-    assert vars(one) == pytest.approx(vars(other))
-
-
 def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing() -> None:
     model = span_model(memory=replace(MEMORY, span_length=20, buffer_size=20))
     result = evaluate(model, CORPUS, protocol=Protocol(context="line"))
@@ -209,19 +197,6 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(context: Co
     assert result.without_dynamic.parts == static
     assert found.encoder != pytest.approx(static.encoder, rel=1e-4)
     assert found.oracle < min(found.encoder, found.buffer, result.perplexity)
-
-
-def test_one_pass_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, asked = span_model(), 0
-    inner = model.head.own_log_prob
-
-    def counted(features: Tensor, targets: Tensor, **how: Any) -> Tensor:
-        nonlocal asked
-        asked += targets.numel()
-        return inner(features, targets, **how)
-
-    monkeypatch.setattr(model.head, "own_log_prob", counted)
-    assert evaluate(model, CORPUS).tokens * 2 == asked, "each token once by each part"
 
 
 def test_a_mixture_with_a_cache_has_no_two_parts_and_the_model_in_it_has() -> None:

@@ -192,15 +192,6 @@ def test_lines_side_by_side_are_as_lines_alone() -> None:
     assert [row.surprisal for row in together] == pytest.approx([row.surprisal for row in exact], abs=1e-4)
 
 
-def test_bases_are_units_of_the_same_number() -> None:
-    bits, nats, bans = (score(joined(reference.TEXT), base=base) for base in (2.0, math.e, 10.0))
-    for two, e, ten in zip(bits, nats, bans, strict=True):
-        assert two.surprisal == pytest.approx(e.surprisal / math.log(2))
-        assert ten.surprisal == pytest.approx(e.surprisal / math.log(10))
-        assert two.entropy == pytest.approx(e.entropy / math.log(2))
-        assert two.rank == e.rank == ten.rank
-
-
 def test_entropy_of_a_certain_distribution_is_zero() -> None:
     """Probabilities that underflow to 0 add nothing, and no NaN."""
     model = reference.small_model()
@@ -263,12 +254,6 @@ def test_unknown_words_are_refused_by_line_and_word(monkeypatch: pytest.MonkeyPa
     assert len(score(["the cat", "", "the <unk> sat"], oov="error")) == 5
 
 
-def test_an_empty_text_has_no_rows() -> None:
-    assert score([]) == []
-    assert score([""]) == []
-    assert [row.word for row in score(["", ""], eos=True)] == ["<eos>", "<eos>"]
-
-
 @pytest.mark.parametrize("state", CONTEXTS)
 def test_a_word_depends_on_nothing_after_it(state: Context) -> None:
     lines = joined(reference.TEXT)
@@ -277,15 +262,6 @@ def test_a_word_depends_on_nothing_after_it(state: Context) -> None:
     first, second = (score(text, state=state)[:n] for text in (lines, changed))
     assert [row.surprisal for row in first] == pytest.approx([row.surprisal for row in second], rel=1e-12)
     assert [row.entropy for row in first] == pytest.approx([row.entropy for row in second], rel=1e-12)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_the_model_is_left_as_it_was(training: bool) -> None:
-    model = reference.small_model()
-    model.output_dropout = 0.5
-    rows = score(joined(reference.TEXT), model.train(training))
-    assert model.training == training
-    assert rows == score(joined(reference.TEXT)), "dropout must be off"
 
 
 def sentences_of(line: list[str]) -> list[tuple[int, list[str]]]:

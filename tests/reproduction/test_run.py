@@ -222,9 +222,9 @@ def test_the_test_part_is_read_once(tiny_corpus: Path, monkeypatch: pytest.Monke
     read: list[str] = []
     evaluate = perplexity.evaluate
 
-    def counted(model: Any, corpus: Any, split: str, **options: Any) -> Any:
+    def counted(model: Any, corpus: Any, split: str, *protocol: Any, **options: Any) -> Any:
         read.append(split)
-        return evaluate(model, corpus, split, **options)
+        return evaluate(model, corpus, split, *protocol, **options)
 
     monkeypatch.setattr("spanlm.runs.trained_model.evaluate", counted)
     made = plan(tiny_corpus, table="2b", rows=("2-gram",))

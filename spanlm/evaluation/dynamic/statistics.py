@@ -301,16 +301,16 @@ def find_statistics(
     Where the file cannot be written they are only returned. `origin` says which of these it was; the other arguments
     are as of `gather_statistics`.
     """
-    weights, text = weights_digest(dict(model.named_parameters())), text_digest(corpus)
+    text = text_digest(corpus)
     try:
-        return read_statistics(path, model, weights, text, length, segments)
+        return read_statistics(path, model, text, length, segments)
     except FileNotFoundError:
         origin = "gathered now"
     except InputError as stale:
         origin = f"gathered anew ({stale})"
     found = gather_statistics(model, corpus, protocol, length=length, segments=segments, report=report)
     try:
-        save_statistics(path, found, weights, text)
+        save_statistics(path, found, model, text)
     except OSError as error:
         return replace(found, origin=f"{origin}; kept in memory alone: {path} could not be written: {error.strerror}")
     return replace(found, origin=f"{origin}, saved in {path}")
@@ -325,7 +325,7 @@ def statistics_without_text(
         InputError: there are none, or they are not of these weights.
     """
     try:
-        found = read_statistics(path, model, weights_digest(dict(model.named_parameters())), None, length, segments)
+        found = read_statistics(path, model, None, length, segments)
     except (FileNotFoundError, InputError) as error:
         why = f"there is no {path}" if isinstance(error, FileNotFoundError) else str(error)
         raise InputError(
@@ -336,13 +336,14 @@ def statistics_without_text(
     return replace(found, origin=f"{found.origin}; the training text is not there to be compared")
 
 
-def save_statistics(path: Path, statistics: DynamicStatistics, weights: str, text: str) -> None:
-    """Write statistics, marked with the SHA-256 of the weights and of the text they are of, and with their own.
+def save_statistics(path: Path, statistics: DynamicStatistics, model: NextWordModel, text: str) -> None:
+    """Write statistics, marked with the SHA-256 of the model's weights and of its training text, and with their own.
 
     Raises:
         OSError: the disk refused; the file before is intact.
     """
     tensors = _on_cpu(statistics.root_mean_squares)
+    weights = weights_digest(dict(model.named_parameters()))
     marks = {"format": 1, "weights": weights, "training_text": text, "statistics": statistics.digest}
     kept = {name: getattr(statistics, name) for name in _KEPT}
     # one key: the format writes several in no fixed order, and equal statistics should give equal files
@@ -350,14 +351,13 @@ def save_statistics(path: Path, statistics: DynamicStatistics, weights: str, tex
 
 
 def read_statistics(
-    path: Path, model: NextWordModel, weights: str, text: str | None, length: int, segments: int | None
+    path: Path, model: NextWordModel, text: str | None, length: int, segments: int | None
 ) -> DynamicStatistics:
     """Read statistics that belong to a model and its text.
 
     Args:
         path: of the file.
-        model: gives the names, the shapes and the device.
-        weights: SHA-256 of the model's weights.
+        model: gives the weights, the names, the shapes and the device.
         text: SHA-256 of its training text; None: not known here.
         length: steps of a segment.
         segments: how many are enough; None: all of the text must have been read.
@@ -387,7 +387,7 @@ def read_statistics(
     gate, used = found.gate_temperature, gate_temperature(model)
     for wrong, why in (
         (damaged, "damaged: it does not have its SHA-256"),
-        (of_weights != weights, "is of other weights"),
+        (of_weights != weights_digest(dict(model.named_parameters())), "is of other weights"),
         (text not in (None, of_text), "is of another training text"),
         (gate != used, f"is of temperature {gate} of a gate, not {used}"),
         (found.length != length, f"is of segments of {found.length} steps, not {length}"),
