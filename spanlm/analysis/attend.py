@@ -16,7 +16,7 @@ from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import attention_of
-from spanlm.evaluation.scoring import scored_segments
+from spanlm.evaluation.scoring import score
 from spanlm.models.interfaces import Attention, NextWordModel
 
 
@@ -131,7 +131,7 @@ class _Rows(NamedTuple):
 def _rows(model: NextWordModel, batcher: Batcher) -> Iterator[_Rows]:
     """Read a split and give the attention of its words, segment by segment."""
     read = torch.zeros(1, dtype=torch.long)
-    for scored in scored_segments(model, batcher.segments()):
+    for scored in score(model, batcher.segments()):
         segment, attention = scored.segment, attention_of(scored.readout)
         weights = attention.weights
         # words that each stream remembers; where all are new, they may be more or fewer

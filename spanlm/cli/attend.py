@@ -34,7 +34,6 @@ from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import EXPECTED, AttentionRecord, attend_words, check_attends
-from spanlm.evaluation.perplexity import evaluation_batcher
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import TrainedModel
@@ -154,8 +153,7 @@ def _measured(model: TrainedModel, name: str, options: argparse.Namespace) -> Me
 
 def _batcher(model: TrainedModel, corpus: Corpus, split: str) -> Batcher:
     """Cut a split as the training's text was."""
-    rules = model.config.training.batching.sentences(training=False)
-    return evaluation_batcher(corpus, split, model.texts.batching(corpus, split), rules=rules)
+    return model.texts.protocol(corpus, split).batcher(corpus, split)
 
 
 _SIDE_BY_SIDE: dict[str, Callable[[Sequence[TrainedModel], argparse.Namespace], None]] = {

@@ -55,10 +55,9 @@ def show_spans(model: TrainedModel, text: Excerpt, options: argparse.Namespace) 
     how: dict[str, Any] = {"title": model.title(text.source), "opened": model.texts.predict_first}
     how |= {"first_token": text.first, "starts": text.starts, "expected": options.top or EXPECTED_OF_PART}
     record = attend_spans(model.model, model.vocabulary, text.words, **how)
-    memory = model.config.model.memory
-    assert isinstance(memory, SpanBufferConfig)  # what has spans
     if options.out is None:
-        _print(record, memory.gate.evaluation_temperature)
+        assert model.gate_temperature is not None  # what has spans has a gate
+        _print(record, model.gate_temperature)
     else:
         save_spans(record, options.out)
     for line in gate_note(model):

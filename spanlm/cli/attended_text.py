@@ -12,8 +12,7 @@ from spanlm.cli.terminal import note
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
-from spanlm.evaluation.text_pieces import words_of
-from spanlm.evaluation.words import Piece
+from spanlm.evaluation.words import Piece, words_of
 from spanlm.runs.texts import text_to_attend
 from spanlm.runs.trained_model import TrainedModel
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from rich.progress import Progress, TextColumn, TimeRemainingColumn
 
 from spanlm.cli.terminal import PLAIN_SECONDS, bars, out
-from spanlm.evaluation.lessons import Report, quiet
+from spanlm.evaluation.scoring import Report, quiet
 
 
 @contextmanager

@@ -13,7 +13,8 @@ from types import TracebackType
 from rich.progress import Progress, TaskID
 
 from spanlm.cli.terminal import PLAIN_SECONDS, bars, console, out, table
-from spanlm.evaluation.scoring import perplexity, shown, usable
+from spanlm.evaluation.protocol import usable
+from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.store.machine import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from spanlm.errors import InputError
 from spanlm.evaluation.scoring import perplexity
+from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
 
 SHARES = ("reward", "gate", "utilisation", "oracle_utilisation")
 """Means over the tokens that had anything to read."""
@@ -99,18 +100,19 @@ def log_of_training(sums: Mapping[str, float]) -> dict[str, float]:
     return log_of(sums, round(sums.get("steps", 0.0) + sums.get("other_steps", 0.0)))
 
 
-def require_parts(kind: str, what: str) -> None:
-    """Refuse to take a model apart that has one part.
+def require_span_buffer(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
+    """Return the configuration of a span buffer; only a model with one has a gate and predicts in two parts.
 
     Args:
-        kind: of its memory.
+        memory: of the model.
         what: is asked for.
 
     Raises:
-        InputError: it is no span buffer.
+        InputError: it is another memory.
     """
-    if kind != "span_buffer":
+    if not isinstance(memory, SpanBufferConfig):
         raise InputError(
-            f"{what}: this model predicts in one part (model.memory.kind={kind}); only a span buffer predicts beside "
-            "the encoder. Train one with model.memory.kind=span_buffer."
+            f"{what}: this model has no span buffer (model.memory.kind={memory.kind}), so it has no gate and predicts "
+            "in one part. Train one with model.memory.kind=span_buffer."
         )
+    return memory

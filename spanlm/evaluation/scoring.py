@@ -2,49 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.errors import require
+from spanlm.evaluation.protocol import STANDARD, Protocol, autocast
 from spanlm.models.interfaces import NextWordModel, Readout, Scores
 from spanlm.models.state import LMState
 
-Precision = Literal["fp32", "bf16"]
+Report = Callable[[str, int, int], None]
+"""Told from time to time what is being done, how many tokens are through, and of how many."""
 
 
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    """Products in bfloat16 for bf16; the model's own precision for fp32, and where a processor has no bf16."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
-
-
-def usable(precision: Precision, device: torch.device | str) -> Precision:
-    """Return the precision that `device` computes in when asked for `precision`: fp32 where a processor has no bf16."""
-    require(precision in get_args(Precision), "precision", precision, "fp32 or bf16")
-    doubtful = precision == "bf16" and torch.device(device).type == "cpu"
-    return "fp32" if doubtful and not _processor_has_bf16() else precision
-
-
-@cache
-def _processor_has_bf16() -> bool:
-    """Try the kernel that some lack, an LSTM's (on x86 it takes AVX-512); log if it fails. Draws no random numbers."""
-    x, h, *weights = (torch.zeros(size) for size in ((2, 2, 8), (1, 2, 8), (32, 8), (32, 8), (32,), (32,)))
-    try:
-        with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
-            read = torch.lstm(x, (h, h), [w.requires_grad_() for w in weights], True, 1, 0.0, True, False, False)[0]
-            torch.autograd.grad(read.sum(), weights)
-    except RuntimeError:
-        logging.getLogger("spanlm").warning("bf16: this processor cannot train an LSTM in it; fp32 is used instead")
-        return False
-    return True
+def quiet(what: str, done: int, total: int) -> None:
+    """Report nothing."""
 
 
 @contextmanager
@@ -86,31 +62,27 @@ class Scored:
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def scored_segments(
+def score(
     model: NextWordModel,
     segments: Iterable[Segment],
-    precision: Precision = "fp32",
-    stop: Callable[[], bool] = lambda: False,
+    protocol: Protocol = STANDARD,
     ask: Callable[[Readout, Tensor], Tensor] | None = None,
 ) -> Iterator[Scored]:
     """Run the model in evaluation mode over segments, carrying its state and resetting it as they say.
 
     Args:
         model: left in the mode it was in.
-        segments: all of one batch size.
-        precision: of the products.
-        stop: asked before each segment; True ends the iteration.
+        segments: all of one batch size, as the protocol's batcher gives them.
+        protocol: how the text is counted; its precision is that of the products.
         ask: what to make of a readout and its targets; by default the log p of the model's head.
     """
     device = model.device
     state: LMState | None = None
     for segment in segments:
-        if stop():
-            break
         initial = model.init_state(segment.reset.shape[0])
         state = initial if state is None else state.reset(segment.reset, initial)
         segment = to_device(segment, device)
-        with evaluating(model), autocast(device, precision):
+        with evaluating(model), autocast(device, protocol.precision):
             readout, state = model(segment.inputs, state)
             targets = segment.targets
             scores = model.head.score(readout, targets) if ask is None else Scores(ask(readout, targets))
@@ -169,17 +141,11 @@ class Tally:
         )
 
 
-def tally(
-    model: NextWordModel,
-    segments: Iterable[Segment],
-    unk_id: int,
-    precision: Precision = "fp32",
-    stop: Callable[[], bool] = lambda: False,
-) -> Tally:
-    """Sum the NLL of every token of `segments`; `stop` is asked before each of them."""
+def tally(scored: Iterable[Scored], unk_id: int) -> Tally:
+    """Sum over segments."""
     total = Tally()
-    for scored in scored_segments(model, segments, precision, stop):
-        total = total.plus(scored, unk_id)
+    for segment in scored:
+        total = total.plus(segment, unk_id)
     return total
 
 
@@ -191,3 +157,11 @@ def perplexity(nll_per_token: float) -> float:
 def shown(value: float, digits: int = 2) -> str:
     """A perplexity for people: `85.20`, `1,204.00`, and from a million on `1.2e+07`."""
     return f"{value:,.{digits}f}" if value < 1e6 else f"{value:.3g}"
+
+
+def edge_note(name: str, value: float, values: Sequence[float]) -> str:
+    """Say of the best value of a grid that it is the smallest or largest of several, where others could lie beyond."""
+    if len(set(values)) == 1 or value not in (min(values), max(values)) or value == 0:
+        return ""
+    end = "smallest" if value == min(values) else "largest"
+    return f"{name}={value:g} is the {end} that was tried: the best may lie beyond."

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation.scoring import autocast, metric_sums
+from spanlm.evaluation.protocol import autocast
+from spanlm.evaluation.scoring import metric_sums
 from spanlm.models.interfaces import Readout, Scores
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.precision import wide

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.parts import log_of_training
-from spanlm.evaluation.scoring import tally, to_device, usable
+from spanlm.evaluation.protocol import Protocol, usable
+from spanlm.evaluation.scoring import score, tally, to_device
 from spanlm.models.state import LMState
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, require_names, save_checkpoint
 from spanlm.store.files import expanded
@@ -169,13 +171,9 @@ class Trainer:
         position, training = self.position, self.config.training
         train = position.epoch_nll / position.epoch_tokens, log_of_training(position.parts)
         with self._averaged():
-            found = tally(
-                self.model,
-                self.valid.segments(),
-                self.corpus.vocabulary.unk_id,
-                training.precision,
-                stop=lambda: request.signal_number is not None,
-            )
+            segments = takewhile(lambda _: request.signal_number is None, self.valid.segments())
+            scored = score(self.model, segments, Protocol(precision=training.precision))
+            found = tally(scored, self.corpus.vocabulary.unk_id)
             stopped = request.signal_number
             improved = stopped is None and self._kept(found.loss)
         if stopped is not None:

@@ -19,7 +19,7 @@ from spanlm.analysis.compare import MeasuredLags, check_alike, lag_columns
 from spanlm.analysis.figures import lag_comparison_figure
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
-from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from tests.reference_span_buffer import Spans, span_buffer, span_ends
 
@@ -69,7 +69,7 @@ def test_both_are_a_plain_loop(span_run: Path, kind: str) -> None:
     trained, model = spanlm.load(span_run), rebuilt(span_run, **KINDS[kind])
     corpus = trained.corpus()
     every = looked_at(model, corpus.splits["valid"], trained.vocabulary.eos_id)
-    flatness = attention_flatness(model, evaluation_batcher(corpus, "valid", "documents", 3))
+    flatness = attention_flatness(model, Protocol(context="document", batch_size=3).batcher(corpus, "valid"))
     rows = [row for row in every if len(row) >= 2]
     entropy = [-sum(w * math.log(w) for w in row) / math.log(len(row)) for row in rows]
     largest, nearest, equal = ([f(row) for row in rows] for f in (max, lambda row: row[0], lambda row: 1 / len(row)))
@@ -80,7 +80,7 @@ def test_both_are_a_plain_loop(span_run: Path, kind: str) -> None:
     memory: Any = model.memory
     length = 1 if memory.config.words else memory.config.span_length
     assert flatness.span == length
-    profile = attention_by_lag(model, evaluation_batcher(corpus, "valid", "documents", 3))
+    profile = attention_by_lag(model, Protocol(context="document", batch_size=3).batcher(corpus, "valid"))
     full = [row for row in every if len(row) == memory.config.count]
     assert (profile.positions, profile.left_out) == (len(full), len(every) - len(full))
     assert profile.percent[::-1] == pytest.approx(100 * np.mean(full, axis=0), abs=1e-4)

@@ -66,7 +66,7 @@ def test_blank_lines_around_a_text_are_left_out(tiny_run: Path) -> None:
 
 def test_a_file_in_pieces_is_whole(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    monkeypatch.setattr("spanlm.evaluation.text_pieces.WORDS", 2)
+    monkeypatch.setattr("spanlm.evaluation.words.WORDS", 2)
     cli("attend", tiny_run, "--file", "text.txt", "--out", "a.csv").done  # noqa: B018 (checks)
     cli("attend", tiny_run, "--text", TEXT, "--out", "b.csv").done  # noqa: B018 (checks)
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()

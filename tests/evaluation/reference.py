@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.evaluation.protocol import Context
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import NextWordModel
@@ -31,6 +33,7 @@ MEMORIES: dict[str, AnyMemoryConfig] = {
 }
 
 Lines = Sequence[Sequence[str]]
+CONTEXTS: tuple[Context, ...] = get_args(Context)
 
 
 def small_model(memory: str = "kvp") -> LanguageModel:

@@ -10,31 +10,29 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.data.config import BatchingKind, SentenceRules
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic import adapting, evaluate_dynamic
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
-from spanlm.evaluation.lessons import lessons
-from spanlm.evaluation.parts import Parts, require_parts
-from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
-from spanlm.evaluation.scoring import metric_sums, scored_segments
+from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
+from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics, segment_gradients
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
+from spanlm.evaluation.parts import Parts, require_span_buffer
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.protocol import STANDARD, Context, Protocol
+from spanlm.evaluation.scoring import metric_sums, score
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.memories import AttentiveConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory, SpanMixture
 from tests.evaluation import reference
+from tests.evaluation.reference import CONTEXTS
 from tests.models import small
 
 CORPUS = reference.corpus(reference.TEXT)
 EOS_ID = CORPUS.vocabulary.eos_id
-STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}
 USUAL = DynamicConfig(rate=0.003, decay=0.05, epsilon=0.002)
 HEADS = {
     "softmax": SoftmaxConfig(),
@@ -56,7 +54,7 @@ def span_model(head: str | AnyHeadConfig = "softmax", memory: SpanBufferConfig =
 
 def statistics_of(model: LanguageModel) -> DynamicStatistics:
     corpus = reference.corpus(reference.TEXT, split="train")
-    return gather_statistics(model, corpus, kind="streams")
+    return gather_statistics(model, corpus, STANDARD)
 
 
 @dataclass
@@ -71,10 +69,10 @@ class Step:
 
 
 @torch.no_grad()
-def loop(model: LanguageModel, kind: BatchingKind) -> list[Step]:
+def loop(model: LanguageModel, context: Context) -> list[Step]:
     """One word at a time; p and q of the whole vocabulary, λ and the reward by hand."""
     found = []
-    for group in reference.groups(reference.TEXT, STATES[kind]):
+    for group in reference.groups(reference.TEXT, context):
         ids = [EOS_ID, *(i for n in group for i in CORPUS.vocabulary.encode([*reference.TEXT[n], "<eos>"]))]
         state = model.init_state(1)
         for word, target in pairwise(ids):
@@ -101,10 +99,10 @@ def parts_of(model: LanguageModel, **how: Any) -> Parts:
 
 
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("kind", STATES)
-def test_every_number_is_that_of_the_loop(kind: BatchingKind, head: str) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_number_is_that_of_the_loop(context: Context, head: str) -> None:
     model = span_model(head)
-    steps, found = loop(model, kind), parts_of(model, kind=kind)
+    steps, found = loop(model, context), parts_of(model, protocol=Protocol(context=context))
     read = [step for step in steps if step.filled]
     assert 0 < len(read) < len(steps), "what is not filled must be met, too"
     assert found.remembering == len(read)
@@ -122,10 +120,10 @@ def test_every_number_is_that_of_the_loop(kind: BatchingKind, head: str) -> None
     assert found.reward == pytest.approx(mean([s.reward for s in read]), rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", STATES)
-def test_the_whole_is_the_mixture_of_these_and_never_better_than_the_bound(kind: BatchingKind) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_the_whole_is_the_mixture_of_these_and_never_better_than_the_bound(context: Context) -> None:
     model = span_model()
-    result, steps = evaluate(model, CORPUS, kind=kind), loop(model, kind)
+    result, steps = evaluate(model, CORPUS, protocol=Protocol(context=context)), loop(model, context)
     nll = 0.0
     for s in steps:
         odds = (s.share / (1 - s.share)) ** (1 / 0.7)  # of the gate at the temperature of evaluation
@@ -137,20 +135,9 @@ def test_the_whole_is_the_mixture_of_these_and_never_better_than_the_bound(kind:
     assert result.parts.oracle < min(result.parts.encoder, result.parts.buffer, result.perplexity)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 5])
-def test_sentences_side_by_side_have_the_same_parts(batch_size: int) -> None:
-    """Those of one batch differ in length: what pads them counts nowhere."""
-    model = span_model()
-    one, other = (
-        parts_of(model, kind="sentences", batch_size=1),
-        parts_of(model, kind="sentences", batch_size=batch_size),
-    )
-    assert vars(one) == pytest.approx(vars(other))
-
-
 def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing() -> None:
     model = span_model(memory=replace(MEMORY, span_length=20, buffer_size=20))
-    result = evaluate(model, CORPUS, kind="sentences")
+    result = evaluate(model, CORPUS, protocol=Protocol(context="line"))
     assert result.parts is not None
     assert result.parts.encoder == result.parts.buffer == result.parts.oracle == result.perplexity
     assert result.parts.remembering == 0
@@ -175,19 +162,18 @@ def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:
     assert found.tolist() == pytest.approx([x[mask].sum().item() for x in numbers])
 
 
-@pytest.mark.parametrize("kind", STATES)
-def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(kind: BatchingKind) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(context: Context) -> None:
     """The parts are those of the weights that the segment met: the same lessons, taught by hand, asked one by one."""
     model = span_model()
     statistics = statistics_of(model)
-    result = evaluate_dynamic(model, CORPUS, "test", statistics, USUAL, kind=kind)
+    result = evaluate_dynamic(model, CORPUS, "test", statistics, USUAL, protocol=Protocol(context=context))
     asked, nll = copy.deepcopy(model), {"p": 0.0, "q": 0.0, "best": 0.0, "mixture": 0.0}
-    batcher = evaluation_batcher(CORPUS, "test", kind, 1, length=USUAL.length)
-    if kind == "sentences":
-        batcher = evaluation_batcher(CORPUS, "test", kind, 1, SentenceRules(order="drawn"), USUAL.length)
+    protocol = Protocol(context=context, batch_size=1)
+    batcher = protocol.batcher(CORPUS, "test", in_order=True, length=USUAL.length)
     state = None
     twin, learn = adapting(model, statistics, USUAL)
-    for lesson in lessons(twin, batcher.segments(), USUAL.length):
+    for lesson in segment_gradients(twin, batcher.segments(), USUAL.length):
         segment: Segment = lesson.scored.segment
         asked.load_state_dict(twin.state_dict())
         initial = asked.init_state(1)
@@ -207,57 +193,35 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(kind: Batch
     assert result.nll == pytest.approx(nll["mixture"], rel=1e-11)
     sums = [x * result.tokens for x in (found.encoder_nll, found.buffer_nll, found.oracle_nll)]
     assert sums == pytest.approx([nll["p"], nll["q"], nll["best"]], rel=1e-11)
-    static = parts_of(model, kind=kind)
+    static = parts_of(model, protocol=Protocol(context=context))
     assert result.without_dynamic.parts == static
     assert found.encoder != pytest.approx(static.encoder, rel=1e-4)
     assert found.oracle < min(found.encoder, found.buffer, result.perplexity)
 
 
-def test_what_an_adapting_model_said_holds_no_graph() -> None:
-    model = span_model()
-    batcher = evaluation_batcher(CORPUS, "test", "streams", length=5)
-    lesson = next(iter(lessons(model, batcher.segments(), 5)))
-    assert lesson.scored.metrics
-    assert not any(x.requires_grad for x in lesson.scored.metrics.values())
-
-
-def test_one_pass_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, asked = span_model(), 0
-    inner = model.head.own_log_prob
-
-    def counted(features: Tensor, targets: Tensor, **how: Any) -> Tensor:
-        nonlocal asked
-        asked += targets.numel()
-        return inner(features, targets, **how)
-
-    monkeypatch.setattr(model.head, "own_log_prob", counted)
-    assert evaluate(model, CORPUS).tokens * 2 == asked, "each token once by each part"
-
-
 def test_a_mixture_with_a_cache_has_no_two_parts_and_the_model_in_it_has() -> None:
     model = span_model()
-    for kind in STATES:
-        result = evaluate(model, CORPUS, kind=kind, cache=CacheConfig(window=5, theta=0.3, lambda_=0.2))
+    for context in CONTEXTS:
+        result = evaluate(
+            model, CORPUS, protocol=Protocol(context=context), cache=CacheConfig(window=5, theta=0.3, lambda_=0.2)
+        )
         assert result.parts is None and result.without_cache is not None
         found = result.without_cache.parts
-        assert found is not None and vars(found) == pytest.approx(vars(parts_of(model, kind=kind)))
+        assert found is not None and vars(found) == pytest.approx(
+            vars(parts_of(model, protocol=Protocol(context=context)))
+        )
 
 
 def test_other_models_have_no_parts() -> None:
     assert evaluate(reference.small_model(), CORPUS).parts is None
     together = Ensemble([span_model(), span_model("mixture")]).eval()
     assert evaluate(together, CORPUS).parts is None
-    batcher = evaluation_batcher(CORPUS, "test", "streams")
-    scored = next(scored_segments(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
+    batcher = STANDARD.batcher(CORPUS, "test")
+    scored = next(score(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
     assert not scored.metrics, "something else was asked"
 
 
 def test_a_model_of_one_part_is_refused() -> None:
-    require_parts("span_buffer", "--parts")
-    with pytest.raises(InputError, match=r"--parts: .*one part \(model\.memory\.kind=attentive\).*kind=span_buffer"):
-        require_parts("attentive", "--parts")
-
-
-def test_json_has_plain_values() -> None:
-    result = evaluate(span_model(), CORPUS)
-    assert result.parts is not None and result.to_json()["parts"] == vars(result.parts)
+    assert require_span_buffer(MEMORY, "--parts") is MEMORY
+    with pytest.raises(InputError, match=r"--parts: .*\(model\.memory\.kind=attentive\).*kind=span_buffer"):
+        require_span_buffer(AttentiveConfig(), "--parts")
