@@ -16,7 +16,7 @@ PAGES = sorted(RESULTS.rglob("*.md"))
 
 def check(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(folder / "pages.py"), "--check"]
-    return subprocess.run(command, capture_output=True, encoding="utf-8", env={"PYTHONUTF8": "1"}, check=False)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
 
 
 def test_tables_are_those_of_the_records() -> None:
@@ -41,7 +41,7 @@ def test_a_number_that_differs_is_seen(tmp_path: Path, file: str, old: str, new:
     checked = check(folder)
     assert checked.returncode == 1
     assert "li2020.md" in checked.stderr
-    subprocess.run([sys.executable, str(folder / "pages.py")], check=True, env={"PYTHONUTF8": "1"})
+    subprocess.run([sys.executable, str(folder / "pages.py")], check=True)
     assert check(folder).returncode == 0
 
 
