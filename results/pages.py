@@ -1,0 +1,120 @@
+"""Write the tables of the pages beside this file: `python results/pages.py`; `--check` exits 1 if a page differs.
+
+A table stands between `<!-- table: WHAT | … -->` and `<!-- end -->`: none of its numbers is typed. WHAT is a page that
+`spanlm reproduce` wrote (then which of its tables, then columns of it), or records (one file, or several by `*`, then
+where they are in it, then `title=path.to.number:digits:factor`), or a function of this file.
+"""
+
+import csv
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+Rows = list[list[str]]  # the first is the header
+SPEEDS = {"bench-cpu.json": "Zen 4", "bench-cpu-again.json": "Zen 4, again", "bench-cpu-zen-5.json": "Zen 5"}
+WAITING = {"the library's own": "", "OMP_WAIT_POLICY=passive": ", passive", "GOMP_SPINCOUNT=1000": ", short"}
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _from_page(path: str, which: int, columns: Sequence[str]) -> Rows:
+    blocks = [block for block in (HERE / path).read_text(encoding="utf-8").split("\n\n") if block.startswith("|")]
+    rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in blocks[which].splitlines()]
+    places = [rows[0].index(column) for column in columns]
+    return [[row[place] for place in places] for row in (rows[0], *rows[2:])]
+
+
+def _records(pattern: str, where: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for path in sorted(HERE.glob(pattern), key=lambda path: (path.parent, path.stem)):
+        if path.suffix == ".csv":
+            lines = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
+            return {line["what"]: line for line in lines if line["group"] == where}
+        inside = _read(path)[where] if where else {path.stem: _read(path)}
+        found |= inside if isinstance(inside, dict) else {one["run"]: one for one in inside}
+    return found or sys.exit(f"no record: {pattern}")
+
+
+def _at(record: Any, path: str) -> Any:
+    return reduce(lambda at, key: at[int(key)] if isinstance(at, list) else at.get(key), path.split("."), record)
+
+
+def _number(value: object, digits: str = "1", factor: str = "1") -> str:
+    """Round what a record has; `–` where it has nothing."""
+    shown = "" if value in ("", None) else f"{float(str(value)) * int(factor):,.{digits}f}"
+    return shown.replace("-", "−") or "–"
+
+
+def _from_records(records: Mapping[str, Any], columns: Sequence[str]) -> Rows:
+    shown = {title: path.split(":") for title, path in (column.split("=") for column in columns)}
+    lines = ([name, *(_number(_at(one, at), *how) for at, *how in shown.values())] for name, one in records.items())
+    return [["", *shown], *lines]
+
+
+def trained_and_adapted(page: str) -> Rows:
+    """Put a page's table without dynamic evaluation beside the one with it, by model."""
+    columns = ["model", "valid ppl", "test ppl", "paper: test", "PoU"]
+    left, right = ({row[0]: row[1:] for row in _from_page(page, which, columns)} for which in (0, 1))
+    right["model"] = ["dynamic: valid", "test", "paper", "PoU"]
+    return [[name, *left.get(name, ["–"] * 4), *right.get(name, ["–"] * 4)] for name in left | right]
+
+
+def ratios() -> Rows:
+    """Return fp32 and bf16 of what has a target in a record: its speed or memory, where that of the other is 1."""
+    rows = [
+        (title, (size.split(", V 10,000")[0], row["name"], one["what"], one["reference"]), row["precision"], one)
+        for file, title in SPEEDS.items()
+        for size, contenders in _read(HERE / file)["groups"].items()
+        for row in contenders
+        for one in row["compared"]
+    ]
+    aims = {key: one["target"] for _, key, _, one in rows if one.get("target")}
+    found: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
+    for title, key, precision, one in (row for row in rows if row[1] in aims):
+        missed = one["ratio"] > aims[key] if one["what"] == "memory" else one["ratio"] < aims[key]
+        cells = found.setdefault(tuple(re.sub(r",? (fp32|bf16)$", "", part) for part in key), {})
+        cells.setdefault("target", {})[precision] = f"{aims[key]:.2f}"
+        cells.setdefault(title, {})[precision] = f"{one['ratio']:.2f}{' ✗' if missed else ''}"
+    titles = ["target", *SPEEDS.values()]
+    pairs = ([f"{one[t].get('fp32', '–')} / {one[t].get('bf16', '–')}" for t in titles] for one in found.values())
+    lines = ([*key, *pair] for key, pair in zip(found, pairs, strict=True))
+    return [["size", "what", "of", "compared with", *titles], *lines]
+
+
+def busy_cores() -> Rows:
+    """Return tokens a second for each number of busy processes; "short": `GOMP_SPINCOUNT=1000`."""
+    found: dict[str, dict[str, int]] = {}
+    for one in (row for row in _read(HERE / "busy-cores.json")["rows"] if row["waiting"] in WAITING):
+        name = f"{one['model']}, {one['busy processes']} busy"
+        found.setdefault(name, {})[f"{one['threads']}{WAITING[one['waiting']]}"] = one["tokens a second"]
+    return _from_records(found, [f"threads: {kind}={kind}:0" for kind in found["demo, 0 busy"]])
+
+
+def _table(match: re.Match[str]) -> str:
+    what, *rest = match["what"].split(" | ")
+    if what in globals():
+        rows: Rows = globals()[what](*rest)
+    elif what.endswith(".md"):
+        rows = _from_page(what, int(rest[0]), rest[1:])
+    else:
+        rows = _from_records(_records(what, rest[0].strip("-")), rest[1:])
+    lines = [rows[0], ["---", *["---:"] * (len(rows[0]) - 1)], *rows[1:]]
+    return "\n".join((match["begin"], "", *(f"| {' | '.join(line)} |" for line in lines), "", "<!-- end -->"))
+
+
+if __name__ == "__main__":
+    old = {page: page.read_text(encoding="utf-8") for page in sorted(HERE.glob("*.md"))}
+    marked = re.compile(r"(?P<begin><!-- table: (?P<what>.+?) -->).*?<!-- end -->", re.DOTALL)
+    new = {page: marked.sub(_table, text) for page, text in old.items()}
+    differing = [page for page in old if new[page] != old[page]]
+    if "--check" in sys.argv:
+        sys.exit("\n".join(f"{page.name} is not what `python results/pages.py` writes" for page in differing) or 0)
+    for page in differing:
+        page.write_text(new[page], encoding="utf-8")
