@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,7 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic import adapted_tally
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
@@ -207,23 +206,19 @@ def test_a_record_of_something_else_is_refused_before_anything_runs(
 
 
 @pytest.mark.slow
-def test_a_measurement_that_is_stopped_goes_on(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement_that_is_stopped_goes_on(text: Path) -> None:
     """With the same results; only the readings that were not over are made again."""
     made = plan(text, WHOLE)
     path = made.tasks[1].record
     expected = json.loads(path.read_text())
     path.unlink()
-    begun: list[int] = []
 
-    def stopped(*arguments: Any, **how: Any) -> Any:
-        begun.append(1)
-        if len(begun) == 2:
+    def stop(what: str, done: int, total: int) -> None:
+        if what.startswith("point 2"):
             raise KeyboardInterrupt
-        return adapted_tally(*arguments, **how)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(dynamic_module, "adapted_tally", stopped)
-        list(run_plan(made))
+    with pytest.raises(KeyboardInterrupt):
+        list(run_plan(made, reporting=lambda: nullcontext(stop)))
     assert errors(made) == ["", ""]
     found = json.loads(path.read_text())
     assert found["details"].pop("read_before") == 1 and found["details"] == expected["details"]
