@@ -643,13 +643,14 @@ class RowsPanel:
     digits: int = 1
 
 
-_PANEL_WIDTH = 190
+_PANEL_WIDTH, _PANEL_GAP = 190, 36
 
 
 @styled
 def rows_figure(title: str, rows: Sequence[str], panels: Sequence[RowsPanel], caption: str) -> Figure:
     """Draw a dot on a line for each of `rows`, in that order from the top, in every panel, with whiskers over seeds."""
-    figure, plots = _plot(_PANEL_WIDTH * len(panels) + 26 * (len(panels) - 1), 20 * len(rows), len(panels), gap=26)
+    width = _PANEL_WIDTH * len(panels) + _PANEL_GAP * (len(panels) - 1)
+    figure, plots = _plot(width, 20 * len(rows), len(panels), gap=_PANEL_GAP)
     for panel, axes in zip(panels, plots, strict=True):
         _note(axes, panel.title, (0, 1), (0, 8), size=LEGEND_SIZE, weight="bold", color=INK)
         axes.set_yticks(range(len(rows)), rows if axes is plots[0] else [""] * len(rows), size=LEGEND_SIZE, color=INK)
@@ -672,7 +673,9 @@ def rows_figure(title: str, rows: Sequence[str], panels: Sequence[RowsPanel], ca
 def _set_scale(axes: Axes, panel: RowsPanel) -> None:
     values = [value for value in panel.published if value is not None]
     values += [edge for mark in panel.measured if mark is not None for edge in (mark.low, mark.high)]
-    ticks = _ticks(min(values), max(values), 4)
+    # values that are all the same, or nearly, are no scale
+    wider = max(0.0, 0.01 * abs(max(values)) - (max(values) - min(values))) / 2
+    ticks = _ticks(min(values) - wider, max(values) + wider, 4)
     axes.set_xlim(ticks[0], ticks[-1])
     axes.set_xticks(ticks, [f"{tick:.6g}" for tick in ticks])
 

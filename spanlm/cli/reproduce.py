@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT
@@ -53,24 +54,11 @@ def run(arguments: list[str]) -> None:
     require(bool(options.seeds), "--seeds", options.seeds, "one or more numbers")
     require(options.jobs >= 1, "--jobs", options.jobs, "at least 1")
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
-    plan = make_plan(
-        Request(
-            paper=options.paper,
-            table=options.table,
-            corpus=options.corpus,
-            scale=options.scale,
-            seeds=tuple(options.seeds),
-            rows=tuple(options.rows) if options.rows else None,
-            runs=options.runs,
-            out=options.out,
-            device=options.device,
-            precision=options.precision,
-            data_dir=options.data_dir,
-            questions=tuple(options.questions),
-        )
-    )
+    asked = {field.name: getattr(options, field.name) for field in fields(Request)}
+    lists = {name: tuple(value) for name, value in asked.items() if isinstance(value, list)}
+    plan = make_plan(Request(**asked | lists))
     if options.no_tables:
-        _run_rows(plan)
+        _refuse_failed(list(_reported(plan, 1, said=False)))
         return
     _introduce(plan)
     if options.dry_run:
@@ -149,38 +137,28 @@ def _dry_run(plan: Plan) -> None:
     shown = columns(["row"], ["seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "about"])
     estimator, total, searching = Estimator(plan, lambda row: note(f"measuring: {row}")), 0.0, False
     for task in plan.tasks:
+        measured = isinstance(task, Measurement)
+        model, count = task.config.model, task.jobs[0].parameters
+        sizes = ["", "", ""] if measured else [f"{model.encoder.output_size:,}", f"{count.model:,}", f"{count.total:,}"]
+        cells = ["", ""]
         if (record := finished(task, plan.text_of(task))) is not None:
-            cells, seconds = ("", "", "went astray" if ASTRAY in record else "finished"), 0.0
+            about = "went astray" if ASTRAY in record else "finished"
         else:
-            cells, seconds = _expected(estimator, task)
-            searching = searching or (isinstance(task, Measurement) and task.search is not None)
-        shown.add_row(*_sizes(task), *cells)
-        total += seconds
+            try:
+                found = estimator(task)
+                about = f"{'evaluated only ' if measured else ''}{_duration(found.seconds)}"
+                total += found.seconds
+                cells = cells if measured else [str(found.epochs), f"{found.tokens_per_second:,.0f}"]
+                searching = searching or (isinstance(task, Measurement) and task.search is not None)
+            except (InputError, RunError, RuntimeError) as error:
+                about = f"fails: {error}"
+        shown.add_row(task.row, task.seeds.partition(" ")[2], *sizes, *cells, about)
     console().print(shown)
     out(f"in all about {_duration(total)} on this machine as it is now; runs that stop improving end before")
     if searching:
         out("more, where none of a search's finalists helps: it reads on, one pair of η and λ after another")
     for row, reason in plan.left_out.items():
         out(f"left out: {row}: {reason}")
-
-
-def _sizes(task: Task) -> tuple[str, str, str, str, str]:
-    """Return row, seed, and of a training its units and parameters."""
-    if isinstance(task, Measurement):
-        return task.row, task.seeds.partition(" ")[2], "", "", ""
-    units, count = task.config.model.encoder.output_size, task.parameters
-    return task.row, str(task.seed), f"{units:,}", f"{count.model:,}", f"{count.total:,}"
-
-
-def _expected(estimator: Estimator, task: Task) -> tuple[tuple[str, str, str], float]:
-    """Return epochs, tokens a second and time as a dry run shows them, and the seconds."""
-    try:
-        found = estimator(task)
-    except (InputError, RunError, RuntimeError) as error:
-        return ("", "", f"fails: {error}"), 0.0
-    if isinstance(task, Measurement):
-        return ("", "", f"evaluated only {_duration(found.seconds)}"), found.seconds
-    return (str(found.epochs), f"{found.tokens_per_second:,.0f}", _duration(found.seconds)), found.seconds
 
 
 def _run(plan: Plan, jobs: int) -> None:
@@ -213,24 +191,15 @@ def _refuse_failed(ran: Sequence[Outcome]) -> None:
         raise RunError(f"{len(failed)} of {len(ran)} runs failed: {names}. {first.job.row}: {first.error}")
 
 
-def _run_rows(plan: Plan) -> None:
-    """Run without tables: what a process of `--jobs` does."""
-    with TrainingReport(notes=False) as report:
-        ran = []
-        for outcome in run_plan(plan, report, reporting=lambda: progress(shown=True)):
-            out(_ended(outcome))
-            ran.append(outcome)
-    _refuse_failed(ran)
-
-
-def _reported(plan: Plan, jobs: int) -> Iterator[Outcome]:
-    """Run the plan; say of every task that it starts and how it ended."""
+def _reported(plan: Plan, jobs: int, said: bool = True) -> Iterator[Outcome]:
+    """Run the plan; unless another process has `said` so, say of every task that it starts, and how it ended."""
     number = 0
 
     def started(task: Task) -> None:
         nonlocal number
         number += 1
-        out(f"\n[{number}/{len(plan.tasks)}] {plan.paper.rows[task.row].title}, {task.seeds}")
+        if said:
+            out(f"\n[{number}/{len(plan.tasks)}] {plan.paper.rows[task.row].title}, {task.seeds}")
 
     if jobs == 1:
         with TrainingReport(notes=False) as report:
@@ -238,8 +207,12 @@ def _reported(plan: Plan, jobs: int) -> Iterator[Outcome]:
                 out(_ended(outcome))
                 yield outcome
         return
-    for outcome in run_side_by_side(plan, jobs, started, lambda command, line: out(f"{command.label}  {line}")):
-        if outcome.done_before or outcome.error:  # else its own process said so
+
+    def heard(name: str, line: str) -> None:
+        out(f"{name}  {line}")
+
+    for outcome in run_side_by_side(plan, jobs, started, lambda: progress(shown=True), heard):
+        if outcome.done_before or outcome.error or len(outcome.job.jobs) > 1:  # else its own process said so
             out(f"{label(plan, outcome.job)}  {_ended(outcome)}")
         yield outcome
 
@@ -256,17 +229,17 @@ def _ended(outcome: Outcome) -> str:
 
 def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
     """Print a table as its page has it."""
-    rows = summarise(outcomes, table.rows)
+    lines = summarise(outcomes, table, plan.paper)
     out(f"\n{table.title}")
-    for line in protocol(plan, table, rows):
+    for line in protocol(plan, table, lines):
         out(f"  {line.replace('**', '')}")
-    for grid in grids(table, rows, plan.paper):
+    for grid in grids(table, lines, plan.paper):
         out(f"\n{grid.caption}" if grid.caption else "")
         shown = columns(grid.header[:1], grid.header[1:])
         for row in grid.rows:
             shown.add_row(*row)
         console().print(shown)
-    for line in order_notes(table, rows, plan.paper):
+    for line in order_notes(table, lines, plan.paper):
         out(f"\n{line}")
 
 

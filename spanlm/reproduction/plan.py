@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,60 +36,48 @@ _BUILT = "corpus.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is to be reproduced.
-
-    Attributes:
-        paper: whose tables.
-        table: one of them; None: all that the corpus allows.
-        corpus: a registered corpus, a folder, or wikipedia; None: the scale's own, or the table's.
-        scale: smoke, small or paper.
-        seeds: one run of every row for each.
-        rows: only these; None: all of the table.
-        runs: where runs are kept.
-        out: where records, tables and figures go.
-        device: auto, cpu, cuda.
-        precision: of the products; None: the scale's own.
-        data_dir: where registered corpora are; None: $SPANLM_DATA.
-        questions: cloze questions; empty: those beside the corpus.
-    """
+    """What is to be reproduced."""
 
     paper: str
-    table: str | None = None
-    corpus: str | None = None
     scale: str = "small"
-    seeds: tuple[int, ...] = (1,)
-    rows: tuple[str, ...] | None = None
+    table: str | None = None  # None: all that the corpus allows
+    corpus: str | None = None  # a registered one, a folder, or wikipedia; None: the scale's own, or the table's
+    seeds: tuple[int, ...] = (1,)  # one run of every row for each
+    rows: tuple[str, ...] | None = None  # only these
     runs: Path = Path("runs")
-    out: Path = Path("results")
+    out: Path = Path("results")  # of records, tables and figures
     device: str = "auto"
-    precision: Precision | None = None
-    data_dir: str | None = None
-    questions: tuple[Path, ...] = ()
+    precision: Precision | None = None  # of the products; None: the scale's own
+    data_dir: str | None = None  # of registered corpora; None: $SPANLM_DATA
+    questions: tuple[Path, ...] = ()  # cloze questions; empty: those beside the corpus
+
+    @property
+    def words(self) -> list[str]:
+        """Return the arguments of `spanlm` that ask for this."""
+        asked = [one for one in fields(self)[2:] if getattr(self, one.name) not in (None, one.default)]
+        words = ["reproduce", self.paper, "--scale", self.scale]
+        for name, value in ((f"--{one.name.replace('_', '-')}", getattr(self, one.name)) for one in asked):
+            words += [name, *map(str, value)] if isinstance(value, tuple) else [name, str(value)]
+        return words
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One training of one plain row: everything needed to do it, wherever.
-
-    Attributes:
-        row: the row's name.
-        preset: its preset.
-        seed: of the run.
-        config: the whole run's.
-        parameters: its size.
-        folder: the run's.
-        record: where its result goes.
-        measures: what is measured once it is trained.
-    """
+    """One training of one plain row: everything needed to do it, wherever."""
 
     row: str
     preset: Preset
     seed: int
     config: RunConfig
     parameters: ParameterCount
-    folder: Path
-    record: Path
-    measures: tuple[Measure, ...]
+    folder: Path  # of the run
+    record: Path  # of its result
+    measures: tuple[Measure, ...]  # taken once it is trained
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """Itself, as a measurement has its models."""
+        return (self,)
 
     @property
     def seeds(self) -> str:
@@ -99,21 +87,13 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """A row without a training of its own: models that were trained for another one, evaluated in another way.
-
-    Attributes:
-        row: the row's name.
-        how: with a cache, averaged, or with dynamic evaluation.
-        jobs: whose models; one, unless several are averaged.
-        record: where its result goes.
-        search: how settings of dynamic evaluation are found; None where there are none.
-    """
+    """A row without a training of its own: models that were trained for another one, evaluated in another way."""
 
     row: str
     how: Cached | Averaged | Dynamic
-    jobs: tuple[Job, ...]
-    record: Path
-    search: DynamicSearch | None = None
+    jobs: tuple[Job, ...]  # whose models; one, unless several are averaged
+    record: Path  # of its result
+    search: DynamicSearch | None = None  # how settings of dynamic evaluation are found
 
     @property
     def config(self) -> RunConfig:
@@ -132,31 +112,18 @@ Task = Job | Measurement
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All that a request needs.
-
-    Attributes:
-        request: what was asked for.
-        paper: whose tables.
-        scale: its scale.
-        tables: in the paper's order.
-        texts: the corpus, by how its lines are read.
-        out: the folder of records, tables and figures.
-        tasks: trainings, each once, and measurements, each after the trainings it needs.
-        others: tasks that were not asked for, but have a record: not run, only shown.
-        left_out: rows that this scale leaves out, with the reason.
-        questions: the files of cloze questions; none where no table asks for them.
-    """
+    """All that a request needs."""
 
     request: Request
     paper: Paper
     scale: Scale
-    tables: tuple[Table, ...]
-    texts: Mapping[Lines, Corpus]
-    out: Path
-    tasks: tuple[Task, ...]
-    others: tuple[Task, ...] = ()
-    left_out: Mapping[str, str] = field(default_factory=dict)
-    questions: tuple[Path, ...] = ()
+    tables: tuple[Table, ...]  # in the paper's order
+    texts: Mapping[Lines, Corpus]  # the corpus, by how its lines are read
+    out: Path  # of records, tables and figures
+    tasks: tuple[Task, ...]  # trainings, each once, and measurements, each after the trainings it needs
+    others: tuple[Task, ...] = ()  # that were not asked for, but have a record: not run, only shown
+    left_out: Mapping[str, str] = field(default_factory=dict)  # rows that this scale leaves out, with the reason
+    questions: tuple[Path, ...] = ()  # none where no table asks for them
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -172,10 +139,6 @@ class Plan:
         """Return what a task's models read."""
         return self.texts[task.config.data.lines]
 
-    def jobs_of(self, table: Table) -> list[Job]:
-        """Return the jobs whose rows `table` shows, in its order."""
-        return [job for row in table.rows for job in self.jobs if job.row == row]
-
 
 def make_plan(request: Request) -> Plan:
     """Load the corpus and list what is to be done.
@@ -188,29 +151,33 @@ def make_plan(request: Request) -> Plan:
     scale = _named(paper.scales, request.scale, "--scale={}: unknown.")
     if request.precision is not None:
         scale = replace(scale, precision=request.precision)
-    name = _corpus(request, paper, scale)
-    tables = _tables(request, paper, name)
+    by_name = {table.name: table for table in paper.tables}
+    named = None if request.table is None else _named(by_name, request.table, "--table={}: unknown.")
+    name = _corpus(request, paper, scale, named)
+    tables = _tables(request, paper, named, name)
     measures = _measures(tables)
     rows = [paper.rows[row] for row in measures]
     left_out = {row.name: reason for row in rows if (reason := _too_large(row, request, scale))}
     for row_name in request.rows or ():
         if row_name in left_out:
             raise InputError(f"--rows={row_name}: {left_out[row_name]}")
-    texts = _texts(rows, scale.data(chosen_text(name, request)))
-    make = _Maker(request, paper, scale, measures, texts)
+    data = scale.data(chosen_text(name, request))
+    # as they are written first
+    ways = sorted({row.lines for row in rows}, key=lambda lines: lines != "as-written")
+    texts = {lines: load_corpus(replace(data, lines=lines)) for lines in ways}
+    make = _Maker(request, paper, scale, measures, data, texts)
     asked = [row for row in rows if row.name not in left_out and (request.rows is None or row.name in request.rows)]
     tasks = tuple(dict.fromkeys(task for row in asked for task in make.tasks(row, request.seeds)))
-    present = (task for row in rows for task in make.present(row))
     asks_questions = any("cloze" in measures[row.name] for row in asked)
     return Plan(
         request=request,
         paper=paper,
         scale=scale,
         tables=tables,
-        texts={lines: text for lines, (_, text) in texts.items()},
+        texts=texts,
         out=make.out,
         tasks=tasks,
-        others=tuple(task for task in present if task not in tasks),
+        others=tuple(task for row in rows for task in make.present(row) if task not in tasks),
         left_out=left_out,
         questions=find_questions(request.data_dir, request.questions) if asks_questions else (),
     )
@@ -222,14 +189,8 @@ def _named(known: Mapping[str, Value], name: str, error: str) -> Value:
     return known[name]
 
 
-def _named_table(request: Request, paper: Paper) -> Table | None:
-    tables = {table.name: table for table in paper.tables}
-    return None if request.table is None else _named(tables, request.table, "--table={}: unknown.")
-
-
-def _corpus(request: Request, paper: Paper, scale: Scale) -> str:
+def _corpus(request: Request, paper: Paper, scale: Scale, table: Table | None) -> str:
     """Return the corpus that is meant: the one named, the table's only one, the scale's, or the table's own."""
-    table = _named_table(request, paper)
     only, home = (table.corpus, table.home) if table else (None, None)
     found = request.corpus or only or scale.corpus or home
     if not found:
@@ -238,9 +199,8 @@ def _corpus(request: Request, paper: Paper, scale: Scale) -> str:
     return found
 
 
-def _tables(request: Request, paper: Paper, corpus: str) -> tuple[Table, ...]:
+def _tables(request: Request, paper: Paper, named: Table | None, corpus: str) -> tuple[Table, ...]:
     """Return the table that is named, or all whose numbers are of this corpus or of any."""
-    named = _named_table(request, paper)
     if named is None:
         able = [table for table in paper.tables if table.corpus in (None, corpus)]
         chosen = [table for table in able if table.home == corpus] or able
@@ -331,13 +291,14 @@ class _Maker:
         paper: Paper,
         scale: Scale,
         measures: Mapping[str, tuple[Measure, ...]],
-        texts: Mapping[Lines, tuple[DataConfig, Corpus]],
+        data: DataConfig,
+        texts: Mapping[Lines, Corpus],
     ) -> None:
         self._request, self._paper, self._scale = request, paper, scale
-        self._measures, self._texts = measures, texts
-        place = Path(paper.name) / f"{next(iter(texts.values()))[1].name}-{scale.name}"
+        self._measures, self._data, self._texts = measures, data, texts
+        place = Path(paper.name) / f"{next(iter(texts.values())).name}-{scale.name}"
         self.out, self._runs = request.out / place, request.runs / place
-        self._jobs: dict[str, Job] = {}
+        self._configs: dict[str, tuple[RunConfig, ParameterCount]] = {}
 
     def tasks(self, row: Row, seeds: Sequence[int]) -> Iterator[Task]:
         """Yield what a row needs: its trainings, then what is measured on them."""
@@ -352,57 +313,37 @@ class _Maker:
             yield job
             if not isinstance(how, Plain):
                 search = self._scale.dynamic if isinstance(how, Dynamic) else None
-                yield Measurement(row=row.name, how=how, jobs=(job,), record=self._record(row, seed), search=search)
+                record = self._record(row.name, seed)
+                yield Measurement(row=row.name, how=how, jobs=(job,), record=record, search=search)
 
     def present(self, row: Row) -> Iterator[Task]:
         """Yield the tasks of a row that have a record."""
-        if isinstance(row.how, Averaged):
-            found = self.tasks(row, ()) if (self.out / f"{row.name}.json").exists() else iter(())
-        else:
-            names = (re.fullmatch(rf"{re.escape(row.name)}-seed-(\d+)\.json", path.name) for path in self._records())
-            found = self.tasks(row, sorted(int(match[1]) for match in names if match))
-        yield from (task for task in found if task.row == row.name)
+        names = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob(f"{row.name}-seed-*.json"))
+        seeds = sorted(int(match[1]) for match in names if match)
+        if not seeds and not (self.out / f"{row.name}.json").exists():
+            return
+        yield from (task for task in self.tasks(row, seeds) if task.row == row.name and task.record.exists())
 
-    def _records(self) -> list[Path]:
-        return sorted(self.out.glob("*.json"))
-
-    def _record(self, row: Row, seed: int) -> Path:
-        return self.out / f"{row.name}-seed-{seed}.json"
+    def _record(self, row: str, seed: int) -> Path:
+        return self.out / f"{row}-seed-{seed}.json"
 
     def _job(self, row: Row, seed: int) -> Job:
-        if row.name not in self._jobs:
-            self._jobs[row.name] = self._first(row)
-        first = self._jobs[row.name]
-        return replace(
-            first,
-            seed=seed,
-            config=replace(first.config, training=replace(first.config.training, seed=seed)),
-            folder=self._runs / row.name / f"seed-{seed}",
-            record=self._record(row, seed),
-        )
-
-    def _first(self, row: Row) -> Job:
-        """Return the job of a plain row for some seed."""
-        data, text = self._texts[row.lines]
-        words, preset = len(text.vocabulary), row.trained
-        config = scaled(self._scale, preset.config, data, words, len(text.splits["train"]))
-        config = replace(config, training=replace(config.training, device=self._request.device))
+        if row.name not in self._configs:
+            text, data = self._texts[row.lines], replace(self._data, lines=row.lines)
+            words, tokens = len(text.vocabulary), len(text.splits["train"])
+            found = scaled(self._scale, row.trained.config, data, words, tokens)
+            self._configs[row.name] = found, count_configured(found.model, words)
+        config, parameters = self._configs[row.name]
         return Job(
             row=row.name,
-            preset=preset,
-            seed=0,
-            config=config,
-            parameters=count_configured(config.model, words),
-            folder=self._runs,
-            record=self.out,
+            preset=row.trained,
+            seed=seed,
+            config=replace(config, training=replace(config.training, seed=seed, device=self._request.device)),
+            parameters=parameters,
+            folder=self._runs / row.name / f"seed-{seed}",
+            record=self._record(row.name, seed),
             measures=self._measures[row.name],
         )
-
-
-def _texts(rows: Sequence[Row], data: DataConfig) -> dict[Lines, tuple[DataConfig, Corpus]]:
-    """Load the corpus in every way that a row reads its lines, as they are written first."""
-    ways = sorted({row.lines for row in rows}, key=lambda lines: lines != "as-written")
-    return {lines: (text := replace(data, lines=lines), load_corpus(text)) for lines in ways}
 
 
 def _too_large(row: Row, request: Request, scale: Scale) -> str:

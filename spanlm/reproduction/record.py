@@ -41,15 +41,11 @@ MEASURED: tuple[Split, ...] = SPLITS[1:]
 ASTRAY = "astray"
 """Of the record of a measurement that has no perplexities: why it has none."""
 
-_SHOWN: dict[type, tuple[str, ...]] = {
-    Job: (
-        *("corpus", "vocabulary_size", "seed", "model_parameters", "units", "readout", "epochs", "best_epoch"),
-        *("train_perplexity_at_best", "tokens_per_second", "training_seconds", "starts"),
-    ),
-    Measurement: (
-        *("row", "how", "members", "corpus", "vocabulary_size", "all_parameters", "seconds", "starts", "details"),
-    ),
-}  # fmt: skip
+_KEYS: dict[type, str] = {
+    Job: "corpus vocabulary_size seed model_parameters units readout epochs best_epoch train_perplexity_at_best "
+    "tokens_per_second training_seconds starts",
+    Measurement: "row how members corpus vocabulary_size all_parameters seconds starts details",
+}
 """What every record has, beside the perplexities."""
 
 _DEFECTS_SHOWN = 20
@@ -70,61 +66,51 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
     if not path.exists():
         return None
     record = _read(task)
+    try:
+        recorded = RunConfig.from_tree(record["config"], str(path))
+    except ValueError:
+        raise _damaged(path) from None
     # how a device is asked for, and where the text lies, make no other run of one that is finished
-    recorded = RunConfig.from_tree(record["config"], str(path))
     one, other = (replace(c, data=replace(c.data.compared, corpus=corpus.name)) for c in (recorded, task.config))
     one = replace(one, training=replace(one.training, device=task.config.training.device))
     sizes: dict[str, int] = {split: len(corpus.splits[split]) for split in MEASURED}
     text = {"name": corpus.name, "vocabulary_size": len(corpus.vocabulary), **sizes}
-    _refuse_another(path, _text(record), text, "corpus")
-    _refuse_another(path, one.to_tree(), other.to_tree())
+    was = {"corpus": _text(record), **one.to_tree()}
+    now = {"corpus": text, **other.to_tree()}
     if isinstance(task, Measurement):
-        _refuse_another_measurement(task, record, corpus)
+        both = zip(record["members"], task.jobs, strict=False)
+        members = [_member(_read(job)) if job.record.exists() else old for old, job in both]
+        was |= {"how": record["how"], "members": record["members"]}
+        now |= {"how": _how(task), "members": members}
+    if difference := first_difference(was, now):
+        field, old, new = difference
+        raise InputError(
+            f"{path}: is the result of another run: {field} was {old}, not {new}. Move it away, or choose "
+            "another --out (and --runs)."
+        )
     return record
 
 
 def _read(task: Task) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json_object(task.record.read_text(encoding="utf-8"))
-        RunConfig.from_tree(record["config"], str(task.record))
-        _ = [record[name] for name in _SHOWN[type(task)]]
+        _ = _text(record), record["config"], [record[name] for name in _KEYS[type(task)].split()]
         adapts = isinstance(task, Measurement) and isinstance(task.how, Dynamic)
         if not (adapts and isinstance(record.get(ASTRAY), str) and record[ASTRAY]):
             _ = [float(record[split]["perplexity"]) for split in MEASURED]
-        _text(record)
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"{task.record}: is not a record of a run. Move it away, or choose another --out.") from None
+        raise _damaged(task.record) from None
     return record
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(f"{path}: is not a record of a run. Move it away, or choose another --out.")
 
 
 def _text(record: dict[str, Any]) -> dict[str, Any]:
     """Return what identifies the text of a record."""
     sizes: dict[str, Any] = {split: record[split]["tokens"] for split in MEASURED}
     return {"name": record["corpus"], "vocabulary_size": record["vocabulary_size"], **sizes}
-
-
-def _refuse_another(path: Path, recorded: object, asked: object, prefix: str = "") -> None:
-    """Refuse a record that says another thing than what is asked for."""
-    difference = first_difference(recorded, asked, prefix)
-    if difference:
-        field, was, now = difference
-        raise InputError(
-            f"{path}: is the result of another run: {field} was {was}, not {now}. Move it away, or choose "
-            "another --out (and --runs)."
-        )
-
-
-def _refuse_another_measurement(task: Measurement, record: dict[str, Any], corpus: Corpus) -> None:
-    _refuse_another(task.record, record["how"], _how(task), "how")
-    if isinstance(task.how, Dynamic) and task.how.gate_temperature is not None:
-        # earlier versions took the statistics of another likelihood
-        found: Any = record["details"]
-        for name in ("statistics", "gate_temperature"):
-            found = found.get(name) if isinstance(found, dict) else None
-        _refuse_another(task.record, found, task.how.gate_temperature, "details.statistics.gate_temperature")
-    now = [finished(job, corpus) for job in task.jobs]
-    members = [was if one is None else _member(one) for was, one in zip(record["members"], now, strict=False)]
-    _refuse_another(task.record, record["members"], members, "members")
 
 
 def _how(task: Measurement) -> dict[str, Any]:
@@ -152,7 +138,7 @@ def save(path: Path, record: dict[str, Any]) -> None:
 
 
 def record_training(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
-    """Evaluate a trained model on valid and, this once, on test; return all there is to say of the run, and keep it."""
+    """Evaluate a trained model on valid and, this once, on test; keep and return all there is to say of the run."""
     epochs = epoch_rows(model.folder)
     best = min(epochs, key=lambda row: row["loss"])
     assert isinstance(model.model, LanguageModel), "a row is one model"
@@ -238,11 +224,6 @@ def record_measurement(task: Measurement, corpus: Corpus, report: Report = quiet
     too. Of a search that was stopped `details.read_before` has how many trials were there, and `seconds` has what these
     took, too.
 
-    Args:
-        task: what to measure.
-        corpus: the text.
-        report: gets the progress of dynamic evaluation.
-
     Raises:
         InputError: a model is not there, or the text is too short for the cache.
         RunError: the disk refused.
@@ -251,7 +232,12 @@ def record_measurement(task: Measurement, corpus: Corpus, report: Report = quiet
     models = [load(job.folder, job.config.training.device) for job in task.jobs]
     began = time.perf_counter()
     try:
-        results, details = _measured(task, models, corpus, report)
+        if isinstance(task.how, Averaged):
+            results, details = _averaged(models, corpus)
+        elif isinstance(task.how, Cached):
+            results, details = _cached(models[0], corpus, task.how)
+        else:
+            results, details = adapted(task, models[0], corpus, report)
         found: dict[str, Any] = {split: result.to_json() for split, result in results.items()}
         found["details"] = finite(details)
     except DivergedError as error:
@@ -286,25 +272,12 @@ def _trained(job: Job, corpus: Corpus) -> dict[str, Any]:
 
 
 def require_run(job: Job, why: str) -> None:
-    """Refuse a run that has a record, but whose model is elsewhere.
-
-    Raises:
-        InputError: it is; the message adds `why` its model is needed.
-    """
+    """Refuse a run that has a record, but whose model is elsewhere; the error adds `why` its model is needed."""
     if not (job.folder / MODEL).exists():
         raise InputError(
             f"{job.folder}: the run of {job.record} is not there{why}. Give its folder with --runs, or move the record "
             "away to train again."
         )
-
-
-def _measured(task: Measurement, models: Sequence[TrainedModel], corpus: Corpus, report: Report) -> _Results:
-    """Return a row's results, and the details of how they came about."""
-    if isinstance(task.how, Averaged):
-        return _averaged(models, corpus)
-    if isinstance(task.how, Cached):
-        return _cached(models[0], corpus, task.how)
-    return adapted(task, models[0], corpus, report)
 
 
 def _cached(model: TrainedModel, corpus: Corpus, how: Cached) -> _Results:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,13 +19,10 @@ from typing import Any
 import torch
 
 from spanlm.data.corpora import Corpus
-from spanlm.errors import Interrupted, RunError, SpanlmError, require
-from spanlm.evaluation.dynamic.evaluate import adapted_tally
-from spanlm.evaluation.dynamic.statistics import STREAMS, gather_statistics
-from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.evaluation.protocol import STANDARD
+from spanlm.errors import Interrupted, SpanlmError
+from spanlm.evaluation.dynamic.statistics import LENGTH, STREAMS
 from spanlm.evaluation.scoring import Report, quiet
-from spanlm.reproduction.plan import Job, Measurement, Plan, Request, Task
+from spanlm.reproduction.plan import Job, Plan, Task
 from spanlm.reproduction.record import (
     ASTRAY,
     cloze_accuracies,
@@ -37,10 +35,8 @@ from spanlm.reproduction.record import (
 )
 from spanlm.runs.loading import load
 from spanlm.store.files import make_folder
-from spanlm.store.machine import pick_device
 from spanlm.training.events import Watcher
 from spanlm.training.run import train
-from spanlm.training.setup import build_model
 from spanlm.training.signals import stop_request
 from spanlm.training.trainer import Trainer
 
@@ -50,30 +46,19 @@ Reporting = Callable[[], AbstractContextManager[Report]]
 _PATIENCE = 0.2
 """Seconds between two looks at whether a signal came."""
 
-_BATCHED, _SINGLE = 1 / 3, 1.0
-"""What a token costs that is scored, in batches and in a single stream, of what it costs in training."""
-
-_SEGMENTS, _WORK = 5, 2e9
-"""What is timed: segments of dynamic evaluation, and the most tokens of a training step times parameters."""
+_BATCHED, _WORK = 1 / 3, 2e9
+"""What a token scored in batches costs of one in training; the most tokens of a timed step times parameters."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training or a measurement ended.
-
-    Attributes:
-        job: which.
-        record: its result; None if it failed.
-        error: why it failed; empty if it did not.
-        done_before: nothing had to be run.
-        seconds: spent on it now.
-    """
+    """How a training or a measurement ended."""
 
     job: Task
-    record: dict[str, Any] | None = field(repr=False)
-    error: str = ""
-    done_before: bool = False
-    seconds: float = 0.0
+    record: dict[str, Any] | None = field(repr=False)  # its result; None if it failed
+    error: str = ""  # why it failed
+    done_before: bool = False  # nothing had to be run
+    seconds: float = 0.0  # spent on it now
 
 
 def run_plan(
@@ -95,12 +80,21 @@ def run_plan(
         Interrupted: Ctrl-C or SIGTERM; the run is saved and goes on at the same request.
     """
     _prepare(plan)
-    failed: set[Task] = set()
-    for task in plan.tasks:
+    yield from _in_turn(plan.tasks, plan, set(), watcher, started, reporting)
+
+
+def _in_turn(
+    tasks: Sequence[Task],
+    plan: Plan,
+    failed: set[Task],
+    watcher: Watcher | None,
+    started: Callable[[Task], None],
+    reporting: Reporting,
+) -> Iterator[Outcome]:
+    for task in tasks:
         started(task)
         outcome = _attempt(task, plan, failed, watcher, reporting)
-        if outcome.error:
-            failed.add(task)
+        failed |= {task} if outcome.error else set()
         yield outcome
 
 
@@ -115,55 +109,46 @@ def _prepare(plan: Plan) -> None:
 def _attempt(
     task: Task, plan: Plan, failed: Collection[Task], watcher: Watcher | None, reporting: Reporting
 ) -> Outcome:
-    began = time.perf_counter()
+    began, text = time.perf_counter(), plan.text_of(task)
+    if found := done_before(task, plan):
+        return found
+    if blocked := _blocked(task, failed):
+        return Outcome(task, None, blocked)
     try:
-        outcome = done_before(task, plan.text_of(task))
-        if outcome is not None:
-            return outcome
-        record = _do(task, plan, failed, watcher, reporting)
+        if isinstance(task, Job):
+            record = run_job(task, text, plan.questions, watcher)
+        else:
+            with reporting() as report:
+                record = record_measurement(task, text, report)
     except (Interrupted, BrokenPipeError):
         raise
     except (SpanlmError, OSError, RuntimeError, MemoryError, ValueError, KeyError) as error:
         # RuntimeError: how the tensor library reports a device that is out of memory
-        text = " ".join(str(error).split()) or type(error).__name__
-        return Outcome(task, None, text, seconds=time.perf_counter() - began)
-    return _outcome(task, record, before=False, seconds=time.perf_counter() - began)
+        said = " ".join(str(error).split()) or type(error).__name__
+        return Outcome(task, None, said, seconds=time.perf_counter() - began)
+    return replace(_ended(task, record), seconds=time.perf_counter() - began)
 
 
-def _outcome(task: Task, record: dict[str, Any], before: bool, seconds: float = 0.0) -> Outcome:
+def _ended(task: Task, record: dict[str, Any]) -> Outcome:
     """Return how a task ended that has a record; one of weights that went astray is no result."""
-    if "perplexity" in record["test"]:
-        return Outcome(task, record, done_before=before, seconds=seconds)
-    return Outcome(task, None, record[ASTRAY], before, seconds)
+    return Outcome(task, record) if "perplexity" in record["test"] else Outcome(task, None, record[ASTRAY])
 
 
-def _do(
-    task: Task, plan: Plan, failed: Collection[Task], watcher: Watcher | None, reporting: Reporting
-) -> dict[str, Any]:
-    if isinstance(task, Job):
-        return run_job(task, plan.text_of(task), plan.questions, watcher)
-    _refuse_failed(task, failed)
-    with reporting() as report:
-        return record_measurement(task, plan.text_of(task), report)
+def _blocked(task: Task, failed: Collection[Task]) -> str:
+    """Say which training that failed a task needs."""
+    return next((f"needs {job.row}, {job.seeds}, which failed" for job in task.jobs if job in failed), "")
 
 
-def _refuse_failed(task: Task, failed: Collection[Task]) -> None:
-    """Refuse what needs a training that failed."""
-    for job in task.jobs if isinstance(task, Measurement) else ():
-        if job in failed:
-            raise RunError(f"needs {job.row}, {job.seeds}, which failed")
-
-
-def done_before(task: Task, corpus: Corpus) -> Outcome | None:
+def done_before(task: Task, plan: Plan) -> Outcome | None:
     """Return the outcome of a task of which nothing is left to do: a record, with all that is to be measured.
 
     Raises:
         InputError: the file is no record, or that of another run.
     """
-    record = finished(task, corpus)
+    record = finished(task, plan.text_of(task))
     if record is None or (isinstance(task, Job) and _missing(task, record)):
         return None
-    return _outcome(task, record, before=True)
+    return replace(_ended(task, record), done_before=True)
 
 
 def _missing(job: Job, record: Mapping[str, Any]) -> list[str]:
@@ -176,7 +161,7 @@ def finished_before(plan: Plan) -> list[Outcome]:
     found = []
     for task in plan.others:
         try:
-            found.append(done_before(task, plan.text_of(task)))
+            found.append(done_before(task, plan))
         except SpanlmError:
             continue  # of another configuration: not of this table
     return [outcome for outcome in found if outcome is not None]
@@ -186,12 +171,6 @@ def run_job(
     job: Job, corpus: Corpus, questions: tuple[Path, ...] = (), watcher: Watcher | None = None
 ) -> dict[str, Any]:
     """Train a row unless it is trained, measure what was not measured, and return the record, which is kept.
-
-    Args:
-        job: which.
-        corpus: what it trains on.
-        questions: for jobs that measure cloze accuracy.
-        watcher: gets the progress.
 
     Raises:
         InputError: the record's or the run's configuration is another one.
@@ -213,77 +192,53 @@ def run_job(
     return record
 
 
-@dataclass(frozen=True)
-class Command:
-    """A command that can be given again at any time: what it finished it does not do again.
+# --- several at a time ---
 
-    Attributes:
-        label: names it shortly.
-        words: program and arguments.
-    """
-
-    label: str
-    words: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended.
-
-    Attributes:
-        command: which.
-        error: the last line that it printed, or the signal that ended it; empty if it did what it should.
-        seconds: that it took.
-    """
-
-    command: Command
-    error: str
-    seconds: float
+Heard = Callable[[str, str], None]
+"""Called with the name of a command and a line that it printed."""
 
 
 def run_all(
-    commands: Sequence[Command], jobs: int, heard: Callable[[Command, str], None] = lambda command, line: None
-) -> Iterator[Ended]:
-    """Run commands, `jobs` at a time, in their order; give each when it has ended.
+    commands: Mapping[str, Sequence[str]], jobs: int, heard: Heard = lambda name, line: None
+) -> Iterator[tuple[str, str]]:
+    """Run commands that need nothing of each other, `jobs` at a time, in their order.
 
     Args:
-        commands: that need nothing of each other.
+        commands: program and arguments, by name.
         jobs: how many at a time.
-        heard: called with every line that a command prints, one at a time.
+        heard: called with one line at a time.
+
+    Returns:
+        The name of each command when it has ended, and its error: the last line that it printed, or the signal that
+        ended it; empty if it did what it should.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
     """
     running, lock, ending = set[subprocess.Popen[str]](), Lock(), False
 
-    def run(command: Command) -> Ended:
-        began, line = time.perf_counter(), ""
+    def run(name: str) -> tuple[str, str]:
+        line, pipe = "", subprocess.PIPE
+        how: dict[str, Any] = {"text": True, "errors": "backslashreplace", "process_group": 0}
         with lock:
             if ending:
-                return Ended(command, "was not begun", 0.0)
+                return name, "was not begun"
             # a group of its own: a terminal's Ctrl-C is for this process, which hands it on
             process = subprocess.Popen(
-                command.words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="backslashreplace",
-                process_group=0,
+                commands[name], stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.STDOUT, **how
             )
             running.add(process)
         with process:
-            assert process.stdout is not None
-            for line in process.stdout:
+            for line in process.stdout or ():
                 with lock:
-                    heard(command, line.rstrip("\n"))
+                    heard(name, line.rstrip("\n"))
             status = process.wait()
         with lock:
             running.remove(process)
-        return Ended(command, _error(status, line), time.perf_counter() - began)
+        return name, _error(status, line)
 
     with stop_request() as stop, ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(run, command) for command in commands}
+        waiting = {pool.submit(run, name) for name in commands}
         try:
             while waiting:
                 ended, waiting = wait(waiting, _PATIENCE, FIRST_COMPLETED)
@@ -305,112 +260,63 @@ def _error(status: int, last_line: str) -> str:
     return "" if status == 0 else last_line.strip().removeprefix("spanlm: ") or f"its process ended with {status}"
 
 
-def command_words(request: Request, rows: Sequence[str], seeds: Sequence[int], threads: int) -> tuple[str, ...]:
-    """Return the command that makes rows of a request, without their tables."""
-    words = [sys.executable, "-m", "spanlm", "reproduce", request.paper, "--no-tables", "--scale", request.scale]
-    options = {
-        "table": request.table,
-        "corpus": request.corpus,
-        "precision": request.precision,
-        "data-dir": request.data_dir,
-        "runs": request.runs,
-        "out": request.out,
-        "device": request.device,
-        "threads": threads,
-    }
-    words += [f"--{name}={value}" for name, value in options.items() if value is not None]
-    words += ["--rows", *rows, "--seeds", *map(str, seeds)]
-    return (*words, *(["--questions", *map(str, request.questions)] if request.questions else []))
-
-
 def run_side_by_side(
     plan: Plan,
     jobs: int,
     started: Callable[[Task], None] = lambda task: None,
-    heard: Callable[[Command, str], None] = lambda command, line: None,
+    reporting: Reporting = lambda: nullcontext(quiet),
+    heard: Heard = lambda name, line: None,
 ) -> Iterator[Outcome]:
-    """Do what is not done in processes of their own, `jobs` at a time; give each outcome when it is there.
+    """Do what needs one model in processes of their own, `jobs` at a time, and then the rest as `run_plan` does.
 
-    A process trains a model and measures what needs it alone; ensembles come last. As in `run_plan`, a task that fails
-    stops only those that need it. Numbers differ in rounding from those of a run with all threads.
+    A process trains a model and measures what needs it alone. Numbers differ in rounding from those of a run with all
+    threads. Papers go from the plainest system to the most involved, which takes longest: begun last, it would run
+    alone, so it is begun first.
 
     Args:
         plan: what to do.
-        jobs: how many processes at a time. On a GPU they share it.
-        started: called with every task that is done, or whose process is among those to be started.
+        jobs: how many processes at a time, at least 1. On a GPU they share it.
+        started: called with every task that is done before, or here.
+        reporting: opened for each measurement here.
         heard: see `run_all`.
 
     Raises:
-        InputError: jobs below 1, or as `run_plan`; nothing was run or written.
+        InputError: as `run_plan`; nothing was run or written.
         Interrupted: Ctrl-C or SIGTERM; trainings are saved and go on at the same request.
     """
-    require(jobs >= 1, "--jobs", jobs, "at least 1")
     _prepare(plan)
-    failed, coming = set[Task](), list[Task]()
+    alone: dict[Job, list[Task]] = {}
     for task in plan.tasks:
-        outcome = done_before(task, plan.text_of(task))
-        if outcome is None:
-            coming.append(task)
-        else:
-            started(task)
-            yield outcome
+        if len(task.jobs) == 1 and done_before(task, plan) is None:
+            alone.setdefault(task.jobs[0], []).append(task)
+    begun = {label(plan, group[0]): group for group in reversed(alone.values())}
     # the same share whatever is done already: with other threads numbers round otherwise, so what was stopped would go
     # on as another computation, and a search would not know its own trials
     threads = max(1, torch.get_num_threads() // min(jobs, len(plan.tasks)))
-    for groups in _waves(coming):
-        commands = dict[Command, list[Task]]()
-        for group in groups:
-            if failed.isdisjoint(_needed(group[0])):
-                commands[_command(plan, group, threads)] = group
-                list(map(started, group))
-            else:
-                yield from (_attempt(task, plan, failed, None, lambda: nullcontext(quiet)) for task in group)
-        for ended in run_all(list(commands), jobs, heard):
-            for task in commands[ended.command]:
-                outcome = _collected(task, plan, failed, ended)
-                if outcome.error:
-                    failed.add(task)
-                yield outcome
+    commands = {}
+    for name, group in begun.items():
+        asked = replace(plan.request, rows=tuple(task.row for task in group), seeds=(group[0].jobs[0].seed,))
+        commands[name] = [sys.executable, "-m", "spanlm", *asked.words, "--no-tables", f"--threads={threads}"]
+    failed = set[Task]()
+    for name, error in run_all(commands, jobs, heard):
+        for task in begun[name]:
+            outcome = _collected(task, plan, failed, error)
+            failed |= {task} if outcome.error else set()
+            yield outcome
+    there = {task for group in begun.values() for task in group}
+    rest = [task for task in plan.tasks if task not in there]
+    yield from _in_turn(rest, plan, failed, None, started, reporting)
 
 
-def _waves(tasks: Sequence[Task]) -> Iterator[list[list[Task]]]:
-    """Group what has one model, and then what has several.
-
-    Papers go from the plainest system to the most involved, which takes longest: begun last, it would run alone.
-    """
-    alone: dict[Job, list[Task]] = {}
-    for task in tasks:
-        jobs = (task,) if isinstance(task, Job) else task.jobs
-        if len(jobs) == 1:
-            alone.setdefault(jobs[0], []).append(task)
-    yield list(alone.values())[::-1]
-    yield [[task] for task in tasks if len(_needed(task)) > 1]
-
-
-def _needed(task: Task) -> tuple[Job, ...]:
-    """Return the trainings that must have ended before a task can begin."""
-    return () if isinstance(task, Job) else task.jobs
-
-
-def _command(plan: Plan, group: Sequence[Task], threads: int) -> Command:
-    first = group[0]
-    jobs = first.jobs if isinstance(first, Measurement) else (first,)
-    # an ensemble says itself which seeds it needs; as many as were asked for let it be as large
-    seeds = plan.request.seeds if len(jobs) > 1 else (jobs[0].seed,)
-    return Command(label(plan, first), command_words(plan.request, [task.row for task in group], seeds, threads))
-
-
-def _collected(task: Task, plan: Plan, failed: Collection[Task], ended: Ended) -> Outcome:
+def _collected(task: Task, plan: Plan, failed: Collection[Task], error: str) -> Outcome:
     """Return what a process left of one of its tasks."""
     try:
-        outcome = done_before(task, plan.text_of(task))
-        if outcome is not None:
-            return Outcome(task, outcome.record, outcome.error, seconds=ended.seconds)
-        _refuse_failed(task, failed)
-    except SpanlmError as error:
-        return Outcome(task, None, str(error))
-    error_text = ended.error.partition(f"{task.row}: ")[2] or ended.error or "its process left no record"
-    return Outcome(task, None, error_text, seconds=ended.seconds)
+        if outcome := done_before(task, plan):
+            return replace(outcome, done_before=False)
+    except SpanlmError as refused:
+        return Outcome(task, None, str(refused))
+    error = error.partition(f"{task.row}: ")[2] or error or "its process left no record"
+    return Outcome(task, None, _blocked(task, failed) or error)
 
 
 def label(plan: Plan, task: Task) -> str:
@@ -418,26 +324,24 @@ def label(plan: Plan, task: Task) -> str:
     return task.row if len(plan.request.seeds) == 1 else f"{task.row}, {task.seeds}"
 
 
+# --- how long it will take ---
+
+
 @dataclass(frozen=True)
 class Estimate:
-    """How long a task will take from its start.
-
-    Attributes:
-        seconds: for all of it.
-        epochs: of a training, at most, those of finetuning included; patience may end it before.
-        tokens_per_second: of a training.
-    """
+    """How long a task will take from its start."""
 
     seconds: float
-    epochs: int = 0
-    tokens_per_second: float = 0.0
+    epochs: int = 0  # of a training, at most, those of finetuning included; patience may end it before
+    tokens_per_second: float = 0.0  # of a training
 
 
 class Estimator:
     """Estimates tasks of a plan from one training step of each kind of model: its encoder, memory and head.
 
     Time is taken to grow with the parameters. A token that is scored in batches costs a third of one in training, a
-    pass forward in place of one forward and one backward; in a single stream as much as in training.
+    pass forward in place of one forward and one backward; in a single stream as much as in training; one in dynamic
+    evaluation what it costs in training steps of one stream.
 
     Args:
         plan: whose tasks.
@@ -455,74 +359,48 @@ class Estimator:
             InputError: it cannot be trained as it is.
             RunError: the loss or its gradient is soon not finite.
         """
-        corpus = self._plan.text_of(task)
+        corpus, job = self._plan.text_of(task), task.jobs[0]
         train, valid, test = (len(corpus.splits[split]) for split in ("train", "valid", "test"))
-        job = task if isinstance(task, Job) else task.jobs[0]
-        dynamic = isinstance(task, Measurement) and task.search is not None
-        if isinstance(task, Measurement) and not dynamic:
-            return Estimate(len(task.jobs) * (valid + test) * _SINGLE * self._token(job))
         token = self._token(job)
-        if isinstance(task, Measurement):
-            return Estimate(self._dynamic_seconds(task, token, train, valid, test))
-        finetune = job.config.training.finetune
-        epochs = job.config.training.epochs + finetune.stages * finetune.epochs
-        read = epochs * (train + _BATCHED * valid) + _SINGLE * (valid + test)
-        return Estimate(read * token, epochs, 1 / token)
-
-    def _dynamic_seconds(self, task: Measurement, token: float, train: int, valid: int, test: int) -> float:
-        """Estimate a search and its result.
-
-        Valid is read once for the search and, as test, once for its result with the trained weights throughout, and as
-        often with weights that adapt as there are finalists, of which one is its result; a search that must read on
-        after them takes longer.
-        """
-        job, search = task.jobs[0], task.search
-        assert search is not None
+        if isinstance(task, Job):
+            training = job.config.training
+            epochs = training.epochs + training.finetune.stages * training.finetune.epochs
+            return Estimate(token * (epochs * (train + _BATCHED * valid) + valid + test), epochs, 1 / token)
+        if task.search is None:
+            return Estimate(token * len(task.jobs) * (valid + test))
+        # valid is read by the trained weights once for the search and, as test, once for its result; by weights that
+        # adapt as often as there are finalists, of which one is its result
+        search = task.search
         points, first = len(search.grid(job.preset.dynamic)), min(search.first_tokens, valid)
         adapted = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0) + test
-        segment = STREAMS * DynamicConfig().length
-        segments = min(math.ceil(train / segment), search.statistics or math.inf)
-        return adapted * self._token(job, dynamic=True) + token * (segments * segment + 2 * valid + test)
+        gathered = min(train, (search.statistics or math.inf) * STREAMS * LENGTH)
+        return Estimate(adapted * self._token(job, adapting=True) + token * (gathered + 2 * valid + test))
 
-    def _token(self, job: Job, dynamic: bool = False) -> float:
+    def _token(self, job: Job, adapting: bool = False) -> float:
         """Return the seconds of a token."""
         model = job.config.model
-        kind = (model.encoder.kind, model.memory.kind, model.head.kind, job.config.data.lines, dynamic)
+        kind = (model.encoder.kind, model.memory.kind, model.head.kind, job.config.data.lines, adapting)
         if kind not in self._speeds:
             self._measuring(job.row)
-            corpus = self._plan.text_of(job)
-            measure = _dynamic_token if dynamic else _training_token
-            self._speeds[kind] = measure(job, corpus) / job.parameters.total
+            self._speeds[kind] = _measured_token(job, self._plan.text_of(job), adapting) / job.parameters.total
         return self._speeds[kind] * job.parameters.total
 
 
-def _training_token(job: Job, corpus: Corpus) -> float:
-    batching = job.config.training.batching
+def _measured_token(job: Job, corpus: Corpus, adapting: bool) -> float:
+    """Time a step of training, or of one stream, a few where they are short."""
+    batching, steps = job.config.training.batching, 1
     # on a processor a step of a large model takes a minute, and its share of the streams as large a share of that
     streams = max(1, min(batching.batch_size, int(_WORK / (job.parameters.total * batching.length))))
-    training = replace(job.config.training, batching=replace(batching, batch_size=streams, group_size=None))
+    batching = replace(batching, batch_size=streams, group_size=None)
+    if adapting:
+        batching = replace(batching, batch_size=1, length=LENGTH)
+        steps = max(1, min(5, int(1e7 / job.parameters.total)))
+    training = replace(job.config.training, batching=batching)
     trainer = Trainer(replace(job.config, training=training), corpus, job.folder / "estimate", Watcher())
-    count = trainer.batcher.count()
-    first, second = (next(trainer.batcher.segments(start=number * count // 2)) for number in range(2))
-    trainer.step(first)  # which does what is done only once
-    return _timed(lambda: trainer.step(second), trainer.device) / int(second.mask.sum())
-
-
-def _dynamic_token(job: Job, corpus: Corpus) -> float:
-    device = pick_device(job.config.training.device, "training.device")
-    model = build_model(job.config, len(corpus.vocabulary)).to(device)
-    statistics = gather_statistics(model, corpus, segments=1, length=1)
-    still = DynamicConfig(rate=0.0)
-    batcher = STANDARD.batcher(corpus, "valid", length=still.length)
-    most = _SEGMENTS * still.length
-    return _timed(lambda: adapted_tally(model, batcher, statistics, still, 0, most=most), device) / most
-
-
-def _timed(call: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds of a call, the device's work included."""
-    on_gpu = device.type == "cuda"
-    torch.cuda.synchronize(device) if on_gpu else None
+    segments = list(islice(trainer.batcher.segments(start=trainer.batcher.count() // 2), steps + 1))
+    trainer.step(segments[0])  # which does what is done only once, and waits for the device, as every step
+    timed = segments[1:] or segments
     began = time.perf_counter()
-    call()
-    torch.cuda.synchronize(device) if on_gpu else None
-    return time.perf_counter() - began
+    for segment in timed:
+        trainer.step(segment)
+    return (time.perf_counter() - began) / sum(int(segment.mask.sum()) for segment in timed)

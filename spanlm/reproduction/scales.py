@@ -14,9 +14,8 @@ what a rung adds is seen where all else is alike: small, all rows have one short
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, ClassVar, TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
@@ -25,7 +24,7 @@ from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.protocol import Precision
 from spanlm.models.config import ModelConfig
 from spanlm.models.counting import lstm_budget, match_parameters
-from spanlm.models.encoders import AnyEncoderConfig, AWDLSTMConfig
+from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.presets.daniluk2017 import VOCABULARY_SIZE
@@ -38,8 +37,6 @@ _NEAR = 0.01
 SPENT = 256.0
 """A rate that was divided by this teaches nothing more: about what the schedules of Zaremba et al. end with."""
 
-_OF_PRESETS = "What is remarked on rows below is of their presets, which have the published sizes and recipes."
-
 Part = TypeVar("Part")
 
 
@@ -50,120 +47,61 @@ def several(count: int, what: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicSearch:
-    """How the settings of dynamic evaluation are looked for, on valid.
+    """How the settings of dynamic evaluation are looked for, on valid."""
 
-    Attributes:
-        rates: η that are tried; None: those of the published grid.
-        decays: λ likewise.
-        first_tokens: of valid, that every pair reads.
-        finalists: pairs that then read all of it, more if none of them helps; 0: none, the first tokens decide.
-        statistics: segments of train that tell how large gradients are; None: all.
-    """
-
-    rates: tuple[float, ...] | None = None
-    decays: tuple[float, ...] | None = None
-    first_tokens: int = 30_000
-    finalists: int = 4
-    statistics: int | None = None
+    rates: tuple[float, ...] | None = None  # η that are tried; None: those of the published grid
+    decays: tuple[float, ...] | None = None  # λ likewise
+    first_tokens: int = 30_000  # of valid, that every pair reads
+    finalists: int = 4  # pairs that then read all of it, more if none of them helps; 0: the first tokens decide
+    statistics: int | None = None  # segments of train that tell how large gradients are; None: all
 
     def grid(self, published: DynamicConfig | None) -> list[DynamicConfig]:
-        """Return what is tried: every η with every λ, and where these are the published ones, the model's own point.
-
-        Args:
-            published: what the authors of the model had, its ε included; None: nothing.
-        """
+        """Return every η with every λ, and where these are the published ones, what the model's authors had."""
         return [*dynamic_grid(self.rates, self.decays), *self.own_point(published)]
 
     def own_point(self, published: DynamicConfig | None) -> list[DynamicConfig]:
         """Return the published point of the model, where the grid is the published one."""
         return [published] if published is not None and self.rates is None and self.decays is None else []
 
-    def describe(self) -> str:
-        """Say how settings are found."""
-        points = len(dynamic_grid(self.rates, self.decays))
-        first = f"by the first {self.first_tokens:,} words of valid"
-        if self.finalists:
-            first += f", the best {self.finalists} of them by all of it, and more, one by one, until one helps"
-        over = "all of train" if self.statistics is None else f"{several(self.statistics, 'segment')} of train"
-        return f"Dynamic evaluation: {several(points, 'pair')} of η and λ {first}; MS of the gradients over {over}."
-
 
 @dataclass(frozen=True, kw_only=True)
 class Matched:
     """All models have the parameters of one LSTM.
 
-    Attributes:
-        units: of that LSTM; also the embedding's size.
-        training_tokens: how many tokens a model reads in training, in whole epochs and at least one; None: as many
-            epochs as `max_epochs` or the preset allows.
-        max_epochs: at most so many epochs; None: as the preset has.
-        init_range: weights start uniform in plus or minus this. The paper's 0.1 at 300 units is 0.1 · sqrt(300 / units)
-            at fewer: the same variance of a sum over all units. With 0.1 at 64 units the attention models did not leave
-            the unigram distribution in three epochs.
+    The paper's range of ±0.1 at 300 units is 0.1 · sqrt(300 / units) at fewer: the same variance of a sum over all
+    units. With 0.1 at 64 units the attention models did not leave the unigram distribution in three epochs.
     """
 
-    units: int
-    training_tokens: int | None = None
-    max_epochs: int | None = None
-    init_range: float = 0.1
+    about: ClassVar = "hidden sizes with which θ_M, the parameters without word representations, is that of one LSTM"
+
+    units: int  # of that LSTM; also the embedding's size
+    training_tokens: int | None = None  # read in training, in whole epochs and at least one; None: as many as allowed
+    max_epochs: int | None = None  # None: as the preset has
+    init_range: float = 0.1  # weights start uniform in plus or minus this
 
     def scaled(self, preset: RunConfig, vocabulary_size: int, tokens: int) -> tuple[ModelConfig, TrainingConfig]:
-        """Return model and recipe of a row."""
+        """Return model and recipe of a row; the sizes are the paper's own where its units and vocabulary are."""
         model = replace(preset.model, embedding_size=self.units, init_range=self.init_range)
-        if not self.as_published(vocabulary_size):
+        if self.units != PAPER_UNITS or abs(vocabulary_size / VOCABULARY_SIZE - 1) > _NEAR:
             if preset.model.memory.kind == "recurrent_memory":
                 # the paper gives it the units of the LSTM and three times the parameters
                 model = replace(model, encoder=model.encoder.resized(self.units))
             else:
                 model = match_parameters(model, vocabulary_size, lstm_budget(self.units, model, vocabulary_size))
-        return model, replace(preset.training, epochs=self._epochs(preset, tokens))
-
-    def as_published(self, vocabulary_size: int) -> bool:
-        """Say whether the sizes are the paper's own, which fit its vocabulary alone."""
-        return self.units == PAPER_UNITS and abs(vocabulary_size / VOCABULARY_SIZE - 1) <= _NEAR
-
-    def _epochs(self, preset: RunConfig, tokens: int) -> int:
-        most = preset.training.epochs if self.max_epochs is None else self.max_epochs
-        if self.training_tokens is None:
-            return most
-        return max(1, min(most, math.floor(self.training_tokens / tokens + 0.5)))
-
-    def describe(self, scale: Scale, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:
-        """Say the sizes, and the recipe that all rows share."""
-        training = configs[0].training
-        sizes = "Sizes: the paper's own."
-        if not self.as_published(vocabulary_size):
-            sizes = (
-                f"Sizes (scale {scale.name}): embedding {self.units}; hidden sizes chosen so that θ_M, the parameters "
-                f"without word representations, is that of a {self.units}-unit LSTM (RM: {self.units} units and, as in "
-                f"the paper, more parameters). V / units is {vocabulary_size / self.units:.0f}; the paper's is 257."
-            )
-        return [
-            sizes,
-            f"Recipe: {training.optimizer.kind}, learning rate {training.optimizer.lr:g}, "
-            f"{training.batching.batch_size} streams × {training.batching.length} steps, gradient norm at most "
-            f"{training.optimizer.clip:g}, weights start in ±{self.init_range:g}, no dropout, at most "
-            f"{several(training.epochs, 'epoch')}, patience {training.patience}, products in {training.precision}.",
-        ]
+        epochs = preset.training.epochs if self.max_epochs is None else self.max_epochs
+        if self.training_tokens is not None:
+            epochs = max(1, min(epochs, math.floor(self.training_tokens / tokens + 0.5)))
+        return model, replace(preset.training, epochs=epochs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shortened:
-    """One recipe in few epochs for all rows of a table.
+    """One recipe in few epochs for all rows of a table."""
 
-    Attributes:
-        lr: of all stages.
-        epochs: of the main training.
-        switch_after: epochs of SGD before averages begin.
-        finetune_epochs: of the one stage after it.
-        batch_size: streams.
-        length: BPTT, steps of the usual segment.
-    """
-
-    lr: float
-    epochs: int
-    switch_after: int
-    finetune_epochs: int
+    lr: float  # of all stages
+    epochs: int  # of the main training
+    switch_after: int  # epochs of SGD before averages begin
+    finetune_epochs: int  # of the one stage after it
     batch_size: int = 12
     length: int = 35
 
@@ -188,26 +126,19 @@ class Shortened:
 
 @dataclass(frozen=True, kw_only=True)
 class Proportional:
-    """All widths are a share of the published ones.
+    """All widths are a share of the published ones."""
 
-    Attributes:
-        width: that share.
-        dropout: share of the published dropout rates and zoneouts.
-        max_epochs: at most so many epochs; None: as the preset has.
-        update_words: a training step on running text reads at most this many words: rows that read more have fewer
-            streams, or they would be compared after a fraction of the others' steps; None: as published.
-        recipe: of all rows; None: each row's own.
-        experts: most K of a mixture of softmaxes; None: as published.
-        buffer_size: most B of a span buffer; None: as published.
-    """
+    about: ClassVar = "each row's size and recipe as `spanlm presets` lists them, but these shares and bounds"
 
-    width: float = 1.0
-    dropout: float = 1.0
-    max_epochs: int | None = None
+    width: float = 1.0  # that share
+    dropout: float = 1.0  # share of the published dropout rates and zoneouts
+    max_epochs: int | None = None  # None: as the preset has
+    # a step on running text reads at most this many words: rows that read more have fewer streams, or they would be
+    # compared after a fraction of the others' steps
     update_words: int | None = None
-    recipe: Shortened | None = None
-    experts: int | None = None
-    buffer_size: int | None = None
+    recipe: Shortened | None = None  # of all rows; None: each row's own
+    experts: int | None = None  # most K of a mixture of softmaxes
+    buffer_size: int | None = None  # most B of a span buffer
 
     def scaled(self, preset: RunConfig, vocabulary_size: int, tokens: int) -> tuple[ModelConfig, TrainingConfig]:
         """Return model and recipe of a row."""
@@ -225,33 +156,27 @@ class Proportional:
         streams = min(batching.batch_size, max(1, self.update_words // batching.length))
         return replace(training, batching=replace(batching, batch_size=streams))
 
-    @property
-    def _range(self) -> float:
-        return math.sqrt(1 / self.width)
-
     def _narrowed(self, model: ModelConfig) -> ModelConfig:
-        memory, head = model.memory, model.head
+        memory, head, encoder = model.memory, model.head, model.encoder
         if isinstance(memory, SpanBufferConfig):
             memory = replace(self._drier(memory), buffer_size=_at_most(self.buffer_size, memory.buffer_size))
         if isinstance(head, MixtureOfSoftmaxesConfig):
             head = replace(self._drier(head), experts=_at_most(self.experts, head.experts))
+        if isinstance(encoder, AWDLSTMConfig):  # its last layer is not as wide as the others
+            encoder = replace(encoder, hidden_size=self._units(encoder.hidden_size))
+        wider = math.sqrt(1 / self.width)
         return replace(
             self._drier(model),
             embedding_size=self._units(model.embedding_size),
-            init_range=model.init_range * self._range,
-            bias_range=None if model.bias_range is None else model.bias_range * self._range,
-            encoder=self._drier(self._narrower(model.encoder)),
+            init_range=model.init_range * wider,
+            bias_range=None if model.bias_range is None else model.bias_range * wider,
+            encoder=self._drier(encoder.resized(self._units(encoder.output_size))),
             memory=memory,
             head=head,
         )
 
     def _units(self, published: int) -> int:
         return max(1, round(published * self.width))
-
-    def _narrower(self, encoder: AnyEncoderConfig) -> AnyEncoderConfig:
-        if isinstance(encoder, AWDLSTMConfig):  # its last layer is not as wide as the others
-            encoder = replace(encoder, hidden_size=self._units(encoder.hidden_size))
-        return encoder.resized(self._units(encoder.output_size))
 
     def _drier(self, part: Part) -> Part:
         """Return a configuration with this share of each of its rates of dropout and zoneout."""
@@ -264,47 +189,6 @@ class Proportional:
         dry: Part = replace(config, **rates)
         return dry
 
-    def describe(self, scale: Scale, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:
-        """Say how sizes and recipes differ from the published ones."""
-        products, sizes = f"products in {scale.precision}", f"Sizes (scale {scale.name}): {self.width:g} of every "
-        if self.width == 1:
-            return [f"Sizes and recipes: each row's as published, as `spanlm presets` lists them; {products}."]
-        if self.recipe is None:
-            sizes += (
-                f"published width; dropout {self.dropout:g} of the published; weights start in {self._range:.2f} times "
-                "the published range."
-            )
-            return [sizes, f"{self._own_recipes()} {products}.", _OF_PRESETS]
-        sizes += (
-            f"published width, {self.experts} softmaxes of 15, a buffer of {self.buffer_size:,} words; dropout and "
-            f"weight drop {self.dropout:g} of the published; the weights of embedding, softmaxes and buffer start in "
-            f"{self._range:.2f} times the published range."
-        )
-        search = f"{scale.dynamic.describe()} (Published: a finer grid, over all of train.)"
-        return [sizes, f"{self._shared_recipe(self.recipe)} {products}.", search, _OF_PRESETS]
-
-    def _own_recipes(self) -> str:
-        shorter = ""
-        if self.max_epochs is not None:
-            shorter += (
-                f" at most {several(self.max_epochs, 'epoch')}, where a schedule keeps its share of epochs at the full "
-                "rate, and what the rate is divided by in all;"
-            )
-        if self.update_words is not None:
-            shorter += f" at most {self.update_words} words a step of running text, by fewer streams;"
-        return f"Recipes: each row's as published, as `spanlm presets` lists them, but:{shorter}"
-
-    def _shared_recipe(self, short: Shortened) -> str:
-        return (
-            f"Recipe: the same for all rows, which it is not in the papers, and short: {short.batch_size} streams × "
-            f"{short.length} steps, give or take, rate {short.lr:g}, {several(short.epochs, 'epoch')}, of SGD until "
-            f"averages begin after {short.switch_after}, whatever the validation losses are (published: hundreds, "
-            "switched by the non-monotone test, for AT at 200); then one stage of finetuning of "
-            f"{several(short.finetune_epochs, 'epoch')} (AT has four, the last with more dropout, which is left out). "
-            "Where streams are shuffled, they are so in finetuning, too; rows with AT have its noise on the embedded "
-            "words, too, as published. Clip, weight decay, AR, TAR, ε, temperatures and rewards as published;"
-        )
-
 
 def _at_most(most: int | None, published: int) -> int:
     return published if most is None else min(most, published)
@@ -312,26 +196,15 @@ def _at_most(most: int | None, published: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """A size of reproduction.
+    """A size of reproduction."""
 
-    Attributes:
-        name: what `--scale` takes.
-        purpose: for people.
-        sizes: how large models are, and how long they are trained.
-        corpus: the corpus unless another is asked for; None: the table's own.
-        vocabulary_size: largest vocabulary; None: all words of the corpus.
-        most_members: of an ensemble, unless more seeds are asked for; None: as many as the paper has.
-        precision: of the products.
-        dynamic: how the settings of dynamic evaluation are found.
-    """
-
-    name: str
-    purpose: str
-    sizes: Matched | Proportional
-    corpus: str | None = None
-    vocabulary_size: int | None = None
-    most_members: int | None = None
-    precision: Precision = "fp32"
+    name: str  # what `--scale` takes
+    purpose: str  # for people
+    sizes: Matched | Proportional  # how large models are, and how long they are trained
+    corpus: str | None = None  # unless another is asked for; None: the table's own
+    vocabulary_size: int | None = None  # largest vocabulary; None: all words of the corpus
+    most_members: int | None = None  # of an ensemble, unless more seeds are asked for; None: as many as the paper has
+    precision: Precision = "fp32"  # of the products
     dynamic: DynamicSearch = DynamicSearch()
 
     def data(self, data: DataConfig) -> DataConfig:
@@ -340,13 +213,19 @@ class Scale:
             return data
         return replace(data, max_size=_at_most(data.max_size, self.vocabulary_size))
 
-    def describe(self, configs: Sequence[RunConfig], vocabulary_size: int) -> list[str]:
-        """Say of what size the models are and how they are trained, in lines; `configs` as `scaled` gives them."""
-        return self.sizes.describe(self, configs, vocabulary_size)
+    def describe(self, adapting: bool = False) -> list[str]:
+        """Say in lines what differs from the published sizes and recipes, and how rows that adapt are tuned."""
+        sizes = "; ".join([self.sizes.about, *_settings(self.sizes)])
+        said = [f"Scale {self.name}: {sizes}; products in {self.precision} where the device can."]
+        return said + ([f"Dynamic evaluation: {'; '.join(_settings(self.dynamic))}."] if adapting else [])
 
-    def remarks_hold(self, vocabulary_size: int) -> bool:
-        """Say whether presets' remarks, which are about published sizes, are true of the rows, or said to be not."""
-        return isinstance(self.sizes, Proportional) or self.sizes.as_published(vocabulary_size)
+
+def _settings(config: Any) -> list[str]:
+    """Return `name value` of what is set in a configuration, and in those in it."""
+    found = {one.name.replace("_", " "): getattr(config, one.name) for one in fields(config)}
+    found = {name: ", ".join(map(str, value)) if isinstance(value, tuple) else value for name, value in found.items()}
+    plain = [f"{name} {value}" for name, value in found.items() if value is not None and not is_dataclass(value)]
+    return [*plain, *(one for value in found.values() if is_dataclass(value) for one in _settings(value))]
 
 
 def scaled(scale: Scale, preset: RunConfig, data: DataConfig, vocabulary_size: int, tokens: int) -> RunConfig:

@@ -44,7 +44,7 @@ OPTIONS = {
     "data": "--source --category --out --corpus",
     "presets": "--json",
     "reproduce": "--table --corpus --scale --seeds --rows --runs --out --device --precision --data-dir --questions "
-    "--jobs --dry-run",
+    "--jobs --no-tables --dry-run",
     "bench": "--device --rounds --operations --compare-threads --corpus --data-dir --json",
 }
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from spanlm.reproduction.papers import Averaged, Cached, Dynamic, Plain
 from spanlm.reproduction.papers.daniluk2017 import CLOZE_CLASSES
-from spanlm.reproduction.plan import PAPERS
-from spanlm.reproduction.table import Grid, RowSummary
+from spanlm.reproduction.plan import PAPERS, Task
+from spanlm.reproduction.run import Outcome
+from spanlm.reproduction.table import Grid
 
 ROWS = {name: row for paper in PAPERS.values() for name, row in paper.rows.items()}
 START = {
@@ -83,9 +85,10 @@ def attention(lags: Sequence[int]) -> dict[str, Any]:
     return {"split": "test", "nearest_lag": lags[-1], "percent": percent, "positions": 9, "left_out": 1}
 
 
-def summary(name: str, *tests: float, **more: Any) -> RowSummary:
+def ended(name: str, *tests: float, **more: Any) -> list[Outcome]:
     """Of seeds 1, 2, … a perplexity each."""
-    return RowSummary(name, tuple(record(name, test, seed, **more) for seed, test in enumerate(tests, 1)))
+    task = cast("Task", SimpleNamespace(row=name))
+    return [Outcome(task, record(name, test, seed, **more)) for seed, test in enumerate(tests, 1)]
 
 
 def cells(grid: Grid) -> dict[str, dict[str, str]]:

@@ -12,7 +12,7 @@ import pytest
 from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.presets import PRESETS
-from spanlm.reproduction.papers import Averaged, Cached
+from spanlm.reproduction.papers import Averaged
 from spanlm.reproduction.plan import Job, Measurement, Plan, Request, chosen_text, find_questions, make_plan
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -48,33 +48,6 @@ def test_a_row_of_several_tables_is_run_once_and_measured_for_all(tiny_corpus: P
     assert measures["kvp-w5"] == ("perplexity",)
 
 
-def test_every_seed_has_a_run_of_its_own(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus, table="2b", seeds=(3, 5))
-    assert [(job.row, job.seed) for job in made.jobs[:4]] == [
-        ("2-gram", 3),
-        ("2-gram", 5),
-        ("3-gram", 3),
-        ("3-gram", 5),
-    ]
-    assert all(job.config.training.seed == job.seed for job in made.jobs)
-    assert len({job.folder for job in made.jobs}) == len({job.record for job in made.jobs}) == 8
-
-
-def test_only_the_rows_asked_for(tiny_corpus: Path) -> None:
-    assert [job.row for job in plan(tiny_corpus, table="2c", rows=("4-gram", "lstm")).jobs] == ["lstm", "4-gram"]
-
-
-def test_runs_and_results_are_kept_apart_by_corpus_and_scale(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus, table="2b", runs=Path("here"), out=Path("there"))
-    assert made.jobs[0].folder == Path("here/daniluk2017/tiny-smoke/2-gram/seed-1")
-    assert made.jobs[0].record == Path("there/daniluk2017/tiny-smoke/2-gram-seed-1.json")
-
-
-def test_precision_and_device_reach_every_run(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus, table="2b", precision="bf16", device="cpu")
-    assert {(job.config.training.precision, job.config.training.device) for job in made.jobs} == {("bf16", "cpu")}
-
-
 def test_a_corpus_built_from_wikipedia_has_its_articles_as_documents(tiny_corpus: Path, tmp_path: Path) -> None:
     built = tmp_path / "wikipedia"
     built.mkdir()
@@ -84,34 +57,6 @@ def test_a_corpus_built_from_wikipedia_has_its_articles_as_documents(tiny_corpus
     for made in (plan("wikipedia", table="2b"), plan(built, table="2b"), plan("wikipedia", table="2b", data_dir=".")):
         assert made.jobs[0].config.data.documents == "blank-line"
         assert len(made.corpus.splits["train"].documents) > 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "parts"),
-    [
-        ({"table": "2e"}, ["--table=2e", "Did you mean"]),
-        ({"scale": "smal"}, ["--scale=smal", "small"]),
-        ({"paper": "daniluk"}, ["daniluk2017"]),
-        ({"table": "2b", "rows": ("lstm",)}, ["--rows=lstm", "not in the table"]),
-        ({"table": "2d"}, ["--table=2d", "--corpus cbt"]),
-    ],
-)
-def test_what_does_not_exist_is_refused_with_the_nearest(
-    tiny_corpus: Path, changes: dict[str, Any], parts: list[str]
-) -> None:
-    with pytest.raises(InputError) as refused:
-        make_plan(Request(**{"paper": "daniluk2017", "corpus": str(tiny_corpus), "scale": "smoke", **changes}))
-    assert all(part in str(refused.value) for part in parts), refused.value
-
-
-def test_without_the_papers_corpus_the_way_to_build_one_is_said() -> None:
-    with pytest.raises(InputError, match="spanlm data wikipedia"):
-        plan("wikipedia")
-
-
-def test_the_childrens_book_test_is_what_its_table_runs_on_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="cbt"):
-        make_plan(Request(paper="daniluk2017", table="2d", scale="smoke"))
 
 
 def test_rows_share_their_trainings(tiny_corpus: Path) -> None:
@@ -132,18 +77,6 @@ def test_rows_share_their_trainings(tiny_corpus: Path) -> None:
     assert pair.jobs == made.jobs[:2]
 
 
-def test_a_cache_is_measured_for_every_seed(tiny_corpus: Path) -> None:
-    made = salton(tiny_corpus, rows=("grave-lstm-ptb-cache-500",), seeds=(4, 7))
-    assert labels(made) == [
-        "grave-lstm-ptb, seed 4",
-        "grave-lstm-ptb-cache-500, seed 4",
-        "grave-lstm-ptb, seed 7",
-        "grave-lstm-ptb-cache-500, seed 7",
-    ]
-    assert made.tasks[1].record.name == "grave-lstm-ptb-cache-500-seed-4.json"
-    assert isinstance(made.tasks[1], Measurement) and made.tasks[1].how == Cached(500)
-
-
 def test_large_ensembles_are_left_out_at_a_small_scale_unless_as_many_seeds_are_asked_for(tiny_corpus: Path) -> None:
     made = salton(tiny_corpus)
     assert set(made.left_out) == {"medium-x5", "medium-x10", "large-x10", "large-x38"}
@@ -154,12 +87,6 @@ def test_large_ensembles_are_left_out_at_a_small_scale_unless_as_many_seeds_are_
         salton(tiny_corpus, rows=("large-x38",))
 
 
-def test_at_the_papers_scale_all_ensembles_are_trained(tiny_corpus: Path) -> None:
-    made = salton(tiny_corpus, scale="paper", rows=("medium-x10", "large-x38"))
-    assert [job.row for job in made.jobs].count("medium") == 10
-    assert [job.row for job in made.jobs].count("large") == 38
-
-
 def test_rows_that_read_sentences_have_a_text_of_their_own(tiny_corpus: Path) -> None:
     made = salton(tiny_corpus, table="2", rows=("single-wt2", "grave-lstm-wt2"))
     ways = {job.row: job.config.data.lines for job in made.jobs}
@@ -167,26 +94,6 @@ def test_rows_that_read_sentences_have_a_text_of_their_own(tiny_corpus: Path) ->
     sizes = {job.row: len(made.text_of(job).splits["test"]) for job in made.jobs}
     assert sizes["single-wt2"] < sizes["grave-lstm-wt2"], "blank lines are left out"
     assert made.text_of(made.jobs[0]).vocabulary.hash == made.text_of(made.jobs[1]).vocabulary.hash
-
-
-def test_both_tables_run_on_any_text(tiny_corpus: Path) -> None:
-    made = salton(tiny_corpus, table=None)
-    assert [table.name for table in made.tables] == ["1", "2"]
-    assert {task.row for task in made.tasks} | set(made.left_out) == set(made.paper.rows)
-
-
-def test_tables_without_a_row_that_is_asked_for_are_left_out(tiny_corpus: Path) -> None:
-    assert [table.name for table in salton(tiny_corpus, table=None, rows=("single-wt2",)).tables] == ["2"]
-
-
-def test_each_rung_is_trained_once_and_measured_twice(tiny_corpus: Path) -> None:
-    made = plan(tiny_corpus, paper="li2020", table="1")
-    assert [task.row for task in made.tasks] == list(made.tables[0].rows)
-    assert len(made.jobs) == 8 and len(made.tasks) == 16
-    for job, measurement in zip(made.tasks[::2], made.tasks[1::2], strict=True):
-        assert isinstance(job, Job) and isinstance(measurement, Measurement)
-        assert measurement.jobs == (job,) and measurement.search == made.scale.dynamic
-        assert measurement.record.name == f"{job.row}-dynamic-seed-1.json"
 
 
 @pytest.mark.parametrize(
@@ -212,23 +119,16 @@ def test_a_table_runs_on_its_own_corpus_unless_told(paper: str, table: str, corp
         ("li2020", "3-wt2", "ptb", "wikitext-2", "3"),
     ],
 )
-@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
 def test_a_table_is_refused_on_the_corpus_of_its_twin(
-    paper: str, table: str, corpus: str, home: str, other: str, scale: str
+    paper: str, table: str, corpus: str, home: str, other: str
 ) -> None:
     said = (
         f"--corpus={corpus}: table {table} has the settings of {home}; those of {corpus} are table {other}. Use "
         f"--table {other}, or --corpus {home}."
     )
     with pytest.raises(InputError) as error:
-        make_plan(Request(paper=paper, table=table, corpus=corpus, scale=scale))
+        make_plan(Request(paper=paper, table=table, corpus=corpus))
     assert str(error.value) == said
-
-
-@pytest.mark.parametrize("paper", ["salton2017", "li2020"])
-def test_without_a_table_or_a_corpus_it_must_be_said_which(paper: str) -> None:
-    with pytest.raises(InputError, match=r"--table: must be given at scale small: 1 \(ptb\), 2 \(wikitext-2\)"):
-        make_plan(Request(paper=paper, scale="small"))
 
 
 @pytest.mark.parametrize(
@@ -256,11 +156,6 @@ def test_only_records_of_this_protocol_are_those_of_finished_runs(path: Path) ->
     )
     carried_over = record["corpus"] == "wikitext-2" and "daniluk2017" in path.parts
     assert (recorded.compared == asked.compared) != carried_over
-
-
-def test_files_that_cannot_be_asked_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nowhere_NE_test\.txt"):
-        find_questions(None, (tmp_path / "nowhere_NE_test.txt",))
 
 
 def test_a_name_must_tell_the_word_class(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,14 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic.evaluate import adapted_tally
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.presets import find_preset
 from spanlm.reproduction.plan import Measurement, Plan, Request, make_plan
 from spanlm.reproduction.record import finished
 from spanlm.reproduction.run import run_plan
-from spanlm.reproduction.scales import DynamicSearch
 from tests.conftest import tiny_lines
 
 CACHE, SENTENCE_CACHE, ENSEMBLE = "grave-lstm-ptb-cache-500", "single-ptb-cache-500", "medium-x2"
@@ -44,20 +41,30 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
-@pytest.fixture(scope="module")
-def done(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which all rows were measured."""
-    folder = tmp_path_factory.mktemp("done")
+def measured(texts: Path, folder: Path, *rows: str) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for rows in ((CACHE, SENTENCE_CACHE, ENSEMBLE), (WHOLE, TEMPERED)):
-            assert not any(outcome.error for outcome in run_plan(plan(text, *rows)))
+        assert not any(outcome.error for outcome in run_plan(plan(texts, *rows)))
     return folder
 
 
+@pytest.fixture(scope="module")
+def done(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which rows with caches and averages were measured."""
+    return measured(text, tmp_path_factory.mktemp("done"), CACHE, SENTENCE_CACHE, ENSEMBLE)
+
+
+@pytest.fixture(scope="module")
+def followed(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which rows with dynamic evaluation were measured."""
+    return measured(text, tmp_path_factory.mktemp("followed"), WHOLE, TEMPERED)
+
+
 @pytest.fixture(autouse=True)
-def own_copy(done: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(done, tmp_path / "copy")
+def own_copy(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of either: dynamic evaluation is slow."""
+    slow = request.node.get_closest_marker("slow")
+    shutil.copytree(request.getfixturevalue("followed" if slow else "done"), tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
 
 
@@ -117,6 +124,7 @@ def test_an_ensemble_is_the_mixture_of_its_members(text: Path) -> None:
     assert both["all_parameters"] == 2 * members[0]["all_parameters"]
 
 
+@pytest.mark.slow
 def test_settings_are_found_on_valid_and_the_model_is_measured_with_and_without_them(text: Path) -> None:
     made = plan(text, WHOLE)
     plain, found = records(made)
@@ -141,6 +149,7 @@ def test_settings_are_found_on_valid_and_the_model_is_measured_with_and_without_
     assert str(made.jobs[0].folder) not in json.dumps(found) and str(text) not in json.dumps(found)
 
 
+@pytest.mark.slow
 def test_another_temperature_of_the_gate_is_that_of_the_same_weights(text: Path) -> None:
     made = plan(text, WHOLE, TEMPERED)
     _, whole, tempered = records(made)
@@ -158,9 +167,9 @@ def test_another_temperature_of_the_gate_is_that_of_the_same_weights(text: Path)
 
 
 def test_what_is_measured_is_not_measured_again_nor_is_its_run_needed(text: Path) -> None:
-    for made in (plan(text, CACHE, ENSEMBLE), plan(text, WHOLE)):
-        shutil.rmtree(made.jobs[0].folder.parents[1])
-        assert all(outcome.done_before for outcome in run_plan(made))
+    made = plan(text, CACHE, ENSEMBLE)
+    shutil.rmtree("runs")
+    assert all(outcome.done_before for outcome in run_plan(made))
 
 
 def test_models_that_are_elsewhere_are_asked_for(text: Path) -> None:
@@ -170,11 +179,6 @@ def test_models_that_are_elsewhere_are_asked_for(text: Path) -> None:
     assert [error.partition(" the run")[0].endswith("seed-1:") for error in errors(made)] == [False, True]
 
 
-def test_a_cache_that_no_word_could_fill_fails_its_row_alone(tiny_corpus: Path) -> None:
-    plain, cached = errors(plan(tiny_corpus, CACHE))
-    assert not plain and "cache.window=500" in cached
-
-
 @pytest.mark.parametrize(
     ("row", "changes", "said"),
     [
@@ -182,12 +186,13 @@ def test_a_cache_that_no_word_could_fill_fails_its_row_alone(tiny_corpus: Path) 
         (CACHE, {"details": None, "starts": 3, "members": 5, "config": 0}, "is not a record"),
         (CACHE, {"valid": {"tokens": 1, "perplexity": 2.0}}, r"corpus\.valid was 1"),
         (CACHE, {"members": [{"row": "grave-lstm-ptb", "seed": 1, "valid": 1.0, "test": 1.0}]}, "members"),
-        (WHOLE, {"how": {"kind": "dynamic"}}, "how"),
-        (TEMPERED, {"details": None}, "gate_temperature was None"),
-        (TEMPERED, {"details": {"statistics": 3}}, "gate_temperature was None"),
         *(
-            (WHOLE, {"astray": said, "test": {"tokens": 1}}, "is not a record of a run")
-            for said in (None, "", 5, ["x"])
+            pytest.param(WHOLE, changes, said, marks=pytest.mark.slow)
+            for changes, said in (
+                ({"how": {"kind": "dynamic"}}, "how"),
+                ({"astray": "", "test": {"tokens": 1}}, "is not a record of a run"),
+                ({"astray": ["x"], "test": {"tokens": 1}}, "is not a record of a run"),
+            )
         ),
     ],
 )
@@ -200,32 +205,20 @@ def test_a_record_of_something_else_is_refused_before_anything_runs(
         list(run_plan(made))
 
 
-def test_the_published_grid_has_the_point_of_the_models_authors_too() -> None:
-    """Whose ε is not that of the grid."""
-    published = find_preset("yang2018/mos-wt2").dynamic
-    assert published is not None and published.epsilon != DynamicConfig().epsilon
-    assert DynamicSearch().grid(published) == [*DynamicSearch().grid(None), published]
-    for own in (DynamicSearch(rates=(1e-4,)), DynamicSearch(decays=(0.002,))):
-        assert published not in own.grid(published)
-
-
-def test_a_measurement_that_is_stopped_goes_on(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_a_measurement_that_is_stopped_goes_on(text: Path) -> None:
     """With the same results; only the readings that were not over are made again."""
     made = plan(text, WHOLE)
     path = made.tasks[1].record
     expected = json.loads(path.read_text())
     path.unlink()
-    begun: list[int] = []
 
-    def stopped(*arguments: Any, **how: Any) -> Any:
-        begun.append(1)
-        if len(begun) == 2:
+    def stop(what: str, done: int, total: int) -> None:
+        if what.startswith("point 2"):
             raise KeyboardInterrupt
-        return adapted_tally(*arguments, **how)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(dynamic_module, "adapted_tally", stopped)
-        list(run_plan(made))
+    with pytest.raises(KeyboardInterrupt):
+        list(run_plan(made, reporting=lambda: nullcontext(stop)))
     assert errors(made) == ["", ""]
     found = json.loads(path.read_text())
     assert found["details"].pop("read_before") == 1 and found["details"] == expected["details"]
@@ -233,6 +226,7 @@ def test_a_measurement_that_is_stopped_goes_on(text: Path, monkeypatch: pytest.M
         assert found[split]["nll"] == expected[split]["nll"] and found[split]["parts"] == expected[split]["parts"]
 
 
+@pytest.mark.slow
 def test_what_goes_astray_has_a_record_and_is_not_tried_again(text: Path) -> None:
     made = plan(text, WHOLE)
     trained, measurement = made.tasks

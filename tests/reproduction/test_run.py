@@ -19,19 +19,9 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.reproduction import run as run_module
-from spanlm.reproduction.plan import Job, Plan, Request, make_plan
-from spanlm.reproduction.run import (
-    Command,
-    Estimator,
-    Outcome,
-    finished_before,
-    label,
-    run_all,
-    run_plan,
-    run_side_by_side,
-)
+from spanlm.errors import InputError, Interrupted
+from spanlm.reproduction.plan import Plan, Request, make_plan
+from spanlm.reproduction.run import Estimator, Outcome, finished_before, label, run_all, run_plan, run_side_by_side
 from spanlm.training.events import EpochEvent, Watcher
 
 
@@ -94,18 +84,6 @@ def test_a_stopped_run_goes_on_where_it_was(tiny_corpus: Path) -> None:
     assert weights.stat().st_mtime_ns == before, "the finished epoch was trained again"
 
 
-@pytest.mark.parametrize("error", [RuntimeError("CUDA out of memory"), MemoryError(), OSError(28, "No space left")])
-def test_what_the_machine_refuses_is_a_failed_row(
-    tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    def refuse(*arguments: object, **options: object) -> None:
-        raise error
-
-    monkeypatch.setattr(run_module, "train", refuse)
-    (outcome,) = outcomes(plan(tiny_corpus, "2-gram"))
-    assert outcome.record is None and outcome.error
-
-
 def test_what_cannot_end_well_is_refused_before_anything_runs(tiny_corpus: Path, tmp_path: Path) -> None:
     text = tmp_path / "tiny"
     shutil.copytree(tiny_corpus, text)
@@ -150,29 +128,28 @@ def test_a_measure_that_is_missing_is_added_without_training_or_testing_again(ti
     assert {**second.record, "attention": None} == {**first.record, "attention": None}
 
 
-def shell(*lines: str) -> Command:
-    return Command(lines[0], (sys.executable, "-c", "import os, signal, sys, time\n" + "\n".join(lines)))
+def shell(*lines: str) -> list[str]:
+    return [sys.executable, "-c", "import os, signal, sys, time\n" + "\n".join(lines)]
 
 
 def test_commands_run_so_many_at_a_time_and_say_how_they_ended() -> None:
     heard: list[tuple[str, str]] = []
-    fine, bad = shell("print('one\\ntwo')"), shell("sys.exit('spanlm: no room')")
-    silent, killed = shell("sys.exit(3)"), shell("os.kill(os.getpid(), signal.SIGKILL)")
-    commands = [fine, bad, silent, killed]
-    ended = {
-        one.command: one.error
-        for one in run_all(commands, 2, lambda command, line: heard.append((command.label, line)))
+    commands = {
+        "fine": shell("print('one\\ntwo')"),
+        "bad": shell("sys.exit('spanlm: no room')"),
+        "silent": shell("sys.exit(3)"),
+        "killed": shell("os.kill(os.getpid(), signal.SIGKILL)"),
     }
+    ended = list(run_all(commands, 2, lambda name, line: heard.append((name, line))))
     died = "its process was ended by SIGKILL (out of memory?)"
-    assert ended == {fine: "", bad: "no room", silent: "its process ended with 3", killed: died}
-    assert [line for name, line in heard if name == fine.label] == ["one", "two"]
-    assert [one.command for one in run_all(commands, 1)] == commands, "in their order"
+    assert dict(ended) == {"fine": "", "bad": "no room", "silent": "its process ended with 3", "killed": died}
+    assert [line for name, line in heard if name == "fine"] == ["one", "two"]
 
 
 def test_no_command_outlives_its_reader() -> None:
     waiting = shell("print(os.getpid(), flush=True); time.sleep(60)")
     pids: list[int] = []
-    found = run_all([shell("time.sleep(1)"), waiting, waiting], 2, lambda command, line: pids.append(int(line)))
+    found = run_all({"a": shell("time.sleep(1)"), "b": waiting, "c": waiting}, 2, lambda _, pid: pids.append(int(pid)))
     next(found)
     found.close()  # type: ignore[attr-defined]
     for pid in pids:
@@ -183,9 +160,9 @@ def test_no_command_outlives_its_reader() -> None:
 @pytest.mark.slow
 def test_side_by_side_the_records_are_those_of_one_after_another(tiny_corpus: Path) -> None:
     one, many = (salton(tiny_corpus, "medium-x2", runs=Path(f"{n}/runs"), out=Path(f"{n}/out")) for n in (1, 2))
-    begun: list[str] = []
-    found = list(run_side_by_side(many, 2, lambda task: begun.append(label(many, task))))
-    assert sorted(begun) == ["medium", "medium", "medium-x2"] and not any(o.error or o.done_before for o in found)
+    found = list(run_side_by_side(many, 2))
+    assert {label(many, outcome.job) for outcome in found} == {"medium", "medium-x2"}
+    assert not any(outcome.error or outcome.done_before for outcome in found)
     expected = {outcome.job.record.name: outcome.record for outcome in run_plan(one)}
     for outcome in found:
         mine, theirs = outcome.record, expected[outcome.job.record.name]
@@ -206,11 +183,6 @@ def test_side_by_side_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Pa
     assert "seed-1" in errors.pop("medium, seed 1") and "runs failed" not in found[made.tasks[0]].error
     assert errors.pop("medium-x2, seeds 1 to 2") == "needs medium, seed 1, which failed"
     assert set(errors.values()) == {""}
-
-
-def test_less_than_one_at_a_time_is_refused(tiny_corpus: Path) -> None:
-    with pytest.raises(InputError, match="--jobs=0: must be at least 1"):
-        next(run_side_by_side(plan(tiny_corpus), 0))
 
 
 @pytest.fixture
@@ -279,14 +251,7 @@ def test_an_estimate_measures_each_kind_of_model_once_and_writes_nothing(tiny_co
     training = made.jobs[0].config.training
     assert found[made.jobs[0]].epochs == training.epochs + training.finetune.stages * training.finetune.epochs
     assert not list(Path().iterdir())
-    one, other = made.jobs[:2]
+    one = made.jobs[0]
     twice = replace(one, parameters=replace(one.parameters, total=2 * one.parameters.total))
     assert estimator(twice).seconds == pytest.approx(2 * estimator(one).seconds), "a model twice as large"
-    assert isinstance(other, Job) and estimator(one) == found[one]
-
-
-def test_an_estimate_of_what_cannot_be_trained_says_so(tiny_corpus: Path) -> None:
-    (job,) = plan(tiny_corpus, "2-gram").jobs
-    broken = replace(job, config=replace(job.config, training=replace(job.config.training, device="cuda:99")))
-    with pytest.raises((InputError, RunError, RuntimeError)):
-        Estimator(plan(tiny_corpus, "2-gram"))(broken)
+    assert estimator(one) == found[one]

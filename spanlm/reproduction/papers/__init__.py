@@ -38,13 +38,9 @@ class Averaged:
 
 @dataclass(frozen=True)
 class Dynamic:
-    """The trained model with dynamic evaluation, whose settings are tuned on valid.
+    """The trained model with dynamic evaluation, whose settings are tuned on valid."""
 
-    Attributes:
-        gate_temperature: of a span buffer's gate in evaluation; None: the one it was trained for.
-    """
-
-    gate_temperature: float | None = None
+    gate_temperature: float | None = None  # of a span buffer's gate in evaluation; None: the one it was trained for
 
 
 How = Plain | Cached | Averaged | Dynamic
@@ -52,27 +48,16 @@ How = Plain | Cached | Averaged | Dynamic
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A line of a table: a trained model, and how its perplexity is measured.
+    """A line of a table: a trained model, and how its perplexity is measured."""
 
-    Attributes:
-        name: what `--rows` takes; also that of its files.
-        title: what the paper calls it.
-        preset: of the training; every preset of a paper has one plain row.
-        how: the model alone, with a cache, several averaged, or with dynamic evaluation.
-        published: what the paper printed for this row; None: what its preset says.
-        in_paper: the paper has this row; else it is a control of ours.
-        control: the row under the same protocol that it is compared with; empty: none.
-        curve: the curve of a figure that the row is a point of, and where: its window, or its order.
-    """
-
-    name: str
-    title: str
-    preset: str
+    name: str  # what `--rows` takes; also that of its files
+    title: str  # what the paper calls it
+    preset: str  # of the training; every preset of a paper has one plain row
     how: How = Plain()
-    published: Reported | None = None
-    in_paper: bool = True
-    control: str = ""
-    curve: tuple[str, int] | None = None
+    published: Reported | None = None  # what the paper printed for this row; None: what its preset says
+    in_paper: bool = True  # else it is a control of ours
+    control: str = ""  # the row under the same protocol that it is compared with
+    curve: tuple[str, int] | None = None  # the curve of a figure that it is a point of, and its window or order
 
     @property
     def reported(self) -> Reported:
@@ -102,71 +87,42 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Rows of a table that can be compared with each other, but not with the others.
+    """Rows of a table that can be compared with each other, but not with the others."""
 
-    Attributes:
-        holds: says which rows; the first section that holds a row has it.
-        title: of the section's table.
-        note: what stands beside the title.
-        label: what figures call their perplexity.
-    """
-
-    holds: Callable[[Row], bool] = lambda row: True
+    holds: Callable[[Row], bool] = lambda row: True  # the first section that holds a row has it
     title: str = ""
     note: str = ""
-    label: str = "test ppl"
+    label: str = "test ppl"  # what figures call their perplexity
 
 
 @dataclass(frozen=True)
 class Details:
-    """Another table of the same rows; rows and columns that it has nothing of are left out.
-
-    Attributes:
-        caption: above it.
-        columns: names of columns, see `spanlm.reproduction.table.COLUMNS`.
-        notes: the caption ends with what was noted when each row was measured.
-    """
+    """Another table of the same rows; rows and columns that it has nothing of are left out."""
 
     caption: str
-    columns: tuple[str, ...]
-    notes: bool = False
+    columns: tuple[str, ...]  # names in `spanlm.reproduction.table.COLUMNS`
+    notes: bool = False  # the caption ends with what was noted when each row was measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One table or figure of a paper.
+    """One table or figure of a paper."""
 
-    Attributes:
-        name: what `--table` takes.
-        kind: what the paper calls it.
-        title: what it shows.
-        rows: their names, in the paper's order.
-        measure: what is measured of every row: perplexity always, and this.
-        columns: of its main table, see `spanlm.reproduction.table.COLUMNS`; none: `details` alone.
-        details: tables that follow it.
-        parts: rows that are taken apart, and what the paper printed of each part on test, if anything.
-        x_label: rows are points of curves over this; empty: they are not.
-        corpus: the only corpus it can run on; None: any.
-        home: the corpus that the paper's numbers are of, where it can be had; the default.
-        twin_of: tables with one name here differ in nothing but the corpus whose settings they have.
-        published_on: the corpus of the paper's numbers, in words.
-        remark: what the paper leaves open, and how it was read.
-    """
-
-    name: str
+    name: str  # what `--table` takes
     kind: Literal["table", "figure"]
     title: str
-    rows: tuple[str, ...]
-    measure: Measure = "perplexity"
-    columns: tuple[str, ...] = ()
-    details: tuple[Details, ...] = ()
+    rows: tuple[str, ...]  # in the paper's order
+    measure: Measure = "perplexity"  # of every row; perplexity always
+    columns: tuple[str, ...] = ()  # names in `spanlm.reproduction.table.COLUMNS`; none: `details` alone
+    details: tuple[Details, ...] = ()  # tables that follow it
+    # rows that are taken apart, and what the paper printed of each part on test, if anything
     parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    x_label: str = ""
-    corpus: str | None = None
-    home: str | None = None
-    twin_of: str = ""
-    published_on: str
-    remark: str = ""
+    x_label: str = ""  # rows are points of curves over this
+    corpus: str | None = None  # the only corpus it can run on
+    home: str | None = None  # the corpus that the paper's numbers are of, where it can be had; the default
+    twin_of: str = ""  # tables with one name here differ in nothing but the corpus whose settings they have
+    published_on: str  # the corpus of the paper's numbers, in words
+    remark: str = ""  # what the paper leaves open, and how it was read
 
     @property
     def file(self) -> str:
@@ -176,27 +132,16 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """A paper whose tables can be run again.
+    """A paper whose tables can be run again."""
 
-    Attributes:
-        name: what `reproduce` takes.
-        title: authors and year.
-        rows: of all its tables, by name.
-        tables: in its order.
-        scales: smoke, small and paper.
-        sections: of its tables.
-        note: what must be known to read its tables, under each of them.
-        digits: of perplexities, after the point.
-    """
-
-    name: str
-    title: str
-    rows: Mapping[str, Row]
+    name: str  # what `reproduce` takes
+    title: str  # authors and year
+    rows: Mapping[str, Row]  # of all its tables, by name
     tables: tuple[Table, ...]
     scales: Mapping[str, Scale]
     sections: tuple[Section, ...] = (Section(),)
-    note: str = ""
-    digits: int = 1
+    note: str = ""  # what must be known to read its tables, under each of them
+    digits: int = 1  # of perplexities, after the point
 
     def plain(self, row: Row) -> Row:
         """Return the plain row of a row's preset: the one that its trainings belong to."""

@@ -7,9 +7,8 @@ its other rows are trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from spanlm.presets.li2020 import BASES, TOP
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_on
@@ -32,58 +31,41 @@ _PUBLISHED_PARTS = {
 _PUBLISHED_UNANNEALED_TEST = {"ptb": 44.12, "wt2": 37.45}
 
 
-def top(label: str) -> str:
-    """Return the name of the row that Table 3 takes apart."""
-    return f"{TOP}-snb-{label}"
-
-
 def dynamic(row: str) -> str:
-    """Return the name of the row that is a trained row adapting to the text it reads."""
-    return f"{row}-dynamic"
+    """Return the name of the row that is a trained row adapting to the text it reads; none of none."""
+    return f"{row}-dynamic" if row else ""
 
 
-def _twice(plain: Row) -> Iterator[Row]:
+def _twice(title: str, preset: str, control: str) -> Iterator[Row]:
     """A trained row as it is, and adapting."""
+    plain = Row(name=preset.partition("/")[2], title=title, preset=preset, control=control)
     yield plain
-    control = dynamic(plain.control) if plain.control else ""
-    yield replace(plain, name=dynamic(plain.name), how=Dynamic(), control=control)
+    yield replace(plain, name=dynamic(plain.name), how=Dynamic(), control=dynamic(control))
 
 
 def _rungs(label: str) -> Iterator[Row]:
     """Table 1 or 2."""
     for name, base in BASES.items():
-        plain, below = f"{name}-{label}", _BELOW.get(name)
-        control = f"{below}-{label}" if below else ""
-        yield from _twice(Row(name=plain, title=base.title, preset=f"{base.name}-{label}", control=control))
-        buffered = f"{name}-snb-{label}"
-        yield from _twice(Row(name=buffered, title=f"{base.title} + SNB", preset=f"li2020/{buffered}", control=plain))
+        plain = f"{name}-{label}"
+        yield from _twice(base.title, f"{base.name}-{label}", f"{_BELOW[name]}-{label}" if name in _BELOW else "")
+        yield from _twice(f"{base.title} + SNB", f"li2020/{name}-snb-{label}", plain)
 
 
 def _ablations(label: str, on: Measured) -> Iterator[Row]:
     """Table 3, without the topmost model itself."""
-
-    def trained(name: str, title: str) -> Iterator[Row]:
-        row = f"{name}-{label}"
-        return _twice(Row(name=row, title=title, preset=f"li2020/{row}", control=top(label)))
-
-    yield from trained("unannealed", "w/o annealing in training")
+    whole = f"{TOP}-snb-{label}"
+    yield from _twice("w/o annealing in training", f"li2020/unannealed-{label}", whole)
     yield Row(
         name=dynamic(f"unannealed-test-{label}"),
         title="w/o annealing in test",
-        preset=f"li2020/{top(label)}",
+        preset=f"li2020/{whole}",
         how=Dynamic(gate_temperature=1.0),
         published=reported_on(on, test_ppl=_PUBLISHED_UNANNEALED_TEST[label]),
-        control=dynamic(top(label)),
+        control=dynamic(whole),
     )
-    yield from trained("unrewarded", "w/o reward")
-    yield from trained("words", "w/o RNNs-minus feature")
+    yield from _twice("w/o reward", f"li2020/unrewarded-{label}", whole)
+    yield from _twice("w/o RNNs-minus feature", f"li2020/words-{label}", whole)
 
-
-_LADDERS = {label: {row.name: row for row in _rungs(label)} for label in ("ptb", "wt2")}
-_ANALYSES = {
-    label: {row.name: row for row in _ablations(label, on)}
-    for label, on in (("ptb", PENN_TREEBANK), ("wt2", WIKITEXT_2))
-}
 
 _CONTRADICTIONS = (
     "rows without SNB are quoted from other papers, and have as many parameters as those with it, though the buffer "
@@ -129,47 +111,42 @@ _DETAILS = (
 )
 
 
-def _table(name: str, title: str, on: Measured, rows: Iterable[str], **more: Any) -> Table:
-    return Table(
-        name=name,
+def _both(label: str, on: Measured, ladder: str, analysis: str, remark: str) -> tuple[list[Row], list[Table]]:
+    """Return the rows of a corpus, and its two tables: rungs, and what is in the topmost."""
+    rungs, ablations, whole = list(_rungs(label)), list(_ablations(label, on)), f"{TOP}-snb-{label}"
+    first = Table(
+        name=ladder,
         kind="table",
-        title=f"Table {name}: {title} {on.title}",
-        rows=tuple(rows),
+        title=f"Table {ladder}: perplexity on {on.title}",
+        rows=tuple(row.name for row in rungs),
         columns=_RUNGS,
+        details=_DETAILS,
         home=on.corpus,
+        twin_of="1",
         published_on=f"{on.title} with {on.vocabulary_size:,} words",
-        **more,
+        remark=remark,
     )
-
-
-def _analysis(name: str, label: str, on: Measured) -> Table:
-    whole = top(label)
-    return _table(
-        name,
-        "what is in it, on",
-        on,
-        (whole, dynamic(whole), *_ANALYSES[label]),
+    second = replace(
+        first,
+        name=analysis,
+        title=f"Table {analysis}: what is in it, on {on.title}",
+        rows=(whole, dynamic(whole), *(row.name for row in ablations)),
         details=_DETAILS[1:],
         parts={whole: {}, dynamic(whole): _PUBLISHED_PARTS[label]},
         twin_of="3",
         remark=_ANALYSED,
     )
+    return [*rungs, *ablations], [first, second]
 
 
-def _ladder(name: str, label: str, on: Measured, remark: str) -> Table:
-    return _table(name, "perplexity on", on, _LADDERS[label], details=_DETAILS, twin_of="1", remark=remark)
-
+_PTB_ROWS, (_TABLE_1, _TABLE_3) = _both("ptb", PENN_TREEBANK, "1", "3", _CONTRADICTIONS)
+_WT2_ROWS, (_TABLE_2, _TABLE_3_WT2) = _both("wt2", WIKITEXT_2, "2", "3-wt2", f"{_CONTRADICTIONS}{_MISPRINTED}")
 
 LI = Paper(
     name="li2020",
     title="Li et al. 2020",
-    rows={name: row for rows in (*_LADDERS.values(), *_ANALYSES.values()) for name, row in rows.items()},
-    tables=(
-        _ladder("1", "ptb", PENN_TREEBANK, _CONTRADICTIONS),
-        _ladder("2", "wt2", WIKITEXT_2, f"{_CONTRADICTIONS}{_MISPRINTED}"),
-        _analysis("3", "ptb", PENN_TREEBANK),
-        _analysis("3-wt2", "wt2", WIKITEXT_2),
-    ),
+    rows={row.name: row for row in (*_PTB_ROWS, *_WT2_ROWS)},
+    tables=(_TABLE_1, _TABLE_2, _TABLE_3, _TABLE_3_WT2),
     scales=LADDER,
     sections=(
         Section(holds=lambda row: not isinstance(row.how, Dynamic), title="Without dynamic evaluation"),

@@ -6,6 +6,10 @@ cache on top of both, the LSTM that the cache was put on, and ensembles of three
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_on
 from spanlm.reproduction.papers import Averaged, Cached, Details, Paper, Row, Section, Table
 from spanlm.reproduction.scales import PROPORTIONAL
@@ -22,112 +26,88 @@ def per_predicted(published: float, split: str) -> float:
     return float(published ** (1 / PREDICTED_SHARE[split]))
 
 
-def _row(name: str, title: str, preset: str, control: str = "", *, in_paper: bool = True) -> Row:
-    return Row(name=name, title=title, preset=preset, control=control, in_paper=in_paper)
+def _plain(preset: str, title: str, control: str = "", *, ours: bool = False) -> Row:
+    """A trained row, named as its preset; `ours` is a control that the paper does not have."""
+    return Row(name=preset.partition("/")[2], title=title, preset=preset, control=control, in_paper=not ours)
 
 
-def _cached(
-    plain: Row, window: int, title: str, control: str, test: float | None = None, on: Measured = PENN_TREEBANK
-) -> Row:
+def _cached(plain: Row, window: int, title: str, control: str = "", on: Measured = PENN_TREEBANK, **test: float) -> Row:
     """A cache on a trained model; without a published number it is a control of ours."""
-    return Row(
+    return replace(
+        plain,
         name=f"{plain.name}-cache-{window}",
         title=title,
-        preset=plain.preset,
         how=Cached(window),
-        published=None if test is None else reported_on(on, test_ppl=test),
-        in_paper=test is not None,
-        control=control,
+        published=reported_on(on, **test) if test else None,
+        in_paper=bool(test),
+        control=control or plain.name,
     )
 
 
 # members -> published valid and test perplexity, and millions of parameters; three are a control of ours
-_Numbers = tuple[float, float, float] | None
-_MEDIUM: dict[int, _Numbers] = {2: (80.6, 77.0, 40), 3: None, 5: (76.7, 73.3, 100), 10: (75.2, 72.0, 200)}
-_LARGE: dict[int, _Numbers] = {2: (76.9, 73.6, 122), 3: None, 10: (72.8, 69.5, 660), 38: (71.9, 68.7, 2508)}
+_MEDIUM = {2: (80.6, 77.0, 40), 3: None, 5: (76.7, 73.3, 100), 10: (75.2, 72.0, 200)}
+_LARGE = {2: (76.9, 73.6, 122), 3: None, 10: (72.8, 69.5, 660), 38: (71.9, 68.7, 2508)}
 
 
-def _ensembles(size: str, sizes: dict[int, _Numbers]) -> list[Row]:
-    rows = []
+def _ensembles(size: str, sizes: Mapping[int, tuple[float, float, float] | None]) -> list[Row]:
+    names, rows = ("valid_ppl", "test_ppl", "all_parameters"), []
     for members, numbers in sizes.items():
-        published = None
-        if numbers is not None:
-            valid, test, millions = numbers
-            published = reported_on(PENN_TREEBANK, valid_ppl=valid, test_ppl=test, all_parameters=millions)
-        rows.append(
-            Row(
-                name=f"{size}-x{members}",
-                title=f"{members} {size} regularized LSTMs",
-                preset=f"zaremba2014/{size}",
-                how=Averaged(members),
-                published=published,
-                in_paper=published is not None,
-                control=size,
-            )
-        )
+        title, plain = f"{members} {size} regularized LSTMs", _plain(f"zaremba2014/{size}", "", size)
+        published = None if numbers is None else reported_on(PENN_TREEBANK, **dict(zip(names, numbers, strict=True)))
+        how: dict[str, Any] = {"how": Averaged(members), "published": published, "in_paper": numbers is not None}
+        rows.append(replace(plain, name=f"{size}-x{members}", title=title, **how))
     return rows
 
 
-def _ours(name: str, title: str, label: str, control: str = "") -> Row:
-    """A control of ours that has a preset of its own."""
-    return _row(
-        f"{name}-{label}", title, f"salton2017/{name}-{label}", f"{control}-{label}" if control else "", in_paper=False
-    )
+def _attentive(label: str) -> dict[str, Row]:
+    """The paper's models on a corpus, and ours beside them.
 
-
-def _compared(label: str) -> tuple[Row, ...]:
-    """What the attention brings beside the layer that comes with it, and what its scores bring beside a mean."""
-    return (
-        _ours("merge", "Same, with the layer of Eq. 7 alone", label, "lstm"),
-        _ours("mean", "Same, equal weights in place of scores", label, "lstm"),
-    )
-
-
-def _streams(label: str) -> tuple[Row, ...]:
-    """The recipe over running text, where it compares with nothing but itself."""
+    What the attention brings beside the layer that comes with it, what its scores bring beside a mean, and the recipe
+    over running text, where it compares with nothing but itself.
+    """
+    preset, lstm, stream = "salton2017/{}-" + label, f"lstm-{label}", f"lstm-stream-{label}"
     plain = "Recipe and size of the Attentive LM, no attention, over running text"
     single = "Attentive LM, single score, window of 35 over running text"
-    return _ours("lstm-stream", plain, label), _ours("single-stream", single, label, "lstm-stream")
+    return {
+        "lstm-stream": _plain(preset.format("lstm-stream"), plain, ours=True),
+        "single-stream": _plain(preset.format("single-stream"), single, stream, ours=True),
+        "combined": _plain(preset.format("combined"), "Attentive LM, combined score", lstm),
+        "single": _plain(preset.format("single"), "Attentive LM, single score", lstm),
+        "lstm": _plain(preset.format("lstm"), "Same recipe and size, no attention", ours=True),
+        "merge": _plain(preset.format("merge"), "Same, with the layer of Eq. 7 alone", lstm, ours=True),
+        "mean": _plain(preset.format("mean"), "Same, equal weights in place of scores", lstm, ours=True),
+    }
 
 
-_GRAVE_PTB = _row("grave-lstm-ptb", "LSTM of Grave et al.", "grave2017/lstm-ptb", in_paper=False)
-_SINGLE_PTB = _row("single-ptb", "Attentive LM, single score", "salton2017/single-ptb", "lstm-ptb")
-_LSTM_PTB = _ours("lstm", "Same recipe and size, no attention", "ptb")
+_PTB, _WT2 = _attentive("ptb"), _attentive("wt2")
+_GRAVE_PTB = replace(_plain("grave2017/lstm-ptb", "LSTM of Grave et al.", ours=True), name="grave-lstm-ptb")
 _PENN_TREEBANK = (
-    _row("medium", "Medium regularized LSTM", "zaremba2014/medium"),
-    _row("large", "Large regularized LSTM", "zaremba2014/large", "medium"),
-    _row("large-bd-wt", "Large + BD + WT", "press2017/large-bd-wt", "medium"),
+    _plain("zaremba2014/medium", "Medium regularized LSTM"),
+    _plain("zaremba2014/large", "Large regularized LSTM", "medium"),
+    _plain("press2017/large-bd-wt", "Large + BD + WT", "medium"),
     _GRAVE_PTB,
-    _cached(_GRAVE_PTB, 500, "Neural cache model (size = 500)", "grave-lstm-ptb", 72.1),
-    _row("pointer-ptb", "Medium pointer sentinel-LSTM", "merity2017/pointer-ptb", "medium"),
-    *_streams("ptb"),
-    _row("combined-ptb", "Attentive LM, combined score", "salton2017/combined-ptb", "lstm-ptb"),
-    _SINGLE_PTB,
+    _cached(_GRAVE_PTB, 500, "Neural cache model (size = 500)", test_ppl=72.1),
+    _plain("merity2017/pointer-ptb", "Medium pointer sentinel-LSTM", "medium"),
+    *(_PTB[name] for name in ("lstm-stream", "single-stream", "combined", "single")),
     *_ensembles("medium", _MEDIUM),
     *_ensembles("large", _LARGE),
-    _LSTM_PTB,
-    *_compared("ptb"),
-    _cached(_LSTM_PTB, 500, "Same without attention, with a cache (size = 500)", "lstm-ptb"),
-    _cached(_SINGLE_PTB, 500, "Attentive LM, single score, with a cache (size = 500)", "lstm-ptb-cache-500"),
+    *(_PTB[name] for name in ("lstm", "merge", "mean")),
+    _cached(_PTB["lstm"], 500, "Same without attention, with a cache (size = 500)"),
+    _cached(_PTB["single"], 500, "Attentive LM, single score, with a cache (size = 500)", "lstm-ptb-cache-500"),
 )
 
-_GRAVE_WT2 = _row("grave-lstm-wt2", "LSTM-LM of Grave et al.", "grave2017/lstm-wt2")
-_SINGLE_WT2 = _row("single-wt2", "Attentive LM, single score", "salton2017/single-wt2", "lstm-wt2")
-_LSTM_WT2 = _ours("lstm", "Same recipe and size, no attention", "wt2")
+_GRAVE_WT2 = replace(_plain("grave2017/lstm-wt2", "LSTM-LM of Grave et al."), name="grave-lstm-wt2")
 _WIKITEXT_2 = (
-    _row("zoneout-wt2", "Zoneout + variational LSTM", "merity2017/zoneout-wt2", "variational-wt2"),
+    _plain("merity2017/zoneout-wt2", "Zoneout + variational LSTM", "variational-wt2"),
     _GRAVE_WT2,
-    _row("variational-wt2", "Variational LSTM", "merity2017/variational-wt2"),
-    _cached(_GRAVE_WT2, 100, "Neural cache model (size = 100)", "grave-lstm-wt2", 81.6, WIKITEXT_2),
-    _row("pointer-wt2", "Pointer LSTM (window = 100)", "merity2017/pointer-wt2", "variational-wt2"),
-    *_streams("wt2"),
-    _row("combined-wt2", "Attentive LM, combined score", "salton2017/combined-wt2", "lstm-wt2"),
-    _SINGLE_WT2,
-    _cached(_GRAVE_WT2, 2000, "Neural cache model (size = 2000)", "grave-lstm-wt2", 68.9, WIKITEXT_2),
-    _LSTM_WT2,
-    *_compared("wt2"),
-    _cached(_LSTM_WT2, 2000, "Same without attention, with a cache (size = 2000)", "lstm-wt2"),
-    _cached(_SINGLE_WT2, 2000, "Attentive LM, single score, with a cache (size = 2000)", "lstm-wt2-cache-2000"),
+    _plain("merity2017/variational-wt2", "Variational LSTM"),
+    _cached(_GRAVE_WT2, 100, "Neural cache model (size = 100)", on=WIKITEXT_2, test_ppl=81.6),
+    _plain("merity2017/pointer-wt2", "Pointer LSTM (window = 100)", "variational-wt2"),
+    *(_WT2[name] for name in ("lstm-stream", "single-stream", "combined", "single")),
+    _cached(_GRAVE_WT2, 2000, "Neural cache model (size = 2000)", on=WIKITEXT_2, test_ppl=68.9),
+    *(_WT2[name] for name in ("lstm", "merge", "mean")),
+    _cached(_WT2["lstm"], 2000, "Same without attention, with a cache (size = 2000)"),
+    _cached(_WT2["single"], 2000, "Attentive LM, single score, with a cache (size = 2000)", "lstm-wt2-cache-2000"),
 )
 
 _COUNT = (
@@ -173,22 +153,6 @@ def _table(name: str, on: Measured, rows: tuple[Row, ...], remark: str) -> Table
     )
 
 
-_TABLES = (
-    _table(
-        "1",
-        PENN_TREEBANK,
-        _PENN_TREEBANK,
-        f"per predicted token {_TRANSLATED} (valid/test), before any first word is predicted",
-    ),
-    _table(
-        "2",
-        WIKITEXT_2,
-        _WIKITEXT_2,
-        "they are lower than what the other rows' count would give; it also ends each line, blank ones included, with "
-        "two <eos>, so that thousands of tokens cost next to nothing",
-    ),
-)
-
 # a model that reads a running text knows more than one that begins anew at each sentence
 _SECTIONS = (
     Section(
@@ -209,7 +173,21 @@ SALTON = Paper(
     name="salton2017",
     title="Salton et al. 2017",
     rows={row.name: row for row in (*_PENN_TREEBANK, *_WIKITEXT_2)},
-    tables=_TABLES,
+    tables=(
+        _table(
+            "1",
+            PENN_TREEBANK,
+            _PENN_TREEBANK,
+            f"per predicted token {_TRANSLATED} (valid/test), before any first word is predicted",
+        ),
+        _table(
+            "2",
+            WIKITEXT_2,
+            _WIKITEXT_2,
+            "they are lower than what the other rows' count would give; it also ends each line, blank ones included, "
+            "with two <eos>, so that thousands of tokens cost next to nothing",
+        ),
+    ),
     scales=PROPORTIONAL,
     sections=_SECTIONS,
     note="Over: test perplexity less that of the row named, which is counted alike, on the mean of the seeds that both "
