@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from spanlm.cli.main import VerbParser
-from spanlm.cli.option_names import in_options, refusing_options
+from spanlm.cli.main import VerbParser, in_options
+from spanlm.cli.options import refusing_options
 from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.option_names import refusing_options
-from spanlm.cli.terminal import note
+from spanlm.cli.options import refusing_options
+from spanlm.cli.render import note
 from spanlm.cli.tuning import TUNED_ON, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, require

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
-from spanlm.cli.arguments import run_names
-from spanlm.cli.main import VerbParser
-from spanlm.cli.option_names import refusing_options
-from spanlm.cli.report import describe
-from spanlm.cli.terminal import columns, console, out, out_json, table
+from spanlm.cli.options import run_names
+from spanlm.cli.render import grid, out, out_json, table
+from spanlm.cli.training_report import describe
 from spanlm.cli.tuning import TUNED_ON, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
@@ -21,65 +15,11 @@ from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown, usable
 from spanlm.models.counting import count_parameters
-from spanlm.models.ensemble import normalised
-from spanlm.runs.ensemble import TrainedEnsemble, load_ensemble
-from spanlm.runs.loading import load
+from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.machine import with_threads
-from spanlm.store.run_folder import CONFIG
 
 ORACLE = "oracle bound: at each token the best of them, chosen after the fact; no model's perplexity"
-
-
-def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
-    """Add the runs, and how several of them are combined.
-
-    Args:
-        parser: of a verb; it must parse intermixed arguments.
-        files: what may follow the runs, if anything does.
-        files_help: what that is.
-    """
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run")
-    parser.add_argument(
-        "more",
-        metavar=f"RUN|{files}" if files else "RUN",
-        nargs="*",
-        default=[],
-        help=f"more runs, which predict with it as one{f'; then {files_help}' if files else ''}",
-    )
-    parser.add_argument(
-        "--combine",
-        choices=("linear", "geometric"),
-        help="several runs: the average of their probabilities (linear, the default) or their normalised product",
-    )
-    parser.add_argument(
-        "--weights", type=float, nargs="+", metavar="W", help="of several runs, in their order (default: equal)"
-    )
-
-
-def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
-    """Part the runs, which are folders with a configuration, from the files after them."""
-    more: list[str] = options.more
-    count = next((n for n, name in enumerate(more) if not (Path(name) / CONFIG).is_file()), len(more))
-    return [options.run, *map(Path, more[:count])], more[count:]
-
-
-def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
-    """Load one run, or several as one.
-
-    Raises:
-        InputError: see `load` and `load_ensemble`; or options for several runs where there is one.
-    """
-    if len(runs) > 1:
-        with refusing_options({"weights=": "--weights "}):
-            normalised(options.weights, len(runs))
-        return load_ensemble(
-            runs, combination=options.combine or "linear", weights=options.weights, device=options.device
-        )
-    for name, given in (("--combine", options.combine), ("--weights", options.weights)):
-        if given is not None:
-            raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
-    return load(runs[0], options.device)
 
 
 def described(model: LoadedModel) -> list[str]:
@@ -184,7 +124,7 @@ def _show(model: TrainedEnsemble, corpus: Corpus, result: EnsembleEvaluation, tu
 
 def show_members(model: TrainedEnsemble, result: EnsembleEvaluation) -> None:
     """Print each run's perplexity, that of all as one, and the oracle bound, in a table."""
-    console().print(_perplexities(model, result))
+    grid(*_perplexities(model, result))
     if result.ensemble.salton2017 is not None:
         out(
             "Salton's count: the first word of each line is not predicted, but counted; per predicted: not counted "
@@ -192,16 +132,16 @@ def show_members(model: TrainedEnsemble, result: EnsembleEvaluation) -> None:
         )
 
 
-def _perplexities(model: TrainedEnsemble, result: EnsembleEvaluation) -> Table:
+def _perplexities(model: TrainedEnsemble, result: EnsembleEvaluation) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows."""
     salton = [] if result.ensemble.salton2017 is None else ["Salton's count", "per predicted"]
-    found = columns(["model"], ["weight", "perplexity", *salton, "without <unk>", "nats/token"])
-    names = run_names([run.folder for run in model.runs])
+    names, oracle = run_names([run.folder for run in model.runs]), result.oracle_bound
+    rows = []
     for name, run, weight, member in zip(names, model.runs, result.weights, result.members, strict=True):
-        found.add_row(f"{name}: {describe(run.config.model)}", f"{weight:.3f}", *_cells(member))
-    found.add_row(f"ensemble of {len(names)} ({result.combination})", "", *_cells(result.ensemble))
-    oracle = result.oracle_bound
-    found.add_row(ORACLE, "", shown(oracle.bound), *("" for _ in salton), "", f"{oracle.nll_per_token:.4f}")
-    return found
+        rows.append([f"{name}: {describe(run.config.model)}", f"{weight:.3f}", *_cells(member)])
+    rows.append([f"ensemble of {len(names)} ({result.combination})", "", *_cells(result.ensemble)])
+    rows.append([ORACLE, "", shown(oracle.bound), *("" for _ in salton), "", f"{oracle.nll_per_token:.4f}"])
+    return ["model", "weight", "perplexity", *salton, "without <unk>", "nats/token"], rows
 
 
 def _cells(result: Evaluation) -> list[str]:

@@ -5,25 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_corpus, add_device, corpus_of, verb_parser
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
 from spanlm.cli.dynamic import add_dynamic, check_dynamic, choose_dynamic, refusing_dynamic, searching, telling_choice
 from spanlm.cli.dynamic_told import dynamic_fields, dynamic_rows
-from spanlm.cli.ensemble import (
-    add_runs,
-    check_tuning,
-    described,
-    evaluate_several,
-    load_runs,
-    members_fields,
-    run_field,
-    show_members,
-)
+from spanlm.cli.ensemble import check_tuning, described, evaluate_several, members_fields, run_field, show_members
 from spanlm.cli.gate import add_gate, check_gate, gate_fields, gate_rows, tempered
+from spanlm.cli.options import add_corpus, add_device, add_runs, corpus_of, keep_freed_memory, load_runs, verb_parser
 from spanlm.cli.parts import add_parts, check_has_parts, check_parts, parts_rows
-from spanlm.cli.progress import progress
-from spanlm.cli.terminal import out, out_json, table
+from spanlm.cli.render import out, out_json, progress, table
 from spanlm.data.corpora import Corpus
 from spanlm.errors import require
 from spanlm.evaluation.perplexity import Evaluation

@@ -6,9 +6,9 @@ import json
 from itertools import groupby
 from typing import Any
 
-from spanlm.cli.arguments import verb_parser
-from spanlm.cli.report import describe
-from spanlm.cli.terminal import out, paragraph, table
+from spanlm.cli.options import verb_parser
+from spanlm.cli.render import out, paragraph, table
+from spanlm.cli.training_report import describe
 from spanlm.errors import InputError, nearest
 from spanlm.models.counting import count_configured
 from spanlm.presets import PRESETS, Preset

@@ -8,12 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT
 
-from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_device, verb_parser
 from spanlm.cli.main import VerbParser
-from spanlm.cli.progress import progress
-from spanlm.cli.report import TrainingReport
-from spanlm.cli.terminal import columns, console, note, out
+from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
+from spanlm.cli.render import grid, note, out, progress
+from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction.papers import Paper, Table
 from spanlm.reproduction.plan import PAPERS, Measurement, Plan, Request, Task, make_plan
@@ -146,7 +144,7 @@ def _introduce(plan: Plan) -> None:
 
 def _dry_run(plan: Plan) -> None:
     """Print the plan; a step of every kind of model tells the time."""
-    shown = columns(["row"], ["seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "about"])
+    rows = list[Sequence[str]]()
     estimator, total, searching = Estimator(plan, lambda row: note(f"measuring: {row}")), 0.0, False
     for task in plan.tasks:
         if (record := finished(task, plan.text_of(task))) is not None:
@@ -154,9 +152,9 @@ def _dry_run(plan: Plan) -> None:
         else:
             cells, seconds = _expected(estimator, task)
             searching = searching or (isinstance(task, Measurement) and task.search is not None)
-        shown.add_row(*_sizes(task), *cells)
+        rows.append((*_sizes(task), *cells))
         total += seconds
-    console().print(shown)
+    grid(["row", "seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "about"], rows)
     out(f"in all about {_duration(total)} on this machine as it is now; runs that stop improving end before")
     if searching:
         out("more, where none of a search's finalists helps: it reads on, one pair of η and λ after another")
@@ -260,12 +258,9 @@ def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
     out(f"\n{table.title}")
     for line in protocol(plan, table, rows):
         out(f"  {line.replace('**', '')}")
-    for grid in grids(table, rows, plan.paper):
-        out(f"\n{grid.caption}" if grid.caption else "")
-        shown = columns(grid.header[:1], grid.header[1:])
-        for row in grid.rows:
-            shown.add_row(*row)
-        console().print(shown)
+    for one in grids(table, rows, plan.paper):
+        out(f"\n{one.caption}" if one.caption else "")
+        grid(one.header, one.rows)
     for line in order_notes(table, rows, plan.paper):
         out(f"\n{line}")
 

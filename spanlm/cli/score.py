@@ -10,10 +10,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.arguments import add_as_text, add_device, output, refuse_overwriting, verb_parser
-from spanlm.cli.ensemble import add_runs, load_runs, runs_and_files
 from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
-from spanlm.cli.terminal import note
+from spanlm.cli.options import (
+    add_as_text,
+    add_device,
+    add_runs,
+    load_runs,
+    output,
+    refuse_overwriting,
+    runs_and_files,
+    verb_parser,
+)
+from spanlm.cli.render import note
 from spanlm.data.text import Text
 from spanlm.evaluation.words import WordScore
 from spanlm.store.plain import cells_line, finite

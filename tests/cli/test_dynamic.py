@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.cli import progress as progress_module
-from spanlm.cli.progress import progress
+from spanlm.cli import render as progress_module
+from spanlm.cli.render import progress
 from spanlm.evaluation.dynamic import evaluate_dynamic
 from spanlm.evaluation.dynamic_config import DynamicConfig
 from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics

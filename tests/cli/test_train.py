@@ -41,8 +41,8 @@ def dry(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunConfig, str, bool]]:
     def tour(*arguments: object) -> None:
         runs[-1] = (*runs[-1][:2], True)
 
-    monkeypatch.setattr("spanlm.cli.train.train_and_tell", train_and_tell)
-    monkeypatch.setattr("spanlm.cli.train.tour", tour)
+    monkeypatch.setattr("spanlm.cli.train.train_and_report", train_and_tell)
+    monkeypatch.setattr("spanlm.cli.train.print_demo_report", tour)
     return runs
 
 
@@ -79,7 +79,7 @@ def test_a_run_tells_its_story_in_plain_lines(cli: Cli, tiny_corpus: Path) -> No
 
 
 def test_progress_is_a_line_now_and_then(cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanlm.cli.report.PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr("spanlm.cli.render.PLAIN_SECONDS", 0.0)
     out = cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run").done
     lines = [line for line in out.splitlines() if line.startswith("epoch 1/2")]
     assert len(lines) > 10

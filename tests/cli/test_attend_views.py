@@ -1,0 +1,370 @@
+"""`spanlm attend --by-lag`, `--sentence`, `--flatness`, `--by-epoch`: one run, and several side by side."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spanlm
+from spanlm.analysis.by_lag import LagProfile
+from spanlm.analysis.compare import PUBLISHED, MeasuredLags
+from spanlm.cli.attend import SIDE_BY_SIDE, published_name
+from spanlm.cli.attend_show import print_lags
+from spanlm.cli.options import run_names
+from spanlm.config import RunConfig
+from spanlm.models.config import ModelConfig
+from spanlm.models.memories import (
+    AnyMemoryConfig,
+    AttentiveConfig,
+    KeyValueConfig,
+    NoMemoryConfig,
+    RecurrentMemoryConfig,
+)
+from spanlm.training.config import BatchingConfig
+from tests.cli.conftest import Cli
+from tests.conftest import configure_anew
+from tests.training.small import with_batching
+
+TEXT = "the cat zebra sat\non the mat ."
+
+
+def test_by_lag_is_a_table(cli: Cli, tiny_run: Path) -> None:
+    from spanlm.analysis.attend import attention_by_lag
+    from spanlm.evaluation.perplexity import evaluation_batcher
+
+    model = spanlm.load(tiny_run)
+    out = cli("attend", tiny_run, "--by-lag", "--split", "valid").done
+    profile = attention_by_lag(model.model, evaluation_batcher(model.corpus(), "valid", "documents", 1))
+    lines = out.splitlines()
+    assert f"tiny valid, {profile.positions:,} positions" in lines[0]
+    assert "windows of 15 only" in lines[-1]  # the window is 3: nothing was published for it, and it is said
+    rows = [line.split() for line in lines[1:-1]]
+    assert rows == [[f"−{lag}", f"{percent:.1f}", "%"] for lag, percent in zip((3, 2, 1), profile.percent, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def current_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+    """A run whose model attends to the current word, too."""
+    folder = tmp_path_factory.mktemp("runs") / "current"
+    memory = RecurrentMemoryConfig(window=4)
+    training = replace(tiny_config.training, epochs=1)
+    config = replace(tiny_config, model=replace(tiny_config.model, memory=memory), training=training)
+    spanlm.train(config, spanlm.load_corpus(config.data), folder)
+    return folder
+
+
+def test_by_lag_of_a_model_of_the_current_word_says_so(cli: Cli, current_run: Path) -> None:
+    lines = cli("attend", current_run, "--by-lag", "--split", "valid", "--out", "lags.json").done.splitlines()
+    labels = [line[2:20].strip() for line in lines[1:5]]
+    assert labels == ["−3", "−2", "−1", "0 (current word)"]
+    content = json.loads(Path("lags.json").read_text())
+    assert content["lags"] == [3, 2, 1, 0]
+    assert [float(line[20:].split()[0]) for line in lines[1:5]] == [
+        pytest.approx(percent, abs=0.051) for percent in content["measured_percent"]
+    ]
+
+
+def test_text_of_a_model_of_the_current_word(cli: Cli, current_run: Path) -> None:
+    for name in ("a.csv", "a.html", "a.svg"):
+        cli("attend", current_run, "--text", TEXT, "--out", name).done  # noqa: B018 (checks)
+    with open("a.csv", encoding="utf-8", newline="") as file:
+        first = next(csv.DictReader(file))
+    assert (first["position"], first["lag"], first["source_word"], float(first["weight"])) == ("0", "0", "<eos>", 1.0)
+    assert '"nearest":0' in Path("a.html").read_text(encoding="utf-8")
+    assert "0: the current word" in Path("a.svg").read_text(encoding="utf-8")
+
+
+def test_several_runs_stand_side_by_side(cli: Cli, tiny_run: Path, current_run: Path) -> None:
+    out = cli("attend", tiny_run, current_run, "--by-lag", "--split", "valid", "--out", "lags.csv").done
+    header, *rows = (line.split("  ") for line in out.splitlines()[1:9])
+    header, *rows = ([cell.strip() for cell in row if cell.strip()] for row in [header, *rows])
+    assert header == ["lag", "tiny", "paper", "current", "paper"]
+    assert [row[0] for row in rows[:5]] == ["−3", "−2", "−1", "0 (current word)", "last 5"]
+    for run, split in ((tiny_run, slice(0, 3)), (current_run, slice(3, 7))):
+        cli("attend", run, "--by-lag", "--split", "valid", "--out", "one.csv").done  # noqa: B018 (checks)
+        one, several = (list(csv.DictReader(Path(name).read_text().splitlines())) for name in ("one.csv", "lags.csv"))
+        found = several[split]
+        assert {row["run"] for row in found} == {run.name} and {row["text"] for row in found} == {"tiny valid"}
+        assert [(row["lag"], row["measured_percent"]) for row in found] == [
+            (row["lag"], row["measured_percent"]) for row in one
+        ]
+    # Daniluk et al. (2017), Figure 3b, the last three of Key-Value-Predict: 9.5, 12.5 and 17.8 of 39.8
+    assert [row[2] for row in rows[:3]] == ["23.9", "31.4", "44.7"]
+    assert "scaled to sum to 100" in out and "cannot be compared" in out and "≈ (lag 0)" in out
+
+
+@pytest.mark.parametrize("suffix", ["svg", "md", "json"])
+def test_several_runs_as_a_file(cli: Cli, tiny_run: Path, current_run: Path, suffix: str) -> None:
+    out = cli("attend", tiny_run, current_run, "--by-lag", "--out", f"lags.{suffix}").done
+    assert out.endswith(f"wrote lags.{suffix}\n")
+    content = Path(f"lags.{suffix}").read_text(encoding="utf-8")
+    assert "tiny" in content and "current" in content
+
+
+def test_of_several_runs_the_one_without_attention_is_named_before_any_work(
+    cli: Cli, tiny_run: Path, lstm_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spanlm.cli.attend.attention_by_lag", None)
+    cli("attend", tiny_run, lstm_run, "--by-lag").refused(str(lstm_run), "attends to nothing")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--text", "a", "--out", "a.svg"], ["2 runs: --text takes one", *SIDE_BY_SIDE]),
+        (["--document", "1", "--out", "a.svg"], ["2 runs: --document takes one"]),
+        (["--by-lag", "--out", "a.npz"], ["cannot write .npz"]),
+    ],
+)
+def test_what_several_runs_cannot_do(
+    cli: Cli, tiny_run: Path, lstm_run: Path, arguments: list[str], parts: list[str]
+) -> None:
+    cli("attend", tiny_run, lstm_run, *arguments).refused(*parts)
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (["runs/kv"], ["kv"]),
+        (["runs/kv", "runs/kvp"], ["kv", "kvp"]),
+        (["runs/kv/seed-1", "runs/kvp/seed-1"], ["kv", "kvp"]),
+        (["runs/kv/seed-1", "runs/kv/seed-2"], ["seed-1", "seed-2"]),
+        (["runs/kv/seed-1", "runs/kv/seed-2", "runs/kvp/seed-1"], ["kv/seed-1", "kv/seed-2", "kvp/seed-1"]),
+        (["runs/demo", "runs/demo/lstm"], ["demo", "lstm"]),
+        (["a/x/b/s", "a/y/c/s"], ["b", "c"]),
+        (["a/s", "s"], ["a", "FOLDER"]),
+        (["runs/kv"], ["kv"]),
+        (["runs/kv/seed-12"], ["kv/seed-12"]),
+        (["runs/kv/seed-x"], ["seed-x"]),
+    ],
+    ids=str,
+)
+def test_runs_are_named_by_what_tells_them_apart(folders: list[str], names: list[str]) -> None:
+    assert run_names([Path(folder) for folder in folders]) == [
+        name.replace("FOLDER", Path.cwd().name) for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("memory", "name"),
+    [
+        (KeyValueConfig(roles=1), "attention"),
+        (KeyValueConfig(roles=2), "key-value"),
+        (KeyValueConfig(roles=3), "key-value-predict"),
+        (RecurrentMemoryConfig(), "RM(+tM-g)"),
+        (RecurrentMemoryConfig(temporal=False), None),
+        (RecurrentMemoryConfig(composition="linear"), None),
+        (NoMemoryConfig(), None),
+    ],
+)
+def test_a_model_stands_beside_the_row_of_its_own_kind(memory: AnyMemoryConfig, name: str | None) -> None:
+    assert published_name(RunConfig(model=ModelConfig(memory=memory))) == name
+    assert name is None or name in PUBLISHED
+
+
+EQUAL = tuple([100 / 15] * 15)
+
+
+@pytest.mark.parametrize(
+    ("measured", "rows"),
+    [
+        # Daniluk et al. (2017), Figure 3b
+        (
+            MeasuredLags("a", "t", LagProfile(EQUAL, 10, 0), "key-value-predict"),
+            ["−15 6.7 % paper 4.0 %", "−1 6.7 % paper 17.8 %"],
+        ),
+        (
+            MeasuredLags("a", "t", LagProfile(EQUAL, 10, 0, 0), "RM(+tM-g)"),
+            ["−1 6.7 % paper 15.2 %", "0 (current word) 6.7 % paper ≈39.9 %"],
+        ),
+        # as a pointer's weights: its gate is what they miss
+        (MeasuredLags("a", "t", LagProfile((10.0, 27.5), 10, 0, 0)), ["0 (current word) 27.5 %", "no word 62.5 %"]),
+        (MeasuredLags("a", "t", LagProfile((20.0, 55.0), 10, 0, older=25.0)), ["older 25.0 %", "−1 55.0 %"]),
+        # a long buffer is shown in groups
+        (
+            MeasuredLags("a", "t", LagProfile((0.25,) * 128 + (0.5,) * 127 + (4.5,), 10, 0, span=8, fixed=True)),
+            ["−2048 … −1025 32.0 % if all were equal 50.0 %", "−8 … −1 4.5 % if all were equal 0.4 %"],
+        ),
+    ],
+    ids=["published", "inferred", "no word", "older", "groups"],
+)
+def test_mean_attention_of_one_run(measured: MeasuredLags, rows: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    print_lags([measured])
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert set(rows) <= set(printed) and len(printed) < 20
+
+
+SENTENCE = "the cat zebra sat on the mat ."
+
+
+@pytest.fixture(scope="module")
+def attentive_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+    """A run whose memory holds the whole sentence."""
+    folder = tmp_path_factory.mktemp("runs") / "attentive"
+    batching = BatchingConfig(kind="sentences", batch_size=4, length=6)
+    training = replace(tiny_config.training, epochs=1, batching=batching)
+    model = replace(tiny_config.model, memory=AttentiveConfig(score="single"))
+    config = replace(tiny_config, model=model, training=training)
+    spanlm.train(config, spanlm.load_corpus(config.data), folder)
+    return folder
+
+
+PARAGRAPH = "The cat sat . He ran !"
+
+
+def test_paragraphs_are_cut_into_sentences_as_those_of_the_training_were(
+    cli: Cli, sentence_run: Path, paragraph_run: Path
+) -> None:
+    targets = ["The", "cat", "sat", ".", "<eos>", "He", "ran", "!", "<eos>"]
+    Path("text.txt").write_text(f"\n\n{PARAGRAPH}\n\n")
+    for what in (["--text", f"\n{PARAGRAPH}\n"], ["--file", "text.txt"]):
+        cli("attend", paragraph_run, *what, "--out", "a.npz").done  # noqa: B018 (checks)
+        with np.load("a.npz") as data:
+            assert data["targets"].tolist() == targets
+        cli("attend", sentence_run, *what, "--out", "b.npz").done  # noqa: B018 (checks)
+        with np.load("b.npz") as data, np.load("a.npz") as other:
+            np.testing.assert_array_equal(data["weights"], other["weights"], "each sentence alone, in both")
+    assert spanlm.load(paragraph_run).attend(PARAGRAPH + "\n\n").targets == targets
+    for run in (sentence_run, paragraph_run):
+        cli("attend", run, "--sentence", PARAGRAPH).refused("is 2 sentences to a model trained on text cut into")
+        assert cli("attend", run, "--sentence", "He ran !").done
+
+
+@pytest.fixture(scope="module")
+def paragraph_run(sentence_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same model as if its sentences had been laid end to end in training."""
+    folder = tmp_path_factory.mktemp("runs") / "paragraphs"
+    shutil.copytree(sentence_run, folder)
+    configure_anew(folder, lambda config: with_batching(config, kind="streams"))
+    return folder
+
+
+def test_the_first_word_is_read_and_not_predicted_as_in_the_training(cli: Cli, unopened_run: Path) -> None:
+    model = spanlm.load(unopened_run)
+    record = model.attend("the cat sat .")
+    assert (record.words, record.targets) == (["the", "cat", "sat", "."], ["cat", "sat", ".", "<eos>"])
+    rows = list(model.score("the cat sat .", base=np.e, eos=True))
+    np.testing.assert_allclose(record.surprisal, [row.surprisal for row in rows[1:]], rtol=1e-5)
+    lines = cli("attend", unopened_run, "--sentence", "the cat sat .").done.splitlines()
+    assert [line.split()[0] for line in lines[1:5]] == ["cat", "sat", ".", "<eos>"]
+    predicted = model.evaluate(split="valid").salton2017
+    assert predicted is not None
+    cli("attend", unopened_run, "--flatness", "--split", "valid", "--out", "a.json").done  # noqa: B018 (checks)
+    (run,) = json.loads(Path("a.json").read_text())["runs"]
+    assert run["overall"]["rows"] + run["left_out"] == predicted.predicted
+
+
+def test_a_sentence_is_printed_where_there_is_no_file(cli: Cli, tiny_run: Path) -> None:
+    lines = cli("attend", tiny_run, "--sentence", SENTENCE).done.splitlines()
+    assert lines[0] == "tiny: key-value-predict memory, window 3"
+    record = spanlm.load(tiny_run).attend(SENTENCE)
+    rows = [line.split() for line in lines[1:10]]
+    assert rows[0] == ["the", "<eos>"] and rows[1] == ["cat", "100", "the"]
+    assert rows[2][:2] == ["zebra", "<unk>"] and rows[3][-2:] == ["zebra", "<unk>"], "by its row and by its column"
+    percents = [f"{100 * weight:.0f}" for weight in record.weights[7]]
+    assert rows[7] == [".", *percents, "mat"]
+    assert "<unk>" not in " ".join(lines[5:10]) and "percent" in lines[10]
+
+
+def test_the_flatness_of_each_sentence_and_of_all_follows(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
+    from spanlm.analysis.flatness import FlatnessAccumulator
+
+    sentences = [SENTENCE, "a dog ran on the mat"]
+    arguments = [argument for sentence in sentences for argument in ("--sentence", sentence)]
+    out = cli("attend", tiny_run, attentive_run, *arguments, "--out", "a.json").done
+    table = [line.split() for line in out.splitlines()[1:-1]]
+    assert table[0] == ["tiny", "attentive"]
+    assert [row[:2] for row in table[1:]] == [["sentence", "1"], ["sentence", "2"], ["all", "sentences"]]
+    for column, (run, window) in enumerate(((tiny_run, 3), (attentive_run, 99)), start=2):
+        overall = FlatnessAccumulator()
+        for sentence, row in zip(sentences, table[1:3], strict=True):
+            weights = spanlm.load(run).attend(sentence).weights
+            slots = np.minimum(np.arange(len(weights)), min(window, weights.shape[1]))
+            one = FlatnessAccumulator()
+            for each in (one, overall):
+                each.update(weights, slots)
+            assert row[column] == f"{one.result().overall.flatness:.3f}"
+        assert table[3][column] == f"{overall.result().overall.flatness:.3f}"
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "csv", "json"])
+def test_several_runs_and_sentences_are_one_file(cli: Cli, tiny_run: Path, attentive_run: Path, suffix: str) -> None:
+    if suffix == "png":
+        pytest.importorskip("matplotlib")
+    out = cli(
+        "attend", attentive_run, tiny_run, "--sentence", SENTENCE, "--sentence", "the dog", "--out", f"a.{suffix}"
+    ).done
+    assert out.endswith(f"wrote a.{suffix}\n") and "on the diagonal" not in out
+    content = Path(f"a.{suffix}").read_bytes()
+    if suffix == "svg":
+        assert all(part in content for part in (b"attentive memory, single score", b"zebra &lt;unk&gt;", b"flatness"))
+    if suffix == "csv":
+        rows = list(csv.DictReader(content.decode().splitlines()))
+        assert {(row["sentence"], row["run"]) for row in rows} == {
+            (sentence, run) for sentence in "12" for run in ("attentive", "tiny")
+        }
+        assert len(rows) == 36 + 3 + (1 + 2 + 6 * 3) + 3
+    if suffix == "json":
+        panels = json.loads(content)["sentences"]
+        assert [[panel["run"] for panel in row] for row in panels] == [["attentive", "tiny"]] * 2
+        np.testing.assert_allclose([sum(row) for row in panels[0][0]["weights"][1:]], 1, atol=1e-5)
+
+
+def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
+    out = cli("attend", tiny_run, attentive_run, "--flatness", "--split", "valid", "--out", "a.json").done
+    content = json.loads(Path("a.json").read_text())
+    assert {run["text"] for run in content["runs"]} == {"tiny valid"} and out.startswith("flatness of attention (")
+    assert [line for line in out.splitlines() if ", tiny valid" in line] == [
+        "tiny, tiny valid",
+        "attentive, tiny valid",
+    ]
+    tokens = len(spanlm.load(tiny_run).corpus().splits["valid"])
+    for run in content["runs"]:
+        assert run["overall"]["rows"] + run["left_out"] == tokens
+        group = run["by_slots"][0]
+        line = [*f"2-5 {group['rows']:,} {group['flatness']:.3f}".split(), f"{100 * group['largest']:.1f}", "%"]
+        assert any(printed.split()[:5] == line for printed in out.splitlines())
+        assert 0 < group["flatness"] <= 1 and group["nearest"] <= group["largest"]
+    assert [run["run"] for run in content["runs"]] == ["tiny", "attentive"]
+    rows = cli("attend", attentive_run, "--flatness", "--split", "valid", "--out", "a.csv").done
+    assert rows.endswith("wrote a.csv\n") and Path("a.csv").read_text().startswith(
+        '"run","text","span","slots","rows","flatness"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--sentence", ""], ["at least one word"]),
+        (["--sentence", "the <eos> cat"], ["<eos> is reserved"]),
+        (["--sentence", "cat " * 121], ["121 words: must be at most 120", "--text"]),
+        (["--sentence", "a", "--out", "a.html"], ["cannot write .html"]),
+        (["--flatness", "--out", "a.svg"], ["cannot write .svg"]),
+        (["--sentence", "a", "--text", "b"], ["--text and --sentence do not go together"]),
+        (["--by-lag", "--flatness"], ["--by-lag and --flatness do not go together"]),
+        (["--sentence", "a", "--words", "3"], ["--words=3: is for --document and --from"]),
+    ],
+)
+def test_what_is_refused(cli: Cli, tiny_run: Path, arguments: list[str], parts: list[str]) -> None:
+    cli("attend", tiny_run, *arguments).refused(*parts)
+
+
+@pytest.mark.parametrize("what", [["--sentence", "the cat"], ["--flatness"]], ids=["sentence", "flatness"])
+def test_the_run_without_attention_is_named(cli: Cli, tiny_run: Path, lstm_run: Path, what: list[str]) -> None:
+    cli("attend", tiny_run, lstm_run, *what).refused(str(lstm_run), "attends to nothing")
+
+
+@pytest.mark.parametrize("how", [("--sentence", "the cat"), ("--by-lag", "--split", "valid")], ids=["maps", "by lag"])
+def test_a_file_of_several_runs_says_what_made_it(
+    cli: Cli, tiny_run: Path, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    other = shutil.copytree(tiny_run, tmp_path / "other")
+    assert "wrote a.json" in cli("attend", tiny_run, other, *how, "--out", "a.json").done
+    content = json.loads(Path("a.json").read_text(encoding="utf-8"))
+    assert list(content)[:2] == ["format", "made"] and content["made"]["spanlm"] == spanlm.__version__
