@@ -21,15 +21,14 @@ from benchmarks.race import Aim, Contender
 from benchmarks.setting import Size, Step, random_segments, training_flops
 from spanlm.cli.options import keep_freed_memory
 from spanlm.data.batching import Segment
-from spanlm.evaluation.dynamic import adapting
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import LENGTH, DynamicStatistics
-from spanlm.evaluation.lesson_sums import LessonSums
-from spanlm.evaluation.lessons import learning_weights, lessons
-from spanlm.evaluation.scoring import Precision, autocast, to_device
+from spanlm.evaluation.dynamic.evaluate import GradientSums
+from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicStatistics, learning_weights, segment_gradients
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
+from spanlm.evaluation.protocol import Precision, autocast
+from spanlm.evaluation.scoring import to_device
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops.lstm_layer import loop_is_faster
+from spanlm.models.ops.lstm import loop_is_faster
 from spanlm.training.bench import precisions, timed
 
 ADAPTING_AWD = replace(AWD_PTB, name="dynamic evaluation, AWD-LSTM PTB size tied", batch_size=1, length=10 * LENGTH)
@@ -76,8 +75,8 @@ def dynamic_step(model: LanguageModel, precision: Precision) -> Step:
     follower, learn = adapting(model, statistics, DynamicConfig())
 
     def step(segment: Segment) -> int:
-        sums = LessonSums(-1)
-        for lesson in lessons(follower, [segment], LENGTH, precision):
+        sums = GradientSums(-1)
+        for lesson in segment_gradients(follower, [segment], LENGTH, precision):
             sums.add(lesson.scored)
             learn(lesson)
         return sums.total.tokens  # asked for, so that the sums are formed

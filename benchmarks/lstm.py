@@ -14,7 +14,8 @@ from benchmarks.race import Aim, Contender
 from benchmarks.setting import Plain, Size, States, Step, own_trainer, plain_step, random_segments, training_flops
 from spanlm.data.batching import Segment
 from spanlm.evaluation.cache import CacheConfig, with_cache
-from spanlm.evaluation.scoring import Precision, Tally, scored_segments, tally
+from spanlm.evaluation.protocol import Precision, Protocol
+from spanlm.evaluation.scoring import Tally, score, tally
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
@@ -100,7 +101,8 @@ def beside_port(port: str, precision: Precision, trainer: Trainer, flops: float,
 
 def _evaluation(trainer: Trainer, precision: Precision, flops: float) -> Contender:
     def step(segment: Segment) -> None:
-        tally(trainer.model, [replace(segment, reset=torch.ones_like(segment.reset))], -1, precision)
+        segments = [replace(segment, reset=torch.ones_like(segment.reset))]
+        tally(score(trainer.model, segments, Protocol(precision=precision)), -1)
 
     aims = [Aim(f"spanlm, training {precision}", 2.5)]
     return Contender(f"spanlm, evaluation {precision}", precision, step, flops / 3, aims)
@@ -172,7 +174,7 @@ def cache_group(size: Size, device: torch.device) -> Iterator[Contender]:
 def stream_step(model: LanguageModel, precision: Precision, cache: CacheConfig | None = None) -> Step:
     """Return the evaluation of a stream's next segment: without a cache or, in the same pass, with one, too."""
     coming = deque[Segment]()
-    passes = tee(scored_segments(model, iter(coming.popleft, None), precision), 1 if cache is None else 2)
+    passes = tee(score(model, iter(coming.popleft, None), Protocol(precision=precision)), 1 if cache is None else 2)
     readers = [passes[0], *(with_cache(again, cache) for again in passes[1:] if cache is not None)]
 
     def step(segment: Segment) -> None:

@@ -15,11 +15,11 @@ from torch.nn.functional import linear, nll_loss
 from benchmarks.awd import AWD_PTB, PortedAWD, awd_trainer, locked
 from benchmarks.race import Aim, Contender
 from benchmarks.setting import Size, plain_step, training_flops
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.protocol import Precision
 from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.models.head import Head
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, MixtureOfSoftmaxesHead
-from spanlm.models.interfaces import Init, Readout
+from spanlm.models.heads import MixtureOfSoftmaxesConfig
+from spanlm.models.heads.mixture_of_softmaxes import MixtureOfSoftmaxesHead
+from spanlm.models.interfaces import Head, Init
 from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 
@@ -57,9 +57,9 @@ class NaiveMixture(MixtureOfSoftmaxesHead):
         mixed: Tensor = (each.view(-1, self.experts, len(self.weight)) * prior.unsqueeze(2)).sum(1)
         return mixed.log().view(*features.shape[:2], -1)
 
-    def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
+    def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
         """Log p(target), (T, B)."""
-        every: Tensor = self(readout.features)
+        every: Tensor = self(features)
         return every.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from benchmarks.setting import Size, Step, random_segments
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.protocol import Precision
 from spanlm.models.ops.linear import product
 from spanlm.training.bench import step_megabytes, timed
 

@@ -18,7 +18,7 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.protocol import Precision
 from spanlm.models.config import ModelConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.training.bench import idle_trainer

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from spanlm.store import VERSION
+
+__version__ = VERSION
 
 if TYPE_CHECKING:
     from spanlm.config import RunConfig
     from spanlm.data.corpora import Corpus, load_corpus
     from spanlm.evaluation.cache import CacheConfig
-    from spanlm.evaluation.dynamic_config import DynamicConfig
+    from spanlm.evaluation.dynamic.update import DynamicConfig
     from spanlm.presets import PRESETS, find_preset
     from spanlm.runs.ensemble import TrainedEnsemble, load_ensemble
     from spanlm.runs.loading import load
@@ -29,7 +31,7 @@ _HOMES = {
     "PRESETS": "spanlm.presets",
     "CacheConfig": "spanlm.evaluation.cache",
     "Corpus": "spanlm.data.corpora",
-    "DynamicConfig": "spanlm.evaluation.dynamic_config",
+    "DynamicConfig": "spanlm.evaluation.dynamic.update",
     "RunConfig": "spanlm.config",
     "TrainedEnsemble": "spanlm.runs.ensemble",
     "TrainedModel": "spanlm.runs.trained_model",

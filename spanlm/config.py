@@ -90,7 +90,7 @@ class RunConfig:
             InputError: an unknown field or kind (with the nearest name), a wrong type, a value out of range.
         """
         try:
-            fields = _as_group(tree, "the configuration")
+            fields = upgraded(_as_group(tree, "the configuration"))
             known = RunConfig().merged_kinds(fields).to_tree()
             _check_fields(fields, known)
             parser = config_parser(kinds_of(fields))
@@ -111,7 +111,7 @@ class RunConfig:
         """
         tree = read_yaml(path)
         config = RunConfig.from_tree(tree, str(path))
-        given, every = flat(tree), flat(config.to_tree())
+        given, every = flat(upgraded(tree)), flat(config.to_tree())
         if whole and (lost := next((name for name in every if name not in given), None)):
             raise InputError(
                 f"{path}: lacks {lost}: it was cut, or a version before 0.1.0 made it. Put the line back as it was "
@@ -142,14 +142,85 @@ def fixed_parts(tree: Tree) -> list[Tree]:
 
 
 def config_digest(tree: Tree) -> str:
-    """SHA-256 of each of the `fixed_parts`, but for what is null by default: so later versions may add such fields."""
+    """SHA-256 of each of the `fixed_parts`, but for what is null by default: so later versions may add such fields.
+
+    Fields have the names that they had in 0.1.0, so that the files of its runs still belong to their configuration.
+    """
     digests = []
-    for part in fixed_parts(tree):
+    for part in fixed_parts(_downgraded(tree)):
         said = {name: value for name, value in part.items() if value is not None or name in OPTIONAL}
         # 8 and 8.0 are the same number
         said = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in said.items()}
         digests.append(hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest())
     return " ".join(digests)
+
+
+def upgraded(tree: Tree, base: RunConfig | None = None) -> Tree:
+    """Return a configuration with the fields of 0.1.0 in the words of this version.
+
+    Args:
+        tree: as it is written; it may leave out anything.
+        base: what it is put over, which says the kinds that it leaves out; None: the defaults.
+
+    Raises:
+        InputError: a field that is gone has another value than the one that is left.
+    """
+    model = tree.get("model")
+    if not isinstance(model, dict):
+        return tree
+    parts = {}
+    for part in (name for name in PARTS if isinstance(model.get(name), dict)):
+        kind = model[part].get("kind", getattr((base or RunConfig()).model, part).kind)
+        renamed, removed, fields = *_history(part, kind), Tree()
+        for name, value in model[part].items():
+            if name in removed:
+                _refuse_removed(f"model.{part}.{name}", value, removed[name])
+            elif name in renamed and not isinstance(value, dict):
+                group, _, field_name = renamed[name].partition(".")
+                fields.setdefault(group, {})[field_name] = value
+            else:
+                fields[name] = fields[name] | value if isinstance(fields.get(name), dict) else value
+        parts[part] = fields
+    return {**tree, "model": {**model, **parts}}
+
+
+def upgraded_options(options: list[str], kinds: Mapping[str, str]) -> list[str]:
+    """Return `--group.field value` options with the fields of 0.1.0 in the words of this version; see `upgraded`."""
+    found, coming = [], iter(options)
+    for option in coming:
+        field_name, equals, value = option.partition("=")
+        part, _, name = field_name.removeprefix("--model.").partition(".")
+        renamed, removed = _history(part, kinds.get(part))
+        if name in removed:
+            given = yaml.safe_load(value if equals else next(coming, ""))
+            _refuse_removed(f"model.{part}.{name}", given, removed[name])
+        else:
+            found.append(f"--model.{part}.{renamed[name]}{equals}{value}" if name in renamed else option)
+    return found
+
+
+def _downgraded(tree: Tree) -> Tree:
+    """Undo `upgraded`, of a whole configuration: the fields as 0.1.0 had them."""
+    model = dict(tree["model"])
+    for part in PARTS:
+        renamed, removed = _history(part, model[part]["kind"])
+        old = {new: name for name, new in renamed.items()}
+        model[part] = {old.get(name, name): value for name, value in flat(model[part]).items()} | dict(removed)
+    return {**tree, "model": model}
+
+
+def _history(part: str, kind: object) -> tuple[Mapping[str, str], Mapping[str, object]]:
+    """Return which fields of a part 0.1.0 called otherwise, and which are gone, with the value that is left."""
+    room = PARTS.get(part, {}).get(str(kind))
+    return getattr(room, "RENAMED", {}), getattr(room, "REMOVED", {})
+
+
+def _refuse_removed(name: str, value: object, left: object) -> None:
+    if value != left:
+        raise InputError(
+            f"{name}={as_written(value)}: was an option of spanlm 0.1.0, and this version has {as_written(left)} "
+            "alone. Leave it out, or use 0.1.0, which can read it."
+        )
 
 
 def check_config(mark: str, config: str, path: Path) -> None:
@@ -250,6 +321,7 @@ def _is_group(option: str) -> bool:
     """Say whether an option stands for a whole group of fields; `--config` is the one way to read a file."""
     return option.removeprefix("--") in {"data", "model", "training", *(f"model.{part}" for part in PARTS)} or (
         option in ("--training.optimizer", "--training.schedule", "--training.batching", "--training.finetune")
+        or option in ("--model.memory.gate", "--model.memory.reward")
     )
 
 

@@ -24,6 +24,7 @@ from spanlm.data.config import DataConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
+from spanlm.models.memories.span_buffer import GateConfig
 from spanlm.store.run_folder import save_model
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
@@ -132,7 +133,7 @@ def lstm_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, s
 @pytest.fixture(scope="session")
 def span_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
     """The same with a span buffer."""
-    memory = SpanBufferConfig(buffer_size=6, span_length=2, evaluation_temperature=1.0, dropout=0.0)
+    memory = SpanBufferConfig(buffer_size=6, span_length=2, gate=GateConfig(evaluation_temperature=1.0), dropout=0.0)
     config = replace(tiny_config, model=replace(tiny_config.model, memory=memory))
     return _trained(config, tmp_path_factory.mktemp("runs") / "spans")
 

@@ -6,7 +6,6 @@ A stream's past is everything it has read since its start: what is too far back 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,27 +19,16 @@ class Spans:
 
     buffer_size: int
     length: int
-    offset: int  # how far the ends of a span are apart; 0: the outputs themselves
-    fixed: bool
     current: bool  # the newest span may end at the output of the step itself
     w_s: Tensor  # (d, H)
     w_h: Tensor | None  # (d, H)
     v: Tensor  # (d,)
-    b: Tensor | None = None  # (d,), within the tanh
-    zero: bool = False  # the outputs of before a stream are zeros
 
 
 def span_ends(now: int, p: Spans) -> list[tuple[int, int]]:
     """First and last of every span that is looked at when there are `now` outputs to look at, the newest span first."""
-    newest = now - 1
-    if p.fixed:
-        newest = now // p.length * p.length - 1
-    found = []
-    for n in range(p.buffer_size // p.length):
-        last = newest - n * p.length
-        if last - p.offset >= 0 or (p.zero and last >= 0):
-            found.append((last - p.offset, last))
-    return found
+    lasts = [now - 1 - n * p.length for n in range(p.buffer_size // p.length)]
+    return [(last - p.length + 1, last) for last in lasts if last - p.length + 1 >= 0]
 
 
 def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor, Past]:
@@ -56,14 +44,12 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
             if p.current:
                 outputs.append(current)
             ends = span_ends(len(outputs), p)
-            spans = [
-                outputs[last] - outputs[first] if p.offset and first >= 0 else outputs[last] for first, last in ends
-            ]
+            spans = [outputs[last] - outputs[first] if first < last else outputs[last] for first, last in ends]
             exponentials = []
             for span in spans:
                 inner = p.w_s.mv(span)
                 if p.w_h is not None:
-                    inner = (p.w_h.mv(current) + inner + (0 if p.b is None else p.b)).tanh()
+                    inner = (p.w_h.mv(current) + inner).tanh()
                 exponentials.append(p.v.dot(inner).exp())
             read, row = torch.zeros_like(current), [h.new_zeros(())] * p.buffer_size
             for (_, last), span, e in zip(ends, spans, exponentials, strict=True):
@@ -76,9 +62,9 @@ def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor
     return grid(reads), grid(weights), filled, after
 
 
-def policy(h: Tensor, w_g: Tensor, b_g: Tensor | None = None) -> Tensor:
+def policy(h: Tensor, w_g: Tensor) -> Tensor:
     """Eq. 10, g (T, B, 2)."""
-    return grid([[w_g.mv(x) + (0 if b_g is None else b_g) for x in row] for row in h])
+    return grid([[w_g.mv(x) for x in row] for row in h])
 
 
 @dataclass
@@ -91,17 +77,11 @@ class Gate:
     a: float
     b: float
     beta: float
-    complement: bool = False
-    tempered: bool = False  # the λ of the reward is that of the likelihood
-    constant: bool = True  # r is a number
-    epsilon: float = 0.0  # 1e-10 in the paper, against p = 0; tests compare to more digits than it leaves
 
 
-def reward(p: Any, q: Any, g: Gate) -> Any:
-    """Eq. 12-13; where p and q are numbers nothing is differentiated."""
-    z = (q / (p + g.epsilon)) ** g.kappa - g.b
-    if z > g.a - g.b:
-        z = z * 0 + g.a - g.b
+def reward(p: float, q: float, g: Gate) -> float:
+    """Eq. 12-13, without the paper's ε (1e-10, against p = 0): tests compare to more digits than it leaves."""
+    z = min((q / p) ** g.kappa, g.a) - g.b
     return z if z >= 0 else g.beta * z
 
 
@@ -116,11 +96,8 @@ def mixed(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, temperature: flo
     return grid(rows)
 
 
-def losses(
-    p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, targets: Tensor, g: Gate, policy: Tensor | None = None
-) -> Tensor:
-    """Eq. 11, (T, B): p and q (T, B, V) of all words; `policy` are the logits whose λ is rewarded, if others."""
-    policy = logits if policy is None else policy
+def losses(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, targets: Tensor, g: Gate) -> Tensor:
+    """Eq. 11, (T, B): p and q (T, B, V) of all words."""
     mixture = mixed(p, q, logits, filled, g.temperature)
     rows = [[torch.empty(0)] * p.shape[1] for _ in range(len(p))]
     for t in range(len(p)):
@@ -128,15 +105,9 @@ def losses(
             word = int(targets[t, b])
             loss = -mixture[t, b, word].log()
             if filled[t, b]:
-                one, other = ((x / (g.temperature if g.tempered else 1.0)).exp() for x in policy[t, b])
-                share = one / (one + other)
-                compared = p[t, b, word], q[t, b, word]
-                r = reward(*((x.item() for x in compared) if g.constant else compared), g)
-                if r < 0 and g.complement:
-                    loss = loss + g.eta * abs(r) * -(1 - share).log()
-                elif r < 0:
-                    loss = loss - g.eta * r * max(share.log(), share.new_tensor(-20.0))
-                else:
-                    loss = loss - g.eta * r * share.log()
+                one, other = (x.exp() for x in logits[t, b])
+                log_share = (one / (one + other)).log()
+                r = reward(p[t, b, word].item(), q[t, b, word].item(), g)
+                loss = loss - g.eta * r * (log_share if r >= 0 else max(log_share, log_share.new_tensor(-20.0)))
             rows[t][b] = loss
     return grid(rows)

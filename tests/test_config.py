@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spanlm.config import RunConfig, config_parser, kinds_of, parsed_config
+from spanlm.cli.train import named_config, with_options
+from spanlm.config import CHANGEABLE, OPTIONAL, RunConfig, config_digest, config_parser, flat, kinds_of, parsed_config
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
@@ -26,7 +29,7 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.models.span_mixture import LEAST_TEMPERATURE
+from spanlm.models.memories.span_buffer.mixture import LEAST_TEMPERATURE, GateConfig, RewardConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import (
     BatchingConfig,
@@ -121,62 +124,27 @@ encoders = st.one_of(
 )
 span_lengths = st.integers(2, 40)
 temperatures = st.floats(LEAST_TEMPERATURE, 1e6)
-buffer_choices: dict[str, Any] = {
-    "attention_size": maybe(counts),
-    "score": st.sampled_from(["tanh", "literal"]),
-    "newest": st.sampled_from(["before", "current"]),
-    "penalised": st.booleans(),
-    "own_segment_gradients": st.booleans(),
-    "biases": st.booleans(),
-    "gate_range": maybe(st.floats(0, 1e6)),
-    "training_temperature": temperatures,
-    "evaluation_temperature": temperatures,
-    "reward_power": positive,
-    "reward_most": st.floats(1.01, 1e6),
-    "reward_base": st.floats(0, 1),
-    "reward_slope": positive,
-}
-rewards = {"reward": st.floats(1e-6, 1e6)}
-# a reward that is no constant goes with nothing else; a temperature of 1 is none
-taught = st.sampled_from(
-    [
-        {"reward_constant": False},
-        {"reward_gate": "tempered", "training_temperature": 7.0},
-        *(
-            {"reward_teaches": who, "rewarded": what, "negative_reward": how}
-            for who in ("all", "gate")
-            for what in ("adversarial", "clean")
-            for how in ("literal", "complement")
-        ),
-    ]
-)
-# what has a meaning for spans alone, and for words alone
-spans_or_words = st.sampled_from(
-    [
-        {"words": True},
-        *(
-            {"grid": grid, "span_offset": offset, "before_stream": before}
-            for grid in ("sliding", "fixed")
-            for offset in ("literal", "length")
-            for before in ("masked", "zero")
-        ),
-    ]
+gates = st.builds(GateConfig, training_temperature=temperatures, evaluation_temperature=temperatures)
+rewards = st.builds(
+    RewardConfig,
+    weight=st.floats(0, 1e6),
+    power=positive,
+    most=st.floats(1.01, 1e6),
+    base=st.floats(0, 1),
+    slope=positive,
 )
 span_buffers = span_lengths.flatmap(
     lambda length: st.builds(
-        lambda kind, annealed, dropped, reward, who, **fields: SpanBufferConfig(
-            **{**fields, **kind, **annealed, **dropped, **reward, **(who if reward["reward"] else {})}
-        ),
-        kind=spans_or_words,
-        annealed=st.just({})
-        | st.fixed_dictionaries({"annealed_temperature": st.floats(2e6, 1e9), "annealing_epochs": st.integers(1, 100)}),
-        dropped=st.fixed_dictionaries({"dropout": shares})
-        | st.fixed_dictionaries({"dropout": st.floats(1e-3, 0.999), "kept": st.just("dropped")}),
-        who=taught,
+        SpanBufferConfig,
         buffer_size=st.integers(1, 50).map(lambda spans: spans * length),
         span_length=st.just(length),
-        reward=st.fixed_dictionaries(rewards) | st.just({"reward": 0.0}),
-        **buffer_choices,
+        words=st.booleans(),
+        newest=st.sampled_from(["before", "current"]),
+        attention_size=maybe(counts),
+        score=st.sampled_from(["tanh", "literal"]),
+        dropout=shares,
+        gate=gates,
+        reward=rewards,
     )
 )
 adversarial: dict[str, Any] = {
@@ -215,12 +183,6 @@ plain_models = st.builds(
 model_configs = st.one_of(
     plain_models,
     st.builds(lambda model, buffer: replace(model, memory=buffer, output_dropout=0.0), plain_models, span_buffers),
-    st.builds(
-        lambda model, buffer, head: replace(model, memory=buffer, output_dropout=0.0, head=head),
-        plain_models,
-        span_buffers,
-        st.builds(MixtureOfSoftmaxesConfig, buffer=st.just("projection"), **mixture),
-    ),
 )
 batching_sizes = {"batch_size": counts, "length": counts, "eval_batch_size": counts}
 batching_configs = st.one_of(
@@ -338,9 +300,11 @@ def test_the_strategies_leave_no_field_out() -> None:
         RecurrentMemoryConfig: 4,
         PointerSentinelConfig: 3,
         AttentiveConfig: 6,
-        SpanBufferConfig: 30,
+        SpanBufferConfig: 10,
+        GateConfig: 2,
+        RewardConfig: 5,
         SoftmaxConfig: 8,
-        MixtureOfSoftmaxesConfig: 10,
+        MixtureOfSoftmaxesConfig: 9,
         OptimizerConfig: 7,
         FinetuneConfig: 8,
         ScheduleConfig: 4,
@@ -613,16 +577,16 @@ def test_a_kind_brings_its_own_fields() -> None:
             ["model.memory.buffer_size=20: must be a multiple of model.memory.span_length=8", "Use 16 or 24"],
         ),
         (
-            {"model": {"memory": {"kind": "span_buffer", "training_temperature": 0.0}}},
-            ["model.memory.training_temperature=0.0: must be from 1e-06 on and finite; 0 would be a gate that"],
+            {"model": {"memory": {"kind": "span_buffer", "gate": {"training_temperature": 0.0}}}},
+            ["model.memory.gate.training_temperature=0.0: must be from 1e-06 on and finite; 0 would be a gate that"],
         ),
         (
-            {"model": {"memory": {"kind": "span_buffer", "gate_range": -0.1}}},
-            ["model.memory.gate_range=-0.1: must be 0 or positive, or null"],
+            {"model": {"memory": {"kind": "span_buffer", "reward": {"wait": 1.0}}}},
+            ["unknown field model.memory.reward.wait", "Did you mean 'weight'?"],
         ),
         (
             {"model": {"memory": {"kind": "span_buffer"}, "output_dropout": 0.4}},
-            ["model.output_dropout=0.4: must be 0 with a span buffer", "model.memory.dropout"],
+            ["model.output_dropout=0.4: must be 0 with model.memory.kind=span_buffer", "model.memory.dropout"],
         ),
         ({"model": {"input_dropout": 1.0}}, ["model.input_dropout=1.0: must be in [0, 1)"]),
         ({"model": {"output_dropout": -0.1}}, ["model.output_dropout=-0.1: must be in [0, 1)"]),
@@ -659,10 +623,6 @@ def test_a_kind_brings_its_own_fields() -> None:
         ),
         ({"model": {"head": {"adversarial_direction": "any"}}}, ["adversarial_direction=any", "own, shared"]),
         ({"model": {"head": {"adversarial_gate": "sine"}}}, ["adversarial_gate=sine", "cosine, none"]),
-        (
-            {"model": {"head": {"kind": "mixture_of_softmaxes", "buffer": "projection"}}},
-            ["model.head.buffer=projection: must be mixture without a span buffer", "model.memory.kind=span_buffer"],
-        ),
         ({"model": {"head": {"kind": "mixture_of_softmaxes", "projection": True}}}, ["unknown field", "projection"]),
         (
             {"model": {"head": {"projection_penalty": 0.1}}},
@@ -819,3 +779,97 @@ def test_words_of_digits_in_quotes_are_words(tmp_path: Path) -> None:
     config = RunConfig(data=DataConfig(corpus="1" * 40, dir="0x" + "f" * 40))
     (tmp_path / "c.yaml").write_text(config.to_yaml())
     assert RunConfig.load(tmp_path / "c.yaml") == config
+
+
+OLD_SPANS: dict[str, Any] = {
+    "kind": "span_buffer",
+    "buffer_size": 2048,
+    "span_length": 8,
+    "span_offset": "literal",
+    "words": False,
+    "grid": "sliding",
+    "newest": "before",
+    "before_stream": "masked",
+    "attention_size": None,
+    "score": "tanh",
+    "biases": False,
+    "gate_range": None,
+    "kept": "raw",
+    "own_segment_gradients": True,
+    "dropout": 0.4,
+    "penalised": False,
+    "training_temperature": 100.0,
+    "annealed_temperature": None,
+    "annealing_epochs": None,
+    "evaluation_temperature": 0.1,
+    "reward": 0.1,
+    "reward_power": 5.0,
+    "reward_most": 10.0,
+    "reward_base": 1.0,
+    "reward_slope": 3.0,
+    "negative_reward": "literal",
+    "rewarded": "adversarial",
+    "reward_teaches": "all",
+    "reward_gate": "plain",
+    "reward_constant": True,
+}
+"""The memory of `li2020/mos-snb-ptb` as spanlm 0.1.0 wrote it."""
+
+
+def old_tree() -> dict[str, Any]:
+    tree = PRESETS["li2020/mos-snb-ptb"].config.to_tree()
+    return {
+        **tree,
+        "model": {**tree["model"], "memory": OLD_SPANS, "head": {**tree["model"]["head"], "buffer": "mixture"}},
+    }
+
+
+def test_a_configuration_of_010_is_read_and_is_the_same_run() -> None:
+    """Its files carry a digest of the fields as they were called, to the last of them."""
+    config = RunConfig.from_tree(old_tree())
+    assert config == PRESETS["li2020/mos-snb-ptb"].config
+    fields = {name: "any" if name in CHANGEABLE else value for name, value in flat(old_tree()).items()}
+    finetune = {name: value for name, value in fields.items() if name.startswith("training.finetune.")}
+
+    def digest(part: dict[str, Any]) -> str:
+        told = {name: value for name, value in part.items() if value is not None or name in OPTIONAL}
+        told = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in told.items()}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    expected = f"{digest(fields | dict.fromkeys(finetune, 'any'))} {digest(finetune)}"
+    assert config_digest(config.to_tree()) == expected
+
+
+def test_fields_of_010_are_read_over_a_preset_and_as_options(tmp_path: Path) -> None:
+    base = PRESETS["li2020/awd-snb-ptb"].config
+    memory = replace(
+        base.model.memory, reward=RewardConfig(weight=0.5, slope=2.0), gate=GateConfig(training_temperature=7.0)
+    )
+    expected = replace(base, model=replace(base.model, memory=memory))
+    path = tmp_path / "a.yaml"
+    path.write_text("model: {memory: {reward: 0.5, reward_slope: 2.0, training_temperature: 7.0, grid: sliding}}")
+    assert named_config("li2020/awd-snb-ptb", path) == expected
+    old = ["--model.memory.reward=0.5", "--model.memory.reward_slope", "2", "--model.memory.grid", "sliding"]
+    assert with_options(base, [*old, "--model.memory.training_temperature", "7"]) == expected
+    new = ["--model.memory.reward.weight=0.5", "--model.memory.reward.slope", "2"]
+    assert with_options(base, [*new, "--model.memory.gate.training_temperature", "7"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("memory", "grid", "fixed"),
+        ("memory", "biases", True),
+        ("memory", "gate_range", 0.1),
+        ("head", "buffer", "projection"),
+    ],
+)
+def test_what_is_gone_is_refused_with_the_version_that_has_it(part: str, name: str, value: Any) -> None:
+    tree, written = old_tree(), str(value).lower() if value is True else str(value)
+    tree["model"][part] = {**tree["model"][part], name: value}
+    said = rf"model\.{part}\.{name}={written}: was an option of spanlm 0\.1\.0, and this version has"
+    with pytest.raises(InputError, match=rf"^a\.yaml: {said}"):
+        RunConfig.from_tree(tree, "a.yaml")
+    for options in ([f"--model.{part}.{name}={written}"], [f"--model.{part}.{name}", written]):
+        with pytest.raises(InputError, match=f"^{said}"):
+            with_options(PRESETS["li2020/mos-snb-ptb"].config, options)

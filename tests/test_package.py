@@ -61,7 +61,7 @@ def test_every_verb_has_a_room_and_a_line() -> None:
 
 def test_the_version_is_one() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["tool"]["hatch"]["version"]["path"] == "spanlm/__init__.py"
+    assert project["tool"]["hatch"]["version"]["path"] == "spanlm/store/__init__.py"
     assert re.fullmatch(r"\d+\.\d+\.\d+", spanlm.__version__)
     assert f"\nversion: {spanlm.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 

@@ -16,13 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from spanlm.training.provenance import provenance
 
 import spanlm
-from spanlm.evaluation.perplexity import evaluation_batcher
-from spanlm.evaluation.scoring import scored_segments
-from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.span_mixture import rewards
+from spanlm.evaluation.scoring import score
+from spanlm.models.memories.span_buffer import RewardConfig
+from spanlm.models.memories.span_buffer.mixture import rewards
+from spanlm.store.provenance import provenance
 
 
 def measured(run: str) -> dict[str, Any]:
@@ -31,8 +30,9 @@ def measured(run: str) -> dict[str, Any]:
     corpus = model.corpus()
     ids = corpus.splits["train"].ids
     frequency = torch.from_numpy(np.bincount(ids, minlength=len(model.vocabulary)) / len(ids)).log()
-    batcher = evaluation_batcher(corpus, "valid", model.batching(corpus, "valid"))
-    scored = list(scored_segments(model.model, batcher.segments(), "bf16"))
+    protocol = model.texts.protocol(corpus, "valid", precision="bf16")
+    batcher = protocol.batcher(corpus, "valid")
+    scored = list(score(model.model, batcher.segments(), protocol))
     p = torch.cat([one.log_p[one.segment.mask].double() for one in scored])
     q = torch.cat([frequency[one.segment.targets[one.segment.mask]] for one in scored])
     return {
@@ -41,7 +41,7 @@ def measured(run: str) -> dict[str, Any]:
         "unigram_perplexity": _perplexity(q),
         "oracle": _perplexity(torch.maximum(p, q)),
         "share_where_unigrams_are_better": (q > p).double().mean().item(),
-        "mean_reward": rewards(p, q, SpanBufferConfig().rule).mean().item(),
+        "mean_reward": rewards(p, q, RewardConfig()).mean().item(),
         "mean_of_both": _perplexity(torch.logaddexp(p, q) - math.log(2)),
     }
 

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from spanlm.training.provenance import provenance
 from torch import Tensor
 
 import spanlm
-from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.protocol import STANDARD
 from spanlm.models.interfaces import Readout
 from spanlm.models.memories import SpanBufferConfig
+from spanlm.store.provenance import provenance
 
 
 @torch.no_grad()
@@ -45,7 +45,7 @@ def measured(run: str) -> dict[str, Any]:
 
     past = torch.zeros(0, trained.config.model.encoder.output_size)
     state = model.init_state(1)
-    for segment in evaluation_batcher(corpus, "valid", "streams").segments():
+    for segment in STANDARD.batcher(corpus, "valid").segments():
         readout, state = model(segment.inputs, state)
         begin, h = len(past), readout.features[:, 0]
         every = torch.cat([past, h])

@@ -4,30 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from spanlm.analysis.by_lag import LagAccumulator, LagProfile
 from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
-from spanlm.analysis.record import AttentionRecord, Expected
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
-from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.evaluation.scoring import evaluating, scored_segments
-from spanlm.models.interfaces import Readout
-from spanlm.models.next_word_model import NextWordModel
-
-EXPECTED = 5
-"""How many of the most probable next words are kept."""
-STEPS = 128
-MOST_WEIGHTS = 20_000_000
-"""Of one record: of a memory that holds the whole text they are as many as the square of its words."""
+from spanlm.evaluation.attention import attention_of
+from spanlm.evaluation.scoring import score
+from spanlm.models.interfaces import Attention, NextWordModel
 
 
 @dataclass(frozen=True)
@@ -95,169 +85,6 @@ def _line_start(before: NDArray[np.int32], eos_id: int) -> int:
     return int(ends[-1]) + 1 if len(ends) else 0
 
 
-def _attention(readout: Readout) -> Tensor:
-    if readout.members:
-        raise InputError("several models as one have no attention of their own: look into them one by one")
-    if readout.attention is None:
-        raise InputError(
-            "this model attends to nothing: it has no attention to show. "
-            "Train one with model.memory.kind=key_value (attention, key-value, key-value-predict), recurrent_memory, "
-            "attentive, pointer_sentinel or span_buffer."
-        )
-    return readout.attention
-
-
-def shifted(
-    text: list[str], opened: bool, expected: int, starts: Sequence[int]
-) -> tuple[list[str], list[str], list[int]]:
-    """Return the words that are read, the first of them <eos> if the text is opened, and those that come next.
-
-    The last are the positions at which nothing is predicted: before a context that is not opened.
-
-    Raises:
-        InputError: nothing would come next, or `expected`, of which only this is known, is below 1.
-    """
-    require(expected >= 1, "expected", expected, "at least 1")
-    read = [EOS, *text] if opened else text
-    require(len(read) > 1, "targets", text, f"at least {1 if opened else 2} words")
-    return read[:-1], read[1:], [] if opened else [start - 1 for start in starts[1:]]
-
-
-def read_parts(
-    model: NextWordModel, vocabulary: Vocabulary, words: list[str], targets: list[str], starts: Sequence[int]
-) -> Iterator[tuple[Readout, Tensor]]:
-    """Read words some steps at a time, each of their contexts from an empty state: only these have probabilities held.
-
-    Yields readouts of N steps and their targets (N, 1); to be used inside `evaluating`.
-
-    Raises:
-        InputError: more weights than `MOST_WEIGHTS`.
-    """
-    inputs, following = vocabulary.encode(words), vocabulary.encode(targets)
-    for begin, end in pairwise([*starts, len(inputs)]):
-        state = model.init_state(1)
-        for start in range(begin, end, STEPS):
-            one = slice(start, min(start + STEPS, end))
-            read, came = (torch.tensor(ids[one], device=model.device).unsqueeze(1) for ids in (inputs, following))
-            readout, state = model(read, state)
-            yield readout, came
-            held = _attention(readout).shape[-1]
-            if len(inputs) * held > MOST_WEIGHTS:
-                raise InputError(
-                    f"a text of {len(inputs):,} words, each with {held:,} weights or more, has too many weights: "
-                    f"must be at most {MOST_WEIGHTS:,}. Attend to a part of it."
-                )
-
-
-def spelled(vocabulary: Vocabulary, top: torch.return_types.topk) -> list[Expected]:
-    """Spell the most probable words of some steps; `top` is of log-probabilities (N, n)."""
-    rows = zip(top.indices.tolist(), top.values.exp().tolist(), strict=True)
-    return [[(vocabulary.word(word), chance) for word, chance in zip(*row, strict=True)] for row in rows]
-
-
-def attend_words(
-    model: NextWordModel,
-    vocabulary: Vocabulary,
-    targets: list[str],
-    *,
-    expected: int = EXPECTED,
-    title: str = "",
-    opened: bool = True,
-    starts: Sequence[int] = (0,),
-) -> AttentionRecord:
-    """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
-
-    Where one of several contexts is not opened, nothing is predicted at its first word: no weights, no expected words,
-    and a surprisal of NaN.
-
-    Args:
-        model: with attention.
-        vocabulary: the model's; other words are read as <unk> and shown as written.
-        targets: the words, at least one, or two if they are not opened.
-        expected: how many of the most probable next words to keep.
-        title: for captions.
-        opened: <eos> opens the words; if not, the first is read and not predicted.
-        starts: the index in `targets` of the first word of each context, which knows nothing of those before.
-
-    Raises:
-        InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
-            `MOST_WEIGHTS`.
-    """
-    words, targets, unpredicted = shifted(targets, opened, expected, starts)
-    with evaluating(model):
-        parts = [
-            _part(model, readout, came, expected=expected)
-            for readout, came in read_parts(model, vocabulary, words, targets, starts)
-        ]
-    weights = _joined([part.weights.float().numpy() for part in parts])
-    surprisal = np.concatenate([part.surprisal.double().numpy() for part in parts])
-    expecting = [row for part in parts for row in spelled(vocabulary, part.top)]
-    weights[unpredicted], surprisal[unpredicted] = 0, np.nan
-    for position in unpredicted:
-        expecting[position] = []
-    return AttentionRecord(
-        words=words,
-        targets=targets,
-        weights=weights,
-        surprisal=surprisal,
-        expected=expecting,
-        title=title,
-        nearest_lag=parts[0].nearest_lag,
-    )
-
-
-def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Lay rows (N, L) of attention end to end; a window that grew from part to part was empty where it was shorter."""
-    widest = max(part.shape[1] for part in parts)
-    return np.concatenate([np.pad(part, ((0, 0), (widest - part.shape[1], 0))) for part in parts])
-
-
-class _Part(NamedTuple):
-    """Some positions: weights (N, L), surprisal (N,) in nats, log-probabilities of the most probable next words."""
-
-    weights: Tensor
-    surprisal: Tensor
-    top: torch.return_types.topk
-    nearest_lag: int
-
-
-def _part(model: NextWordModel, readout: Readout, targets: Tensor, *, expected: int) -> _Part:
-    log_p = model.head.log_probs(readout)[:, 0]
-    top = log_p.topk(min(expected, log_p.shape[1]), dim=1)
-    return _Part(
-        _attention(readout)[:, 0].cpu(),
-        -log_p.gather(1, targets).squeeze(1).cpu(),
-        type(top)((top.values.cpu(), top.indices.cpu())),
-        readout.nearest_lag,
-    )
-
-
-def check_attends(model: NextWordModel) -> None:
-    """Read one word to see whether there is attention at all, before any work is done.
-
-    Raises:
-        InputError: A model that attends to nothing.
-    """
-    with evaluating(model):
-        word = torch.zeros(1, 1, dtype=torch.long, device=model.device)
-        _attention(model(word, model.init_state(1))[0])
-
-
-def _by_slot(readout: Readout) -> Tensor:
-    """(T, B, m) weights of what is attended, a column for each: of L lags that stand together, one has a span.
-
-    All lags of a segment take about as much memory as the states that a span buffer carries.
-    """
-    return torch.unflatten(_attention(readout), -1, (-1, readout.span)).sum(-1)
-
-
-def _slots(readout: Readout, read: Tensor, most: int) -> Tensor:
-    """How many of `most` slots there are to look at, when `read` steps were read before the current one."""
-    nearest = readout.nearest_lag
-    newest = nearest + ((read + 1 - nearest) % readout.span if readout.fixed else 0)
-    return ((read - readout.reach - newest) // readout.span + 1).clamp(0, most)
-
-
 def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None = None) -> LagProfile:
     """Mean attention by lag over a whole split (Daniluk et al., 2017, Figure 3b); nothing but sums is held.
 
@@ -271,11 +98,11 @@ def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None
     Raises:
         InputError: a model that attends to nothing.
     """
-    accumulator, span, fixed = LagAccumulator(nearest), 1, False
-    for readout, weights, slots in _rows(model, batcher):
-        accumulator.update(weights, slots, readout.nearest_lag)
-        span, fixed = readout.span, readout.fixed
-    return replace(accumulator.profile(), span=span, fixed=fixed)
+    accumulator, stride = LagAccumulator(nearest), 1
+    for attention, weights, slots in _rows(model, batcher):
+        accumulator.update(weights, slots, attention.nearest_lag)
+        stride = attention.stride
+    return replace(accumulator.profile(), span=stride)
 
 
 def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
@@ -287,8 +114,8 @@ def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
         InputError: a model that attends to nothing, or a split in which it never has a choice.
     """
     accumulator = FlatnessAccumulator()
-    for readout, weights, slots in _rows(model, batcher):
-        accumulator.nearest_lag, accumulator.span = readout.nearest_lag, readout.span
+    for attention, weights, slots in _rows(model, batcher):
+        accumulator.nearest_lag, accumulator.span = attention.nearest_lag, attention.stride
         accumulator.update(weights, slots)
     return accumulator.result()
 
@@ -296,7 +123,7 @@ def attention_flatness(model: NextWordModel, batcher: Batcher) -> Flatness:
 class _Rows(NamedTuple):
     """Of a segment: `weights` (N, m) of what is attended, and how many `slots` (N,) there were to look at."""
 
-    readout: Readout
+    attention: Attention
     weights: NDArray[np.float32]
     slots: NDArray[np.int64]
 
@@ -304,11 +131,12 @@ class _Rows(NamedTuple):
 def _rows(model: NextWordModel, batcher: Batcher) -> Iterator[_Rows]:
     """Read a split and give the attention of its words, segment by segment."""
     read = torch.zeros(1, dtype=torch.long)
-    for scored in scored_segments(model, batcher.segments()):
-        segment, readout, weights = scored.segment, scored.readout, _by_slot(scored.readout)
+    for scored in score(model, batcher.segments()):
+        segment, attention = scored.segment, attention_of(scored.readout)
+        weights = attention.weights
         # words that each stream remembers; where all are new, they may be more or fewer
         read = torch.where(segment.reset.cpu(), 0, 0 if segment.reset.all() else read)
-        slots = _slots(readout, read + torch.arange(len(weights)).unsqueeze(1), weights.shape[-1])
+        slots = attention.slots(read + torch.arange(len(weights)).unsqueeze(1), weights.shape[-1])
         mask = segment.mask.cpu()
-        yield _Rows(readout, weights[segment.mask].float().cpu().numpy(), slots[mask].numpy())
+        yield _Rows(attention, weights[segment.mask].float().cpu().numpy(), slots[mask].numpy())
         read = read + len(weights)

@@ -24,12 +24,12 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.figures import FIGURES, figure_bytes, lag_comparison_figure, lag_figure, utilisation_figure
 from spanlm.analysis.flatness import Flatness, FlatnessRow
 from spanlm.analysis.pages import render_page, render_span_page
-from spanlm.analysis.record import AttentionRecord
 from spanlm.analysis.sentences import SentenceMap, mean_flatness
-from spanlm.analysis.spans import SpanRecord
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.analysis.word_figures import heatmap, span_figure, triangle_figure
 from spanlm.errors import InputError, RunError
+from spanlm.evaluation.attention import AttentionRecord
+from spanlm.evaluation.spans import SpanRecord
 from spanlm.store.files import replacing
 from spanlm.store.plain import cells_line, markdown, markdown_table
 from spanlm.store.provenance import made

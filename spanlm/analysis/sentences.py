@@ -5,6 +5,7 @@ The figures of Salton et al. (2017, Figures 2 and 3) show this: rows are the wor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +13,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.attend import attend_words
 from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
-from spanlm.analysis.record import AttentionRecord, is_above, scale_top
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.evaluation.attention import AttentionRecord, attend_words
+from spanlm.models.interfaces import NextWordModel
 
 MOST_WORDS = 120
 """Of a sentence: more do not fit on a page."""
@@ -171,3 +171,18 @@ def _cut(word: str) -> str:
 def percent(weight: float, digits: int) -> str:
     """Return a share in percent; all of it is 100, whatever the digits."""
     return "100" if weight >= 0.9995 else f"{100 * weight:.{digits}f}"
+
+
+def scale_top(largest: float) -> float:
+    """Return the weight that is darkest, a round one that is not below `largest`; 1 where there are no weights."""
+    if not 0 < largest < 1:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(largest))
+    step = next(step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if not is_above(largest, step * power))
+    return step * power
+
+
+def is_above(largest: float, top: float) -> bool:
+    """Say whether a weight is larger than the one that is darkest."""
+    # a hair wider: 0.1 as a float32 is more than 0.1
+    return largest > top * (1 + 1e-6)

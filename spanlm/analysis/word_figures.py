@@ -31,10 +31,10 @@ from spanlm.analysis.figures import (
     wrap,
     xml_text,
 )
-from spanlm.analysis.record import AttentionRecord, Expected, is_above, scale_top
-from spanlm.analysis.sentences import SentenceMap, common_scale, percent
-from spanlm.analysis.spans import PARTS, Look, SpanRecord
+from spanlm.analysis.sentences import SentenceMap, common_scale, is_above, percent, scale_top
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import AttentionRecord, Expected
+from spanlm.evaluation.spans import PARTS, Look, SpanRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

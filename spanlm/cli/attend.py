@@ -8,15 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from spanlm.analysis.attend import (
-    EXPECTED,
-    Excerpt,
-    attend_words,
-    attention_by_lag,
-    attention_flatness,
-    check_attends,
-    excerpt,
-)
+from spanlm.analysis.attend import Excerpt, attention_by_lag, attention_flatness, excerpt
 from spanlm.analysis.compare import RECURRENT_MEMORY, MeasuredLags, check_alike
 from spanlm.analysis.export import (
     ATTENTION_SUFFIXES,
@@ -37,7 +29,6 @@ from spanlm.analysis.export import (
 )
 from spanlm.analysis.figures import FIGURES, check_lags, check_utilisation
 from spanlm.analysis.sentences import attend_sentence
-from spanlm.analysis.spans import EXPECTED_OF_PART, attend_spans
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.cli.attend_show import (
     print_flatness,
@@ -57,9 +48,9 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
-from spanlm.evaluation.perplexity import evaluation_batcher
-from spanlm.evaluation.text_pieces import words_of
-from spanlm.evaluation.words import Piece
+from spanlm.evaluation.attention import EXPECTED, attend_words, check_attends
+from spanlm.evaluation.spans import EXPECTED_OF_PART, attend_spans
+from spanlm.evaluation.words import Piece, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.loading import load
 from spanlm.runs.texts import text_to_attend
@@ -257,10 +248,9 @@ def _text(options: argparse.Namespace) -> None:
         starts=text.starts,
         expected=options.top or EXPECTED_OF_PART,
     )
-    memory = model.config.model.memory
-    assert isinstance(memory, SpanBufferConfig)  # what has spans
     if options.out is None:
-        print_spans(spans, memory.evaluation_temperature)
+        assert model.gate_temperature is not None  # what has spans has a gate
+        print_spans(spans, model.gate_temperature)
     else:
         save_spans(spans, options.out)
     for line in gate_note(model):
@@ -391,15 +381,14 @@ def _by_lag(options: argparse.Namespace) -> None:
 
 def _batcher(model: TrainedModel, corpus: Corpus, split: str) -> Batcher:
     """Cut a split as the training's text was."""
-    rules = model.config.training.batching.sentences(training=False)
-    return evaluation_batcher(corpus, split, model.texts.batching(corpus, split), rules=rules)
+    return model.texts.protocol(corpus, split).batcher(corpus, split)
 
 
 def slots_of(model: TrainedModel) -> tuple[int, bool, int]:
     """Return how many words what it looks at stands for, whether on a fixed grid, and the lag of its nearest span."""
     memory = model.config.model.memory
     if isinstance(memory, SpanBufferConfig):
-        return memory.stride, memory.grid == "fixed", memory.nearest_lag
+        return memory.stride, False, memory.nearest_lag
     return 1, False, 1
 
 

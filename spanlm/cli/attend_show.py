@@ -16,11 +16,11 @@ from spanlm.analysis.compare import (
     published_notes,
 )
 from spanlm.analysis.flatness import Flatness, FlatnessRow
-from spanlm.analysis.record import Expected
 from spanlm.analysis.sentences import SentenceMap, common_scale, mean_flatness, triangle_lines
-from spanlm.analysis.spans import PARTS, Look, SpanRecord
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, longest, spread_epochs
 from spanlm.cli.render import grid, out, table
+from spanlm.evaluation.attention import Expected
+from spanlm.evaluation.spans import PARTS, Look, SpanRecord
 
 _FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
 

@@ -10,8 +10,7 @@ from spanlm.cli.options import refusing_options
 from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.cache import CacheConfig, require_text
-from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, require_grid
+from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, require_grid, require_text
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.runs.trained_model import LoadedModel
 

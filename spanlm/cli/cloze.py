@@ -24,8 +24,16 @@ from spanlm.cli.options import (
 from spanlm.cli.render import Progress, grid, out, out_json
 from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
-from spanlm.evaluation.cloze import CONTEXTS, SCORES, Context, RankedQuestion, Score
-from spanlm.evaluation.cloze_accuracy import Accuracy, ClozeTally, macro_average
+from spanlm.evaluation.cloze import (
+    CONTEXTS,
+    SCORES,
+    Accuracy,
+    ClozeContext,
+    ClozeTally,
+    RankedQuestion,
+    Score,
+    macro_average,
+)
 from spanlm.runs.trained_model import LoadedModel
 
 _DESCRIPTION = """
@@ -54,7 +62,7 @@ class _File:
     name: str
     word_class: str
     cbt_like: bool
-    tallies: dict[Context, ClozeTally] = field(default_factory=dict)
+    tallies: dict[ClozeContext, ClozeTally] = field(default_factory=dict)
     defects: list[Defect] = field(default_factory=list)
 
     def questions(self, limit: int | None) -> Iterator[Question | Defect]:
@@ -156,7 +164,7 @@ def _watched(file: _File, ranks: Iterator[RankedQuestion | Defect]) -> Iterator[
             progress.show(f"{file.name}: line {line:,}", 0, None)
 
 
-def _macro(files: list[_File]) -> dict[Context, dict[Score, float | None]]:
+def _macro(files: list[_File]) -> dict[ClozeContext, dict[Score, float | None]]:
     """Mean over the files, by context and score."""
     return {
         context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
@@ -187,7 +195,7 @@ def _show(model: LoadedModel, files: list[_File]) -> None:
         out("\nCBT-like questions are not those of CBT: do not compare these accuracies with published ones.")
 
 
-_TITLES: dict[Context, str] = {
+_TITLES: dict[ClozeContext, str] = {
     "full": "full: the context sentences, then the query",
     "query": "query: the query sentence alone",
     "none": "none: the candidate alone on a line",
@@ -203,7 +211,7 @@ _HEADER = (
 )
 
 
-def _rows(context: Context, files: list[_File], averages: dict[Score, float | None]) -> Iterator[Sequence[str]]:
+def _rows(context: ClozeContext, files: list[_File], averages: dict[Score, float | None]) -> Iterator[Sequence[str]]:
     for file in files:
         tally = file.tallies[context]
         known = [tally.accuracy_in_vocabulary(by) for by in SCORES]

@@ -1,31 +1,27 @@
-"""Dynamic evaluation of what `spanlm evaluate` evaluates: its options, and what they ask for."""
+"""Dynamic evaluation of what `spanlm evaluate` evaluates: its options, its settings and its output."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import signal
-import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import refusing_options
-from spanlm.cli.render import note
-from spanlm.cli.tuning import TUNED_ON, tuning_part
+from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, require
-from spanlm.evaluation.astray import AstrayError
-from spanlm.evaluation.dynamic import require_loss
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DynamicStatistics
-from spanlm.evaluation.dynamic_tuning import DynamicTuning, dynamic_grid
-from spanlm.evaluation.lessons import LessonLoss, Report
-from spanlm.evaluation.scoring import shown
-from spanlm.evaluation.search_log import SearchLog
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.evaluation.dynamic.evaluate import DivergedError
+from spanlm.evaluation.dynamic.statistics import DynamicLoss, DynamicStatistics
+from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicTuning, dynamic_grid
+from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
+from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.scoring import Report, edge_note, shown
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 _USUAL = DynamicConfig()
 _OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon", "length")}
@@ -33,21 +29,19 @@ _OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay",
 
 @dataclass(frozen=True)
 class DynamicChoice:
-    """What was asked for, with what it needs.
+    """The settings of a dynamic evaluation, and where they come from.
 
     Attributes:
         config: to evaluate with.
         statistics: of the model.
         tuning: how the configuration was found, if it was.
         sum_convention: it was given in that convention.
-        log: what the search has read.
     """
 
     config: DynamicConfig
     statistics: DynamicStatistics
     tuning: DynamicTuning | None
     sum_convention: bool
-    log: SearchLog | None = None
 
     @property
     def first_release(self) -> dict[str, float]:
@@ -58,68 +52,30 @@ class DynamicChoice:
 
 def add_dynamic(parser: VerbParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "--dynamic",
-        action="store_true",
-        help="let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
-        "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models",
+
+    def add(name: str, text: str, **how: Any) -> None:
+        parser.add_argument(f"--dynamic-{name}", rare=True, help=text, **how)
+
+    text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
+    text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
+    parser.add_argument("--dynamic", action="store_true", help=text)
+    several = {"type": float, "nargs": "+"}
+    add("rate", f"how fast they learn (default {_USUAL.rate:g}); several: a grid to tune", metavar="η", **several)
+    add("decay", f"how fast they come back (default {_USUAL.decay:g}); several: a grid to tune", metavar="λ", **several)
+    text = f"how much weights with small gradients are held (default {_USUAL.epsilon:g})"
+    add("epsilon", text, type=float, metavar="ε")
+    text = f"they learn after every N words (default {_USUAL.length}; of others the defaults of η and λ are in "
+    add("length", f"{text}proportion to N)", type=int, metavar="N")
+    text = "what η, λ and ε are given in: that of the authors' current code (mean, the default), or that of their "
+    add("convention", f"{text}first release and the copies of it, as in MoS (sum)", choices=("mean", "sum"))
+    text = "what they learn from: the likelihood (the default), or, of a model with a span buffer, the loss of its "
+    add(
+        "loss", f"{text}training (its temperature, if annealed the last, and the reward)", choices=get_args(DynamicLoss)
     )
-    parser.add_argument(
-        "--dynamic-rate",
-        rare=True,
-        type=float,
-        nargs="+",
-        metavar="η",
-        help=f"how fast they learn (default {_USUAL.rate:g}); several: a grid to tune",
-    )
-    parser.add_argument(
-        "--dynamic-decay",
-        rare=True,
-        type=float,
-        nargs="+",
-        metavar="λ",
-        help=f"how fast they come back (default {_USUAL.decay:g}); several: a grid to tune",
-    )
-    parser.add_argument(
-        "--dynamic-epsilon",
-        rare=True,
-        type=float,
-        metavar="ε",
-        help=f"how much weights with small gradients are held (default {_USUAL.epsilon:g})",
-    )
-    parser.add_argument(
-        "--dynamic-length",
-        rare=True,
-        type=int,
-        metavar="N",
-        help=f"they learn after every N words (default {_USUAL.length}; of others the defaults of η and λ are in "
-        "proportion to N)",
-    )
-    parser.add_argument(
-        "--dynamic-convention",
-        rare=True,
-        choices=("mean", "sum"),
-        help="what η, λ and ε are given in: that of the authors' current code (mean, the default), or that of their "
-        "first release and the copies of it, as in MoS (sum)",
-    )
-    parser.add_argument(
-        "--dynamic-loss",
-        rare=True,
-        choices=get_args(LessonLoss),
-        help="what they learn from: the likelihood (the default), or, of a model with a span buffer, the loss of its "
-        "training (its temperature, if annealed the last, and the reward)",
-    )
-    parser.add_argument(
-        "--dynamic-statistics",
-        rare=True,
-        type=int,
-        metavar="N",
-        help="the first N segments (of 100 streams) of the training text are enough for the gradient statistics "
-        "(default: all of it)",
-    )
-    parser.add_argument(
-        "--tune-dynamic", action="store_true", help="first find the η and λ that fit the valid part best"
-    )
+    text = "the first N segments (of 100 streams) of the training text are enough for the gradient statistics "
+    add("statistics", f"{text}(default: all of it)", type=int, metavar="N")
+    text = "first find the η and λ that fit the valid part best"
+    parser.add_argument("--tune-dynamic", action="store_true", help=text)
 
 
 def check_dynamic(options: argparse.Namespace, runs: int) -> None:
@@ -129,7 +85,9 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
         InputError: an option without --dynamic, one that does not go with it, or a value outside its range.
     """
     if not options.dynamic:
-        _refuse_options(options)
+        for name, value in vars(options).items():
+            if (name.startswith("dynamic_") or name == "tune_dynamic") and value not in (None, False):
+                raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
         return
     if runs > 1:
         raise InputError("--dynamic: is for one run; there are no gradient statistics of several as one")
@@ -146,56 +104,34 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
         _check_values(options)
 
 
-def _refuse_options(options: argparse.Namespace) -> None:
-    names = ("rate", "decay", "epsilon", "length", "convention", "loss", "statistics")
-    for name in (*(f"dynamic_{name}" for name in names), "tune_dynamic"):
-        if getattr(options, name) not in (None, False):
-            raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
-
-
 @contextmanager
-def searching(log: SearchLog | None) -> Iterator[None]:
-    """Forget what a search has read when its result is out; say of one that is stopped whether it goes on.
-
-    Args:
-        log: of the search, if there is one.
+def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator[None]:
+    """Say of a search that is stopped that the same command goes on with it.
 
     Raises:
-        Interrupted: Ctrl-C, where something is kept or could not be.
+        Interrupted: Ctrl-C, where the run has trials.
     """
-    if log is not None and log.unkept:
-        note(f"what this search reads is not kept, should it be stopped: {log.unkept}")
     try:
-        with nullcontext() if log is None else log.until_over():
-            yield
-            sys.stdout.flush()  # fails while it can still be told anew
+        yield
     except KeyboardInterrupt:
-        said = "" if log is None else _kept(log)
-        if not said:
+        path = model.folder / TRIALS
+        if not (options.tune_dynamic and path.is_file()):
             raise
-        raise Interrupted(f"stopped; {said}", signal.SIGINT) from None
-
-
-def _kept(log: SearchLog) -> str:
-    """Say what there is to go on with; nothing where nothing was read."""
-    if log.refused is not None:
-        return f"what was read could not all be kept: {log.folder}: {log.refused.strerror}; {log.kept:,} of it were"
-    readings = "1 reading is" if log.kept == 1 else f"{log.kept:,} readings are"
-    return f"{readings} kept in {log.folder}, and the same command goes on with what is there" if log.kept else ""
+        again = f"the finished trials are kept in {path}, and the same command goes on with them"
+        raise Interrupted(f"stopped; {again}", signal.SIGINT) from None
 
 
 @contextmanager
-def telling_choice(choice: DynamicChoice | None) -> Iterator[None]:
-    """Where the text goes astray at what a search has chosen, say what that was: it took long."""
+def naming_choice(choice: DynamicChoice | None) -> Iterator[None]:
+    """Where the weights diverge with the settings that a search has chosen, say what those were: it took long."""
     try:
         yield
-    except AstrayError as error:
+    except DivergedError as error:
         if choice is None or choice.tuning is None:
             raise
         found, best = choice.tuning, choice.tuning.best
-        said = f"On {found.text} η {best.rate:g} and λ {best.decay:g} were the best, with a perplexity of "
-        read = "" if choice.log is None or not choice.log.kept else f"; what was read is kept in {choice.log.folder}"
-        raise AstrayError(f"{error} {said}{shown(found.perplexity)}{read}") from None
+        chosen = f"On {found.text} η {best.rate:g} and λ {best.decay:g} were the best, with a perplexity of "
+        raise DivergedError(f"{error} {chosen}{shown(found.perplexity)}") from None
 
 
 def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None]:
@@ -227,17 +163,18 @@ def _length(options: argparse.Namespace) -> int:
 
 
 def choose_dynamic(
-    model: TrainedModel, corpus: Corpus, options: argparse.Namespace, report: Report, log: SearchLog | None
+    model: LoadedModel, corpus: Corpus, options: argparse.Namespace, report: Report
 ) -> DynamicChoice | None:
-    """Return what to evaluate with, if dynamic evaluation is asked for; a log is for a search.
+    """Return what to evaluate with, if dynamic evaluation is asked for.
 
     Raises:
         InputError: no statistics can be had, or nothing to tune on.
     """
     if not options.dynamic:
         return None
+    assert isinstance(model, TrainedModel)  # `check_dynamic` refuses several runs
     # what cannot be evaluated or tuned is refused before minutes are spent on statistics
-    model.texts.batching(*model.texts.part(corpus, options.split), options.state)
+    model.texts.protocol(*model.texts.part(corpus, options.split), options.state)
     loss, length = options.dynamic_loss or _USUAL.loss, _length(options)
     with refusing_options({"dynamic.loss": "--dynamic-loss"}):
         require_loss(DynamicConfig(loss=loss), model.model)
@@ -253,10 +190,10 @@ def choose_dynamic(
         (rate,), (decay,) = rates or (_USUAL.rate * share,), decays or (_USUAL.decay * share,)
         config = DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, length=length, loss=loss)
         return DynamicChoice(config, statistics, None, in_sums)
-    how: dict[str, Any] = {"state": options.state, "precision": options.precision, "statistics": statistics}
     grid: dict[str, Any] = {"rates": rates, "decays": decays, "epsilon": epsilon, "length": length, "loss": loss}
-    tuning = model.tune_dynamic(valid, TUNED_ON, report=report, log=log, **grid, **how)
-    return DynamicChoice(tuning.best, statistics, tuning, in_sums, log)
+    how: dict[str, Any] = {"state": options.state, "precision": options.precision, "statistics": statistics}
+    tuning = model.tune_dynamic(valid, TUNED_ON, report=report, **grid, **how)
+    return DynamicChoice(tuning.best, statistics, tuning, in_sums)
 
 
 def _in_means(
@@ -272,3 +209,52 @@ def _in_means(
         return DynamicConfig.from_sum_convention(rate=rate, decay=decay, epsilon=epsilon, **sizes)
 
     return [convert(rate=x).rate for x in rates], [convert(decay=x).decay for x in decays], convert().epsilon
+
+
+def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
+    """Return what JSON says of dynamic evaluation."""
+    if choice is None:
+        return {}
+    config = {**choice.config.to_json(), "sum_convention": choice.first_release}
+    found = {"dynamic": config, "dynamic_statistics": choice.statistics.to_json()}
+    return found if choice.tuning is None else {**found, "tuning": choice.tuning.to_json()}
+
+
+def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple[str, str]]:
+    """Return rows on the perplexity without, the statistics, and how η and λ were chosen."""
+    if choice is None or result.without_dynamic is None:
+        return []
+    rows = [
+        ("without dynamic", both_counts(result.without_dynamic)),
+        ("statistics", f"{choice.statistics.description}; {choice.statistics.origin}"),
+    ]
+    if choice.sum_convention:
+        rate, decay, epsilon = choice.first_release.values()
+        rows.append(("convention", f"sum: η {rate:.3g}, λ {decay:.3g}, ε {epsilon:.3g} as given"))
+    if choice.tuning is None:
+        return rows
+    tuning = replace(choice.tuning, notes=_notes(choice, choice.tuning))
+    whole, points = sum(point.whole for point in tuning.grid), len(tuning.grid)
+    how = "" if whole == points else f", {whole} of them on all of it"
+    best = f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{how}"
+    rows += tuned_rows(result, tuning, best)
+    if count := tuning.read_before:
+        trials = "1 trial was" if count == 1 else f"{count} trials were"
+        rows.append(("resumed", f"{trials} read from {TRIALS} in the run's folder"))
+    return rows
+
+
+def _notes(choice: DynamicChoice, tuning: DynamicTuning) -> list[str]:
+    """Say of a best value on the edge of the grid which ones to try next, as they are given as options."""
+    notes = list(tuning.notes)
+    for name, most in (("rate", math.inf), ("decay", 1.0)):
+        best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
+        note = edge_note(f"dynamic.{name}", best, tried)
+        if note in notes:
+            given = choice.first_release[name] / best if choice.sum_convention else 1.0
+            beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
+            values = [f"{value * given:.3g}" for value in beyond if value <= most]
+            more = f" Try --dynamic-{name} {' '.join(values)}" if len(values) > 1 else ""
+            option = edge_note(f"--dynamic-{name}", best * given, [value * given for value in tried])
+            notes[notes.index(note)] = f"{option}{more}"
+    return notes

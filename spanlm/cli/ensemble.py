@@ -13,7 +13,8 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.scoring import shown, usable
+from spanlm.evaluation.protocol import usable
+from spanlm.evaluation.scoring import shown
 from spanlm.models.counting import count_parameters
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel

@@ -6,8 +6,16 @@ import argparse
 from typing import Any
 
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
-from spanlm.cli.dynamic import add_dynamic, check_dynamic, choose_dynamic, refusing_dynamic, searching, telling_choice
-from spanlm.cli.dynamic_told import dynamic_fields, dynamic_rows
+from spanlm.cli.dynamic import (
+    add_dynamic,
+    check_dynamic,
+    choose_dynamic,
+    dynamic_fields,
+    dynamic_rows,
+    naming_choice,
+    refusing_dynamic,
+    stopping_search,
+)
 from spanlm.cli.ensemble import check_tuning, described, evaluate_several, members_fields, run_field, show_members
 from spanlm.cli.gate import add_gate, check_gate, gate_fields, gate_rows, tempered
 from spanlm.cli.options import add_corpus, add_device, add_runs, corpus_of, keep_freed_memory, load_runs, verb_parser
@@ -16,11 +24,11 @@ from spanlm.cli.render import out, out_json, progress, table
 from spanlm.data.corpora import Corpus
 from spanlm.errors import require
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.scoring import shown, usable
-from spanlm.evaluation.search_log import SearchLog
+from spanlm.evaluation.protocol import usable
+from spanlm.evaluation.scoring import shown
 from spanlm.models.counting import count_parameters
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.machine import with_threads
 
 _DESCRIPTION = """
@@ -103,20 +111,19 @@ def run(arguments: list[str]) -> None:
     if isinstance(model, TrainedEnsemble) and options.cache is None:
         evaluate_several(model, corpus, options)
         return
-    log = model.search_log() if options.tune_dynamic and isinstance(model, TrainedModel) else None
-    with searching(log):
-        _evaluate(model, corpus, options, log)
+    with stopping_search(model, options):
+        _evaluate(model, corpus, options)
 
 
-def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace, log: SearchLog | None) -> None:
-    """Tune what is to be tuned, measure, and tell."""
+def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
+    """Tune what is to be tuned, measure, and print."""
     cache, tuning = choose_cache(model, corpus, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     with progress(shown=not options.json) as report, refusing_dynamic(options):
-        adapted = choose_dynamic(model, corpus, options, report, log) if isinstance(model, TrainedModel) else None
+        adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
-            how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report, "log": adapted.log}
-        with telling_choice(adapted):
+            how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
+        with naming_choice(adapted):
             result = model.evaluate(corpus, options.split, cache=cache, **how)
     # the cache is one of all runs together; what each is alone takes a pass without it
     several = (

@@ -1,4 +1,4 @@
-"""Another temperature of a span buffer's gate than the run has: the option of several verbs, and what is told of it."""
+"""Another temperature of a span buffer's gate than the run has: the option of several verbs, and its output."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import argparse
 from typing import Any, TypeVar
 
 from spanlm.cli.main import VerbParser
+from spanlm.cli.options import refusing_options
 from spanlm.errors import InputError
-from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.span_mixture import require_temperature
-from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.gate import TemperedModel
+from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 GATE = "--gate-temperature"
@@ -24,7 +22,7 @@ def add_gate(parser: VerbParser) -> None:
         type=float,
         metavar="T",
         help="of a model with a span buffer: the gate's temperature (default: the run's "
-        "model.memory.evaluation_temperature)",
+        "model.memory.gate.evaluation_temperature)",
     )
 
 
@@ -44,41 +42,35 @@ def check_gate(options: argparse.Namespace, runs: int) -> None:
 LoadedT = TypeVar("LoadedT", bound=LoadedModel)
 
 
-def tempered(model: LoadedT, options: argparse.Namespace) -> LoadedT | TemperedModel:
+def tempered(model: LoadedT, options: argparse.Namespace) -> LoadedT | TrainedModel:
     """Return the model with the gate that is asked for.
 
     Raises:
         InputError: it has no gate.
     """
-    given = options.gate_temperature
-    if given is None:
+    if options.gate_temperature is None:
         return model
     assert isinstance(model, TrainedModel)  # `check_gate` refuses several
-    return TemperedModel(model, given, GATE)
+    with refusing_options({"gate_temperature": GATE}):
+        return model.at_gate_temperature(options.gate_temperature)
 
 
 def gate_rows(model: LoadedModel) -> list[tuple[str, str]]:
-    """Say the temperature that is used, where there is one gate."""
-    used = _used(model)
-    if used is None:
+    """Return a row with the temperature that is used, where there is one gate."""
+    if not isinstance(model, TrainedModel) or model.gate_temperature is None:
         return []
-    instead = f" in place of the run's {model.own:g}" if isinstance(model, TemperedModel) else ""
-    return [("gate's T", f"{used:g}{instead}")]
+    used, own = model.gate_temperature, model.own_gate_temperature
+    return [("gate's T", f"{used:g}" if used == own else f"{used:g} in place of the run's {own:g}")]
 
 
 def gate_note(model: LoadedModel) -> list[str]:
-    """Say that it is not the run's, beside output that has no place for it."""
-    return [f"note: {name}: {line}" for name, line in gate_rows(model) if isinstance(model, TemperedModel)]
+    """Return a note that it is not the run's, for output that has no place for it."""
+    if not isinstance(model, TrainedModel) or model.gate_temperature == model.own_gate_temperature:
+        return []
+    return [f"note: {name}: {line}" for name, line in gate_rows(model)]
 
 
 def gate_fields(model: LoadedModel) -> dict[str, Any]:
-    """Return what JSON says of it."""
-    used = _used(model)
+    """Return the temperature for JSON."""
+    used = model.gate_temperature if isinstance(model, TrainedModel) else None
     return {} if used is None else {"gate_temperature": used}
-
-
-def _used(model: LoadedModel) -> float | None:
-    memory = model.config.model.memory
-    if isinstance(model, TrainedEnsemble) or not isinstance(memory, SpanBufferConfig):
-        return None
-    return memory.evaluation_temperature

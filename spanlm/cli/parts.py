@@ -6,7 +6,7 @@ import argparse
 
 from spanlm.cli.main import VerbParser
 from spanlm.errors import InputError
-from spanlm.evaluation.parts import require_parts
+from spanlm.evaluation.parts import require_span_buffer
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown
 from spanlm.runs.trained_model import LoadedModel
@@ -42,7 +42,7 @@ def check_has_parts(options: argparse.Namespace, model: LoadedModel) -> None:
         InputError: it has none.
     """
     if options.parts:
-        require_parts(model.config.model.memory.kind, PARTS)
+        require_span_buffer(model.config.model.memory, PARTS)
 
 
 def parts_rows(result: Evaluation, options: argparse.Namespace) -> list[tuple[str, str]]:

@@ -25,6 +25,8 @@ from spanlm.config import (
     kinds_of,
     parsed_config,
     read_yaml,
+    upgraded,
+    upgraded_options,
 )
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, require
@@ -262,7 +264,7 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
     base = find_preset(preset or _DEFAULT_PRESET).config
     if config is None:
         return base
-    tree = read_yaml(config, pipes=True)
+    tree = upgraded(read_yaml(config, pipes=True), base)
     return RunConfig.from_tree(tree if preset is None else _overlaid(base.to_tree(), tree), str(config))
 
 
@@ -272,20 +274,26 @@ def with_options(base: RunConfig, options: list[str]) -> RunConfig:
     Raises:
         InputError: no such field, or a value that it cannot have.
     """
+    kinds = {part: getattr(base.model, part).kind for part in PARTS} | _kinds_in(options)
+    options = upgraded_options(options, kinds)
     parser = _field_parser(base, options)
     return parsed_config(parser, parser.parse_args(options))
 
 
 def _field_parser(base: RunConfig, options: list[str]) -> ConfigParser:
     """Make the parser of the fields that there are with these options, with `base` as the defaults."""
-    kinds = {part: _value_of(f"--model.{part}.kind", options) for part in PARTS}
-    changed: Tree = {"model": {part: {"kind": k} for part, k in kinds.items() if k is not None}}
+    changed: Tree = {"model": {part: {"kind": kind} for part, kind in _kinds_in(options).items()}}
     if _value_of("--training.finetune.stages", options) == "0":
         changed["training"] = {"finetune": {"stages": 0}}
     tree = _overlaid(base.to_tree(), changed)
     parser = config_parser(kinds_of(tree))
     parser.set_defaults(flat(tree))
     return parser
+
+
+def _kinds_in(options: list[str]) -> dict[str, str]:
+    found = {part: _value_of(f"--model.{part}.kind", options) for part in PARTS}
+    return {part: kind for part, kind in found.items() if kind is not None}
 
 
 def _value_of(field: str, options: list[str]) -> str | None:

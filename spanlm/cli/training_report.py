@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 
 from spanlm.cli.render import Progress, eta, out, table
-from spanlm.evaluation.scoring import perplexity, shown, usable
+from spanlm.evaluation.protocol import usable
+from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.store.machine import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig

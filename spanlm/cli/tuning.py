@@ -7,8 +7,8 @@ import argparse
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.cache_tuning import CacheTuning
-from spanlm.evaluation.dynamic_tuning import DynamicTuning
+from spanlm.evaluation.cache import CacheTuning
+from spanlm.evaluation.dynamic.tuning import DynamicTuning
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown
 from spanlm.runs.trained_model import LoadedModel

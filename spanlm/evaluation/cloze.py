@@ -31,27 +31,38 @@ words is computed in the context. Questions are read side by side, each as if it
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import islice, zip_longest
+from statistics import NormalDist, fmean
 from typing import Any, Literal, get_args
 
 import torch
+from torch import Tensor
 
 from spanlm.data.cbt import Defect, Question
 from spanlm.data.config import Tokenizer
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
-from spanlm.evaluation.cloze_streams import read, score
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
+from spanlm.models.state import LMState
 
-Context = Literal["full", "query", "none"]
+ClozeContext = Literal["full", "query", "none"]
 Score = Literal["sentence", "candidate"]
 
-CONTEXTS: tuple[Context, ...] = get_args(Context)
+CONTEXTS: tuple[ClozeContext, ...] = get_args(ClozeContext)
 SCORES: tuple[Score, ...] = get_args(Score)
+
+TOKENS = 4096
+"""Read at a time, over all streams; any number gives the same result, up to rounding."""
+
+Ids = Sequence[int]
+
+LEVEL = 0.95
 
 BATCHES = 8
 """Batches of questions held at a time, so that those of one batch are about equally long."""
@@ -70,7 +81,7 @@ class RankedQuestion:
     """
 
     question: Question
-    context: Context
+    context: ClozeContext
     sentence: tuple[float, ...]
     candidate: tuple[float, ...]
     oov: tuple[bool, ...]
@@ -120,7 +131,7 @@ def rank_questions(
     tokenizer: Tokenizer,
     questions: Iterable[Question | Defect],
     *,
-    contexts: Sequence[Context] = ("full",),
+    contexts: Sequence[ClozeContext] = ("full",),
     batch_size: int = 64,
     opened: bool = True,
 ) -> Iterator[RankedQuestion | Defect]:
@@ -150,12 +161,12 @@ def rank_questions(
 
 
 def _ranked(
-    ranker: _Ranker, questions: Iterator[Question | Defect], contexts: Sequence[Context], batch_size: int
+    ranker: _Ranker, questions: Iterator[Question | Defect], contexts: Sequence[ClozeContext], batch_size: int
 ) -> Iterator[RankedQuestion | Defect]:
     while items := list(islice(questions, batch_size * BATCHES)):
         prepared = [item if isinstance(item, Defect) else ranker.prepare(item) for item in items]
         gaps = sorted((item for item in prepared if isinstance(item, _Gap)), key=lambda gap: len(gap.context))
-        found: dict[tuple[int, Context], RankedQuestion] = {}
+        found: dict[tuple[int, ClozeContext], RankedQuestion] = {}
         for context in contexts:
             for begin in range(0, len(gaps), batch_size):
                 batch = gaps[begin : begin + batch_size]
@@ -207,7 +218,7 @@ class _Ranker:
     def _ids(self, text: str) -> list[int]:
         return self.vocabulary.encode(tokenize(text, self.tokenizer))
 
-    def rank(self, gaps: Sequence[_Gap], context: Context) -> list[RankedQuestion]:
+    def rank(self, gaps: Sequence[_Gap], context: ClozeContext) -> list[RankedQuestion]:
         """Score all candidates of all gaps."""
         eos = self.vocabulary.eos_id
         before = [[*self.opening, *(gap.before if context != "none" else [])] for gap in gaps]
@@ -219,13 +230,13 @@ class _Ranker:
         with evaluating(self.model):
             state = self.model.init_state(len(gaps))
             if context == "full":
-                state = read(self.model, [gap.context for gap in gaps], state)
-            opening, state = score(self.model, [ids[:-1] for ids in before], [ids[1:] for ids in before], state)
+                state = _read(self.model, [gap.context for gap in gaps], state)
+            opening, state = _score(self.model, [ids[:-1] for ids in before], [ids[1:] for ids in before], state)
             last = torch.tensor([[ids[-1] for ids in before]], device=self.device)
             log_p, state = self.model.log_probs(last, state)
             first = log_p[0, owners, firsts].double()
             inputs = [[*ids, *after[stream]] for stream, ids in branches]
-            rest, _ = score(self.model, inputs, [[*line[1:], eos] for line in inputs], state.select(owners))
+            rest, _ = _score(self.model, inputs, [[*line[1:], eos] for line in inputs], state.select(owners))
         sentence = (opening.sum(0)[owners] + first + rest.sum(0)).tolist()
         # the words of a candidate after its first one are the first targets that follow
         candidate = (first + _sums(rest, [len(ids) - 1 for _, ids in branches])).tolist()
@@ -239,6 +250,183 @@ def _sums(values: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
     return torch.where(steps < torch.tensor(lengths, device=values.device), values, 0.0).sum(0)
 
 
-def _with_scores(gap: _Gap, context: Context, scores: Sequence[Sequence[float]]) -> RankedQuestion:
+def _with_scores(gap: _Gap, context: ClozeContext, scores: Sequence[Sequence[float]]) -> RankedQuestion:
     sentence, candidate = zip(*scores, strict=True)
     return RankedQuestion(gap.question, context, sentence, candidate, gap.oov)
+
+
+# streams of different lengths, read side by side: each as if it were alone, and nothing is padded
+
+
+def _read(model: NextWordModel, inputs: Sequence[Ids], state: LMState) -> LMState:
+    """Read each stream to its end; nothing is predicted.
+
+    Args:
+        model: in the mode it is to read in.
+        inputs: the words of each stream; they may differ in number, and a stream may have none.
+        state: of the streams before.
+
+    Returns:
+        The state of each stream after its own last word.
+    """
+    return _run(model, inputs, None, state)[1]
+
+
+def _score(
+    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids], state: LMState
+) -> tuple[Tensor, LMState]:
+    """Read each stream to its end, and score what follows each word.
+
+    Args:
+        model: in the mode it is to read in.
+        inputs: the words of each stream; they may differ in number, and a stream may have none.
+        targets: what follows them: as many for each stream.
+        state: of the streams before.
+
+    Returns:
+        log p(target), natural, float64 (T, B) with T the longest stream and 0 after the end of a shorter one; and the
+        state of each stream after its own last word.
+    """
+    return _run(model, inputs, targets, state)
+
+
+def _run(
+    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids] | None, state: LMState
+) -> tuple[Tensor, LMState]:
+    device = model.device
+    lengths = torch.tensor([len(stream) for stream in inputs])
+    # from the longest to the shortest: those that go on are always the first ones
+    order = lengths.argsort(descending=True, stable=True)
+    words = _columns(inputs, order, device)
+    wanted = None if targets is None else _columns(targets, order, device)
+    log_p = torch.zeros(words.shape, dtype=torch.float64, device=device)
+    going, ended, everyone = state.select(order.to(device)), [], torch.arange(len(inputs), device=device)
+    held = len(inputs)
+    for begin, end, streams in _pieces(lengths[order].tolist()):
+        if streams < held:
+            ended.append(going.select(everyone[streams:held]))
+            going, held = going.select(everyone[:streams]), streams
+        readout, going = model(words[begin:end, :streams], going)
+        if wanted is not None:
+            log_p[begin:end, :streams] = model.head.log_prob(readout, wanted[begin:end, :streams]).double()
+    back = order.argsort().to(device)
+    return log_p.index_select(1, back), LMState.beside([going, *reversed(ended)]).select(back)
+
+
+def _columns(streams: Sequence[Ids], order: Tensor, device: torch.device) -> Tensor:
+    """Lay the streams out as columns (T, B); what fills up the shorter ones is never read."""
+    rows = list(zip_longest(*(streams[stream] for stream in order.tolist()), fillvalue=0))
+    return torch.tensor(rows, dtype=torch.long).view(len(rows), len(streams)).to(device)
+
+
+def _pieces(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Cut streams, the longest first, into pieces: the steps from begin to end of the first so many streams."""
+    begin, streams = 0, len(lengths)
+    while streams:
+        if lengths[streams - 1] <= begin:
+            streams -= 1
+            continue
+        end = min(lengths[streams - 1], begin + max(1, TOKENS // streams))
+        yield begin, end, streams
+        begin = end
+
+
+# how many questions were answered right, and how sure that is
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """A share of questions.
+
+    Attributes:
+        right: how many were answered right.
+        questions: of how many.
+    """
+
+    right: int
+    questions: int
+
+    @property
+    def share(self) -> float | None:
+        """The right ones as a share of all; None of no questions."""
+        return self.right / self.questions if self.questions else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        r"""The 95 % interval of Wilson (1927); None of no questions.
+
+            (p + z²/2n ± z √(p(1 - p)/n + z²/4n²)) / (1 + z²/n)
+
+        with p the share, n the questions and z = 1.96.
+        """
+        if not self.questions:
+            return None
+        p, n, z = self.right / self.questions, self.questions, NormalDist().inv_cdf((1 + LEVEL) / 2)
+        centre, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        scale = 1 + z * z / n
+        return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"right": self.right, "questions": self.questions, "accuracy": self.share, "interval": self.interval}
+
+
+@dataclass(slots=True)
+class ClozeTally:
+    """Counts over ranked questions.
+
+    Attributes:
+        questions: that were ranked.
+        answers_oov: those whose answer the vocabulary does not have.
+        candidates: of all questions.
+        candidates_oov: those that the vocabulary does not have.
+        ties: by score: questions whose answer shares the highest score, which is not right.
+    """
+
+    questions: int = 0
+    answers_oov: int = 0
+    candidates: int = 0
+    candidates_oov: int = 0
+    ties: Counter[Score] = field(default_factory=Counter)
+    _right: Counter[tuple[Score, bool]] = field(default_factory=Counter)
+
+    def add(self, ranked: RankedQuestion) -> None:
+        """Count a question."""
+        self.questions += 1
+        self.answers_oov += ranked.answer_oov
+        self.candidates += len(ranked.oov)
+        self.candidates_oov += sum(ranked.oov)
+        for by in SCORES:
+            self.ties[by] += ranked.tied(by)
+            self._right[by, ranked.answer_oov] += ranked.right(by)
+
+    def accuracy(self, by: Score) -> Accuracy:
+        """Over all questions."""
+        return Accuracy(self._right[by, False] + self._right[by, True], self.questions)
+
+    def accuracy_in_vocabulary(self, by: Score) -> Accuracy:
+        """Over the questions whose answer the vocabulary has."""
+        return Accuracy(self._right[by, False], self.questions - self.answers_oov)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "questions": self.questions,
+            "answers_oov": self.answers_oov,
+            "candidates": self.candidates,
+            "candidates_oov": self.candidates_oov,
+            **{
+                by: {
+                    **self.accuracy(by).to_json(),
+                    "ties": self.ties[by],
+                    "answer_in_vocabulary": self.accuracy_in_vocabulary(by).to_json(),
+                }
+                for by in SCORES
+            },
+        }
+
+
+def macro_average(accuracies: Iterable[Accuracy]) -> float | None:
+    """Return the mean of the shares, each set of questions counting alike; None if there is none with a question."""
+    shares: Sequence[float] = [a.share for a in accuracies if a.share is not None]
+    return fmean(shares) if shares else None

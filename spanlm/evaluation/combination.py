@@ -6,6 +6,7 @@ The text is read once: the members go side by side from segment to segment, and 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -14,11 +15,11 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Batcher
-from spanlm.data.config import BatchingKind, SentenceRules
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
-from spanlm.evaluation.perplexity import Evaluation, evaluation_batcher, evaluations
-from spanlm.evaluation.scoring import Precision, Tally, scored_segments
+from spanlm.evaluation.perplexity import Evaluation, summarise
+from spanlm.evaluation.protocol import STANDARD, Protocol
+from spanlm.evaluation.scoring import Tally, score
 from spanlm.models.ensemble import Combination, Ensemble
 
 TOLERANCE = 1e-6
@@ -99,14 +100,7 @@ class TunedWeights:
 
 
 def evaluate_members(
-    ensemble: Ensemble,
-    corpus: Corpus,
-    split: str = "test",
-    *,
-    kind: BatchingKind = "streams",
-    batch_size: int | None = None,
-    precision: Precision = "fp32",
-    predict_first: bool = True,
+    ensemble: Ensemble, corpus: Corpus, split: str = "test", protocol: Protocol = STANDARD
 ) -> EnsembleEvaluation:
     """Measure the perplexity of each member and of all as one, and the oracle bound, in one pass.
 
@@ -114,21 +108,17 @@ def evaluate_members(
         ensemble: left in the mode it was in.
         corpus: encoded with the members' vocabulary.
         split: which part.
-        kind: when state is reset, see `spanlm.evaluation.perplexity.evaluate`.
-        batch_size: streams side by side; None: as many as change nothing.
-        precision: of the products.
-        predict_first: see there; if not, sentences are read once more.
+        protocol: how it is counted.
 
     Raises:
         InputError: the corpus has no such split.
     """
-
-    def sums(batcher: Batcher) -> list[Tally]:
-        return _totals(ensemble, corpus, batcher, precision)
-
-    *members, together, oracle = evaluations(
-        sums, corpus, split, kind=kind, batch_size=batch_size, predict_first=predict_first
-    )
+    first, second = protocol.readings(corpus, split)
+    began = time.perf_counter()
+    totals = _totals(ensemble, first, corpus.vocabulary.unk_id, protocol)
+    seconds = time.perf_counter() - began
+    unopened = [] if second is None else _totals(ensemble, second, corpus.vocabulary.unk_id, protocol)
+    *members, together, oracle = summarise(totals, unopened, seconds, corpus, split, protocol)
     return EnsembleEvaluation(
         combination=ensemble.head.combination,
         weights=ensemble.head.weights,
@@ -138,40 +128,27 @@ def evaluate_members(
     )
 
 
-def _totals(ensemble: Ensemble, corpus: Corpus, batcher: Batcher, precision: Precision) -> list[Tally]:
+def _totals(ensemble: Ensemble, batcher: Batcher, unk_id: int, protocol: Protocol) -> list[Tally]:
     """Sum over a text for each member, for all as one, and for the best member of each token."""
     totals = [Tally()] * (len(ensemble.members) + 2)
-    for scored in scored_segments(ensemble, batcher.segments(), precision, ask=ensemble.head.each_and_all):
+    for scored in score(ensemble, batcher.segments(), protocol, ask=ensemble.head.each_and_all):
         every = [*scored.log_p, scored.log_p[:-1].amax(0)]
-        totals = [
-            total.plus(replace(scored, log_p=log_p), corpus.vocabulary.unk_id)
-            for total, log_p in zip(totals, every, strict=True)
-        ]
+        totals = [total.plus(replace(scored, log_p=log_p), unk_id) for total, log_p in zip(totals, every, strict=True)]
     return totals
 
 
 def tune_weights(
-    ensemble: Ensemble,
-    corpus: Corpus,
-    split: str = "valid",
-    *,
-    kind: BatchingKind = "streams",
-    batch_size: int | None = None,
-    precision: Precision = "fp32",
-    predict_first: bool = True,
+    ensemble: Ensemble, corpus: Corpus, split: str = "valid", protocol: Protocol = STANDARD
 ) -> TunedWeights:
     """Find the weights of the linear mixture that make a split most probable.
 
-    The text is read once; what is held of it is one float64 number a token and member.
+    The text is read once, lines as the members know them; one float64 number a token and member is held.
 
     Args:
         ensemble: linear; the weights it has are not looked at.
         corpus: encoded with the members' vocabulary.
         split: which part; not the one that is reported afterwards.
-        kind: when state is reset, see `spanlm.evaluation.perplexity.evaluate`.
-        batch_size: streams side by side; None: as many as change nothing.
-        precision: of the products.
-        predict_first: the members were trained on sentences opened by <eos>; if not, they are read as these know them.
+        protocol: how it is counted.
 
     Raises:
         InputError: the corpus has no such split, or a geometric ensemble: its likelihood needs all distributions
@@ -182,9 +159,8 @@ def tune_weights(
             f"combination={ensemble.head.combination}: only the weights of the linear mixture are tuned; those of the "
             "geometric one are equal, or given"
         )
-    rules = SentenceRules(opened=predict_first, order="by-length")
-    batcher = evaluation_batcher(corpus, split, kind, batch_size, rules)
-    scored = scored_segments(ensemble, batcher.segments(), precision, ask=ensemble.head.each)
+    batcher = protocol.batcher(corpus, split)
+    scored = score(ensemble, batcher.segments(), protocol, ask=ensemble.head.each)
     return em_weights(torch.cat([s.log_p[:, s.segment.mask].double().cpu() for s in scored], dim=1))
 
 

@@ -1,4 +1,4 @@
-"""What each part of a model with a span buffer is worth by itself (Li et al., 2020, Table 3 and Figure 4).
+"""What each part of a mixture of two predictions is worth by itself (Li et al., 2020, Table 3 and Figure 4).
 
 p is what the encoder alone predicts, q what the buffer alone does, p̃ the model, which mixes both (Eq. 9). Every token
 counts once in each number, as in the model's own perplexity: where nothing is remembered there is no q and the model is
@@ -9,11 +9,16 @@ they do so by what the whole model learns, and each part is asked before they do
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spanlm.errors import InputError
-from spanlm.evaluation.part_tally import PartTally
-from spanlm.evaluation.scoring import Tally, perplexity
+from spanlm.evaluation.scoring import perplexity
+from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
+
+SHARES = ("reward", "gate", "utilisation", "oracle_utilisation")
+"""Means over the tokens that had anything to read."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +56,14 @@ class Parts:
     reward: float | None
 
 
-def parts_of(total: Tally) -> Parts | None:
-    """Say what the sums over a text mean; None of a model without a span buffer."""
-    sums = total.parts
-    if sums is None:
+def parts_of(sums: Mapping[str, float], tokens: int) -> Parts | None:
+    """Say what the sums of a text's metrics mean; None of a model that predicts in one part."""
+    if "buffer_nll" not in sums:
         return None
-    alone = sums.encoder_nll, sums.buffer_nll, sums.oracle_nll
-    encoder, buffer, oracle = ((nll + sums.other_nll) / total.tokens for nll in alone)
+    alone = sums["encoder_nll"], sums["buffer_nll"], sums.get("oracle_nll", math.nan)
+    encoder, buffer, oracle = ((nll + sums.get("other_nll", 0.0)) / tokens for nll in alone)
+    steps = sums["steps"]
+    reward, gate, utilisation, oracle_utilisation = (sums[name] / steps if steps else None for name in SHARES)
     return Parts(
         encoder=perplexity(encoder),
         buffer=perplexity(buffer),
@@ -65,30 +71,48 @@ def parts_of(total: Tally) -> Parts | None:
         encoder_nll=encoder,
         buffer_nll=buffer,
         oracle_nll=oracle,
-        remembering=int(sums.steps),
-        utilisation=_mean(sums.utilisation, sums),
-        oracle_utilisation=_mean(sums.oracle_utilisation, sums),
-        gate=_mean(sums.gate, sums),
-        reward=_mean(sums.reward, sums),
+        remembering=int(steps),
+        utilisation=utilisation,
+        oracle_utilisation=oracle_utilisation,
+        gate=gate,
+        reward=reward,
     )
 
 
-def _mean(value: float, sums: PartTally) -> float | None:
-    return value / sums.steps if sums.steps else None
+def log_of(sums: Mapping[str, float], tokens: int) -> dict[str, float]:
+    """Return what a log says of the sums over a text; empty where no word had anything to read.
+
+    encoder_nll and buffer_nll: nats a token of each part alone, over all tokens, see `Parts`. The others are of the
+    `steps` that had anything to read: reward: mean r; gate: mean λ; utilisation: PoU, the share with λ >= 0.5 (Li et
+    al., 2020, Eq. 15); oracle_utilisation: with q > p; of training reward_loss: −η r log λ.
+    """
+    found, steps = parts_of(sums, tokens), sums.get("steps", 0.0)
+    if found is None or not steps:
+        return {}
+    named = ("encoder_nll", "buffer_nll", *SHARES)
+    means = {"steps": float(found.remembering), **{name: getattr(found, name) for name in named}}
+    return means | ({"reward_loss": sums["reward_loss"] / steps} if "reward_loss" in sums else {})
 
 
-def require_parts(kind: str, what: str) -> None:
-    """Refuse to take a model apart that has one part.
+def log_of_training(sums: Mapping[str, float]) -> dict[str, float]:
+    """Return the same of an epoch's training: `log_of` all its words."""
+    # a checkpoint of an earlier version tells of words with spans alone, and then their means are all there is
+    return log_of(sums, round(sums.get("steps", 0.0) + sums.get("other_steps", 0.0)))
+
+
+def require_span_buffer(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
+    """Return the configuration of a span buffer; only a model with one has a gate and predicts in two parts.
 
     Args:
-        kind: of its memory.
+        memory: of the model.
         what: is asked for.
 
     Raises:
-        InputError: it is no span buffer.
+        InputError: it is another memory.
     """
-    if kind != "span_buffer":
+    if not isinstance(memory, SpanBufferConfig):
         raise InputError(
-            f"{what}: this model predicts in one part (model.memory.kind={kind}); only a span buffer predicts beside "
-            "the encoder. Train one with model.memory.kind=span_buffer."
+            f"{what}: this model has no span buffer (model.memory.kind={memory.kind}), so it has no gate and predicts "
+            "in one part. Train one with model.memory.kind=span_buffer."
         )
+    return memory

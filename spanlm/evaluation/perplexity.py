@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import tee
 from typing import Any
 
-from spanlm.data.batching import Batcher, make_batcher
-from spanlm.data.config import BatchingKind, Lines, SentenceOrder, SentenceRules
+from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
-from spanlm.evaluation.first_words import (
-    FirstWordsUnscored,
-    first_words_unscored,
-    lines_counted,
-    unopened_sentences,
-)
 from spanlm.evaluation.parts import Parts, parts_of
-from spanlm.evaluation.scoring import Precision, Tally, perplexity, scored_segments, tally
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.evaluation.protocol import STANDARD, Protocol, lines_counted
+from spanlm.evaluation.scoring import Tally, perplexity, score, tally
+from spanlm.models.interfaces import NextWordModel
 
-LENGTH = 256
-"""Steps evaluated at a time; any number gives the same result, up to rounding."""
 
-SENTENCES = 64
-"""Sentences evaluated side by side unless another number is asked for; any gives the same result, up to rounding."""
+@dataclass(frozen=True)
+class FirstWordsUnscored:
+    """The perplexity of the code of Salton et al. (2017), which no other paper's is comparable with.
+
+    The first word of each sentence is never predicted, but counted: exp(NLL / all tokens). That is less than what a
+    predicted token costs; with one first word in 22 tokens, as in Penn Treebank, 71.7 stands for 88.0.
+
+    Attributes:
+        protocol: the same in words.
+        predicted: tokens that are predicted.
+        counted: all tokens of the split.
+        nll: of the predicted ones, nats.
+        perplexity: exp(nll / counted), the paper's number.
+        perplexity_per_predicted: exp(nll / predicted).
+    """
+
+    protocol: str
+    predicted: int
+    counted: int
+    nll: float
+    perplexity: float
+    perplexity_per_predicted: float
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model makes of one split of a corpus.
+    """The perplexity of a model on one split of a corpus.
 
     Attributes:
         corpus: its name.
@@ -53,8 +64,7 @@ class Evaluation:
         salton2017: the count of Salton et al., where each sentence begins anew; else None.
         without_cache: where a cache was mixed in, the same without it; else None.
         without_dynamic: where the weights followed the text, the same with the trained ones throughout; else None.
-        parts: what the encoder and a span buffer are worth by themselves; None where there is no buffer, and of a
-            mixture with a cache.
+        parts: the perplexities of the two predictions of a mixture; None of a model that makes one, and with a cache.
     """
 
     corpus: str
@@ -81,51 +91,12 @@ class Evaluation:
         return asdict(self)
 
 
-def evaluation_batcher(
-    corpus: Corpus,
-    split: str,
-    kind: BatchingKind,
-    batch_size: int | None = None,
-    rules: SentenceRules | None = None,
-    length: int | None = None,
-) -> Batcher:
-    """Make the batcher of a split.
-
-    Args:
-        corpus: encoded with the model's vocabulary.
-        split: which part.
-        kind: how it is cut.
-        batch_size: streams side by side; None: as many as change nothing, 1 or, of sentences, `SENTENCES`.
-        rules: of sentences; None: whole, from short to long.
-        length: steps at a time, of all but sentences; None: `LENGTH`.
-
-    Raises:
-        InputError: the corpus has no such split.
-    """
-    if split not in corpus.splits:
-        raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
-    tokens = corpus.splits[split]
-    if batch_size is None:
-        batch_size = SENTENCES if kind == "sentences" else 1
-    return make_batcher(
-        kind,
-        tokens,
-        corpus.vocabulary.eos_id,
-        batch_size=batch_size,
-        length=length or LENGTH,
-        sentences=rules or SentenceRules(order="by-length"),
-    )
-
-
 def evaluate(
     model: NextWordModel,
     corpus: Corpus,
     split: str = "test",
+    protocol: Protocol = STANDARD,
     *,
-    kind: BatchingKind = "streams",
-    batch_size: int | None = None,
-    precision: Precision = "fp32",
-    predict_first: bool = True,
     cache: CacheConfig | None = None,
 ) -> Evaluation:
     """Measure perplexity: exp(total NLL / predicted tokens), every token of the split predicted exactly once.
@@ -136,133 +107,93 @@ def evaluate(
         model: any language model.
         corpus: encoded with the model's vocabulary.
         split: which part.
-        kind: when state is reset: never, at documents, at sentences.
-        batch_size: streams side by side. With kind streams each starts in the middle of the text with an empty
-            state, so 1 is the standard protocol; documents and sentences are the same whatever it is. None: 1, or
-            of sentences `SENTENCES`.
-        precision: of the products.
-        predict_first: the model was trained on sentences opened by <eos>; if not, for the count of Salton et al. the
-            sentences are read once more as it knows them, from their first word on.
-        cache: mix a neural cache in; what the model is without it comes with the result, from the same pass.
+        protocol: how it is counted.
+        cache: mix a neural cache in; the result has the numbers without it, too, from the same pass.
 
     Raises:
         InputError: no such split, a size below 1, or a cache whose window is longer than the text.
     """
-
-    def sums(batcher: Batcher) -> list[Tally]:
-        return _totals(model, corpus, split, batcher, precision, cache, across=kind == "sentences")
-
-    results = evaluations(
-        sums,
-        corpus,
-        split,
-        kind=kind,
-        batch_size=batch_size,
-        predict_first=predict_first,
-        in_order=cache is not None,
-    )
-    if cache is None:
-        return results[0]
-    plain, cached = results
-    return replace(counted_with(cached, cache.description, " over the lines before"), without_cache=plain)
-
-
-def evaluations(
-    sums: Callable[[Batcher], list[Tally]],
-    corpus: Corpus,
-    split: str,
-    *,
-    kind: BatchingKind,
-    batch_size: int | None,
-    predict_first: bool,
-    in_order: bool = False,
-    length: int | None = None,
-) -> list[Evaluation]:
-    """Say what each of several sums over one reading of a split means.
-
-    Args:
-        sums: reads all that a batcher gives; asked a second time where `predict_first` says so.
-        corpus: that is read.
-        split: which part.
-        kind: as of `evaluate`, and so are the others.
-        batch_size: streams side by side.
-        predict_first: whether sentences are known opened.
-        in_order: read sentences in the order of the text, as a cache over them needs.
-        length: steps at a time, of all but sentences; None: as many as are quick.
-    """
-    order: SentenceOrder = "drawn" if in_order else "by-length"
-    batcher = evaluation_batcher(corpus, split, kind, batch_size, SentenceRules(order=order), length)
+    # a cache goes on over lines, so it needs them in the order of the text
+    first, second = protocol.readings(corpus, split, in_order=cache is not None)
+    if cache is not None:
+        require_text(cache.window, corpus, split)
     began = time.perf_counter()
-    totals = sums(batcher)
+    totals = _totals(model, first, corpus.vocabulary.unk_id, protocol, cache)
     seconds = time.perf_counter() - began
-    said = protocol(kind, batch_size or 1, len(corpus.splits[split].documents), corpus.lines, predict_first)
-    results = [_summary(total, corpus, split, said, seconds) for total in totals]
-    if kind != "sentences":
-        return results
-    counts = [first_words_unscored(total, corpus.lines) for total in totals]
-    if not predict_first:
-        rules = SentenceRules(opened=False, order=order)
-        again = sums(evaluation_batcher(corpus, split, kind, batch_size, rules, length))
-        counts = [unopened_sentences(total, totals[0].tokens, corpus.lines) for total in again]
-    return [replace(result, salton2017=count) for result, count in zip(results, counts, strict=True)]
+    unopened = [] if second is None else _totals(model, second, corpus.vocabulary.unk_id, protocol, cache)
+    plain, *cached = summarise(totals, unopened, seconds, corpus, split, protocol)
+    if cache is None:
+        return plain
+    return replace(counted_with(cached[0], cache.description, " over the lines before"), without_cache=plain)
 
 
 def _totals(
-    model: NextWordModel,
-    corpus: Corpus,
-    split: str,
-    batcher: Batcher,
-    precision: Precision,
-    cache: CacheConfig | None,
-    across: bool,
+    model: NextWordModel, batcher: Batcher, unk_id: int, protocol: Protocol, cache: CacheConfig | None
 ) -> list[Tally]:
     """Sum over a text; with a cache, without it and with it in one pass."""
-    unk_id = corpus.vocabulary.unk_id
+    scored = score(model, batcher.segments(), protocol)
     if cache is None:
-        return [tally(model, batcher.segments(), unk_id, precision)]
-    require_text(cache.window, corpus, split)
+        return [tally(scored, unk_id)]
     plain = cached = Tally()
     # two readers in step: what one has read waits for the other, a segment at a time
-    found, again = tee(scored_segments(model, batcher.segments(), precision))
-    for alone, mixed in zip(found, with_cache(again, cache, across), strict=True):
+    found, again = tee(scored)
+    for alone, mixed in zip(found, with_cache(again, cache, protocol.context == "line"), strict=True):
         plain, cached = plain.plus(alone, unk_id), cached.plus(mixed, unk_id)
     return [plain, cached]
 
 
-def counted_with(result: Evaluation, said: str, over_lines: str) -> Evaluation:
-    """Say in a result's protocol, and in that of Salton et al., what was done beside reading.
+def summarise(
+    totals: Sequence[Tally],
+    unopened: Sequence[Tally],
+    seconds: float,
+    corpus: Corpus,
+    split: str,
+    protocol: Protocol,
+) -> list[Evaluation]:
+    """Turn the sums over a split into evaluations.
+
+    Args:
+        totals: the sums of the first of `Protocol.readings`, one for each prediction.
+        unopened: those of the second reading; empty where there was none.
+        seconds: that the first reading took.
+        corpus: that was read.
+        split: which part.
+        protocol: how it was counted.
+    """
+    results = [_evaluation(total, seconds, corpus, split, protocol) for total in totals]
+    if protocol.context != "line":
+        return results
+    cut, counted = lines_counted(corpus.lines), totals[0].tokens
+    counts = [_first_words_unscored(total.nll, total.tokens, counted, f"not opened{cut}") for total in unopened] or [
+        _first_words_unscored(
+            total.nll - total.first_nll, total.tokens - total.first_tokens, counted, f"opened by <eos>{cut}"
+        )
+        for total in totals
+    ]
+    return [replace(result, salton2017=count) for result, count in zip(results, counts, strict=True)]
+
+
+def counted_with(result: Evaluation, what: str, over_lines: str) -> Evaluation:
+    """Add to a result's protocol, and to that of Salton et al., what was done beside reading.
 
     Args:
         result: that is counted so.
-        said: what was done.
+        what: was done.
         over_lines: what to add where each sentence begins anew: the state does, and this goes on.
     """
     count = result.salton2017
     if count is not None:
-        said += over_lines
-        count = replace(count, protocol=f"{count.protocol}; {said}")
-    return replace(result, protocol=f"{result.protocol}; {said}", salton2017=count)
+        what += over_lines
+        count = replace(count, protocol=f"{count.protocol}; {what}")
+    return replace(result, protocol=f"{result.protocol}; {what}", salton2017=count)
 
 
-def protocol(kind: BatchingKind, batch_size: int, documents: int, lines: Lines, predict_first: bool = True) -> str:
-    """Say in words how a perplexity was counted."""
-    every, cut = "every token predicted once, <eos> counted", lines_counted(lines)
-    if kind == "streams":
-        streams = "one stream" if batch_size == 1 else f"{batch_size} streams, each starting with an empty state"
-        return f"{every}; {streams}, opened by <eos>, state carried throughout{cut}"
-    if kind == "documents":
-        return f"{every}; state reset at each of {documents:,} documents, each opened by <eos>{cut}"
-    untrained = "" if predict_first else ", which is new to the model, as it is to predict first words"
-    return f"{every}; state reset at each line, each opened by <eos>{untrained}{cut}"
-
-
-def _summary(total: Tally, corpus: Corpus, split: str, protocol: str, seconds: float) -> Evaluation:
-    """Say what the sums over a split mean, counted as `protocol` says in `seconds` of work."""
+def _evaluation(total: Tally, seconds: float, corpus: Corpus, split: str, protocol: Protocol) -> Evaluation:
     known = total.tokens - total.unk_tokens
     return Evaluation(
         corpus=corpus.name,
         split=split,
-        protocol=protocol,
+        protocol=protocol.description(corpus, split),
         tokens=total.tokens,
         nll=total.nll,
         nll_per_token=total.loss,
@@ -274,5 +205,17 @@ def _summary(total: Tally, corpus: Corpus, split: str, protocol: str, seconds: f
         unk_share=total.unk_tokens / total.tokens,
         perplexity_without_unk=perplexity((total.nll - total.unk_nll) / known) if known else None,
         tokens_per_second=total.tokens / seconds,
-        parts=parts_of(total),
+        parts=parts_of(total.metrics, total.tokens),
+    )
+
+
+def _first_words_unscored(nll: float, predicted: int, counted: int, opened: str) -> FirstWordsUnscored:
+    return FirstWordsUnscored(
+        protocol="Salton et al. (2017): the first word of each sentence is not predicted, but counted; state reset at "
+        f"each line, {opened}",
+        predicted=predicted,
+        counted=counted,
+        nll=nll,
+        perplexity=perplexity(nll / counted),
+        perplexity_per_predicted=perplexity(nll / predicted) if predicted else math.nan,
     )

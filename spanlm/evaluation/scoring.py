@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.errors import require
-from spanlm.evaluation.part_tally import PartTally
-from spanlm.models.head import TargetScores
-from spanlm.models.interfaces import Readout
-from spanlm.models.next_word_model import NextWordModel
-from spanlm.models.span_mixture import PartScores
+from spanlm.evaluation.protocol import STANDARD, Protocol, autocast
+from spanlm.models.interfaces import NextWordModel, Readout, Scores
 from spanlm.models.state import LMState
 
-Precision = Literal["fp32", "bf16"]
+Report = Callable[[str, int, int], None]
+"""Told from time to time what is being done, how many tokens are through, and of how many."""
 
 
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    """Products in bfloat16 for bf16; the model's own precision for fp32, and where a processor has no bf16."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
-
-
-def usable(precision: Precision, device: torch.device | str) -> Precision:
-    """Return the precision that `device` computes in when asked for `precision`: fp32 where a processor has no bf16."""
-    require(precision in get_args(Precision), "precision", precision, "fp32 or bf16")
-    doubtful = precision == "bf16" and torch.device(device).type == "cpu"
-    return "fp32" if doubtful and not _processor_has_bf16() else precision
-
-
-@cache
-def _processor_has_bf16() -> bool:
-    """Try the kernel that some lack, an LSTM's (on x86 it takes AVX-512); log if it fails. Draws no random numbers."""
-    x, h, *weights = (torch.zeros(size) for size in ((2, 2, 8), (1, 2, 8), (32, 8), (32, 8), (32,), (32,)))
-    try:
-        with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
-            read = torch.lstm(x, (h, h), [w.requires_grad_() for w in weights], True, 1, 0.0, True, False, False)[0]
-            torch.autograd.grad(read.sum(), weights)
-    except RuntimeError:
-        logging.getLogger("spanlm").warning("bf16: this processor cannot train an LSTM in it; fp32 is used instead")
-        return False
-    return True
+def quiet(what: str, done: int, total: int) -> None:
+    """Report nothing."""
 
 
 @contextmanager
@@ -81,44 +53,52 @@ class Scored:
         segment: the tokens, on the model's device.
         log_p: log p(target), (T, B), natural logarithm; meaningless where the mask is False. Or what else was asked.
         readout: what the head read.
-        parts: what each part of a mixture with a span buffer says, where `log_p` is that mixture's.
+        metrics: more numbers of each step, (T, B), as `Scores` has them; none where `log_p` is another's.
     """
 
     segment: Segment
     log_p: Tensor
     readout: Readout
-    parts: PartScores | None = None
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def scored_segments(
+def score(
     model: NextWordModel,
     segments: Iterable[Segment],
-    precision: Precision = "fp32",
-    stop: Callable[[], bool] = lambda: False,
+    protocol: Protocol = STANDARD,
     ask: Callable[[Readout, Tensor], Tensor] | None = None,
 ) -> Iterator[Scored]:
     """Run the model in evaluation mode over segments, carrying its state and resetting it as they say.
 
     Args:
         model: left in the mode it was in.
-        segments: all of one batch size.
-        precision: of the products.
-        stop: asked before each segment; True ends the iteration.
+        segments: all of one batch size, as the protocol's batcher gives them.
+        protocol: how the text is counted; its precision is that of the products.
         ask: what to make of a readout and its targets; by default the log p of the model's head.
     """
     device = model.device
     state: LMState | None = None
     for segment in segments:
-        if stop():
-            break
         initial = model.init_state(segment.reset.shape[0])
         state = initial if state is None else state.reset(segment.reset, initial)
         segment = to_device(segment, device)
-        with evaluating(model), autocast(device, precision):
+        with evaluating(model), autocast(device, protocol.precision):
             readout, state = model(segment.inputs, state)
             targets = segment.targets
-            scores = model.head.score(readout, targets) if ask is None else TargetScores(ask(readout, targets))
-        yield Scored(segment, scores.log_prob, readout, scores.parts)
+            scores = model.head.score(readout, targets) if ask is None else Scores(ask(readout, targets))
+        yield Scored(segment, scores.log_prob, readout, scores.metrics)
+
+
+def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
+    """Sum each metric (T, B) over the places of `mask`, (n,) float64; costs no wait for the device."""
+    if not metrics:
+        return torch.zeros(0, dtype=torch.float64, device=mask.device)
+    return torch.stack(list(metrics.values())).where(mask, 0).sum((1, 2), dtype=torch.float64)
+
+
+def added(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    """Add named sums; what is missing is 0."""
+    return {name: sums.get(name, 0.0) + more.get(name, 0.0) for name in {**sums, **more}}
 
 
 @dataclass(frozen=True)
@@ -126,7 +106,7 @@ class Tally:
     """Sums over predicted tokens: how many, and their NLL in nats.
 
     Of these, those whose target is <unk>, and those that come first after a reset: where each sentence is a stream of
-    its own, its first word. `parts` are the sums of a span buffer, None where there is none.
+    its own, its first word. `metrics` are the sums of what a head says beside, by name.
     """
 
     tokens: int = 0
@@ -135,7 +115,7 @@ class Tally:
     unk_nll: float = 0.0
     first_tokens: int = 0
     first_nll: float = 0.0
-    parts: PartTally | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
@@ -157,21 +137,15 @@ class Tally:
             self.unk_nll + sums[1],
             self.first_tokens + counts[2],
             self.first_nll + sums[2],
-            self.parts if scored.parts is None else (self.parts or PartTally()).plus(scored.parts, mask),
+            added(self.metrics, dict(zip(scored.metrics, metric_sums(scored.metrics, mask).tolist(), strict=True))),
         )
 
 
-def tally(
-    model: NextWordModel,
-    segments: Iterable[Segment],
-    unk_id: int,
-    precision: Precision = "fp32",
-    stop: Callable[[], bool] = lambda: False,
-) -> Tally:
-    """Sum the NLL of every token of `segments`; `stop` is asked before each of them."""
+def tally(scored: Iterable[Scored], unk_id: int) -> Tally:
+    """Sum over segments."""
     total = Tally()
-    for scored in scored_segments(model, segments, precision, stop):
-        total = total.plus(scored, unk_id)
+    for segment in scored:
+        total = total.plus(segment, unk_id)
     return total
 
 
@@ -183,3 +157,11 @@ def perplexity(nll_per_token: float) -> float:
 def shown(value: float, digits: int = 2) -> str:
     """A perplexity for people: `85.20`, `1,204.00`, and from a million on `1.2e+07`."""
     return f"{value:,.{digits}f}" if value < 1e6 else f"{value:.3g}"
+
+
+def edge_note(name: str, value: float, values: Sequence[float]) -> str:
+    """Say of the best value of a grid that it is the smallest or largest of several, where others could lie beyond."""
+    if len(set(values)) == 1 or value not in (min(values), max(values)) or value == 0:
+        return ""
+    end = "smallest" if value == min(values) else "largest"
+    return f"{name}={value:g} is the {end} that was tried: the best may lie beyond."

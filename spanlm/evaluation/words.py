@@ -3,7 +3,7 @@
 A text is lines. Each line is opened by <eos> (the line end before it, or the start) and closed by one, so a word's
 surprisal is −log p(word | <eos>, what came before). `state` says what comes before: the whole text (`carry`), the
 line alone (`line`), or the lines since the last blank one (`document`). Where lines are cut into sentences, each of
-these stands for a line, and blank lines have no end (`spanlm.evaluation.text_pieces.in_lines`).
+these stands for a line, and blank lines have no end (`in_lines`).
 
 A model that was trained on lines of which the first word is only read (Salton et al., 2017) knows no <eos> that opens
 one, so for what comes first in a line there is no distribution: no number is made up for it.
@@ -20,13 +20,15 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from spanlm.data.config import Lines, Tokenizer
+from spanlm.data.text import Text, pieces
+from spanlm.data.tokenizer import SentenceEnds, tokenize
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
+from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.state import LMState
-
-StateMode = Literal["carry", "line", "document"]
 
 STEPS = 128
 """Steps computed at a time: (STEPS, streams, V) probabilities are held."""
@@ -34,8 +36,27 @@ STEPS = 128
 LINES = 16
 """Lines computed side by side when each stands alone."""
 
+WORDS = 2048
+"""Words of a line scored at a time; a longer line is cut, and its state carried over."""
+
 _Values = tuple[float, float, int | None]
 _UNPREDICTED: _Values = (math.nan, math.nan, None)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive words of one line: whole lines or sentences as a rule, a part where one is very long."""
+
+    sentence: int
+    start: int
+    words: list[str]
+    opens: bool
+    closes: bool
+
+    @property
+    def blank(self) -> bool:
+        """Whether it is a line without words; that of a text in sentences does not close, and has nothing to score."""
+        return self.opens and not self.words
 
 
 @dataclass(frozen=True)
@@ -61,28 +82,12 @@ class WordScore:
     oov: bool
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Consecutive words of one line: whole lines or sentences as a rule, a part where one is very long."""
-
-    sentence: int
-    start: int
-    words: list[str]
-    opens: bool
-    closes: bool
-
-    @property
-    def blank(self) -> bool:
-        """Whether it is a line without words; that of a text in sentences does not close, and has nothing to score."""
-        return self.opens and not self.words
-
-
 def score_words(
     model: NextWordModel,
     vocabulary: Vocabulary,
     pieces: Iterable[Piece],
     *,
-    state: StateMode = "line",
+    state: Context = "line",
     base: float = 2.0,
     oov: Literal["flag", "error"] = "flag",
     eos: bool = False,
@@ -104,7 +109,7 @@ def score_words(
         InputError: an out-of-vocabulary word with oov="error", or lines that are not opened with another state than
             line.
     """
-    require(state in get_args(StateMode), "state", state, "carry, line or document")
+    require(state in get_args(Context), "state", state, "carry, line or document")
     require(oov in ("flag", "error"), "oov", oov, "flag or error")
     require(0 < base < math.inf and base != 1, "base", base, "positive and not 1")
     require(opened or state == "line", "state", state, "line where lines are not opened by <eos>")
@@ -227,3 +232,81 @@ def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor
     # 0 − x, not −x: what is certain has surprisal and entropy 0, not -0.0
     entropy = 0.0 - torch.where(probability > 0, probability * log_p, 0.0).sum(-1, dtype=torch.float64)
     return 0.0 - own.squeeze(-1).double(), entropy, rank
+
+
+def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
+    """Tokenise lines that are in memory."""
+    tokens = (word for line in lines for word in [*tokenize(line, tokenizer), EOS])
+    return _cut(tokens)
+
+
+def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
+    """Read and tokenise a file of any length, even one that is a single line.
+
+    Raises:
+        InputError: the file breaks a rule of `spanlm.data.text`.
+    """
+    found = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
+    first = next(found, None)
+    if first is None:
+        raise InputError(f"{text.path}: the text is empty; give one with at least one line")
+    yield first
+    yield from found
+
+
+def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> Iterator[Piece]:
+    """Cut pieces of lines as the lines of a model's own text were cut: as they are, or into sentences.
+
+    A sentence has the number of its line, and its words count on from those before it, so that each is found in the
+    text. A blank line is no sentence: it is a piece that does not close.
+
+    Args:
+        pieces: Of the lines of a text.
+        lines: The model's `data.lines`.
+        vocabulary: The model's.
+    """
+    return iter(pieces) if lines == "as-written" else _sentences(pieces, vocabulary)
+
+
+def words_of(pieces: Iterable[Piece]) -> list[str]:
+    """Join pieces again: their words, with <eos> where a line or a sentence ends."""
+    return [word for piece in pieces for word in [*piece.words, *[EOS] * piece.closes]]
+
+
+def _sentences(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:
+    words: list[str] = []
+    ends, start, opens = SentenceEnds(vocabulary), 1, True
+    for piece in pieces:
+        for word in piece.words:
+            ended = ends.before(word)
+            if ended or len(words) == WORDS:
+                yield Piece(piece.sentence, start, words, opens=opens, closes=ended)
+                words, start, opens = [], start + len(words), ended
+            words.append(word)
+        if piece.closes:
+            yield Piece(piece.sentence, start, words, opens=opens, closes=bool(words))
+            words, ends, start, opens = [], SentenceEnds(vocabulary), 1, True
+
+
+def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:
+    """Tokenise a piece that starts and ends at the edges of words, with <eos> at each line end."""
+    first, *others = piece.split("\n")
+    yield from tokenize(first, tokenizer)
+    for line in others:
+        yield EOS
+        yield from tokenize(line, tokenizer)
+
+
+def _cut(tokens: Iterable[str]) -> Iterator[Piece]:
+    """Cut words with <eos> after each line into pieces of at most WORDS words, each of one line."""
+    words: list[str] = []
+    line, start = 1, 1
+    for token in tokens:
+        if token == EOS:
+            yield Piece(line, start, words, opens=start == 1, closes=True)
+            words, line, start = [], line + 1, 1
+        else:
+            if len(words) == WORDS:
+                yield Piece(line, start, words, opens=start == 1, closes=False)
+                words, start = [], start + WORDS
+            words.append(token)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from spanlm.errors import require
 from spanlm.models.encoders import AnyEncoderConfig, LSTMConfig
-from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
 from spanlm.models.interfaces import Init
-from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, SpanBufferConfig
+from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,18 +51,11 @@ class ModelConfig:
             value = getattr(self, name)
             require(0 <= value < 1, f"model.{name}", value, "in [0, 1)")
         require(
-            self.output_dropout == 0 or not isinstance(self.memory, SpanBufferConfig),
+            self.output_dropout == 0 or not self.memory.drops_output,
             "model.output_dropout",
             self.output_dropout,
-            "0 with a span buffer, whose own is model.memory.dropout",
+            f"0 with model.memory.kind={self.memory.kind}, whose own is model.memory.dropout",
         )
-        if isinstance(self.head, MixtureOfSoftmaxesConfig):
-            require(
-                self.head.buffer == "mixture" or isinstance(self.memory, SpanBufferConfig),
-                "model.head.buffer",
-                self.head.buffer,
-                "mixture without a span buffer: there is nothing to project. Use model.memory.kind=span_buffer",
-            )
         require(0 <= self.input_noise < math.inf, "model.input_noise", self.input_noise, "0 or positive, and finite")
         require(0 < self.init_range < math.inf, "model.init_range", self.init_range, "positive and finite")
         require(

@@ -14,9 +14,9 @@ from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.models.next_word_model import NextWordModel
 
 LARGEST_HIDDEN_SIZE = 2**16
 

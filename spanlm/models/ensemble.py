@@ -17,16 +17,14 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError, require
-from spanlm.models.head import Head
-from spanlm.models.interfaces import Pointer, Readout
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import Head, NextWordModel, Readout, Scores
 from spanlm.models.state import LMState, Tensors
 
 Combination = Literal["linear", "geometric"]
@@ -81,14 +79,29 @@ class Ensemble(NextWordModel):
         return _joined(member.init_state(batch_size) for member in self._members())
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
-        """Read tokens (T, B): every member's readout, in `members`, and the states after the last step."""
+        """Read tokens (T, B): every member's readout and the states after the last step."""
         readouts, states = [], []
         for number, member in enumerate(self._members()):
             readout, after = member(tokens, _part(state, number))
             readouts.append(readout)
             states.append(after)
         features = torch.cat([readout.features for readout in readouts], dim=-1)
-        return Readout(features, members=tuple(readouts)), _joined(states)
+        return EnsembleReadout(features, members=tuple(readouts)), _joined(states)
+
+
+@dataclass(frozen=True)
+class EnsembleReadout(Readout):
+    """What the members' memories hand to their heads; `features` are theirs, side by side.
+
+    Attributes:
+        members: their readouts.
+    """
+
+    members: tuple[Readout, ...] = ()
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Apply `function` to all that the members' heads read."""
+        return replace(super().map(function), members=tuple(member.map(function) for member in self.members))
 
 
 class EnsembleHead(Head):
@@ -106,13 +119,13 @@ class EnsembleHead(Head):
         self._heads = tuple(heads)  # no modules of this one: they are their models'
         self.combination, self.weights, self.vocabulary_size = combination, tuple(weights), vocabulary_size
 
-    def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
-        """Log p(target), (T, B)."""
-        return self.each_and_all(readout, targets)[-1]
+    def score(self, readout: Readout, targets: Tensor) -> Scores:
+        """Score targets (T, B)."""
+        return Scores(self.each_and_all(readout, targets)[-1])
 
-    def own_log_probs(self, readout: Readout) -> Tensor:
+    def log_probs(self, readout: Readout) -> Tensor:
         """Log p of every word, (T, B, V)."""
-        heads = zip(self._heads, self.weights, readout.members, strict=True)
+        heads = zip(self._heads, self.weights, _members(readout), strict=True)
         # one at a time: each is added to the sum before the next is worked out
         each = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
         if self.combination == "linear":
@@ -121,7 +134,7 @@ class EnsembleHead(Head):
 
     def each(self, readout: Readout, targets: Tensor) -> Tensor:
         """Every member's own log p(target), (M, T, B)."""
-        pairs = zip(self._heads, readout.members, strict=True)
+        pairs = zip(self._heads, _members(readout), strict=True)
         return torch.stack([head.log_prob(member, targets) for head, member in pairs])
 
     def each_and_all(self, readout: Readout, targets: Tensor) -> Tensor:
@@ -131,11 +144,11 @@ class EnsembleHead(Head):
             weighted = [log_p + math.log(w) for log_p, w in zip(each, self.weights, strict=True) if w > 0]
             return torch.cat([each, torch.stack(weighted).logsumexp(0, keepdim=True)])
         flat, rows = targets.flatten(), max(1, CHUNK_ELEMENTS // self.vocabulary_size)
-        members = [_mapped(member, _in_a_column) for member in readout.members]
+        members = [member.map(_in_a_column) for member in _members(readout)]
         parts = []
         for start in range(0, len(flat), rows):
             chunk = operator.itemgetter(slice(start, start + rows))
-            parts.append(self._product([_mapped(member, chunk) for member in members], chunk(flat)))
+            parts.append(self._product([member.map(chunk) for member in members], chunk(flat)))
         return torch.cat(parts, dim=1).view(-1, *targets.shape)
 
     def _product(self, members: Sequence[Readout], targets: Tensor) -> Tensor:
@@ -184,15 +197,9 @@ def _part(state: LMState, number: int) -> LMState:
     return LMState(of(state.encoder), of(state.memory))
 
 
-def _mapped(readout: Readout, function: Callable[[Tensor], Tensor]) -> Readout:
-    """Apply `function` to all that heads read; where was looked is left out."""
-    pointer = readout.pointer
-    if pointer is not None:
-        pointer = Pointer(function(pointer.log_weights), function(pointer.words), function(pointer.log_gate))
-    buffer = None if readout.buffer is None else readout.buffer.map(function)
-    members = tuple(_mapped(member, function) for member in readout.members)
-    features = function(readout.features)
-    return replace(readout, features=features, weights=None, pointer=pointer, buffer=buffer, members=members)
+def _members(readout: Readout) -> tuple[Readout, ...]:
+    assert isinstance(readout, EnsembleReadout)  # an ensemble's head reads what its models hand over
+    return readout.members
 
 
 def _in_a_column(x: Tensor) -> Tensor:

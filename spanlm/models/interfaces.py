@@ -1,10 +1,10 @@
 """The contract between the rooms of a language model. Read this first.
 
-    tokens (T, B) ─ embedding ─► (T, B, E) ─ encoder ─► (T, B, H) ─ memory ─► Readout ─ head ─► log-probabilities
+    tokens (T, B) ─ embedding ─► (T, B, E) ─ encoder ─► (T, B, H) ─ memory ─► Readout ─ head ─► Scores
              └──────────────────────────────────────────────────────────┘ (memories of words read them, too)
 
 Shape legend, used everywhere: T time steps, B streams (batch), V vocabulary, E embedding, H encoder output,
-D readout, L window of the memory. Tensors are time-major. A head is a `spanlm.models.head.Head`.
+D readout, L slots of the memory. Tensors are time-major. Logarithms are natural.
 
 Three promises that every encoder and every memory keeps, and that the contract tests check for all of them:
 
@@ -16,14 +16,14 @@ Three promises that every encoder and every memory keeps, and that the contract 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.span_mixture import Buffered
-from spanlm.models.state import Tensors
+from spanlm.models.state import LMState, Tensors
 
 
 @dataclass(frozen=True)
@@ -51,24 +51,72 @@ class Init:
 
 
 @dataclass(frozen=True)
-class Pointer:
-    """A distribution over words that were read, with which a head mixes its own.
+class Attention:
+    """Where a memory looked from every step: at L slots, of which each stands for a step or ends with one.
 
-        p(w) = gate · p_head(w) + Σ_{j: words_j = w} weights_j,    gate + Σ_j weights_j = 1
-
-    Logarithms, because a weight that float32 cannot hold can still be the most probable way to a word.
+    Column j is lag (L − 1 − j) · stride + nearest_lag: how many steps back its slot ends.
 
     Attributes:
-        log_weights: (T, B, L), float32 or float64; -inf where nothing is pointed to.
-        words: (T, B, L) int64, the word that each weight points to.
-        log_gate: (T, B), finite.
-        trained_alone: training also asks the pointer by itself for the next word, see `Head.score`.
+        given: (T, B, L) weights, oldest first, or how to compute them where the features do not need them.
+        nearest_lag: the lag of the last column: 1 is the step before, 0 the current one.
+        stride: how many steps lie between the ends of two neighbouring slots.
+        reach: how many steps before its last one a stream must have read for a slot to exist.
     """
 
-    log_weights: Tensor
-    words: Tensor
-    log_gate: Tensor
-    trained_alone: bool = False
+    given: Tensor | Callable[[], Tensor]
+    nearest_lag: int = 1
+    stride: int = 1
+    reach: int = 0
+
+    @property
+    def weights(self) -> Tensor:
+        """(T, B, L). A row sums to 1, or to 0 while the memory is empty.
+
+        What is missing lies on a slot that is no step (the zero slot of the attentive memory, the pointer's sentinel).
+        """
+        return self.given() if callable(self.given) else self.given
+
+    def by_lag(self) -> Tensor:
+        """(T, B, L · stride): a column for every lag, zero at those where no slot ends."""
+        weights = self.weights
+        spread = weights.new_zeros(*weights.shape, self.stride)
+        spread[..., -1] = weights
+        return spread.flatten(-2)
+
+    def slots(self, read: Tensor, most: int) -> Tensor:
+        """How many of `most` slots exist at steps before which `read` (T, B) steps were read."""
+        return ((read - self.reach - self.nearest_lag) // self.stride + 1).clamp(0, most)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a head says of target words.
+
+    Attributes:
+        log_prob: log p(target), (T, B), float32 or float64.
+        extra_loss: what training adds to −log p(target) of each step, (T, B); 0.0 where nothing is added.
+        metrics: more numbers of each step, (T, B), without a graph, to be summed over the predicted words.
+    """
+
+    log_prob: Tensor
+    extra_loss: Tensor | float = 0.0
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Mixture(Protocol):
+    """Another distribution, with which a head mixes its own. It is asked the two questions that a head is asked."""
+
+    def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
+        """Score targets (T, B): the mixture of what the head predicts from `features` (T, B, D) and this."""
+
+    def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
+        """Log p of every word, (T, B, V)."""
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Mixture:
+        """Apply `function` to every tensor."""
+
+    def as_trained(self) -> Mixture:
+        """Return the same as it is in training, if that is something else."""
 
 
 @dataclass(frozen=True)
@@ -77,42 +125,20 @@ class Readout:
 
     Attributes:
         features: (T, B, D), what the next word is predicted from.
-        weights: of the attention, as `attention` gives them, or how to work them out where the features do not need
-            them; None where nothing is attended.
-        nearest_lag: how many steps back the last column of `attention` is: 1 is the step before, 0 the current one.
-            Column j is lag L - 1 - j + nearest_lag.
-        span: how many steps what is attended stands for: those from its lag on backwards. Of as many columns of
-            `attention`, counted from the last, one has a weight.
-        reach: how many steps before its last one must have been read, too, for a span to be there.
-        fixed: spans end at every `span`-th step that a stream has read; if not, the newest at lag `nearest_lag`.
-        pointer: what the head is to mix with its own distribution.
-        buffer: what else the head is to predict from, and to mix with its own distribution.
-        members: the readouts of the members of an ensemble, which its head combines.
+        attention: where the memory looked; None where nothing is attended.
+        mixture: what the head is to mix with its own distribution.
         hidden: (T, B, H), what the encoder gave, before any dropout: penalties of training ask for it.
-        penalised: what else they are to hold for, as the head reads it and as the memory read it; zero where it read
-            nothing.
     """
 
     features: Tensor
-    weights: Tensor | Callable[[], Tensor] | None = None
-    nearest_lag: int = 1
-    span: int = 1
-    reach: int = 0
-    fixed: bool = False
-    pointer: Pointer | None = None
-    buffer: Buffered | None = None
-    members: tuple[Readout, ...] = ()
+    attention: Attention | None = None
+    mixture: Mixture | None = None
     hidden: Tensor | None = None
-    penalised: tuple[Tensor, Tensor] | None = None
 
-    @property
-    def attention(self) -> Tensor | None:
-        """(T, B, L) weights over L steps, oldest first; None where nothing is attended.
-
-        A row sums to 1, or to 0 while the memory is empty; what is missing lies on a slot that is no step (the zero
-        slot of the attentive memory, the sentinel of the pointer). A span's weight is in the column of its last step.
-        """
-        return self.weights() if callable(self.weights) else self.weights
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Apply `function` to all that a head reads, and leave out the rest."""
+        mixture = None if self.mixture is None else self.mixture.map(function)
+        return replace(self, features=function(self.features), attention=None, mixture=mixture, hidden=None)
 
 
 class Encoder(nn.Module, ABC):
@@ -129,6 +155,19 @@ class Encoder(nn.Module, ABC):
         """Read x (T, B, E)."""
 
 
+@dataclass(frozen=True)
+class MemoryConfig:
+    """What the configuration of a memory says beside its fields; a dataclass, or the types of theirs are not found."""
+
+    drops_output: ClassVar[bool] = False
+    """Whether it has a dropout of its own in place of `model.output_dropout`."""
+
+    @property
+    def parts(self) -> int:
+        """How many equal parts it splits the encoder's output into."""
+        return 1
+
+
 class Memory(nn.Module, ABC):
     """Reads what came before now: h (T, B, H) and the words of the same steps give a Readout.
 
@@ -136,6 +175,8 @@ class Memory(nn.Module, ABC):
     """
 
     readout_size: int
+    gate_temperature: float | None = None
+    """T of a gate in evaluation that has another one in training; None: there is no such gate."""
 
     @abstractmethod
     def init_state(self, batch_size: int) -> Tensors:
@@ -145,8 +186,85 @@ class Memory(nn.Module, ABC):
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H); `tokens` (T, B) are the words the encoder read at these steps."""
 
-    def begin_epoch(self, epochs: int) -> None:
-        """Be told, before each epoch of a training, how many it has had: a mode, as `train()` is one, and no state.
 
-        A model that is loaded is told nothing; what it predicts does not depend on it.
+class Head(nn.Module, ABC):
+    """Turns a Readout into a distribution over the next word; it is asked two questions."""
+
+    @abstractmethod
+    def score(self, readout: Readout, targets: Tensor) -> Scores:
+        """Say how probable targets (T, B) are, and what training adds; never holds more than a chunk of (T, B, V)."""
+
+    @abstractmethod
+    def log_probs(self, readout: Readout) -> Tensor:
+        """Log p of every word, (T, B, V), normalised in float32 (or float64)."""
+
+    def log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
+        """Log p(target), (T, B); see `score`."""
+        return self.score(readout, targets).log_prob
+
+    def penalty(self) -> Tensor | float:
+        """What training adds to its loss for the weights alone; 0.0 where nothing is asked for."""
+        return 0.0
+
+
+class MixingHead(Head):
+    """A head that predicts from features alone, and mixes that with the readout's mixture if there is one."""
+
+    @abstractmethod
+    def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
+        """Log p(target), (T, B), of features (T, B, D).
+
+        Args:
+            features: of any number of steps.
+            targets: (T, B) int64.
+            mixed: the answer is mixed with another one, so that each word has a gradient of its own (about speed).
         """
+
+    @abstractmethod
+    def own_log_probs(self, features: Tensor) -> Tensor:
+        """Log p of every word, (T, B, V)."""
+
+    def score(self, readout: Readout, targets: Tensor) -> Scores:
+        """Score targets (T, B)."""
+        if readout.mixture is not None:
+            return readout.mixture.score(self, readout.features, targets)
+        return Scores(self.own_log_prob(readout.features, targets))
+
+    def log_probs(self, readout: Readout) -> Tensor:
+        """Log p of every word, (T, B, V)."""
+        if readout.mixture is not None:
+            return readout.mixture.log_probs(self, readout.features)
+        return self.own_log_probs(readout.features)
+
+
+class NextWordModel(nn.Module, ABC):
+    """Reads words and says how probable each next one is: a language model, or several as one.
+
+    Everything that evaluates, samples or ranks asks for no more than this.
+    """
+
+    head: Head
+    vocabulary_size: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are, and what is read must be."""
+        return next(self.parameters()).device
+
+    @abstractmethod
+    def init_state(self, batch_size: int) -> LMState:
+        """State of `batch_size` streams that have read nothing."""
+
+    @abstractmethod
+    def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
+        """Read tokens (T, B): what the next words are predicted from, and the state after the last step."""
+
+    def log_prob(self, tokens: Tensor, targets: Tensor, state: LMState) -> tuple[Tensor, LMState]:
+        """Log p(targets | tokens up to and including the same step), (T, B)."""
+        readout, state = self(tokens, state)
+        return self.head.log_prob(readout, targets), state
+
+    def log_probs(self, tokens: Tensor, state: LMState) -> tuple[Tensor, LMState]:
+        """Log p of every next word, (T, B, V)."""
+        readout, state = self(tokens, state)
+        return self.head.log_probs(readout), state

@@ -9,8 +9,7 @@ from torch.nn.functional import dropout
 
 from spanlm.models.config import ModelConfig
 from spanlm.models.dropout import gaussian_noise, locked_dropout, word_dropout
-from spanlm.models.interfaces import Memory, Readout
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import Memory, NextWordModel, Readout
 from spanlm.models.state import LMState
 
 

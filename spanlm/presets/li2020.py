@@ -7,24 +7,21 @@ buffer of B = 2048 and 512 words. In the text: κ = 5, a = 10, b = 1, β = 3. η
 
 What else the paper leaves open, and how it is read here; options of `model.memory` in parentheses:
 
-* Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h (`score`, `biases`,
-  `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h (`model.head.buffer`).
-* A span is h_i − h_{i−L+1}, as printed (`span_offset`). The ends of Eq. 4 and 6 do not agree: the newest span ends at
-  t − 1, each other one L before the next, and all move along with t (`grid`). By Eq. 2 and 3 h_t has read x_t, by the
-  text x_{t−1}: the former, so that no span of step t has h_t; one that ends at t itself is `newest`.
-* The buffer holds what the encoder gave before dropout (`kept`), across segments without gradients
-  (`own_segment_gradients`: within one with them). Query, gate and ξ have one mask, in place of the output dropout.
+* Eq. 7 as printed does not depend on h_t: v·tanh(W_h h_t + W_s s_i), without biases, as wide as h (`score`,
+  `attention_size`). O is narrower than h under MoS: ξ goes through the same head as h.
+* A span is h_i − h_{i−L+1}, as printed. The ends of Eq. 4 and 6 do not agree: the newest span ends at t − 1, each other
+  one L before the next, and all move along with t. By Eq. 2 and 3 h_t has read x_t, by the text x_{t−1}: the former, so
+  that no span of step t has h_t; one that ends at t itself is `newest`.
+* The buffer holds what the encoder gave before dropout, across segments without gradients, within one with them.
+  Query, gate and ξ have one mask, in place of the output dropout.
 * An empty buffer has no share and no reward. No span reaches back beyond where a stream begins: with states of zeros
-  there, the first L − 1 of a text would not be differences (`before_stream`). W_g starts small, so λ starts at about a
-  half (`gate_range`).
-* r is a constant for the gradient (`reward_constant`); its λ has no temperature (`reward_gate`); for r < 0, η r log λ
-  as printed (`negative_reward`), but bounded. It teaches all that λ depends on (`reward_teaches`). With AT its p and q
-  are those of the loss (`rewarded`). "Annealed" means two temperatures, no schedule, of which nothing is printed
-  (`annealed_temperature`); "w/o annealing" is one of 1.
-* No option is there for the uneven distances that Eq. 4 has at its two ends.
-* Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone (`penalised`). Dynamic evaluation
-  adapts to the likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream;
-  validation in training is ten.
+  there, the first L − 1 of a text would not be differences. W_g starts small, so λ starts at about a half.
+* r is a constant for the gradient; its λ has no temperature; for r < 0, η r log λ as printed, but bounded. It teaches
+  all that λ depends on. With AT its p and q are those of the loss. "Annealed" means two temperatures, no schedule, of
+  which nothing is printed; "w/o annealing" is one of 1.
+* Trained from scratch with all of its base's recipe, AR and TAR on the encoder alone. Dynamic evaluation adapts to the
+  likelihood with the evaluation temperature, without rewards (`--dynamic-loss`). Test is one stream; validation in
+  training is ten. 0.1.0 had options for fifteen other readings; `results/` has what they measured.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from spanlm.config import RunConfig
-from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
 from spanlm.presets import merity2018, wang2019, yang2018
 from spanlm.presets.preset import (
     PENN_TREEBANK,
@@ -66,10 +63,16 @@ TOP = "mos-ps-at"
 
 BUFFERS = {
     "ptb": SpanBufferConfig(
-        buffer_size=2048, span_length=8, training_temperature=100.0, evaluation_temperature=0.1, reward=REWARD
+        buffer_size=2048,
+        span_length=8,
+        gate=GateConfig(training_temperature=100.0, evaluation_temperature=0.1),
+        reward=RewardConfig(weight=REWARD),
     ),
     "wt2": SpanBufferConfig(
-        buffer_size=512, span_length=4, training_temperature=10.0, evaluation_temperature=0.01, reward=REWARD
+        buffer_size=512,
+        span_length=4,
+        gate=GateConfig(training_temperature=10.0, evaluation_temperature=0.01),
+        reward=RewardConfig(weight=REWARD),
     ),
 }
 
@@ -123,9 +126,10 @@ def _row(base: str, label: str, reported: Reported) -> Preset:
 def _ablations(label: str, on: Measured, annealed: float, rewarded: float, spans: float) -> list[Preset]:
     """Table 3, of a corpus: what is trained without something, and the test perplexity with dynamic evaluation."""
     buffer = BUFFERS[label]
+    constant, unpaid = replace(buffer.gate, training_temperature=1.0), replace(buffer.reward, weight=0.0)
     changed = (
-        ("unannealed", "w/o annealing in training", replace(buffer, training_temperature=1.0), annealed),
-        ("unrewarded", "w/o reward", replace(buffer, reward=0.0), rewarded),
+        ("unannealed", "w/o annealing in training", replace(buffer, gate=constant), annealed),
+        ("unrewarded", "w/o reward", replace(buffer, reward=unpaid), rewarded),
         ("words", "w/o RNNs-minus feature", replace(buffer, words=True), spans),
     )
     return [

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig

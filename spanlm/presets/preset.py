@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.models.config import ModelConfig
 from spanlm.training.config import TrainingConfig
 

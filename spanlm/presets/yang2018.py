@@ -8,7 +8,7 @@ that of Merity et al. (2018), but for sizes, rates and batches: WikiText-2's 15 
 
 from __future__ import annotations
 
-from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.presets.merity2018 import SEGMENTS, Size, configs_of
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Rung, reported_twice

@@ -19,18 +19,15 @@ from spanlm.data.cbt import Defect, is_cbt_like, word_class
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.astray import AstrayError
-from spanlm.evaluation.cloze_accuracy import ClozeTally
-from spanlm.evaluation.dynamic_tuning import tune_dynamic
-from spanlm.evaluation.lessons import Report, quiet
-from spanlm.evaluation.perplexity import Evaluation, evaluation_batcher
-from spanlm.evaluation.search_log import SearchLog
+from spanlm.evaluation.cloze import ClozeTally
+from spanlm.evaluation.dynamic.evaluate import DivergedError
+from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.scoring import Report, quiet
 from spanlm.models.counting import count_parameters
 from spanlm.models.language_model import LanguageModel
 from spanlm.reproduction.papers import Averaged, Cached, Dynamic
 from spanlm.reproduction.plan import Job, Measurement, Task
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.gate import TemperedModel
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.store.plain import finite, json_object
@@ -222,8 +219,8 @@ def cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str
 
 def lag_shares(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Return the mean attention by lag over the test part (Daniluk et al., 2017, Figure 3b)."""
-    kind = model.texts.batching(corpus, "test")
-    profile = attention_by_lag(model.model, evaluation_batcher(corpus, "test", kind, 1))
+    protocol = model.texts.protocol(corpus, "test", batch_size=1)
+    profile = attention_by_lag(model.model, protocol.batcher(corpus, "test"))
     return {
         "split": "test",
         "lags": list(profile.lags),
@@ -238,8 +235,8 @@ def record_measurement(task: Measurement, corpus: Corpus, report: Report = quiet
     """Measure trained models, and keep the record; a search that was stopped goes on.
 
     Where weights that adapted went astray the record says so (`ASTRAY`), and what was tried, so that this is done once,
-    too. Of a search that was stopped `details.read_before` has how many readings were there, and `seconds` what these
-    took, not what else the earlier process did.
+    too. Of a search that was stopped `details.read_before` has how many trials were there, and `seconds` has what these
+    took, too.
 
     Args:
         task: what to measure.
@@ -252,17 +249,14 @@ def record_measurement(task: Measurement, corpus: Corpus, report: Report = quiet
     """
     members = [_trained(job, corpus) for job in task.jobs]
     models = [load(job.folder, job.config.training.device) for job in task.jobs]
-    log = models[0].search_log() if isinstance(task.how, Dynamic) else SearchLog()
     began = time.perf_counter()
     try:
-        results, details = _measured(task, models, corpus, report, log)
+        results, details = _measured(task, models, corpus, report)
         found: dict[str, Any] = {split: result.to_json() for split, result in results.items()}
         found["details"] = finite(details)
-    except AstrayError as error:
+    except DivergedError as error:
         sizes: dict[str, Any] = {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
         found = {ASTRAY: str(error), **sizes, "details": finite(error.details)}
-    if log.before:
-        found["details"]["read_before"] = log.before
     first = task.jobs[0]
     record = {
         "row": task.row,
@@ -273,13 +267,12 @@ def record_measurement(task: Measurement, corpus: Corpus, report: Report = quiet
         "notes": corpus.notes,
         "vocabulary_size": len(corpus.vocabulary),
         "all_parameters": sum(count_parameters(model.model).total for model in models),
-        "seconds": round(time.perf_counter() - began + log.seconds_before, 1),
+        "seconds": round(time.perf_counter() - began + found["details"].get("seconds_before", 0.0), 1),
         **found,
         "starts": [provenance(models[0].model.device)],
         "config": _recorded_config(first.config, corpus),
     }
     save(task.record, record)
-    log.remove()
     return record
 
 
@@ -305,15 +298,13 @@ def require_run(job: Job, why: str) -> None:
         )
 
 
-def _measured(
-    task: Measurement, models: Sequence[TrainedModel], corpus: Corpus, report: Report, log: SearchLog
-) -> _Results:
+def _measured(task: Measurement, models: Sequence[TrainedModel], corpus: Corpus, report: Report) -> _Results:
     """Return a row's results, and the details of how they came about."""
     if isinstance(task.how, Averaged):
         return _averaged(models, corpus)
     if isinstance(task.how, Cached):
         return _cached(models[0], corpus, task.how)
-    return adapted(task, models[0], corpus, report, log)
+    return adapted(task, models[0], corpus, report)
 
 
 def _cached(model: TrainedModel, corpus: Corpus, how: Cached) -> _Results:
@@ -334,43 +325,42 @@ def _averaged(models: Sequence[TrainedModel], corpus: Corpus) -> _Results:
     return {split: result.ensemble for split, result in found.items()}, details
 
 
-def adapted(task: Measurement, model: TrainedModel, corpus: Corpus, report: Report, log: SearchLog) -> _Results:
+def adapted(task: Measurement, model: TrainedModel, corpus: Corpus, report: Report) -> _Results:
     """Measure a model with dynamic evaluation: settings are found on valid, then valid and, this once, test are read.
 
     Raises:
         InputError: the text of the training is not there, and no statistics that were gathered on it.
-        AstrayError: the weights went astray, at every setting on valid or at the chosen one; has what was tried.
+        DivergedError: the weights went astray, at every setting on valid or at the chosen one; has what was tried.
     """
     how, search = task.how, task.search
     assert isinstance(how, Dynamic) and search is not None  # a plan gives it to every such measurement
     if how.gate_temperature is not None:
-        model = TemperedModel(model, how.gate_temperature)
+        model = model.at_gate_temperature(how.gate_temperature)
     where = model.config.data.dir
     statistics = model.dynamic_statistics(segments=search.statistics, data_dir=where, report=report)
     gathered = {name: value for name, value in statistics.to_json().items() if name != "origin"}  # a machine's paths
     details: dict[str, Any] = {"statistics": gathered}
     results: dict[Split, Evaluation] = {}
     try:
-        tuning = tune_dynamic(
-            model.model,
+        tuning = model.tune_dynamic(
             corpus,
             "valid",
-            statistics,
-            search.grid(task.jobs[0].preset.dynamic),
-            kind=model.texts.batching(corpus, "valid"),
-            predict_first=model.texts.predict_first,
+            rates=search.rates,
+            decays=search.decays,
+            also=search.own_point(task.jobs[0].preset.dynamic),
             first_tokens=search.first_tokens,
             finalists=search.finalists,
+            statistics=statistics,
             report=report,
-            log=log,
         )
         tuned = tuning.to_json()
         chosen = {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
         details = {**chosen, **details}
+        if tuning.read_before:
+            details |= {"read_before": tuning.read_before, "seconds_before": round(tuning.seconds_before, 1)}
         for split in MEASURED:
-            given: dict[str, Any] = {"dynamic": tuning.best, "statistics": statistics, "report": report, "log": log}
-            results[split] = model.evaluate(corpus, split, **given)
-    except AstrayError as error:
+            results[split] = model.evaluate(corpus, split, dynamic=tuning.best, statistics=statistics, report=report)
+    except DivergedError as error:
         measured = {split: result.to_json() for split, result in results.items()}
-        raise AstrayError(str(error), {**error.details, **details, "measured": measured}) from None
+        raise DivergedError(str(error), {**error.details, **details, "measured": measured}) from None
     return results, details

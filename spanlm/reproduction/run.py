@@ -19,11 +19,11 @@ import torch
 
 from spanlm.data.corpora import Corpus
 from spanlm.errors import Interrupted, RunError, SpanlmError, require
-from spanlm.evaluation.dynamic import adapted_tally
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import STREAMS, gather_statistics
-from spanlm.evaluation.lessons import Report, quiet
-from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.dynamic.evaluate import adapted_tally
+from spanlm.evaluation.dynamic.statistics import STREAMS, gather_statistics
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.protocol import STANDARD
+from spanlm.evaluation.scoring import Report, quiet
 from spanlm.reproduction.plan import Job, Measurement, Plan, Request, Task
 from spanlm.reproduction.record import (
     ASTRAY,
@@ -511,9 +511,9 @@ def _training_token(job: Job, corpus: Corpus) -> float:
 def _dynamic_token(job: Job, corpus: Corpus) -> float:
     device = pick_device(job.config.training.device, "training.device")
     model = build_model(job.config, len(corpus.vocabulary)).to(device)
-    statistics = gather_statistics(model, corpus, kind="streams", segments=1, length=1)
+    statistics = gather_statistics(model, corpus, segments=1, length=1)
     still = DynamicConfig(rate=0.0)
-    batcher = evaluation_batcher(corpus, "valid", "streams", length=still.length)
+    batcher = STANDARD.batcher(corpus, "valid", length=still.length)
     most = _SEGMENTS * still.length
     return _timed(lambda: adapted_tally(model, batcher, statistics, still, 0, most=most), device) / most
 

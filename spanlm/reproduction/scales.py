@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_tuning import dynamic_grid
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.dynamic.tuning import dynamic_grid
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.protocol import Precision
 from spanlm.models.config import ModelConfig
 from spanlm.models.counting import lstm_budget, match_parameters
 from spanlm.models.encoders import AnyEncoderConfig, AWDLSTMConfig
@@ -72,8 +72,11 @@ class DynamicSearch:
         Args:
             published: what the authors of the model had, its ε included; None: nothing.
         """
-        own = [published] if published is not None and self.rates is None and self.decays is None else []
-        return [*dynamic_grid(self.rates, self.decays), *own]
+        return [*dynamic_grid(self.rates, self.decays), *self.own_point(published)]
+
+    def own_point(self, published: DynamicConfig | None) -> list[DynamicConfig]:
+        """Return the published point of the model, where the grid is the published one."""
+        return [published] if published is not None and self.rates is None and self.decays is None else []
 
     def describe(self) -> str:
         """Say how settings are found."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DEMO, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
-from spanlm.evaluation.scoring import Precision
+from spanlm.evaluation.protocol import Precision
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.texts import State, Texts
@@ -66,8 +65,9 @@ class TrainedEnsemble(LoadedModel):
         precision: Precision = "fp32",
     ) -> EnsembleEvaluation:
         """Measure each member, the ensemble and the oracle bound in one pass; arguments as of `evaluate`."""
-        text, how = self._read(corpus, split, state)
-        return evaluate_members(self.model, *text, batch_size=batch_size, precision=precision, **how)
+        text = self.texts.part(corpus, split)
+        protocol = self.texts.protocol(*text, state, batch_size=batch_size, precision=precision)
+        return evaluate_members(self.model, *text, protocol)
 
     def tune_weights(
         self,
@@ -79,15 +79,9 @@ class TrainedEnsemble(LoadedModel):
         precision: Precision = "fp32",
     ) -> TunedWeights:
         """Find the mixture's best weights for a split, for `reweighted`; arguments as of `evaluate`."""
-        text, how = self._read(corpus, split, state)
-        return tune_weights(self.model, *text, batch_size=batch_size, precision=precision, **how)
-
-    def _read(
-        self, corpus: Corpus | str | None, split: Split, state: State
-    ) -> tuple[tuple[Corpus, str], dict[str, Any]]:
-        """Return what is to be read, and how."""
         text = self.texts.part(corpus, split)
-        return text, {"kind": self.texts.batching(*text, state), "predict_first": self.texts.predict_first}
+        protocol = self.texts.protocol(*text, state, batch_size=batch_size, precision=precision)
+        return tune_weights(self.model, *text, protocol)
 
 
 def load_ensemble(

@@ -16,22 +16,18 @@ from spanlm.data.text import Text, fingerprint
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
-from spanlm.evaluation.cloze import Context
-from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
-from spanlm.evaluation.words import Piece, StateMode
+from spanlm.evaluation.cloze import ClozeContext
+from spanlm.evaluation.protocol import KINDS, Context, Precision, Protocol
+from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.store.files import expanded
 from spanlm.store.provenance import changed_texts, read_texts, starts
 from spanlm.training.setup import batching_kind, remembers_everything
 
 State = Literal["auto", "carry", "document", "line"]
-STATES: dict[State, BatchingKind | None] = {
-    "auto": None,
-    "carry": "streams",
-    "document": "documents",
-    "line": "sentences",
-}
-"""What a word's context is -> how the text is cut; None: as in training."""
+"""A word's context; auto: as in training."""
+
+_CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KINDS.items()}
 
 
 class Texts:
@@ -175,32 +171,42 @@ class Texts:
             )
         return loaded, WHOLE if WHOLE in loaded.splits else split
 
-    def batching(self, corpus: Corpus, split: str, state: State = "auto") -> BatchingKind:
-        """Return how a part of a corpus is cut for a word's context to be `state`; auto: as in training.
+    def protocol(
+        self,
+        corpus: Corpus,
+        split: str,
+        state: State = "auto",
+        *,
+        batch_size: int | None = None,
+        precision: Precision = "fp32",
+    ) -> Protocol:
+        """Return how a part of a corpus is counted where a word's context is `state`; auto: as in training.
 
         Raises:
             InputError: there is no such state, the corpus has no such part, documents are asked for and the part is one
                 document, or the model was never given that context, see `refuse_context`.
         """
-        require(state in STATES, "state", state, "auto, carry, document or line")
+        require(state in get_args(State), "state", state, "auto, carry, document or line")
         if split not in corpus.splits:
             raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
-        tokens, kind = corpus.splits[split], STATES[state]
-        if kind is None:
+        tokens = corpus.splits[split]
+        if state == "auto":
             # of a text that is one document, resets at documents leave one stream
             trained = self.config.training.batching.kind
-            return batching_kind("auto" if trained == "documents" else trained, tokens)
-        self.refuse_context(state, f"all of {corpus.name} {split}")
-        if kind == "documents" and len(tokens.documents) == 1:
-            instead = "line" if self._remembers_everything else "carry, which is the same here"
-            raise InputError(
-                f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take "
-                f"{instead}; data.documents of the training says what starts a document "
-                f"({self.config.data.effective_documents})."
-            )
-        return kind
+            context = _CONTEXTS[batching_kind("auto" if trained == "documents" else trained, tokens)]
+        else:
+            context = state
+            self.refuse_context(context, f"all of {corpus.name} {split}")
+            if context == "document" and len(tokens.documents) == 1:
+                instead = "line" if self._remembers_everything else "carry, which is the same here"
+                raise InputError(
+                    f"state={state}: {corpus.name} {split} is one document, so there is nothing to reset at. Take "
+                    f"{instead}; data.documents of the training says what starts a document "
+                    f"({self.config.data.effective_documents})."
+                )
+        return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
 
-    def refuse_context(self, state: State, text: str = "all of the text") -> None:
+    def refuse_context(self, state: Context, text: str = "all of the text") -> None:
         """Refuse a context of words that the model was never given.
 
         Raises:
@@ -220,7 +226,7 @@ class Texts:
                 "line."
             )
 
-    def cloze_contexts(self, asked: Sequence[Context] | None) -> tuple[Context, ...]:
+    def cloze_contexts(self, asked: Sequence[ClozeContext] | None) -> tuple[ClozeContext, ...]:
         """Return what is to be read before the query of a cloze question; None: all that the model can make use of.
 
         Raises:
@@ -241,7 +247,7 @@ class Texts:
             )
         return tuple(asked)
 
-    def to_attend(self, text: str, state: StateMode) -> tuple[list[str], list[int]]:
+    def to_attend(self, text: str, state: Context) -> tuple[list[str], list[int]]:
         """Return the words of a text with the <eos> of its lines, and at which of them a context begins.
 
         Raises:
@@ -251,7 +257,7 @@ class Texts:
         return text_to_attend(self.pieces(text.split("\n")), state)
 
 
-def text_to_attend(pieces: Iterable[Piece], state: StateMode) -> tuple[list[str], list[int]]:
+def text_to_attend(pieces: Iterable[Piece], state: Context) -> tuple[list[str], list[int]]:
     """Return the words of a text with the <eos> of its lines or sentences, and at which of them a context begins.
 
     Blank lines at the end are left out, and where each line stands alone those at the beginning, too.
@@ -259,7 +265,7 @@ def text_to_attend(pieces: Iterable[Piece], state: StateMode) -> tuple[list[str]
     Raises:
         InputError: there are no words.
     """
-    require(state in get_args(StateMode), "state", state, "carry, line or document")
+    require(state in get_args(Context), "state", state, "carry, line or document")
     words: list[str] = []
     starts, last, blank = [0], 0, False
     for piece in pieces:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from spanlm.config import RunConfig
 from spanlm.data.cbt import Defect, Question, read_questions
@@ -13,34 +13,46 @@ from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError
-from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, tune_cache
-from spanlm.evaluation.cloze import Context, RankedQuestion, rank_questions
-from spanlm.evaluation.dynamic import evaluate_dynamic
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DYNAMIC, LENGTH, DynamicStatistics
-from spanlm.evaluation.dynamic_tuning import EPSILON, DynamicTuning, dynamic_grid, tune_dynamic
+from spanlm.errors import InputError, SpanlmError
+from spanlm.evaluation.attention import AttentionRecord, attend_words
+from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
+from spanlm.evaluation.cloze import ClozeContext, RankedQuestion, rank_questions
+from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
+from spanlm.evaluation.dynamic.statistics import (
+    LENGTH,
+    PART,
+    DynamicLoss,
+    DynamicStatistics,
+    find_statistics,
+    gate_temperature,
+    statistics_name,
+    statistics_without_text,
+)
+from spanlm.evaluation.dynamic.tuning import (
+    EPSILON,
+    FINALISTS,
+    FIRST_TOKENS,
+    TRIALS,
+    DynamicTuning,
+    Trials,
+    dynamic_grid,
+    tune_dynamic,
+)
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.generation import generate
-from spanlm.evaluation.lessons import LessonLoss, Report, quiet
+from spanlm.evaluation.parts import require_span_buffer
 from spanlm.evaluation.perplexity import Evaluation, evaluate
-from spanlm.evaluation.scoring import Precision
-from spanlm.evaluation.search_log import SearchLog, digest_of
-from spanlm.evaluation.words import StateMode, WordScore, score_words
-from spanlm.models.memories import SpanBufferMemory
-from spanlm.models.next_word_model import NextWordModel
-from spanlm.runs.statistics import find_statistics
+from spanlm.evaluation.protocol import Context, Precision
+from spanlm.evaluation.scoring import Report, quiet
+from spanlm.evaluation.spans import SpanRecord, attend_spans
+from spanlm.evaluation.words import WordScore, score_words
+from spanlm.models.interfaces import NextWordModel
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.runs.texts import State, Texts
-from spanlm.store.arithmetic import arithmetic
 from spanlm.store.files import run_name
-from spanlm.store.provenance import machine, provenance
-
-if TYPE_CHECKING:
-    from spanlm.analysis.record import AttentionRecord
-    from spanlm.analysis.spans import SpanRecord
-
-SEARCH = "dynamic-search"
-"""Folder in a run's, of readings of searches that are not over."""
+from spanlm.store.provenance import provenance
 
 
 class LoadedModel:
@@ -102,23 +114,15 @@ class LoadedModel:
         Raises:
             InputError: no such corpus or part, one in another vocabulary, or an option outside its range.
         """
-        loaded, part = self.texts.part(corpus, split)
-        return evaluate(
-            self.model,
-            loaded,
-            part,
-            kind=self.texts.batching(loaded, part, state),
-            batch_size=batch_size,
-            precision=precision,
-            predict_first=self.texts.predict_first,
-            cache=cache,
-        )
+        text = self.texts.part(corpus, split)
+        protocol = self.texts.protocol(*text, state, batch_size=batch_size, precision=precision)
+        return evaluate(self.model, *text, protocol, cache=cache)
 
     def score(
         self,
         text: str | Text | Iterable[str],
         *,
-        state: StateMode = "line",
+        state: Context = "line",
         base: float = 2.0,
         oov: Literal["flag", "error"] = "flag",
         eos: bool = False,
@@ -149,7 +153,7 @@ class LoadedModel:
         self,
         questions: str | Path | Iterable[Question | Defect],
         *,
-        contexts: Sequence[Context] | None = None,
+        contexts: Sequence[ClozeContext] | None = None,
         batch_size: int = 64,
     ) -> Iterator[RankedQuestion | Defect]:
         """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze`.
@@ -242,25 +246,44 @@ class LoadedModel:
         state: State = "auto",
         precision: Precision = "fp32",
     ) -> CacheTuning:
-        """Find the best cache for a text; see `spanlm.evaluation.cache_tuning.tune_cache`, and `evaluate`."""
-        text, part = self.texts.part(corpus, split)
-        kind, grid = self.texts.batching(text, part, state), (windows, thetas, lambdas)
-        how: dict[str, Any] = {"kind": kind, "precision": precision, "predict_first": self.texts.predict_first}
-        return tune_cache(self.model, text, part, *grid, **how)
+        """Find the best cache for a text; see `spanlm.evaluation.cache.tune_cache`, and `evaluate`."""
+        text = self.texts.part(corpus, split)
+        protocol = self.texts.protocol(*text, state, precision=precision)
+        return tune_cache(self.model, *text, windows, thetas, lambdas, protocol)
 
 
 class TrainedModel(LoadedModel):
-    """What `spanlm.load` gives: a model, its vocabulary, its config and its folder, and all that is done with them.
-
-    Attributes:
-        statistics_file: the name in the folder of what dynamic evaluation has to know of the model.
-    """
-
-    statistics_file = DYNAMIC
+    """What `spanlm.load` gives: a model, its vocabulary, its config and its folder, and all that is done with them."""
 
     def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
         """Keep the four together."""
         super().__init__(model, Texts(vocabulary, config, folder))
+
+    def at_gate_temperature(self, temperature: float) -> TrainedModel:
+        """Return the same weights with another temperature T of the gate, λ̂ ∝ exp(W_g h_t / T) (Li et al., 2020).
+
+        All that is evaluated is at that T, the gradient statistics, too: they have a file of their own in the folder.
+        `config` stays the run's.
+
+        Raises:
+            InputError: the model has no gate, or T is below 1e-6 or not finite.
+        """
+        require_temperature(temperature, "gate_temperature")
+        memory = require_span_buffer(self.config.model.memory, "gate_temperature").at_temperature(temperature)
+        model = LanguageModel(replace(self.config.model, memory=memory), len(self.vocabulary))
+        model.load_state_dict(self.model.state_dict())
+        return TrainedModel(model.to(self.model.device).eval(), self.vocabulary, self.config, self.folder)
+
+    @property
+    def gate_temperature(self) -> float | None:
+        """The temperature at which a span buffer's gate is evaluated; None: the model has none."""
+        return gate_temperature(self.model)
+
+    @property
+    def own_gate_temperature(self) -> float | None:
+        """The run's own evaluation temperature; None: the model has no gate."""
+        memory = self.config.model.memory
+        return memory.gate.evaluation_temperature if isinstance(memory, SpanBufferConfig) else None
 
     def evaluate(
         self,
@@ -274,7 +297,6 @@ class TrainedModel(LoadedModel):
         dynamic: DynamicConfig | None = None,
         statistics: DynamicStatistics | None = None,
         report: Report = quiet,
-        log: SearchLog | None = None,
     ) -> Evaluation:
         """Measure perplexity; see `spanlm.evaluation.perplexity.evaluate`.
 
@@ -288,33 +310,22 @@ class TrainedModel(LoadedModel):
             dynamic: let a copy of the weights follow the text; the result has the numbers without it, too.
             statistics: for `dynamic`; None: as `dynamic_statistics` gives them, which may take long.
             report: told of the progress of `dynamic`.
-            log: of the search that found `dynamic`, as `search_log` gives it: what it has read is not read again.
 
         Raises:
             InputError: no such corpus or part, one in another vocabulary, an option outside its range, or a cache and
                 weights that follow the text at once.
-            AstrayError: weights that followed the text went astray.
+            DivergedError: weights that followed the text diverged.
         """
         if dynamic is None:
             return super().evaluate(corpus, split, state=state, batch_size=batch_size, precision=precision, cache=cache)
         if cache is not None:
             raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
-        loaded, part = self.texts.part(corpus, split)
-        return evaluate_dynamic(
-            self.model,
-            loaded,
-            part,
-            statistics or self.dynamic_statistics(length=dynamic.length, report=report),
-            dynamic,
-            kind=self.texts.batching(loaded, part, state),
-            batch_size=batch_size,
-            precision=precision,
-            predict_first=self.texts.predict_first,
-            report=report,
-            log=log,
-        )
+        text = self.texts.part(corpus, split)
+        protocol = self.texts.protocol(*text, state, batch_size=batch_size, precision=precision)
+        statistics = statistics or self.dynamic_statistics(length=dynamic.length, report=report)
+        return evaluate_dynamic(self.model, *text, statistics, dynamic, protocol, report=report)
 
-    def attend(self, text: str, *, expected: int = 5, state: StateMode = "line") -> AttentionRecord:
+    def attend(self, text: str, *, expected: int = 5, state: Context = "line") -> AttentionRecord:
         """Read a text and record where the model looked at each word, and what it expected next.
 
         Args:
@@ -326,8 +337,6 @@ class TrainedModel(LoadedModel):
             InputError: no words, a model that attends to nothing or to spans, which `attend_spans` shows, or a `state`
                 that the model cannot use.
         """
-        from spanlm.analysis.attend import attend_words
-
         if self.has_spans:
             raise InputError(
                 "model.memory.kind=span_buffer: the model looks at spans, and takes of them what its gate lets in; "
@@ -340,9 +349,9 @@ class TrainedModel(LoadedModel):
     @property
     def has_spans(self) -> bool:
         """Whether it looks at spans: whether it has a span buffer."""
-        return isinstance(getattr(self.model, "memory", None), SpanBufferMemory)
+        return isinstance(self.config.model.memory, SpanBufferConfig)
 
-    def attend_spans(self, text: str, *, expected: int = 5, state: StateMode = "line") -> SpanRecord:
+    def attend_spans(self, text: str, *, expected: int = 5, state: Context = "line") -> SpanRecord:
         """Read a text and record at which spans a span buffer looked, its gate, and what each part expected next.
 
         Args:
@@ -353,8 +362,6 @@ class TrainedModel(LoadedModel):
         Raises:
             InputError: no words, a model without a span buffer, or a `state` that the model cannot use.
         """
-        from spanlm.analysis.spans import attend_spans
-
         if not self.has_spans:
             raise InputError(f"{self.title()}: has no span buffer; attend(text) tells at which words a model looked")
         words, starts = self.texts.to_attend(text, state)
@@ -370,17 +377,28 @@ class TrainedModel(LoadedModel):
         download: bool = False,
         report: Report = quiet,
     ) -> DynamicStatistics:
-        """Return what `dynamic` needs, from the folder or gathered; see `spanlm.runs.statistics.find_statistics`."""
-        return find_statistics(
-            self.model,
-            self.texts,
-            self.statistics_file,
-            segments=segments,
-            length=length,
-            data_dir=data_dir,
-            download=download,
-            report=report,
-        )
+        """Return the statistics in the folder, or, if they are not of these weights and this text, new ones.
+
+        New ones are saved in the folder; where that cannot be written they are only returned. `origin` says which.
+
+        Args:
+            segments: so many of the training text are enough; None: all of it.
+            length: steps of a segment.
+            data_dir: where registered corpora are.
+            download: fetch a registered corpus that is not there.
+            report: told of progress while they are gathered.
+
+        Raises:
+            InputError: neither statistics that belong to the weights nor the training text are there.
+        """
+        other = self.gate_temperature if self.gate_temperature != self.own_gate_temperature else None
+        path = self.folder / statistics_name(other)
+        try:
+            corpus = self.corpus(None, PART, data_dir=data_dir, download=download)
+        except SpanlmError as missing:
+            return statistics_without_text(path, self.model, length, segments, missing)
+        protocol = self.texts.protocol(corpus, PART)
+        return find_statistics(path, self.model, corpus, protocol, length=length, segments=segments, report=report)
 
     def tune_dynamic(
         self,
@@ -391,17 +409,19 @@ class TrainedModel(LoadedModel):
         decays: Sequence[float] | None = None,
         epsilon: float = EPSILON,
         length: int = LENGTH,
-        loss: LessonLoss = "likelihood",
+        loss: DynamicLoss = "likelihood",
+        also: Sequence[DynamicConfig] = (),
+        first_tokens: int = FIRST_TOKENS,
+        finalists: int = FINALISTS,
         state: State = "auto",
         precision: Precision = "fp32",
         statistics: DynamicStatistics | None = None,
         report: Report = quiet,
-        log: SearchLog | None = None,
     ) -> DynamicTuning:
-        """Find the best η and λ for a text; see `spanlm.evaluation.dynamic_tuning`, and `evaluate`.
+        """Find the best η and λ for a text; see `spanlm.evaluation.dynamic.tuning`, and `evaluate`.
 
-        What a search that was stopped has read is in the folder and is not read again. It is forgotten when the search
-        is over; with a `log` of the caller's it is the caller who says when.
+        Finished trials are kept in the folder, in `trials.jsonl`, and are not read again: a search that was stopped
+        goes on, and one with another point reads only that.
 
         Args:
             corpus: as for `evaluate`.
@@ -411,33 +431,32 @@ class TrainedModel(LoadedModel):
             epsilon: ε of all of them.
             length: words after which the weights learn.
             loss: what they learn from.
+            also: more points to try, of the same length.
+            first_tokens: that every point reads.
+            finalists: points that then read all of the text, more if none of them helps; 0: none.
             state: as for `evaluate`.
             precision: of the products.
             statistics: of the gradients; None: those in the folder, or gathered now.
             report: told of progress.
-            log: from `search_log`; what it has is not read again.
 
         Raises:
             InputError: as `evaluate`; an empty grid or a value outside its range; no text to gather statistics on.
-            AstrayError: at every point the weights went astray; has the grid.
-            RunError: the trained weights predict no finite numbers, or the disk refused the statistics.
+            DivergedError: the weights diverged at every point; has the grid.
+            RunError: the trained weights predict no finite numbers.
         """
-        text, part = self.texts.part(corpus, split)
-        kind, grid = self.texts.batching(text, part, state), dynamic_grid(rates, decays, epsilon, length, loss)
+        text = self.texts.part(corpus, split)
+        protocol = self.texts.protocol(*text, state, precision=precision)
+        grid = [*dynamic_grid(rates, decays, epsilon, length, loss), *also]
         statistics = statistics or self.dynamic_statistics(length=length, report=report)
-        how: dict[str, Any] = {"kind": kind, "precision": precision, "predict_first": self.texts.predict_first}
-        if log is not None:
-            return tune_dynamic(self.model, text, part, statistics, grid, report=report, log=log, **how)
-        with (own := self.search_log()).until_over():
-            return tune_dynamic(self.model, text, part, statistics, grid, report=report, log=own, **how)
-
-    def search_log(self) -> SearchLog:
-        """Return what searches for η and λ on this model have read and did not finish.
-
-        What is read with it is added there, in the folder `dynamic-search` of the run; see `SearchLog.until_over`.
-        Who reads is asked here: the package's files are read, and git for the commit, which takes a moment.
-        """
-        device = self.model.device
-        made = provenance(device)
-        identity = digest_of(asdict(self.config.model), machine(device), arithmetic(), made["commit"])
-        return SearchLog(self.folder / SEARCH, identity, made)
+        trials = Trials(self.folder / TRIALS, provenance(self.model.device)["commit"])
+        return tune_dynamic(
+            self.model,
+            *text,
+            statistics,
+            grid,
+            protocol,
+            first_tokens=first_tokens,
+            finalists=finalists,
+            report=report,
+            trials=trials,
+        )

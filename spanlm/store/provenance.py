@@ -17,11 +17,13 @@ from typing import Any
 
 import torch
 
-import spanlm
 from spanlm.errors import RunError
+from spanlm.store import VERSION
 from spanlm.store.files import regular, replace_file
 from spanlm.store.machine import processor_name
 from spanlm.store.plain import json_object
+
+PACKAGE = Path(__file__).parents[1]
 
 PROVENANCE = "provenance.jsonl"
 """One line for every start of a run: the code, the machine and the command."""
@@ -36,11 +38,11 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 def made() -> dict[str, Any]:
     """Return the time, the command and the code of this process."""
-    commit, changed = _commit(Path(spanlm.__file__).parent)
+    commit, changed = _commit(PACKAGE)
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join([_program(), *map(_without_folders, sys.argv[1:])]),
-        "spanlm": spanlm.__version__,
+        "spanlm": VERSION,
         "commit": commit,
         "changed": changed,
     }
@@ -108,7 +110,7 @@ def record_start(
         device: what it trains on.
         started_from: SHA-256 of the weights that it took from another run.
         texts: the SHA-256 of each part of the corpus.
-        precision: of the products, as `spanlm.evaluation.scoring.usable` has it.
+        precision: of the products, as `spanlm.evaluation.protocol.usable` has it.
         unk: how many tokens of the training part are <unk>.
 
     Raises:

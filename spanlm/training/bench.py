@@ -23,9 +23,10 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError
-from spanlm.evaluation.scoring import Precision, tally, usable
+from spanlm.evaluation.protocol import Precision, Protocol, usable
+from spanlm.evaluation.scoring import score, tally
 from spanlm.models.counting import count_configured
-from spanlm.models.next_word_model import NextWordModel
+from spanlm.models.interfaces import NextWordModel
 from spanlm.store.machine import pick_device
 from spanlm.store.provenance import provenance
 from spanlm.training.events import Watcher
@@ -241,8 +242,10 @@ def step_speed(trainer: Trainer, segments: Iterable[Segment]) -> StepSpeed:
 
 def scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precision = "fp32") -> float:
     """Return the seconds of evaluation per token, from the first segments of a text."""
-    tally(model, islice(batcher.segments(), 1), -1, precision)
-    seconds, read = timed(lambda: tally(model, islice(batcher.segments(), _SCORED), -1, precision), model.device)
+    protocol = Protocol(precision=precision)
+    tally(score(model, islice(batcher.segments(), 1), protocol), -1)
+    segments = islice(batcher.segments(), _SCORED)
+    seconds, read = timed(lambda: tally(score(model, segments, protocol), -1), model.device)
     return seconds / read.tokens
 
 

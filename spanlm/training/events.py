@@ -53,8 +53,7 @@ class StepEvent:
 class EpochEvent:
     """After validation. Losses: mean NLL, nats a token; train_loss is that of the moving weights.
 
-    Epochs are counted through all stages. Of a span buffer, `train_parts` are `part_sums.part_means`,
-    `valid_parts` `part_sums.tally_means`.
+    Epochs are counted through all stages. `train_parts` and `valid_parts` are `evaluation.parts.log_of`.
     """
 
     epoch: int

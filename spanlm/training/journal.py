@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.errors import RunError
+from spanlm.evaluation.parts import log_of, log_of_training
 from spanlm.evaluation.scoring import Tally, perplexity
 from spanlm.store.run_folder import METRICS, MetricsLog
 from spanlm.training.clock import Clock
 from spanlm.training.config import TrainingConfig
 from spanlm.training.events import EpochEvent, Phase, StepEvent, Watcher
-from spanlm.training.part_sums import part_means, tally_means
 from spanlm.training.position import Position
 from spanlm.training.signals import StopRequest
 
@@ -91,7 +91,7 @@ class Journal:
             recent = (position.epoch_nll - position.logged_nll) / (position.epoch_tokens - position.logged_tokens)
             position.logged_nll, position.logged_tokens = position.epoch_nll, position.epoch_tokens
             fields: dict[str, Any] = {"epoch": position.epoch + 1, "rate": rate, "gradient_norm": norm}
-            if parts := part_means(position.parts):
+            if parts := log_of_training(position.parts):
                 fields["parts"] = parts  # of the epoch so far
             self._write("train", position, recent, **fields)
 
@@ -99,7 +99,7 @@ class Journal:
         self, position: Position, found: Tally, improved: bool, train_loss: float, train_parts: Mapping[str, float]
     ) -> EpochEvent:
         """Write the row of an epoch that was just closed; return what its watcher is to hear once it is saved."""
-        valid_parts = tally_means(found)
+        valid_parts = log_of(found.metrics, found.tokens)
         fields: dict[str, Any] = {"epoch": position.epoch, "train_loss": train_loss, "rate": position.rate}
         # a part of whose streams none is as long as a span has nothing to tell
         if parts := {name: told for name, told in (("train", train_parts), ("valid", valid_parts)) if told}:

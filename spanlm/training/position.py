@@ -41,7 +41,7 @@ class Position:
         averaging_since: steps that were done when averages began; None before.
         late_rate: with averages and lagged rates, that of the next step.
         best_weights: SHA-256 of the best weights, as `model.safetensors` has it.
-        parts: sums over this epoch so far of what a span buffer did, by name.
+        parts: sums over this epoch so far of the head's metrics, by name.
     """
 
     rate: float

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from spanlm.config import RunConfig
 from spanlm.errors import InputError, require, require_defaults
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
-from spanlm.models.memories import SpanBufferConfig
 from spanlm.training.config import TrainingConfig
 from spanlm.training.nt_asgd import stagnated
 from spanlm.training.position import Position
@@ -43,7 +42,7 @@ def stage_config(config: RunConfig, stage: int) -> RunConfig:
 
 
 def refuse_unfit(config: RunConfig) -> None:
-    """Refuse finetune stages that change what a run does not have, and what is said of margins or penalties it has not.
+    """Refuse finetune stages that change what a run does not have, and what is said of margins it has not.
 
     Raises:
         InputError: names the field.
@@ -57,31 +56,14 @@ def refuse_unfit(config: RunConfig) -> None:
     )
     for stage in range(1, finetune.stages + 1):
         stage_config(config, stage)
-    _refuse_annealing_without_end(config)
     if not (head.adversarial or finetune.adversarial):
         _refuse_margins(config)
-    memory, training = config.model.memory, config.training
-    if isinstance(memory, SpanBufferConfig) and not (training.activation_penalty or training.temporal_penalty):
-        nothing = "without training.activation_penalty or training.temporal_penalty above 0: nothing is penalised"
-        require_defaults(memory, "model.memory", ["penalised"], nothing)
-
-
-def _refuse_annealing_without_end(config: RunConfig) -> None:
-    """Refuse a schedule that is not over when the run is: a loaded model names its end the training's temperature."""
-    memory, training = config.model.memory, config.training
-    if isinstance(memory, SpanBufferConfig) and memory.annealing_epochs is not None:
-        epochs = training.epochs + training.finetune.stages * training.finetune.epochs
-        limit = f"at most all epochs of the run, {epochs}: after so many it is annealed_temperature"
-        require(memory.annealing_epochs <= epochs, "model.memory.annealing_epochs", memory.annealing_epochs, limit)
 
 
 def _refuse_margins(config: RunConfig) -> None:
     """Refuse, in a run without an adversarial softmax, what only changes something about its margins."""
-    head, memory = config.model.head, config.model.memory
     why = "without an adversarial softmax. Use model.head.adversarial or training.finetune.adversarial above 0"
-    require_defaults(head, "model.head", ["adversarial_direction", "adversarial_gate"], why)
-    if isinstance(memory, SpanBufferConfig):
-        require_defaults(memory, "model.memory", ["rewarded"], why)
+    require_defaults(config.model.head, "model.head", ["adversarial_direction", "adversarial_gate"], why)
 
 
 def _changed(part: Part, **values: object) -> Part:

@@ -1,4 +1,14 @@
-"""The gradient of a segment: its loss, its penalties, a group of streams at a time."""
+"""The gradient of a segment: its loss, its penalties, a group of streams at a time.
+
+Activation regularisation (Merity et al., 2017), as in the code of AWD-LSTM:
+
+    AR  = α · mean(f²)                f: what the head reads, after dropout
+    TAR = β · mean((h_{t+1} − h_t)²)  h: what the encoder gave, before dropout
+
+The paper writes L2 norms; the code, and the published α = 2 and β = 1, mean over every element of (T, B, ·). Padding is
+left out: of TAR a pair of steps counts where both are predicted. Both are sums over places, each the mean over its
+features, so that groups of streams can be added up and divided once.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +19,13 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation.scoring import autocast
-from spanlm.models.head import TargetScores
-from spanlm.models.interfaces import Readout
+from spanlm.evaluation.protocol import autocast
+from spanlm.evaluation.scoring import metric_sums
+from spanlm.models.interfaces import Readout, Scores
 from spanlm.models.language_model import LanguageModel
+from spanlm.models.ops.precision import wide
 from spanlm.models.state import LMState
 from spanlm.training.config import TrainingConfig
-from spanlm.training.part_sums import training_sums
-from spanlm.training.regularizers import activation, neighbours, temporal_activation
 
 
 @dataclass(frozen=True)
@@ -27,13 +36,15 @@ class Passed:
         state: after the last step, cut from the graph.
         nll: summed over predicted tokens, float64, nats.
         tokens: predicted ones.
-        parts: sums of `part_sums.FIELDS`, (10,); (0,) without a span buffer.
+        names: of the head's metrics.
+        metrics: their sums over predicted tokens, (n,).
     """
 
     state: LMState
     nll: Tensor
     tokens: Tensor
-    parts: Tensor
+    names: tuple[str, ...]
+    metrics: Tensor
 
 
 def add_gradients(model: LanguageModel, segment: Segment, state: LMState, training: TrainingConfig) -> Passed:
@@ -57,9 +68,8 @@ def add_gradients(model: LanguageModel, segment: Segment, state: LMState, traini
         loss = share.of_loss(nll, scores, part.mask)
         weights = model.head.penalty() * (part.mask.shape[1] / segment.mask.shape[1])
         (loss + weights + share.of_activations(readout, part.mask)).backward()  # type: ignore[no-untyped-call]
-        nll, parts = nll.detach().double(), scores.parts
-        sums = nll.new_zeros(0) if parts is None else training_sums(parts, part.mask, scores.extra_loss)
-        found.append(Passed(after.detach(), nll, share.tokens, sums))
+        sums = metric_sums(scores.metrics, part.mask)
+        found.append(Passed(after.detach(), nll.detach().double(), share.tokens, tuple(scores.metrics), sums))
     return found[0] if len(found) == 1 else _joined(found)
 
 
@@ -72,7 +82,7 @@ class _Share:
         self._divisor: Tensor | int = self.tokens if training.loss == "mean" else mask.shape[1]
         self._pairs = neighbours(mask).sum().clamp(min=1) if training.temporal_penalty else None
 
-    def of_loss(self, nll: Tensor, scores: TargetScores, mask: Tensor) -> Tensor:
+    def of_loss(self, nll: Tensor, scores: Scores, mask: Tensor) -> Tensor:
         """NLL and what the head adds, a token or a stream."""
         extra = scores.extra_loss
         return (nll if isinstance(extra, float) else nll + torch.where(mask, extra, 0.0).sum()) / self._divisor
@@ -81,12 +91,31 @@ class _Share:
         """AR and TAR; means whatever the loss is."""
         assert readout.hidden is not None  # every language model of one's own says what its encoder gave
         total: Tensor | float = 0.0
-        for after, before in ((readout.features, readout.hidden), *filter(None, (readout.penalised,))):
-            if self._training.activation_penalty:
-                total += self._training.activation_penalty * activation(after, mask) / self.tokens
-            if self._pairs is not None:
-                total += self._training.temporal_penalty * temporal_activation(before, mask) / self._pairs
+        if self._training.activation_penalty:
+            total += self._training.activation_penalty * activation(readout.features, mask) / self.tokens
+        if self._pairs is not None:
+            total += self._training.temporal_penalty * temporal_activation(readout.hidden, mask) / self._pairs
         return total
+
+
+def neighbours(mask: Tensor) -> Tensor:
+    """(T - 1, B): where a step of `mask` (T, B) and the one after it both count."""
+    return mask[1:] & mask[:-1]
+
+
+def activation(features: Tensor, mask: Tensor) -> Tensor:
+    """Σ over the places of `mask` (T, B) of the mean of features² (T, B, D), in float32 or float64."""
+    return _over(wide(features), mask)
+
+
+def temporal_activation(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Σ over neighbouring steps of the mean of (h_{t+1} − h_t)², of hidden (T, B, H); 0 where T = 1."""
+    hidden = wide(hidden)
+    return _over(hidden[1:] - hidden[:-1], neighbours(mask))
+
+
+def _over(x: Tensor, mask: Tensor) -> Tensor:
+    return x.square().mean(-1).where(mask, 0).sum()
 
 
 def _groups(segment: Segment, state: LMState, size: int | None) -> Iterator[tuple[Segment, LMState]]:
@@ -107,7 +136,8 @@ def _joined(groups: list[Passed]) -> Passed:
         LMState.beside([group.state for group in groups]),
         torch.stack([group.nll for group in groups]).sum(),
         groups[0].tokens,
-        torch.stack([group.parts for group in groups]).sum(0),
+        groups[0].names,
+        torch.stack([group.metrics for group in groups]).sum(0),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.scoring import tally, to_device, usable
+from spanlm.evaluation.parts import log_of_training
+from spanlm.evaluation.protocol import Protocol, usable
+from spanlm.evaluation.scoring import score, tally, to_device
 from spanlm.models.state import LMState
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, require_names, save_checkpoint
 from spanlm.store.files import expanded
@@ -26,7 +29,6 @@ from spanlm.training.generators import generator_states, is_generator, refuse_an
 from spanlm.training.journal import Journal
 from spanlm.training.nt_asgd import NTASGD
 from spanlm.training.optimizers import build_optimizer, expected_state, next_rate, optimizer_state, restore_optimizer
-from spanlm.training.part_sums import FIELDS, part_means
 from spanlm.training.position import Position
 from spanlm.training.setup import build_model, data_fingerprint, split_batcher
 from spanlm.training.signals import StopRequest, stop_request
@@ -124,7 +126,6 @@ class Trainer:
 
     def _epoch(self, request: StopRequest) -> None:
         self.model.train()
-        self.model.memory.begin_epoch(self.position.epoch)
         self.journal.begin_epoch()
         self.segments = self.batcher.count(self._order())
         for segment in self.batcher.segments(self._order(), start=self.position.segment):
@@ -147,13 +148,13 @@ class Trainer:
         norm = clip(self.model, self.config.training.optimizer.clip)
         # all that is asked of the device in a step is asked at once: each question waits for it
         numbers = torch.stack([passed.nll, passed.tokens.double(), norm.double()])
-        total, count, norm_value, *parts = torch.cat([numbers, passed.parts]).tolist()
+        total, count, norm_value, *metrics = torch.cat([numbers, passed.metrics]).tolist()
         self._refuse_not_finite(total, norm_value)
         self._set_step_rate(segment.rate_share)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.state = passed.state
-        self.position.advance(total, int(count), dict(zip(FIELDS, parts, strict=False)))
+        self.position.advance(total, int(count), dict(zip(passed.names, metrics, strict=True)))
         self.journal.step(self.position, self.segments, self._rate, norm_value, int(count))
 
     def _refuse_not_finite(self, nll: float, norm: float) -> None:
@@ -168,15 +169,11 @@ class Trainer:
 
     def _validate(self, request: StopRequest) -> None:
         position, training = self.position, self.config.training
-        train = position.epoch_nll / position.epoch_tokens, part_means(position.parts)
+        train = position.epoch_nll / position.epoch_tokens, log_of_training(position.parts)
         with self._averaged():
-            found = tally(
-                self.model,
-                self.valid.segments(),
-                self.corpus.vocabulary.unk_id,
-                training.precision,
-                stop=lambda: request.signal_number is not None,
-            )
+            segments = takewhile(lambda _: request.signal_number is None, self.valid.segments())
+            scored = score(self.model, segments, Protocol(precision=training.precision))
+            found = tally(scored, self.corpus.vocabulary.unk_id)
             stopped = request.signal_number
             improved = stopped is None and self._kept(found.loss)
         if stopped is not None:

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 from spanlm.analysis.by_lag import LagAccumulator, LagProfile
-from spanlm.analysis.record import AttentionRecord
+from spanlm.evaluation.attention import AttentionRecord
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from spanlm.analysis.record import AttentionRecord
 from spanlm.analysis.sentences import SentenceMap
+from spanlm.evaluation.attention import AttentionRecord
 
 
 def make_sentence(

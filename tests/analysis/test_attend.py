@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from spanlm.analysis.attend import attend_words, attention_by_lag, check_attends
+from spanlm.analysis.attend import attention_by_lag
 from spanlm.data.batching import make_batcher
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import attend_words, check_attends
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel
@@ -38,8 +39,8 @@ def stepwise(model: LanguageModel, targets: list[str]) -> list[dict[int, float]]
     for word in [EOS, *targets[:-1]]:
         with torch.no_grad():
             readout, state = model(torch.tensor([[VOCABULARY.id(word)]]), state)
-        row = readout.attention[0, 0].tolist()
-        found.append({readout.nearest_lag + i: weight for i, weight in enumerate(reversed(row))})
+        row = readout.attention.weights[0, 0].tolist()
+        found.append({readout.attention.nearest_lag + i: weight for i, weight in enumerate(reversed(row))})
     return found
 
 
@@ -100,7 +101,7 @@ def test_of_a_pointer_the_mean_gate_is_what_lies_on_no_word() -> None:
     record = attend_words(model, VOCABULARY, TEXT)
     with torch.no_grad():
         readout, _ = model(torch.tensor([VOCABULARY.encode([EOS, *TEXT[:-1]])]).T, model.init_state(1))
-    gates = readout.pointer.log_gate.exp().flatten()
+    gates = readout.mixture.log_gate.exp().flatten()
     np.testing.assert_allclose(1 - record.weights.sum(axis=1), gates, atol=1e-6)
     tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), np.array([0]))
     profile = attention_by_lag(model, make_batcher("streams", tokens, VOCABULARY.eos_id, batch_size=1, length=4))

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spanlm.analysis.attend import attend_words
 from spanlm.analysis.export import save_attention, save_spans
-from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
-from spanlm.evaluation.text_pieces import lines_as_pieces
-from spanlm.evaluation.words import StateMode, score_words
+from spanlm.evaluation.attention import attend_words
+from spanlm.evaluation.protocol import Context
+from spanlm.evaluation.spans import PARTS, SpanRecord, attend_spans
+from spanlm.evaluation.words import lines_as_pieces, score_words
 from spanlm.models.config import ModelConfig
 from spanlm.runs.texts import text_to_attend
 from tests.analysis.test_page import Page
@@ -31,7 +31,7 @@ ATTENDING = [
 every_model = pytest.mark.parametrize("config", ATTENDING)
 
 
-def recorded(config: ModelConfig, lines: list[str], state: StateMode, opened: bool) -> Any:
+def recorded(config: ModelConfig, lines: list[str], state: Context, opened: bool) -> Any:
     words, starts = text_to_attend(lines_as_pieces(lines, "whitespace"), state)
     attend: Any = attend_spans if config.memory.kind == "span_buffer" else attend_words
     return attend(language_model(config), VOCABULARY, words, starts=starts, opened=opened)
@@ -43,7 +43,7 @@ def surprisal(record: Any) -> Any:
 
 @pytest.mark.parametrize(("state", "opened"), [("line", True), ("line", False), ("document", True), ("carry", True)])
 @every_model
-def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: StateMode, opened: bool) -> None:
+def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: Context, opened: bool) -> None:
     record = recorded(config, LINES, state, opened)
     how: Any = {"state": state, "base": math.e, "eos": True, "opened": opened}
     rows = list(score_words(language_model(config), VOCABULARY, lines_as_pieces(LINES, "whitespace"), **how))

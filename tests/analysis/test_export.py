@@ -13,8 +13,8 @@ import pytest
 from spanlm.analysis.by_lag import LagProfile
 from spanlm.analysis.compare import PUBLISHED
 from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_lag_profile
-from spanlm.analysis.record import AttentionRecord
 from spanlm.errors import InputError, RunError
+from spanlm.evaluation.attention import AttentionRecord
 
 MAGIC = {
     ".html": b"<!doctype html>",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from spanlm.analysis.pages import render_page
-from spanlm.analysis.record import AttentionRecord
+from spanlm.evaluation.attention import AttentionRecord
 
 from .conftest import make_record, mean_by_lag
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spanlm.analysis.pages import render_page, render_span_page
-from spanlm.analysis.record import AttentionRecord
+from spanlm.evaluation.attention import AttentionRecord
 
 from .span_records import make_spans
 from .test_page import Page

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spanlm.analysis.record import AttentionRecord
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import AttentionRecord
 
 from .conftest import make_record
 

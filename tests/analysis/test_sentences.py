@@ -8,15 +8,23 @@ import numpy as np
 import pytest
 import torch
 
-from spanlm.analysis import attend as reading
-from spanlm.analysis.attend import attend_words, attention_by_lag, attention_flatness
+from spanlm.analysis.attend import attention_by_lag, attention_flatness
 from spanlm.analysis.flatness import FlatnessAccumulator
-from spanlm.analysis.record import scale_top
-from spanlm.analysis.sentences import SHADES, SentenceMap, attend_sentence, common_scale, mean_flatness, triangle_lines
+from spanlm.analysis.sentences import (
+    SHADES,
+    SentenceMap,
+    attend_sentence,
+    common_scale,
+    mean_flatness,
+    scale_top,
+    triangle_lines,
+)
 from spanlm.data.batching import make_batcher
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
+from spanlm.evaluation import attention as reading
+from spanlm.evaluation.attention import attend_words
 from spanlm.models.memories import AttentiveConfig, NoMemoryConfig
 from tests.models.small import SMALL_MEMORIES, identify
 
@@ -45,8 +53,8 @@ def stepwise(config: Any, words: list[str]) -> np.ndarray:
     for t, word in enumerate(words):
         with torch.no_grad():
             readout, state = model(torch.tensor([[VOCABULARY.id(word)]]), state)
-        for back, weight in enumerate(reversed(readout.attention[0, 0].tolist())):
-            source = t - readout.nearest_lag - back
+        for back, weight in enumerate(reversed(readout.attention.by_lag()[0, 0].tolist())):
+            source = t - readout.attention.nearest_lag - back
             if source >= 0:
                 found[t, source] = weight
     return found

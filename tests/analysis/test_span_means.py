@@ -19,21 +19,15 @@ from spanlm.analysis.compare import MeasuredLags, check_alike, lag_columns
 from spanlm.analysis.figures import lag_comparison_figure
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
-from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from tests.reference_span_buffer import Spans, span_buffer, span_ends
 
 KINDS: dict[str, dict[str, Any]] = {
     "sliding": {"buffer_size": 9, "span_length": 3},
     "as trained": {},
-    "length": {"buffer_size": 9, "span_length": 3, "span_offset": "length"},
-    "fixed": {"buffer_size": 9, "span_length": 3, "grid": "fixed"},
-    "fixed length": {"buffer_size": 9, "span_length": 3, "grid": "fixed", "span_offset": "length"},
     "words": {"words": True},
     "current": {"buffer_size": 9, "span_length": 3, "newest": "current"},
-    "zero": {"buffer_size": 9, "span_length": 3, "before_stream": "zero"},
-    "fixed zero": {"buffer_size": 9, "span_length": 3, "grid": "fixed", "before_stream": "zero"},
-    "fixed current": {"buffer_size": 9, "span_length": 3, "grid": "fixed", "newest": "current"},
     "words and the current one": {"words": True, "newest": "current"},
 }
 SLIDING = LagProfile((20.0, 30.0, 50.0), 90, 8, span=4)
@@ -55,11 +49,9 @@ def looked_at(model: LanguageModel, tokens: TokenFile, eos: int) -> list[list[fl
     """For each position the weights of the spans there are, the newest first."""
     memory: Any = model.memory
     config = memory.config
-    offset = 0 if config.words else config.span_length - (config.span_offset == "literal")
     weights = memory.span_key.weight, memory.query.weight, memory.score
     length, current = 1 if config.words else config.span_length, config.newest == "current"
-    zero = config.before_stream == "zero"
-    p = Spans(config.buffer_size, length, offset, config.grid == "fixed", current, *weights, zero=zero)
+    p = Spans(config.buffer_size, length, current, *weights)
     found, starts = [], [*tokens.documents.tolist(), len(tokens)]
     for start, end in pairwise(starts):
         read = [eos, *tokens.ids[start : end - 1].tolist()]
@@ -77,7 +69,7 @@ def test_both_are_a_plain_loop(span_run: Path, kind: str) -> None:
     trained, model = spanlm.load(span_run), rebuilt(span_run, **KINDS[kind])
     corpus = trained.corpus()
     every = looked_at(model, corpus.splits["valid"], trained.vocabulary.eos_id)
-    flatness = attention_flatness(model, evaluation_batcher(corpus, "valid", "documents", 3))
+    flatness = attention_flatness(model, Protocol(context="document", batch_size=3).batcher(corpus, "valid"))
     rows = [row for row in every if len(row) >= 2]
     entropy = [-sum(w * math.log(w) for w in row) / math.log(len(row)) for row in rows]
     largest, nearest, equal = ([f(row) for row in rows] for f in (max, lambda row: row[0], lambda row: 1 / len(row)))
@@ -88,11 +80,11 @@ def test_both_are_a_plain_loop(span_run: Path, kind: str) -> None:
     memory: Any = model.memory
     length = 1 if memory.config.words else memory.config.span_length
     assert flatness.span == length
-    profile = attention_by_lag(model, evaluation_batcher(corpus, "valid", "documents", 3))
-    full = [row for row in every if len(row) == memory.count]
+    profile = attention_by_lag(model, Protocol(context="document", batch_size=3).batcher(corpus, "valid"))
+    full = [row for row in every if len(row) == memory.config.count]
     assert (profile.positions, profile.left_out) == (len(full), len(every) - len(full))
     assert profile.percent[::-1] == pytest.approx(100 * np.mean(full, axis=0), abs=1e-4)
-    assert list(profile.lags)[::-1] == [("current" not in kind) + length * n for n in range(memory.count)]
+    assert list(profile.lags)[::-1] == [("current" not in kind) + length * n for n in range(memory.config.count)]
     assert (profile.span, profile.fixed) == (length, "fixed" in kind)
 
 

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.analysis import attend as reading
 from spanlm.analysis.export import save_spans
-from spanlm.analysis.spans import PARTS, SpanRecord, attend_spans
 from spanlm.errors import InputError
+from spanlm.evaluation import attention as reading
+from spanlm.evaluation.spans import PARTS, SpanRecord, attend_spans
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
@@ -27,11 +27,8 @@ from tests.evaluation.test_parts import span_model
 TEXT = [word for line in reference.TEXT for word in [*line, "<eos>"]]
 MEMORIES = {
     "sliding": SpanBufferConfig(buffer_size=6, span_length=3),
-    "length": SpanBufferConfig(buffer_size=6, span_length=3, span_offset="length"),
-    "fixed": SpanBufferConfig(buffer_size=6, span_length=3, grid="fixed"),
     "words": SpanBufferConfig(buffer_size=4, words=True),
     "current": SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
-    "zero": SpanBufferConfig(buffer_size=6, span_length=3, before_stream="zero"),
 }
 
 
@@ -50,8 +47,8 @@ def ends(position: int, kind: str) -> list[int]:
     memory = MEMORIES[kind]
     if kind == "words":
         return [i for i in range(position - 1, -1, -1)][:4]
-    newest = {"fixed": position // 3 * 3 - 1, "current": position}.get(kind, position - 1)
-    return [i for i in (newest, newest - 3) if i - (0 if kind == "zero" else memory.reach) >= 0]
+    newest = position if kind == "current" else position - 1
+    return [i for i in (newest, newest - 3) if i - memory.reach >= 0]
 
 
 @pytest.mark.parametrize("kind", MEMORIES)
@@ -61,15 +58,16 @@ def test_every_weight_has_its_words(kind: str, steps: int, monkeypatch: pytest.M
     model = span_model(memory=MEMORIES[kind])
     record = recorded(model)
     length = 1 if kind == "words" else 3
-    attention = read(model).attention
-    assert attention is not None
+    looked = read(model).attention
+    assert looked is not None
+    attention = looked.by_lag()
     for t in range(len(TEXT)):
         looks = record.looks(t)
         assert {look.last for look in looks} == set(ends(t, kind))
         assert bool(looks) == bool(record.filled[t])
         assert [look.weight for look in looks] == sorted((look.weight for look in looks), reverse=True)
         for look in looks:
-            assert look.first == (max(0, look.last - length + 1) if kind == "zero" else look.last - length + 1) >= 0
+            assert look.first == look.last - length + 1 >= 0
             column = attention.shape[-1] - (t - look.last) - (kind == "current")
             assert look.weight == pytest.approx(attention[t, 0, column].item(), abs=1e-6)
             assert record.words_of(look).split() == ["<eos>", *TEXT][look.first : look.last + 1]
@@ -86,12 +84,12 @@ def test_of_equal_weights_the_newest_span_comes_first() -> None:
 def test_each_list_is_that_of_its_part(head: str) -> None:
     model = span_model(head)
     record, readout = recorded(model, expected=3), read(model)
-    buffer = readout.buffer
+    buffer = readout.mixture
     assert buffer is not None
     with torch.no_grad():
         of = {
-            "encoder": model.head.own_log_probs(Readout(readout.features)),
-            "buffer": model.head.own_log_probs(Readout(buffer.features)),
+            "encoder": model.head.own_log_probs(readout.features),
+            "buffer": model.head.own_log_probs(buffer.features),
             "mixture": model.head.log_probs(readout),
         }
     gates = buffer.gate[:, 0].softmax(-1)[:, 0]

@@ -13,9 +13,7 @@ import pytest
 from matplotlib.collections import PolyCollection
 
 from spanlm.analysis.figures import FIGURES, figure_bytes
-from spanlm.analysis.record import AttentionRecord, scale_top
-from spanlm.analysis.sentences import SentenceMap, common_scale
-from spanlm.analysis.spans import PARTS, SpanRecord
+from spanlm.analysis.sentences import SentenceMap, common_scale, scale_top
 from spanlm.analysis.word_figures import (
     MOST_STEPS,
     ROW_LIMIT,
@@ -25,6 +23,8 @@ from spanlm.analysis.word_figures import (
     triangle_figure,
 )
 from spanlm.errors import InputError
+from spanlm.evaluation.attention import AttentionRecord
+from spanlm.evaluation.spans import PARTS, SpanRecord
 
 from .conftest import HOSTILE, make_record
 from .maps import make_sentence

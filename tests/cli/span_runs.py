@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic.update import DynamicConfig
 
 GIVEN = ("--dynamic", "--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
 CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)

@@ -59,7 +59,7 @@ def test_a_file_is_as_its_text(cli: Cli, tiny_run: Path, tmp_path: Path) -> None
 
 def test_a_file_in_pieces_is_whole(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    monkeypatch.setattr("spanlm.evaluation.text_pieces.WORDS", 2)
+    monkeypatch.setattr("spanlm.evaluation.words.WORDS", 2)
     cli("attend", tiny_run, "--file", "text.txt", "--out", "a.csv").done  # noqa: B018 (checks)
     cli("attend", tiny_run, "--text", TEXT, "--out", "b.csv").done  # noqa: B018 (checks)
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
@@ -127,7 +127,7 @@ def test_a_document_of_the_corpus_is_read_as_in_the_evaluation(cli: Cli, tiny_ru
         ids = model.vocabulary.encode(["<eos>", *documents[1][:-1]])
         with torch.no_grad():
             readout, _ = model.model(torch.tensor(ids).unsqueeze(1), state)
-        np.testing.assert_allclose(data["weights"], readout.attention[:, 0].numpy(), atol=1e-6)
+        np.testing.assert_allclose(data["weights"], readout.attention.weights[:, 0].numpy(), atol=1e-6)
         said = str(data["title"])
     assert "tiny valid, document 2 of" in said and "key-value-predict" in said
 

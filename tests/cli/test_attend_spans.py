@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.analysis.spans import PARTS, attend_spans
+from spanlm.evaluation.spans import PARTS, attend_spans
 from spanlm.models.language_model import LanguageModel
-from spanlm.runs.gate import TemperedModel
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat as on_one_line
 
@@ -61,7 +60,7 @@ def test_the_gate_can_have_another_temperature(cli: Cli, span_run: Path) -> None
     said = cli("attend", span_run, "--text", TEXT, "--gate-temperature", 0.2)
     assert (said.status, said.err) == (0, "note: gate's T: 0.2 in place of the run's 1\n")
     trained = spanlm.load(span_run)
-    model = TemperedModel(trained, 0.2)
+    model = trained.at_gate_temperature(0.2)
     record, before = (attend_spans(one.model, one.vocabulary, TARGETS, starts=(0, 4)) for one in (model, trained))
     gate = record.gate[-1]
     assert gate == pytest.approx(before.gate[-1]) and before.used == pytest.approx(before.gate, rel=1e-6)

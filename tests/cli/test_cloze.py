@@ -14,8 +14,7 @@ import pytest
 
 import spanlm
 from spanlm.data.cbt import Defect, read_questions
-from spanlm.evaluation.cloze import RankedQuestion
-from spanlm.evaluation.cloze_accuracy import Accuracy
+from spanlm.evaluation.cloze import Accuracy, RankedQuestion
 from tests.cli.conftest import Cli
 from tests.conftest import TINY_WORDS
 

@@ -13,11 +13,13 @@ import pytest
 import spanlm
 from spanlm.cli import render as progress_module
 from spanlm.cli.render import progress
-from spanlm.evaluation.dynamic import evaluate_dynamic
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics
-from spanlm.runs import statistics as trained_dynamic
-from spanlm.runs.trained_model import TrainedModel
+from spanlm.evaluation.dynamic import evaluate as evaluate_module
+from spanlm.evaluation.dynamic import tuning as tuning_module
+from spanlm.evaluation.dynamic.evaluate import adapted_tally
+from spanlm.evaluation.dynamic.statistics import DYNAMIC
+from spanlm.evaluation.dynamic.tuning import TRIALS
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.scoring import Tally, shown
 from tests.cli.conftest import Cli
 
 GIVEN = ("--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
@@ -94,25 +96,6 @@ def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run
     assert f"{statistics.description}; read from {run / DYNAMIC}" in again
 
 
-def test_tuning_is_on_valid_and_test_is_read_once(
-    cli: Cli, run: Path, short: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluated: list[str] = []
-    monkeypatch.setattr(
-        "spanlm.runs.trained_model.evaluate_dynamic",
-        lambda *a, **k: (evaluated.append(a[2]), evaluate_dynamic(*a, **k))[1],
-    )
-    grid = ("--dynamic-rate", "0.001", "0.003", "--dynamic-decay", "0", "0.02", "--dynamic-epsilon", "0.001")
-    result = said(cli, run, "--corpus", short, "--dynamic", "--tune-dynamic", *grid)
-    tuning = spanlm.load(run).tune_dynamic(short, rates=(0.001, 0.003), decays=(0.0, 0.02), epsilon=0.001)
-    assert evaluated == ["test"]
-    assert result["tuning"] == json.loads(json.dumps(tuning.to_json())) | {"read_before": 0}
-    assert result["dynamic"].items() >= tuning.best.to_json().items()
-    assert result["dynamic"]["tuned_on"] == "short valid"
-    assert result["split"] == "test" and "(tuned on short valid)" in result["protocol"]
-    assert result["perplexity"] == pytest.approx(spanlm.load(run).evaluate(short, dynamic=tuning.best).perplexity)
-
-
 def test_the_published_grid_is_the_default(cli: Cli, run: Path, short: str) -> None:
     found = said(cli, run, "--corpus", short, "--dynamic", "--tune-dynamic")
     assert found["dynamic_statistics"]["text"] == "tiny train"
@@ -159,20 +142,6 @@ def test_a_part_of_the_training_text_is_enough_for_statistics(cli: Cli, run: Pat
     assert "the first 1 segments of tiny train" in cli("evaluate", run, "--dynamic", "--dynamic-statistics", "1").done
 
 
-def test_in_a_folder_that_cannot_be_written_statistics_are_gathered_once_a_command(
-    cli: Cli, run: Path, short: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr(
-        trained_dynamic, "gather_statistics", lambda *a, **k: (calls.append(1), gather_statistics(*a, **k))[1]
-    )
-    (run / DYNAMIC).mkdir()
-    grid = ("--tune-dynamic", "--dynamic-rate", "0.001", "--dynamic-decay", "0")
-    out = cli("evaluate", run, "--corpus", short, "--dynamic", *grid).done
-    assert f"kept in memory alone: {run / DYNAMIC} could not be written: Is a directory" in out
-    assert calls == [1]
-
-
 def test_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     cli("evaluate", run, "--dynamic")
@@ -212,6 +181,9 @@ def test_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
             ("spanlm: --dynamic-rate=-1.0: must be finite and at least 0",),
         ),
         (("--dynamic", "--dynamic-convention", "old"), ("--dynamic-convention", "old")),
+        (("other", "--dynamic"), ("--dynamic: is for one run",)),
+        (("--dynamic", "--dynamic-length", "0"), ("--dynamic-length=0: must be at least 1",)),
+        (("--dynamic", "--dynamic-length", "2000"), ("--dynamic-decay=1.2: must be in [0, 1]",)),
         (("--dynamic-lambda", "0.1"), ("unknown option --dynamic-lambda",)),
     ],
     ids=str,
@@ -220,42 +192,22 @@ def test_bad_options_are_refused_before_anything_is_loaded(cli: Cli, options: tu
     cli("evaluate", "nowhere", *options).refused(*parts)
 
 
-def test_the_loss_of_training_needs_a_gate(cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TrainedModel, "dynamic_statistics", lambda *_, **__: pytest.fail("minutes were spent"))
-    cli("evaluate", run, "--dynamic", "--dynamic-loss", "training").refused(
-        "spanlm: --dynamic-loss=training: must be likelihood without a span buffer"
-    )
-
-
-def test_what_the_weights_learn_from_is_told(cli: Cli, span_run: Path, short: str, tmp_path: Path) -> None:
-    run = shutil.copytree(span_run, tmp_path / "spans")
-    tuned = ("--tune-dynamic", "--dynamic-rate", "0.001", "0.002", "--dynamic-decay", "0.01")
-    for how in (GIVEN, tuned):
-        result = said(cli, run, "--corpus", short, "--dynamic", *how, "--dynamic-loss", "training")
-        assert result["dynamic"]["loss"] == "training"
-        assert "learning from the loss of training" in result["protocol"]
-
-
-def test_several_runs_are_refused(cli: Cli) -> None:
-    cli("evaluate", "a", "b", "--dynamic").refused("--dynamic: is for one run")
-
-
-def test_nothing_is_gathered_for_what_cannot_be_evaluated(
-    cli: Cli, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_cannot_be_evaluated_is_refused_before_statistics_are_gathered(
+    cli: Cli, run: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(TrainedModel, "dynamic_statistics", lambda *_, **__: pytest.fail("minutes were spent"))
     (tmp_path / "one.txt").write_text("the cat\n" * 20)
-    cli("evaluate", run, "--corpus", "one.txt", "--state", "document", "--dynamic").refused("one document")
-    cli("evaluate", run, "--corpus", "one.txt", "--dynamic", "--tune-dynamic").refused(
-        "no valid part", "--dynamic-rate"
-    )
+    how = ("evaluate", run, "--corpus", "one.txt", "--dynamic")
+    cli(*how, "--state", "document").refused("one document")
+    cli(*how, "--tune-dynamic").refused("no valid part", "--dynamic-rate")
+    cli(*how, "--dynamic-loss", "training").refused("--dynamic-loss=training: must be likelihood without a span buffer")
+    assert not (run / DYNAMIC).exists()
 
 
 @pytest.mark.parametrize("rate", ["1e38", "100"])
-def test_weights_that_go_astray_end_in_one_line(cli: Cli, run: Path, rate: str) -> None:
+def test_weights_that_diverge_end_in_one_line(cli: Cli, run: Path, rate: str) -> None:
     """With the lower one all sums are finite, and the perplexity is not."""
     cli("evaluate", run, "--dynamic", "--dynamic-rate", rate).refused(
-        f"--dynamic-rate={float(rate):g}: the weights went astray", "Take a lower rate", status=1
+        f"--dynamic-rate={float(rate):g}: the weights diverged", "Take a lower rate", status=1
     )
 
 
@@ -300,28 +252,84 @@ def test_plain_lines_tell_of_the_progress(capsys: pytest.CaptureFixture[str], mo
     ]
 
 
-def test_the_same_work_on_another_text_is_timed_anew(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress_module, "PLAIN_SECONDS", 0.0)
-    now = iter([0.0, 1.0, 101.0, 102.0])
-    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(now))
-    with progress(shown=True) as report:
-        for done in (90, 5, 15):
-            report("evaluation", done, 95)
-    assert capsys.readouterr().out.splitlines()[-1] == "evaluation  15/95 tokens  10 tok/s  eta 0:00:08"
-
-
-def test_json_is_not_mixed_with_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_module, "PLAIN_SECONDS", 0.0)
-    with progress(shown=False) as report:
-        report("statistics", 10, 95)
-    assert capsys.readouterr().out == ""
-
-
 def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     with progress(shown=True) as report:
         for what in ("statistics", "evaluation"):
             report(what, 10, 95)
     assert "10/95 tokens" in capsys.readouterr().out
+
+
+def test_segments_are_so_long_and_the_usual_settings_in_proportion(cli: Cli, run: Path) -> None:
+    found = said(cli, run, "--dynamic", "--dynamic-length", 20)
+    config = DynamicConfig(rate=2e-4, decay=0.008, length=20)
+    assert found["dynamic"].items() >= config.to_json().items()
+    assert found["dynamic_statistics"]["length"] == 20
+    assert found["perplexity"] == pytest.approx(spanlm.load(run).evaluate(dynamic=config).perplexity, rel=1e-9)
+    assert "after every 20 tokens" in found["protocol"]
+    # those of 5 words are others
+    assert said(cli, run, "--dynamic")["dynamic_statistics"]["length"] == 5
+
+
+def test_given_settings_stay_and_a_grid_is_of_that_length(cli: Cli, run: Path) -> None:
+    grid = ("--dynamic-rate", 0.001, 0.003, "--dynamic-decay", 0.01)
+    found = said(cli, run, "--dynamic", "--dynamic-length", 7, "--tune-dynamic", *grid)
+    assert [(point["rate"], point["decay"]) for point in found["tuning"]["grid"]] == [(0.001, 0.01), (0.003, 0.01)]
+    assert found["dynamic"]["length"] == 7
+
+
+def test_given_decays_are_not_measured_by_the_usual_ones(cli: Cli, run: Path) -> None:
+    """Which in proportion to so long a segment would be beyond 1."""
+    given = ("--dynamic-rate", 0.01, "--dynamic-decay", 0.5, "--dynamic-epsilon", 0.01)
+    for convention in ("mean", "sum"):
+        found = said(cli, run, "--dynamic", "--dynamic-length", 2000, "--dynamic-convention", convention, *given)
+        assert found["dynamic"]["length"] == 2000
+
+
+TUNED = ("--dynamic", "--tune-dynamic", "--dynamic-rate", "0.0005", "0.002", "--dynamic-decay", "0.01")
+
+
+def stopping(monkeypatch: pytest.MonkeyPatch, trial: int) -> None:
+    """Press Ctrl-C in so-many-th trial."""
+    begun = []
+
+    def read(*arguments: Any, **how: Any) -> Tally:
+        begun.append(1)
+        if len(begun) == trial:
+            raise KeyboardInterrupt
+        return adapted_tally(*arguments, **how)
+
+    monkeypatch.setattr(tuning_module, "adapted_tally", read)
+
+
+def test_the_same_command_goes_on_with_a_search_that_was_stopped(
+    cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stopping(patch, 1)
+        cli("evaluate", run, *TUNED).refused("spanlm: stopped\n", status=130, out=None)
+    with monkeypatch.context() as patch:
+        stopping(patch, 2)
+        cli("evaluate", run, *TUNED).refused(f"kept in {run / TRIALS}, and the same command", status=130, out=None)
+    found = said(cli, run, *TUNED)
+    assert found["tuning"].pop("read_before") == 1
+    assert "resumed 2 trials were read" in " ".join(cli("evaluate", run, *TUNED).done.split())
+    (run / TRIALS).unlink()
+    expected = said(cli, run, *TUNED)
+    assert expected["tuning"].pop("read_before") == 0
+    for name in ("nll", "tuning", "dynamic", "protocol"):
+        assert found[name] == expected[name]
+
+
+def test_what_a_search_has_chosen_is_said_though_test_diverges(
+    cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuning, best = (found := said(cli, run, *TUNED))["tuning"], found["dynamic"]
+    monkeypatch.setattr(evaluate_module, "adapted_tally", lambda *_, **__: Tally(7, math.nan))
+    failed = cli("evaluate", run, *TUNED)
+    failed.refused("the weights diverged: after 7 tokens", status=1, out=None)
+    chosen = f"On tiny valid η {best['rate']:g} and λ {best['decay']:g} were the best, with a perplexity of "
+    assert f"{chosen}{shown(tuning['perplexity'])}" in failed.err
+    alone = cli("evaluate", run, "--dynamic")
+    alone.refused("the weights diverged", status=1, out=None)
+    assert "the best" not in alone.err

@@ -15,12 +15,11 @@ from safetensors.torch import save
 
 import spanlm
 from spanlm.errors import InputError
-from spanlm.evaluation.dynamic_statistics import DYNAMIC, gather_statistics, statistics_name
+from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics, statistics_name
 from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.runs.gate import TemperedModel
-from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import TrainedModel
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import CONFIG, GIVEN, flat
@@ -28,8 +27,8 @@ from tests.cli.span_runs import CONFIG, GIVEN, flat
 
 def by_hand(model: TrainedModel, temperature: float) -> LanguageModel:
     memory = model.config.model.memory
-    assert isinstance(memory, SpanBufferConfig) and memory.evaluation_temperature == 1.0
-    rooms = replace(model.config.model, memory=replace(memory, evaluation_temperature=temperature))
+    assert isinstance(memory, SpanBufferConfig) and memory.gate.evaluation_temperature == 1.0
+    rooms = replace(model.config.model, memory=memory.at_temperature(temperature))
     other = LanguageModel(rooms, len(model.vocabulary)).eval()
     other.load_state_dict(model.model.state_dict())
     return other
@@ -38,12 +37,12 @@ def by_hand(model: TrainedModel, temperature: float) -> LanguageModel:
 def test_it_is_the_model_that_is_configured_so(cli: Cli, span_run: Path) -> None:
     model = spanlm.load(span_run)
     for temperature in (0.1, 7.0):
-        expected = evaluate(by_hand(model, temperature), model.corpus(), "test", kind="documents")
+        expected = evaluate(by_hand(model, temperature), model.corpus(), "test", protocol=Protocol(context="document"))
         found = json.loads(cli("evaluate", span_run, "--gate-temperature", temperature, "--json").done)
         assert found["nll"] == pytest.approx(expected.nll, rel=1e-12)
         assert found["gate_temperature"] == temperature
         assert found["nll"] != pytest.approx(model.evaluate().nll, rel=1e-6)
-    assert model.config.model.memory.evaluation_temperature == 1.0  # type: ignore[union-attr]
+    assert model.config.model.memory.gate.evaluation_temperature == 1.0  # type: ignore[union-attr]
 
 
 def test_the_temperature_is_told_asked_for_or_not(cli: Cli, span_run: Path, tiny_run: Path) -> None:
@@ -81,9 +80,9 @@ def test_dynamic_evaluation_takes_statistics_of_the_likelihood_that_is_evaluated
     own = model.dynamic_statistics()
     kept = (own_span_run / DYNAMIC).read_bytes()
     found = json.loads(cli("evaluate", own_span_run, *GIVEN, "--gate-temperature", 0.2, "--json").done)
-    expected = gather_statistics(by_hand(model, 0.2), model.corpus(), kind="documents")
+    expected = gather_statistics(by_hand(model, 0.2), model.corpus(), protocol=Protocol(context="document"))
     assert expected.mean != pytest.approx(own.mean, rel=1e-4)
-    tempered = TemperedModel(model, 0.2)
+    tempered = model.at_gate_temperature(0.2)
     by_these = tempered.evaluate(dynamic=CONFIG, statistics=expected)
     assert found["nll"] == pytest.approx(by_these.nll, rel=1e-12)
     others = replace(own, gate_temperature=0.2)
@@ -100,12 +99,12 @@ def test_dynamic_evaluation_takes_statistics_of_the_likelihood_that_is_evaluated
 def test_the_runs_own_temperature_asked_for_has_the_runs_own_statistics(own_span_run: Path) -> None:
     model = spanlm.load(own_span_run)
     model.dynamic_statistics()
-    assert TemperedModel(model, 1.0).dynamic_statistics().origin == f"read from {own_span_run / DYNAMIC}"
+    assert model.at_gate_temperature(1.0).dynamic_statistics().origin == f"read from {own_span_run / DYNAMIC}"
 
 
 def test_statistics_of_another_temperature_are_not_taken_for_those_asked_for(own_span_run: Path) -> None:
     model = spanlm.load(own_span_run)
-    tempered, own, other = TemperedModel(model, 0.2), own_span_run / DYNAMIC, own_span_run / statistics_name(0.2)
+    tempered, own, other = model.at_gate_temperature(0.2), own_span_run / DYNAMIC, own_span_run / statistics_name(0.2)
     expected = tempered.dynamic_statistics().mean
     model.dynamic_statistics()
     shutil.copyfile(own, other)
@@ -134,13 +133,13 @@ def test_files_of_before_are_of_the_runs_own_temperature(own_span_run: Path, tin
         assert found.mean == pytest.approx(expected.mean, rel=1e-12)
         assert found.gate_temperature == expected.gate_temperature
     shutil.copyfile(own_span_run / DYNAMIC, own_span_run / statistics_name(0.2))
-    found = TemperedModel(spanlm.load(own_span_run), 0.2).dynamic_statistics()
+    found = spanlm.load(own_span_run).at_gate_temperature(0.2).dynamic_statistics()
     assert "is of temperature None of a gate, not 0.2" in found.origin
 
 
 def test_statistics_of_another_temperature_are_refused_where_they_are_given(own_span_run: Path) -> None:
     model = spanlm.load(own_span_run)
-    tempered, own = TemperedModel(model, 0.2), model.dynamic_statistics()
+    tempered, own = model.at_gate_temperature(0.2), model.dynamic_statistics()
     for adapt in (lambda **how: tempered.evaluate(dynamic=CONFIG, **how), tempered.tune_dynamic):
         with pytest.raises(InputError, match=r"^statistics\.gate_temperature=1\.0: must be 0\.2"):
             adapt(statistics=own)
@@ -150,13 +149,13 @@ def test_without_the_training_text_each_temperature_needs_its_own_file(
     own_span_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = spanlm.load(own_span_run)
-    tempered = TemperedModel(model, 2)
+    tempered = model.at_gate_temperature(2)
     expected, own = tempered.dynamic_statistics().mean, model.dynamic_statistics().mean
 
     def missing(*_: Any, **__: Any) -> None:
         raise InputError("no train.txt.")
 
-    monkeypatch.setattr(Texts, "corpus", missing)
+    monkeypatch.setattr(TrainedModel, "corpus", missing)
     assert tempered.dynamic_statistics().mean == pytest.approx(expected, rel=1e-12)
     assert model.dynamic_statistics().mean == pytest.approx(own, rel=1e-12)
     (own_span_run / "dynamic-gate-2.0.safetensors").unlink()
@@ -172,7 +171,7 @@ def test_words_are_scored_with_it(cli: Cli, span_run: Path, tmp_path: Path) -> N
     said = cli("score", span_run, "text.txt", "--gate-temperature", 0.1, "--format", "jsonl")
     assert (said.status, said.err) == (0, "note: gate's T: 0.1 in place of the run's 1\n")
     rows = [json.loads(line) for line in said.out.splitlines()]
-    expected = list(TemperedModel(model, 0.1).score((tmp_path / "text.txt").read_text()))
+    expected = list(model.at_gate_temperature(0.1).score((tmp_path / "text.txt").read_text()))
     assert [row["surprisal"] for row in rows] == [word.surprisal for word in expected]
     assert [word.surprisal for word in expected] != [
         word.surprisal for word in model.score((tmp_path / "text.txt").read_text())
@@ -184,7 +183,7 @@ def test_words_are_drawn_with_it(cli: Cli, span_run: Path) -> None:
     model = spanlm.load(span_run)
     said = cli("generate", span_run, "--prompt", "the cat", "--length", 40, "--gate-temperature", 0.01)
     assert (said.status, said.err) == (0, "note: gate's T: 0.01 in place of the run's 1\n")
-    words, before = (one.generate("the cat", length=40) for one in (TemperedModel(model, 0.01), model))
+    words, before = (one.generate("the cat", length=40) for one in (model.at_gate_temperature(0.01), model))
     assert said.out.split() == ["the", "cat", *(word for word in words if word != "<eos>")]
     assert words != before
 
@@ -206,7 +205,7 @@ def test_a_model_without_a_gate_is_refused_before_it_reads(
     monkeypatch.setattr(LanguageModel, "forward", lambda *_: pytest.fail("it was read"))
     what = ["--text", "the"] if verb == "attend" else []
     cli(verb, tiny_run, *what, "--gate-temperature", 1).refused(
-        "--gate-temperature: this model has no gate (model.memory.kind=key_value)", "model.memory.kind=span_buffer"
+        "--gate-temperature: this model has no span buffer (model.memory.kind=key_value)"
     )
 
 
@@ -218,4 +217,4 @@ def test_several_runs_are_refused_before_anything_is_loaded(cli: Cli, span_run: 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, 1e-45, 9e-7, float("nan"), float("inf")])
 def test_the_library_refuses_the_same(span_run: Path, temperature: Any) -> None:
     with pytest.raises(InputError, match=r"^gate_temperature=.*: must be from 1e-06 on and finite; "):
-        TemperedModel(spanlm.load(span_run), temperature)
+        spanlm.load(span_run).at_gate_temperature(temperature)

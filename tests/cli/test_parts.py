@@ -65,7 +65,7 @@ def test_a_model_of_one_part_is_refused_before_it_reads(
 ) -> None:
     monkeypatch.setattr(LanguageModel, "forward", lambda *_: pytest.fail("it was read"))
     cli("evaluate", tiny_run, "--parts", *options).refused(
-        "--parts: this model predicts in one part (model.memory.kind=key_value)", "model.memory.kind=span_buffer"
+        "--parts: this model has no span buffer (model.memory.kind=key_value)", "model.memory.kind=span_buffer"
     )
 
 

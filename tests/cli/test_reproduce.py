@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spanlm.errors import Interrupted, RunError
-from spanlm.evaluation.astray import AstrayError
+from spanlm.evaluation.dynamic.evaluate import DivergedError
 from spanlm.reproduction import run as run_module
 from spanlm.reproduction.papers.daniluk2017 import DANILUK
 from spanlm.reproduction.plan import PAPERS
@@ -276,7 +276,7 @@ def test_a_row_that_went_astray_is_said_again_and_not_tried_again(
     cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def astray(*_: object) -> None:
-        raise AstrayError("dynamic.rate: at every point of the grid the weights went astray. Take lower rates.")
+        raise DivergedError("dynamic.rate: at every point of the grid the weights went astray. Take lower rates.")
 
     monkeypatch.setattr("spanlm.reproduction.record.adapted", astray)
     command = (*LI, "--table", "1", "--corpus", tiny_corpus, "--rows", "awd-snb-ptb-dynamic")

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import torch
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.evaluation.protocol import Context
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
-from spanlm.models.next_word_model import NextWordModel
 from tests.models.small import language_model, model_config
 
 WORDS = (EOS, "the", "cat", UNK, "dog", "sat", "on", "mat", "ran", "naïve", ".")
@@ -31,6 +33,7 @@ MEMORIES: dict[str, AnyMemoryConfig] = {
 }
 
 Lines = Sequence[Sequence[str]]
+CONTEXTS: tuple[Context, ...] = get_args(Context)
 
 
 def small_model(memory: str = "kvp") -> LanguageModel:
@@ -157,7 +160,7 @@ def cached_distributions(
         if position in openings:
             state = model.init_state(1)
         readout, state = model(torch.tensor([[word]]), state)
-        h = [x for part in readout.members or [readout] for x in part.features[0, 0].tolist()]
+        h = [x for part in getattr(readout, "members", ()) or [readout] for x in part.features[0, 0].tolist()]
         p = model.head.log_probs(readout)[0, 0].double().exp().tolist()
         remembered = pairs[-window:]
         if remembered:

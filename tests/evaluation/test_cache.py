@@ -17,35 +17,34 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError
-from spanlm.evaluation import perplexity as module
+from spanlm.evaluation import protocol as module
 from spanlm.evaluation.cache import CacheConfig, lookups, with_cache
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.scoring import Scored, scored_segments
+from spanlm.evaluation.protocol import Context, Protocol
+from spanlm.evaluation.scoring import Scored, score
 from spanlm.models.ensemble import Combination, Ensemble
-from spanlm.models.interfaces import Readout
+from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.next_word_model import NextWordModel
 from tests.evaluation import reference
+from tests.evaluation.reference import CONTEXTS
 from tests.reference_cache import cache_distribution, cached_log_probs
 
-STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}
 TARGETS = sum(len(line) + 1 for line in reference.TEXT)
 SIZE = len(reference.WORDS)
 USUAL = CacheConfig(window=7, theta=0.8, lambda_=0.3)
 
 
-def pieces(kind: BatchingKind, batch_size: int = 1) -> list[tuple[list[int], list[int]]]:
+def pieces(context: Context, batch_size: int = 1) -> list[tuple[list[int], list[int]]]:
     """Inputs and targets of what is read from an empty state."""
     corpus = reference.corpus(reference.TEXT)
     eos = corpus.vocabulary.eos_id
-    if kind == "streams":
+    if context == "carry":
         ids = [eos, *corpus.splits["test"].ids.tolist()]
         column = math.ceil(TARGETS / batch_size)
         found = [ids[start : start + column + 1] for start in range(0, TARGETS, column)]
     else:
-        groups = reference.groups(reference.TEXT, STATES[kind])
+        groups = reference.groups(reference.TEXT, context)
         encode = corpus.vocabulary.encode
         found = [[eos, *(i for n in g for i in encode([*reference.TEXT[n], "<eos>"]))] for g in groups]
     return [(ids[:-1], ids[1:]) for ids in found]
@@ -76,12 +75,12 @@ def loop_over(
 
 
 @pytest.mark.parametrize("memory", reference.MEMORIES)
-@pytest.mark.parametrize("kind", STATES)
+@pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("window", [1, 3, 11, TARGETS])
-def test_nll_is_that_of_the_equation(kind: BatchingKind, memory: str, window: int) -> None:
+def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int) -> None:
     model, cache = reference.small_model(memory), CacheConfig(window=window, theta=0.8, lambda_=0.3)
-    rows = [x for row in loop_over(model, pieces(kind), cache, kind == "sentences") for x in row]
-    result = evaluate(model, reference.corpus(reference.TEXT), kind=kind, cache=cache)
+    rows = [x for row in loop_over(model, pieces(context), cache, context == "line") for x in row]
+    result = evaluate(model, reference.corpus(reference.TEXT), protocol=Protocol(context=context), cache=cache)
     assert result.tokens == len(rows) == TARGETS
     assert result.nll == pytest.approx(sum(rows), rel=1e-12)
 
@@ -90,7 +89,7 @@ def test_nll_is_that_of_the_equation(kind: BatchingKind, memory: str, window: in
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.9])
 def test_nll_for_other_settings(theta: float, share: float) -> None:
     model, cache = reference.small_model(), CacheConfig(window=9, theta=theta, lambda_=share)
-    expected = sum(loop(model, *pieces("streams")[0], cache))
+    expected = sum(loop(model, *pieces("carry")[0], cache))
     result = evaluate(model, reference.corpus(reference.TEXT), cache=cache)
     assert result.nll == pytest.approx(expected, rel=1e-12)
 
@@ -98,33 +97,40 @@ def test_nll_for_other_settings(theta: float, share: float) -> None:
 @pytest.mark.parametrize("batch_size", [2, 3, 5, TARGETS])
 def test_streams_have_caches_of_their_own(batch_size: int) -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    expected = sum(sum(loop(model, *piece, USUAL)) for piece in pieces("streams", batch_size))
-    assert evaluate(model, corpus, batch_size=batch_size, cache=USUAL).nll == pytest.approx(expected, rel=1e-12)
+    expected = sum(sum(loop(model, *piece, USUAL)) for piece in pieces("carry", batch_size))
+    assert evaluate(model, corpus, protocol=Protocol(batch_size=batch_size), cache=USUAL).nll == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @settings(max_examples=15, deadline=None)
-@example(length=3, batch_size=2, kind="streams", window=5)  # the first step of a segment needs all that were carried
+@example(length=3, batch_size=2, context="carry", window=5)  # the first step of a segment needs all that were carried
 @given(
     length=st.integers(1, 60),
     batch_size=st.integers(1, 9),
-    kind=st.sampled_from(sorted(STATES)),
+    context=st.sampled_from(CONTEXTS),
     window=st.integers(1, TARGETS),
 )
-def test_any_cut_is_the_same(length: int, batch_size: int, kind: BatchingKind, window: int) -> None:
+def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, window: int) -> None:
     model, corpus, cache = reference.small_model(), reference.corpus(reference.TEXT), replace(USUAL, window=window)
-    usual = evaluate(model, corpus, kind=kind, batch_size=batch_size, cache=cache)
+    usual = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size), cache=cache)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "LENGTH", length)
-        result = evaluate(model, corpus, kind=kind, batch_size=batch_size, cache=cache)
+        result = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size), cache=cache)
     assert result.nll == pytest.approx(usual.nll, rel=1e-12)
-    if kind != "streams":
-        assert result.nll == pytest.approx(evaluate(model, corpus, kind=kind, cache=cache).nll, rel=1e-12)
+    if context != "carry":
+        assert result.nll == pytest.approx(
+            evaluate(model, corpus, protocol=Protocol(context=context), cache=cache).nll, rel=1e-12
+        )
 
 
 def test_without_the_cache_it_is_the_plain_evaluation() -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    for kind in STATES:
-        found, plain = evaluate(model, corpus, kind=kind, cache=USUAL), evaluate(model, corpus, kind=kind)
+    for context in CONTEXTS:
+        found, plain = (
+            evaluate(model, corpus, protocol=Protocol(context=context), cache=USUAL),
+            evaluate(model, corpus, protocol=Protocol(context=context)),
+        )
         assert found.without_cache is not None and plain.without_cache is None
         same = {"tokens_per_second": 0.0}
         assert replace(found.without_cache, **same) == replace(plain, **same)
@@ -141,16 +147,16 @@ def test_no_share_changes_nothing_bit_by_bit() -> None:
 
 def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    rows = loop_over(model, pieces("sentences"), USUAL, across=True)
-    result = evaluate(model, corpus, kind="sentences", cache=USUAL)
+    rows = loop_over(model, pieces("line"), USUAL, across=True)
+    result = evaluate(model, corpus, protocol=Protocol(context="line"), cache=USUAL)
     assert result.salton2017 is not None and result.without_cache is not None
     assert result.salton2017.nll == pytest.approx(sum(sum(row[1:]) for row in rows), rel=1e-12)
     assert "neural cache of the last 7 words" in result.salton2017.protocol
-    unopened = [(targets[:-1], targets[1:]) for _, targets in pieces("sentences") if len(targets) > 1]
-    result = evaluate(model, corpus, kind="sentences", cache=USUAL, predict_first=False)
+    unopened = [(targets[:-1], targets[1:]) for _, targets in pieces("line") if len(targets) > 1]
+    result = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False), cache=USUAL)
     assert result.salton2017 is not None and result.without_cache is not None
     assert result.salton2017.nll == pytest.approx(sum(map(sum, loop_over(model, unopened, USUAL, across=True))))
-    plain = evaluate(model, corpus, kind="sentences", predict_first=False)
+    plain = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False))
     assert result.without_cache.salton2017 is not None and plain.salton2017 is not None
     assert result.without_cache.salton2017.nll == pytest.approx(plain.salton2017.nll, rel=1e-12)
 
@@ -158,7 +164,7 @@ def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
 @pytest.mark.parametrize("combination", ["linear", "geometric"])
 def test_an_ensemble_has_one_cache_of_all_features(combination: Combination) -> None:
     model = Ensemble([reference.small_model(name) for name in ("none", "kvp")], combination, [0.3, 0.7])
-    expected = sum(loop(model, *pieces("streams")[0], USUAL))
+    expected = sum(loop(model, *pieces("carry")[0], USUAL))
     result = evaluate(model, reference.corpus(reference.TEXT), cache=USUAL)
     assert result.nll == pytest.approx(expected, rel=1e-12)
 
@@ -172,7 +178,7 @@ def segments(*cuts: tuple[Tensor, list[bool]]) -> list[Segment]:
 
 
 def scored(model: LanguageModel, parts: list[Segment]) -> list[Scored]:
-    return list(scored_segments(model, parts))
+    return list(score(model, parts))
 
 
 def draw(steps: int, streams: int, seed: int = 0) -> Tensor:
@@ -253,18 +259,6 @@ def test_probabilities_sum_to_one(window: int) -> None:
         np.testing.assert_allclose(at_targets.detach(), expected.log_p, rtol=1e-12)
 
 
-def test_every_word_has_the_probability_of_the_equation() -> None:
-    """As the last word of a stream that shares its past with those of the other words."""
-    model, words, found = reference.small_model(), draw(15, 1), []
-    for t in range(1, len(words)):
-        streams = torch.cat([words[:t].expand(t, SIZE), torch.arange(SIZE).unsqueeze(0)])
-        (item,) = with_cache(scored(model, segments((streams, [True] * SIZE))), USUAL)
-        found.append(item.log_p[-1].exp())
-    inputs, targets = words[:-1, 0].tolist(), words[1:, 0].tolist()
-    expected = reference.cached_distributions(model, inputs, targets, USUAL.window, USUAL.theta, USUAL.lambda_)
-    np.testing.assert_allclose(torch.stack(found), expected, rtol=1e-12)
-
-
 @pytest.mark.parametrize("theta", [0.0, 1e-40, 1.0, 1e30, 1e300])
 @pytest.mark.parametrize("scale", [1.0, 1e4, 1e15])
 def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
@@ -281,24 +275,8 @@ def test_float32_is_near_and_bf16_too() -> None:
     exact = evaluate(model, corpus, cache=USUAL).nll
     single = copy.deepcopy(model).float()
     assert evaluate(single, corpus, cache=USUAL).nll == pytest.approx(exact, rel=1e-5)
-    rough = evaluate(single, corpus, cache=USUAL, precision="bf16")
+    rough = evaluate(single, corpus, cache=USUAL, protocol=Protocol(precision="bf16"))
     assert rough.nll == pytest.approx(exact, rel=0.02) and rough.nll != exact
-
-
-def test_a_cache_helps_where_a_text_repeats_itself() -> None:
-    result = evaluate(reference.small_model(), reference.corpus([["dog"] * 9] * 5), cache=USUAL)
-    assert result.without_cache is not None
-    assert result.perplexity < 0.5 * result.without_cache.perplexity
-
-
-def test_the_protocol_names_the_cache() -> None:
-    corpus = reference.corpus(reference.TEXT)
-    plain = evaluate(reference.small_model(), corpus).protocol
-    found = evaluate(reference.small_model(), corpus, cache=USUAL).protocol
-    assert found == f"{plain}; neural cache of the last 7 words, θ 0.8, λ 0.3"
-    tuned = replace(USUAL, tuned_on="ptb valid")
-    assert tuned.description == "neural cache of the last 7 words, θ 0.8, λ 0.3 (tuned on ptb valid)"
-    assert tuned.to_json() == {"window": 7, "theta": 0.8, "lambda": 0.3, "tuned_on": "ptb valid"}
 
 
 @pytest.mark.parametrize(

@@ -3,53 +3,56 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from spanlm.data.config import BatchingKind
 from spanlm.errors import InputError
-from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.cache_tuning import LAMBDAS, THETAS, CacheTuning, tune_cache
-from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
+from spanlm.evaluation.cache import CacheConfig, CacheTuning, tune_cache
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from tests.evaluation import reference
+from tests.evaluation.reference import CONTEXTS
 
 WINDOWS, SOME_THETAS, SOME_LAMBDAS = (2, 30), (0.0, 0.7, 4.0), (0.0, 0.1, 0.45, 1.0)
 
 REPEATED = [["dog", "ran"] * 4] * 4
 
 
-def tuned(lines: reference.Lines = reference.TEXT, kind: BatchingKind = "streams", **grid: Any) -> CacheTuning:
-    usual = {"windows": WINDOWS, "thetas": SOME_THETAS, "lambdas": SOME_LAMBDAS}
-    return tune_cache(reference.small_model(), reference.corpus(lines), "test", **{**usual, **grid}, kind=kind)
+def tuned(lines: reference.Lines = reference.TEXT, protocol: Protocol = STANDARD, **grid: Any) -> CacheTuning:
+    grid = {"windows": WINDOWS, "thetas": SOME_THETAS, "lambdas": SOME_LAMBDAS, **grid}
+    return tune_cache(reference.small_model(), reference.corpus(lines), "test", **grid, protocol=protocol)
 
 
-@pytest.mark.parametrize("kind", ["streams", "documents", "sentences"])
-def test_every_point_is_an_evaluation(kind: BatchingKind) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_point_is_an_evaluation(context: Context) -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    found = tuned(kind=kind)
+    found = tuned(protocol=Protocol(context=context))
     points = [(w, t, x) for w in WINDOWS for t in SOME_THETAS for x in SOME_LAMBDAS]
     assert [(point.window, point.theta, point.lambda_) for point in found.grid] == points
     for point in found.grid:
         cache = CacheConfig(window=point.window, theta=point.theta, lambda_=point.lambda_)
-        assert point.perplexity == pytest.approx(evaluate(model, corpus, kind=kind, cache=cache).perplexity, rel=1e-12)
-    assert found.plain == pytest.approx(evaluate(model, corpus, kind=kind).perplexity, rel=1e-12)
+        assert point.perplexity == pytest.approx(
+            evaluate(model, corpus, protocol=Protocol(context=context), cache=cache).perplexity, rel=1e-12
+        )
+    assert found.plain == pytest.approx(
+        evaluate(model, corpus, protocol=Protocol(context=context)).perplexity, rel=1e-12
+    )
     assert (found.text, found.tokens) == ("small test", evaluate(model, corpus).tokens)
 
 
 def test_sentences_that_are_not_opened_are_tuned_on_as_the_model_knows_them() -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    found = tuned(kind="sentences", predict_first=False)
+    found = tuned(protocol=Protocol(context="line", predict_first=False))
     for point in found.grid:
         cache = CacheConfig(window=point.window, theta=point.theta, lambda_=point.lambda_)
-        count = evaluate(model, corpus, kind="sentences", cache=cache, predict_first=False).salton2017
+        count = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False), cache=cache).salton2017
         assert count is not None and point.perplexity == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
         assert found.tokens == count.predicted
-    count = evaluate(model, corpus, kind="sentences", predict_first=False).salton2017
+    count = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False)).salton2017
     assert count is not None and found.plain == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
     assert found.notes[-1].startswith("sentences were read as the model knows them, not opened")
-    assert not any("opened" in note for note in tuned(kind="sentences").notes)
+    assert not any("opened" in note for note in tuned(protocol=Protocol(context="line")).notes)
 
 
 def test_the_best_is_the_lowest_and_says_where_it_was_found() -> None:
@@ -61,15 +64,6 @@ def test_the_best_is_the_lowest_and_says_where_it_was_found() -> None:
     again = evaluate(reference.small_model(), reference.corpus(REPEATED), cache=found.best)
     assert again.perplexity == pytest.approx(found.perplexity, rel=1e-12)
     assert again.protocol.endswith("(tuned on small test)")
-
-
-def test_one_pass_serves_the_whole_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    calls: list[int] = []
-    forward = model.forward
-    monkeypatch.setattr(model, "forward", lambda *arguments: (calls.append(1), forward(*arguments))[1])
-    tune_cache(model, corpus, "test", WINDOWS, SOME_THETAS, SOME_LAMBDAS, kind="documents")
-    assert len(calls) == evaluation_batcher(corpus, "test", "documents").count()
 
 
 def test_the_edge_of_the_grid_is_noted() -> None:
@@ -94,19 +88,6 @@ def test_no_helpful_cache_is_said() -> None:
     assert found.notes == ["cache.lambda=0: no cache of the grid helps."]
 
 
-def test_the_usual_grid_goes_from_no_cache_to_more_than_was_published() -> None:
-    assert min(THETAS) == 0 and max(THETAS) > 1 and list(THETAS) == sorted(set(THETAS))
-    assert min(LAMBDAS) == 0 and 0.5 < max(LAMBDAS) < 1 and list(LAMBDAS) == sorted(set(LAMBDAS))
-
-
-def test_json_has_the_names_of_the_papers() -> None:
-    found = tuned().to_json()
-    assert found.keys() == {"text", "tokens", "plain", "best", "perplexity", "grid", "notes"}
-    assert found["best"].keys() == {"window", "theta", "lambda", "tuned_on"}
-    assert found["grid"][0].keys() == {"window", "theta", "lambda", "perplexity"}
-    assert len(found["grid"]) == len(WINDOWS) * len(SOME_THETAS) * len(SOME_LAMBDAS)
-
-
 @pytest.mark.parametrize(
     ("grid", "message"),
     [
@@ -125,17 +106,3 @@ def test_json_has_the_names_of_the_papers() -> None:
 def test_impossible_grids_are_refused(grid: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         tuned(**grid)
-
-
-def test_a_missing_part_is_named() -> None:
-    with pytest.raises(InputError, match=r"^split=valid: small has test"):
-        tune_cache(reference.small_model(), reference.corpus(reference.TEXT), "valid", WINDOWS)
-
-
-def test_tuning_in_float32_is_near() -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    exact = tuned()
-    rough = tune_cache(model.float(), corpus, "test", WINDOWS, SOME_THETAS, SOME_LAMBDAS)
-    for a, b in zip(rough.grid, exact.grid, strict=True):
-        assert replace(a, perplexity=0.0) == replace(b, perplexity=0.0)
-        assert a.perplexity == pytest.approx(b.perplexity, rel=1e-5)

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from spanlm.data.cbt import Question
-from spanlm.evaluation.cloze import RankedQuestion
-from spanlm.evaluation.cloze_accuracy import Accuracy, ClozeTally, macro_average
+from spanlm.evaluation.cloze import Accuracy, ClozeTally, RankedQuestion, macro_average
 
 
 @pytest.mark.parametrize(

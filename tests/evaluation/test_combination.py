@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,18 +16,17 @@ from spanlm.evaluation.cloze import rank_questions
 from spanlm.evaluation.combination import em_weights, evaluate_members, tune_weights
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.text_pieces import lines_as_pieces
-from spanlm.evaluation.words import score_words
+from spanlm.evaluation.protocol import Context, Protocol
+from spanlm.evaluation.words import lines_as_pieces, score_words
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
-from tests.evaluation.reference import TEXT, VOCABULARY, small_model
+from tests.evaluation.reference import CONTEXTS, TEXT, VOCABULARY, small_model
 from tests.evaluation.test_cloze import QUESTIONS, loop
 
 NAMES = ("kvp", "ngram", "none")
 WEIGHTS = (0.5, 0.3, 0.2)
 CORPUS = reference.corpus(TEXT)
-KINDS: list[Any] = ["streams", "documents", "sentences"]
 
 each_way = pytest.mark.parametrize("combination", ["linear", "geometric"])
 
@@ -46,17 +45,14 @@ def target_log_p(state: str) -> Tensor:
     return torch.tensor(found, dtype=torch.float64)
 
 
-STATES = {"streams": "carry", "documents": "document", "sentences": "line"}
-
-
 @each_way
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("predict_first", [True, False])
-def test_each_is_what_it_is_alone(combination: Combination, kind: Any, predict_first: bool) -> None:
+def test_each_is_what_it_is_alone(combination: Combination, context: Context, predict_first: bool) -> None:
     whole = ensemble(combination)
-    result = evaluate_members(whole, CORPUS, kind=kind, predict_first=predict_first)
+    result = evaluate_members(whole, CORPUS, protocol=Protocol(context=context, predict_first=predict_first))
     for found, model in zip((*result.members, result.ensemble), (*models(), whole), strict=True):
-        alone = evaluate(model, CORPUS, kind=kind, predict_first=predict_first)
+        alone = evaluate(model, CORPUS, protocol=Protocol(context=context, predict_first=predict_first))
         mine, theirs = found.to_json(), alone.to_json()
         for values in (mine, theirs):
             assert values.pop("tokens_per_second") > 0
@@ -65,14 +61,14 @@ def test_each_is_what_it_is_alone(combination: Combination, kind: Any, predict_f
         assert mine.keys() == theirs.keys()
         for name, value in theirs.items():
             assert mine[name] == (pytest.approx(value, rel=1e-12) if isinstance(value, float) else value), name
-        assert ("salton2017.nll" in mine) == (kind == "sentences")
+        assert ("salton2017.nll" in mine) == (context == "line")
     assert (result.combination, result.weights) == (combination, WEIGHTS)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_ensemble_and_the_bound_are_sums_of_a_plain_loop(kind: Any) -> None:
-    log_p = target_log_p(STATES[kind])
-    result = evaluate_members(ensemble(), CORPUS, kind=kind)
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_the_ensemble_and_the_bound_are_sums_of_a_plain_loop(context: Context) -> None:
+    log_p = target_log_p(context)
+    result = evaluate_members(ensemble(), CORPUS, protocol=Protocol(context=context))
     mixed = torch.tensor(WEIGHTS, dtype=torch.float64) @ log_p.exp()
     assert result.ensemble.nll == pytest.approx(float(-mixed.log().sum()), rel=1e-10)
     best = float(-log_p.amax(0).sum())
@@ -107,23 +103,6 @@ def test_no_member_and_no_mixture_passes_the_oracle_bound(weights: Any) -> None:
     # a mixture is no worse than the mean of its members' logarithms
     alone = sum(w * member.nll for w, member in zip(result.weights, result.members, strict=True))
     assert result.ensemble.nll <= alone + 1e-9
-
-
-def test_json_is_plain() -> None:
-    import json
-
-    values = json.loads(json.dumps(evaluate_members(ensemble(), CORPUS).to_json()))
-    assert values.keys() == {"combination", "weights", "members", "ensemble", "oracle_bound"}
-    assert values["oracle_bound"].keys() == {"tokens", "nll", "nll_per_token", "bound"}, "no perplexity in it"
-
-
-def test_a_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, seen = ensemble(), []
-    for member in whole.members:
-        member.register_forward_pre_hook(lambda module, inputs: seen.append((module, len(inputs[0]))))
-    evaluate_members(whole, CORPUS)
-    for member in whole.members:
-        assert sum(steps for module, steps in seen if module is member) == len(CORPUS.splits["test"])
 
 
 # what takes one model takes several
@@ -216,12 +195,6 @@ def test_a_member_that_is_always_worse_gets_nothing() -> None:
     assert found.weights[0] > 0.999
 
 
-def test_equal_members_keep_equal_weights() -> None:
-    log_p = drawn(1, 100, 3).repeat(3, 1)
-    found = em_weights(log_p)
-    assert (found.steps, found.weights) == (0, pytest.approx((1 / 3,) * 3))
-
-
 def test_probabilities_below_the_smallest_number_are_weighed_right() -> None:
     log_p = drawn(2, 60, 4)
     moved = log_p - torch.linspace(0, 5000, 60, dtype=torch.float64)
@@ -236,35 +209,26 @@ def test_a_start_at_zero_is_refused() -> None:
         em_weights(log_p, start=(1, 0))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(kind: Any) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(context: Context) -> None:
     """Padding and <eos> that open streams are no tokens; the weights of the ensemble do not matter."""
-    expected = em_weights(target_log_p(STATES[kind]))
-    found = tune_weights(ensemble(weights=(0.0, 1.0, 0.0)), CORPUS, "test", kind=kind, batch_size=2)
-    if kind != "streams":  # two streams are another context
+    expected = em_weights(target_log_p(context))
+    found = tune_weights(
+        ensemble(weights=(0.0, 1.0, 0.0)), CORPUS, "test", protocol=Protocol(context=context, batch_size=2)
+    )
+    if context != "carry":  # two streams are another context
         assert found.weights == pytest.approx(expected.weights, abs=1e-9)
-    one = tune_weights(ensemble(), CORPUS, "test", kind=kind)
+    one = tune_weights(ensemble(), CORPUS, "test", protocol=Protocol(context=context))
     assert one.weights == pytest.approx(expected.weights, abs=1e-9)
     assert one.log_likelihoods[-1] == pytest.approx(expected.log_likelihoods[-1], rel=1e-12)
 
 
 def test_weights_for_sentences_that_are_not_opened_are_tuned_on_such() -> None:
-    how = dict[str, Any](kind="sentences", predict_first=False)
+    how = dict[str, Any](protocol=Protocol(context="line", predict_first=False))
     tuned = tune_weights(ensemble(), CORPUS, "test", **how)
     count = evaluate_members(ensemble(weights=tuned.weights), CORPUS, **how).ensemble.salton2017
     assert count is not None
     assert count.nll / count.predicted == pytest.approx(-tuned.log_likelihoods[-1], rel=1e-12)
-
-
-def test_no_weights_do_better_than_the_tuned_ones() -> None:
-    tuned = tune_weights(ensemble(), CORPUS, "test")
-    best = evaluate_members(ensemble(weights=tuned.weights), CORPUS).ensemble
-    assert -best.nll_per_token == pytest.approx(tuned.log_likelihoods[-1])
-    log_p = target_log_p("carry")
-    for a, b in product(range(11), repeat=2):
-        if a + b <= 10:
-            weights = torch.tensor([a, b, 10 - a - b], dtype=torch.float64) / 10
-            assert mean_log_p(weights, log_p) <= -best.nll_per_token + tuned.gap
 
 
 def test_the_weights_of_a_product_are_not_tuned() -> None:

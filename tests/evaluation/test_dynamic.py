@@ -4,36 +4,47 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from spanlm.data.config import BatchingKind
+from spanlm.data.batching import Segment
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation import dynamic as module
-from spanlm.evaluation import perplexity as perplexity_module
-from spanlm.evaluation.astray import went_astray
-from spanlm.evaluation.dynamic import adapted_tally, adapting, evaluate_dynamic
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gate_temperature
-from spanlm.evaluation.lessons import learning_weights, lessons
-from spanlm.evaluation.perplexity import Evaluation, evaluate, evaluation_batcher
-from spanlm.evaluation.scoring import Tally
+from spanlm.evaluation import protocol as protocol_module
+from spanlm.evaluation.dynamic import evaluate as evaluate_module
+from spanlm.evaluation.dynamic import update as update_module
+from spanlm.evaluation.dynamic.evaluate import GradientSums, adapted_tally, diverged, evaluate_dynamic
+from spanlm.evaluation.dynamic.statistics import (
+    DynamicStatistics,
+    gate_temperature,
+    learning_weights,
+    segment_gradients,
+)
+from spanlm.evaluation.dynamic.tuning import dynamic_grid, tune_dynamic
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_loss
+from spanlm.evaluation.perplexity import Evaluation, evaluate
+from spanlm.evaluation.protocol import STANDARD, Context, Protocol
+from spanlm.evaluation.scoring import Scored, Tally
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
+from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import NoMemoryConfig
+from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.models.state import LMState
 from tests import reference_dynamic
+from tests import reference_span_buffer as twin
 from tests.evaluation import reference
+from tests.evaluation.reference import CONTEXTS
+from tests.evaluation.test_parts import HEADS, span_model
 from tests.models import small
+from tests.models.test_span_buffer_twin import gate
 
-STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}
 TARGETS = sum(len(line) + 1 for line in reference.TEXT)
 CORPUS = reference.corpus(reference.TEXT)
 EOS_ID = CORPUS.vocabulary.eos_id
@@ -49,9 +60,9 @@ def statistics_of(model: LanguageModel, length: int = 5) -> tuple[DynamicStatist
     return DynamicStatistics(sizes, "small train", *read), sums, n
 
 
-def stream(kind: BatchingKind) -> list[list[int]]:
+def stream(context: Context) -> list[list[int]]:
     """The text in the pieces at which the state begins anew, each opened."""
-    groups = reference.groups(reference.TEXT, STATES[kind])
+    groups = reference.groups(reference.TEXT, context)
     encode = CORPUS.vocabulary.encode
     return [[EOS_ID, *(i for n in g for i in encode([*reference.TEXT[n], "<eos>"]))] for g in groups]
 
@@ -94,7 +105,7 @@ def test_two_steps_by_hand() -> None:
     """θ ← θ + λ min(MS/ḡ, 1/λ) (θ_g − θ) − η g/(MS + ε), one weight at a time, with gradients by differences."""
     config = small.model_config(LSTMConfig(hidden_size=2), NoMemoryConfig(), SoftmaxConfig(tied=True))
     model = small.language_model(config)
-    by_hand, statistics, (ids,) = copy.deepcopy(model), statistics_of(model)[0], stream("streams")
+    by_hand, statistics, (ids,) = copy.deepcopy(model), statistics_of(model)[0], stream("carry")
     sizes = [x.flatten().tolist() for x in statistics.root_mean_squares.values()]
     mean = sum(sum(x) / len(x) for x in sizes) / len(sizes)
     assert any(size / mean > 1 / 0.4 for x in sizes for size in x)
@@ -109,40 +120,40 @@ def test_two_steps_by_hand() -> None:
         for weight, first, gradient, size in zip(learning, trained, gradients, sizes, strict=True):
             for i, (now, g, ms) in enumerate(zip(weight.tolist(), gradient, size, strict=True)):
                 weight[i] = now + 0.4 * min(ms / mean, 1 / 0.4) * (first[i] - now) - 0.01 * g / (ms + 0.002)
-    batcher = evaluation_batcher(CORPUS, "test", "streams", length=5)
-    follower, learn = adapting(model, statistics, DynamicConfig(rate=0.01, decay=0.4, epsilon=0.002))
+    batcher = STANDARD.batcher(CORPUS, "test", length=5)
+    follower, update = adapting(model, statistics, DynamicConfig(rate=0.01, decay=0.4, epsilon=0.002))
     found = 0.0
-    for lesson, _ in zip(lessons(follower, batcher.segments(), 5), range(2), strict=False):
-        found -= lesson.scored.log_p.sum().item()
-        learn(lesson)
+    for segment, _ in zip(segment_gradients(follower, batcher.segments(), 5), range(2), strict=False):
+        found -= segment.scored.log_p.sum().item()
+        update(segment)
     assert found == pytest.approx(nll, rel=1e-7)
     for actual, expected in zip(reference_dynamic.learning(follower), learning, strict=True):
         torch.testing.assert_close(actual.flatten(), expected, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", STATES)
+@pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize(("memory", "length"), [*((name, 5) for name in reference.MEMORIES), ("kvp", 1), ("kvp", 40)])
-def test_nll_is_that_of_the_loop(kind: BatchingKind, memory: str, length: int) -> None:
+def test_nll_is_that_of_the_loop(context: Context, memory: str, length: int) -> None:
     """Over documents and lines the state begins anew, and the weights learn on; short segments make short steps."""
     model, config = reference.small_model(memory), replace(USUAL, length=length)
     _, sums, n = statistics_of(model, length)
     twin, how = copy.deepcopy(model), {"rate": 0.003, "decay": 0.05, "epsilon": 0.002, "length": length}
-    rows = reference_dynamic.adapted(twin, stream(kind), sums, n, **how)
-    result = evaluated(model, config, kind=kind)
+    rows = reference_dynamic.adapted(twin, stream(context), sums, n, **how)
+    result = evaluated(model, config, protocol=Protocol(context=context))
     assert result.tokens == len(rows) == TARGETS
     assert result.nll == pytest.approx(sum(rows), rel=1e-11)
     assert result.without_dynamic is not None
-    one_segment = length == 40 and kind == "streams"
+    one_segment = length == 40 and context == "carry"
     assert one_segment or result.nll != pytest.approx(result.without_dynamic.nll, rel=1e-4)
 
 
-@pytest.mark.parametrize("kind", STATES)
-def test_segments_are_cut_from_the_beginning_of_each_text(kind: BatchingKind, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_segments_are_cut_from_the_beginning_of_each_text(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """However much is read at a time without dynamic evaluation."""
     model = reference.small_model()
-    expected = evaluated(model, kind=kind).nll
-    monkeypatch.setattr(perplexity_module, "LENGTH", 7)
-    assert evaluated(model, kind=kind).nll == expected
+    expected = evaluated(model, protocol=Protocol(context=context)).nll
+    monkeypatch.setattr(protocol_module, "LENGTH", 7)
+    assert evaluated(model, protocol=Protocol(context=context)).nll == expected
 
 
 @pytest.mark.parametrize("config", small.models())
@@ -150,9 +161,9 @@ def test_every_model_learns_and_comes_back(config: ModelConfig) -> None:
     model = small.language_model(config)
     before, (_, sums, n) = weights(model), statistics_of(model)
     rows = reference_dynamic.adapted(
-        copy.deepcopy(model), stream("documents"), sums, n, rate=0.003, decay=0.05, epsilon=0.002
+        copy.deepcopy(model), stream("document"), sums, n, rate=0.003, decay=0.05, epsilon=0.002
     )
-    result = evaluated(model, kind="documents")
+    result = evaluated(model, protocol=Protocol(context="document"))
     assert result.nll == pytest.approx(sum(rows), rel=1e-9)
     assert result.without_dynamic is not None and result.nll != pytest.approx(result.without_dynamic.nll, rel=1e-4)
     assert unchanged(model, before)
@@ -163,7 +174,7 @@ def test_a_weight_that_has_no_say_stays_what_it_is() -> None:
     expected, statistics = evaluated(model).nll, statistics_of(model)[0]
     model.register_parameter("idle", torch.nn.Parameter(torch.ones(3, dtype=torch.float64)))
     sizes = {"idle": torch.zeros(3, dtype=torch.float64), **statistics.root_mean_squares}
-    batcher = evaluation_batcher(CORPUS, "test", "streams", length=5)
+    batcher = STANDARD.batcher(CORPUS, "test", length=5)
     # one tensor more in the mean
     config = replace(USUAL, decay=USUAL.decay * statistics.tensors / (statistics.tensors + 1))
     total = adapted_tally(model, batcher, replace(statistics, root_mean_squares=sizes), config, 0)
@@ -175,12 +186,17 @@ def test_a_weight_that_has_no_say_stays_what_it_is() -> None:
 @pytest.mark.parametrize("config", small.models())
 def test_a_gpu_gives_what_the_cpu_gives(config: ModelConfig) -> None:
     model = small.language_model(config)
-    statistics, expected = statistics_of(model)[0], evaluated(model, kind="documents")
+    statistics, expected = statistics_of(model)[0], evaluated(model, protocol=Protocol(context="document"))
     model.cuda()
     before = weights(model)
     sizes = {name: x.cuda() for name, x in statistics.root_mean_squares.items()}
     found = evaluate_dynamic(
-        model, CORPUS, "test", replace(statistics, root_mean_squares=sizes), USUAL, kind="documents"
+        model,
+        CORPUS,
+        "test",
+        replace(statistics, root_mean_squares=sizes),
+        USUAL,
+        protocol=Protocol(context="document"),
     )
     assert found.nll == pytest.approx(expected.nll, rel=1e-9)
     assert unchanged(model, before)
@@ -191,12 +207,12 @@ def test_the_first_releases_convention_gives_the_same(memory: str) -> None:
     model = reference.small_model(memory)
     statistics, sums, n = statistics_of(model)
     old = {"rate": 0.01, "decay": 0.4, "epsilon": 0.008}
-    rows = reference_dynamic.adapted(copy.deepcopy(model), stream("streams"), sums, n, convention="sum", **old)
+    rows = reference_dynamic.adapted(copy.deepcopy(model), stream("carry"), sums, n, convention="sum", **old)
     sizes: dict[str, Any] = {"segments": statistics.segments, "tensors": statistics.tensors}
     config = DynamicConfig.from_sum_convention(**old, **sizes)
     assert evaluated(model, config).nll == pytest.approx(sum(rows), rel=1e-11)
     assert config.sum_convention(**sizes) == pytest.approx((0.01, 0.4, 0.008))
-    as_if_new = reference_dynamic.adapted(copy.deepcopy(model), stream("streams"), sums, n, **old)
+    as_if_new = reference_dynamic.adapted(copy.deepcopy(model), stream("carry"), sums, n, **old)
     assert sum(as_if_new) != pytest.approx(sum(rows), rel=1e-3)
 
 
@@ -210,19 +226,13 @@ def test_the_published_conversions() -> None:
     assert mos.decay == pytest.approx(0.0044, rel=5e-3)
 
 
-def test_weights_that_do_not_learn_are_the_plain_evaluation() -> None:
-    still = DynamicConfig(rate=0.0, decay=0.0)
-    model = reference.small_model()
-    for kind in STATES:
-        result, plain = evaluated(model, still, kind=kind), evaluate(model, CORPUS, kind=kind)
-        assert result.nll == pytest.approx(plain.nll, rel=1e-12)
-        assert (result.tokens, result.unk_tokens) == (plain.tokens, plain.unk_tokens) == (TARGETS, plain.unk_tokens)
-
-
 def test_the_plain_evaluation_comes_with_it() -> None:
     model = reference.small_model()
-    for kind in STATES:
-        found, plain = evaluated(model, kind=kind), evaluate(model, CORPUS, kind=kind)
+    for context in CONTEXTS:
+        found, plain = (
+            evaluated(model, protocol=Protocol(context=context)),
+            evaluate(model, CORPUS, protocol=Protocol(context=context)),
+        )
         assert found.without_dynamic is not None
         same = {"tokens_per_second": 0.0}
         assert replace(found.without_dynamic, **same) == replace(plain, **same)
@@ -236,26 +246,9 @@ def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
     assert read >= cut
     sums = []
     for text in (reference.TEXT, other):
-        batcher = evaluation_batcher(reference.corpus(text), "test", "streams", length=5)
+        batcher = STANDARD.batcher(reference.corpus(text), "test", length=5)
         sums.append(adapted_tally(model, batcher, statistics, USUAL, 0, most=cut))
     assert sums[0] == sums[1] and sums[0].tokens == cut
-
-
-@pytest.fixture
-def training_model() -> Iterator[LanguageModel]:
-    """In training mode, with every dropout: as nothing but training should see it."""
-    changes = {"embedding_dropout": 0.4, "input_dropout": 0.4, "output_dropout": 0.4}
-    rooms = LSTMConfig(hidden_size=12, layers=2, dropout=0.5), reference.MEMORIES["kvp"], SoftmaxConfig()
-    model = small.language_model(small.model_config(*rooms, **changes))
-    yield model.train()
-
-
-def test_the_mode_is_evaluation_and_comes_back(training_model: LanguageModel) -> None:
-    still = copy.deepcopy(training_model).eval()
-    statistics, expected = statistics_of(still)[0], evaluated(still).nll
-    assert evaluate_dynamic(training_model, CORPUS, "test", statistics, USUAL).nll == expected
-    assert training_model.training
-    assert all(p.grad is None for p in training_model.parameters())
 
 
 def test_gradients_are_asked_for_where_others_switched_them_off() -> None:
@@ -285,50 +278,33 @@ def test_the_models_own_weights_are_never_written(error: type[BaseException]) ->
 def test_the_block_in_which_weights_are_changed_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model = reference.small_model("kvp").float()
     before, expected = weights(model), evaluated(model).nll
-    monkeypatch.setattr(module, "BLOCK", 7)
+    monkeypatch.setattr(update_module, "BLOCK", 7)
     assert evaluated(model).nll == pytest.approx(expected, rel=1e-6)
     assert unchanged(model, before)
 
 
-def test_weights_come_back_where_the_model_itself_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = reference.small_model("kvp")
-    statistics, before, calls = statistics_of(model)[0], weights(model), []
-    forward = model.forward
-
-    def failing(*arguments: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 5:
-            raise RuntimeError("out of memory")
-        return forward(*arguments)
-
-    monkeypatch.setattr(model, "forward", failing)
-    with pytest.raises(RuntimeError, match="out of memory"):
-        evaluate_dynamic(model, CORPUS, "test", statistics, USUAL)
-    assert unchanged(model, before)
-
-
-def test_weights_that_go_astray_are_said_and_come_back() -> None:
+def test_weights_that_diverge_are_named_and_come_back() -> None:
     model = reference.small_model().float()
     before = weights(model)
-    with pytest.raises(RunError, match=r"dynamic\.rate=1e\+38: the weights went astray: after 1[05] tokens .* decay"):
+    with pytest.raises(RunError, match=r"dynamic\.rate=1e\+38: the weights diverged: after 1[05] tokens .* decay"):
         evaluated(model, DynamicConfig(rate=1e38))
     assert unchanged(model, before)
 
 
-def test_weights_that_predict_worse_than_nothing_at_all_went_astray() -> None:
-    """However finite: 1 nat above equal probabilities, and above what the model is at rest."""
+def test_weights_that_predict_worse_than_nothing_at_all_have_diverged() -> None:
+    """However finite: 1 nat above equal probabilities, and above the trained weights."""
     model, chance = reference.small_model(), math.log(len(reference.VOCABULARY))
     found = {rate: _loss_or_none(model, rate) for rate in (0.001, 0.1, 0.3, 1.0, 3.0, 30.0)}
     assert found[0.001] is not None and found[30.0] is None
     assert all(loss is None or loss <= chance + 1 for loss in found.values())
     ten = Tally(tokens=10, nll=10 * (chance + 1.01))
-    assert went_astray(ten, 0.5, len(reference.VOCABULARY)) and not went_astray(ten, chance + 0.1, 2)
-    assert not went_astray(replace(ten, nll=10 * (chance + 0.99)), 0.5, len(reference.VOCABULARY))
-    assert went_astray(replace(ten, nll=math.nan), 0.5, 10) and went_astray(replace(ten, nll=math.inf), 0.5, 10)
+    assert diverged(ten, 0.5, len(reference.VOCABULARY)) and not diverged(ten, chance + 0.1, 2)
+    assert not diverged(replace(ten, nll=10 * (chance + 0.99)), 0.5, len(reference.VOCABULARY))
+    assert diverged(replace(ten, nll=math.nan), 0.5, 10) and diverged(replace(ten, nll=math.inf), 0.5, 10)
 
 
 def _loss_or_none(model: LanguageModel, rate: float) -> float | None:
-    """None where the weights went astray."""
+    """None where the weights diverged."""
     try:
         return evaluated(model, DynamicConfig(rate=rate)).nll_per_token
     except RunError:
@@ -340,37 +316,29 @@ def test_tied_weights_are_one_and_stay_tied() -> None:
     model = small.language_model(config)
     statistics = statistics_of(model)[0]
     assert statistics.tensors == len({id(p) for p in model.parameters() if p.requires_grad})
-    batcher = evaluation_batcher(CORPUS, "test", "streams", length=5)
-    follower, learn = adapting(model, statistics, USUAL)
+    batcher = STANDARD.batcher(CORPUS, "test", length=5)
+    follower, update = adapting(model, statistics, USUAL)
     tied = follower.get_parameter("embedding.weight")
-    for lesson in lessons(follower, batcher.segments(), 5):
+    for segment in segment_gradients(follower, batcher.segments(), 5):
         before = tied.detach().clone()
-        learn(lesson)
+        update(segment)
         assert not torch.equal(tied, before)
         assert len({p.data_ptr() for p in follower.parameters()}) == len(list(model.parameters()))
-
-
-def test_progress_is_told_in_tokens() -> None:
-    told: list[tuple[str, int, int]] = []
-    evaluated(reference.small_model(), report=lambda *step: told.append(step), kind="sentences")
-    assert {(what, total) for what, _, total in told} == {("dynamic evaluation", TARGETS)}
-    done = [step[1] for step in told]
-    assert done == sorted(set(done)) and done[-1] == TARGETS
 
 
 def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     model = reference.small_model()
     _, sums, n = statistics_of(model)
     how = {"rate": 0.003, "decay": 0.05, "epsilon": 0.002}
-    lines = stream("sentences")
+    lines = stream("line")
     rows = reference_dynamic.adapted(copy.deepcopy(model), lines, sums, n, **how)
     firsts = [sum(len(line) - 1 for line in lines[:number]) for number in range(len(lines))]
-    result = evaluated(model, kind="sentences")
+    result = evaluated(model, protocol=Protocol(context="line"))
     assert result.salton2017 is not None
     assert result.salton2017.nll == pytest.approx(sum(x for i, x in enumerate(rows) if i not in firsts), rel=1e-11)
     assert "weights adapted after every 5 tokens" in result.salton2017.protocol
     rows = reference_dynamic.adapted(copy.deepcopy(model), [line[1:] for line in lines], sums, n, **how)
-    result = evaluated(model, kind="sentences", predict_first=False)
+    result = evaluated(model, protocol=Protocol(context="line", predict_first=False))
     assert result.salton2017 is not None
     assert result.salton2017.nll == pytest.approx(sum(rows), rel=1e-11)
 
@@ -383,29 +351,10 @@ def test_bf16_is_near() -> None:
     statistics = replace(statistics, root_mean_squares=sizes)
     near = evaluate_dynamic(single, CORPUS, "test", statistics, USUAL)
     assert near.nll == pytest.approx(exact, rel=1e-4)
-    rough = evaluate_dynamic(single, CORPUS, "test", statistics, USUAL, precision="bf16")
+    rough = evaluate_dynamic(single, CORPUS, "test", statistics, USUAL, protocol=Protocol(precision="bf16"))
     assert rough.nll == pytest.approx(exact, rel=0.03) and rough.nll != near.nll
     assert rough.without_dynamic is not None and near.without_dynamic is not None
     assert rough.without_dynamic.nll != near.without_dynamic.nll
-
-
-def test_it_helps_where_a_text_repeats_itself() -> None:
-    model, corpus = reference.small_model(), reference.corpus([["dog", "sat"] * 4] * 8)
-    result = evaluate_dynamic(model, corpus, "test", statistics_of(model)[0], replace(USUAL, rate=0.02))
-    assert result.without_dynamic is not None
-    assert result.perplexity < 0.7 * result.without_dynamic.perplexity
-
-
-def test_the_protocol_says_it() -> None:
-    model = reference.small_model()
-    plain, said = evaluate(model, CORPUS).protocol, "dynamic evaluation, weights adapted after every 5 tokens"
-    assert evaluated(model).protocol == f"{plain}; {said}, η 0.003, λ 0.05, ε 0.002"
-    assert evaluated(model, kind="sentences").protocol.endswith("ε 0.002, on over the lines")
-    tuned = DynamicConfig(tuned_on="ptb valid")
-    assert tuned.description == f"{said}, η 5e-05, λ 0.002, ε 2e-05 (tuned on ptb valid)"
-    values = {"rate": 5e-5, "decay": 0.002, "epsilon": 2e-5, "length": 5}
-    expected = {**values, "loss": "likelihood", "tuned_on": "ptb valid"}
-    assert tuned.to_json() == expected
 
 
 @pytest.mark.parametrize(
@@ -429,17 +378,145 @@ def test_values_out_of_range_are_refused(values: dict[str, Any], message: str) -
 
 def test_several_streams_are_refused() -> None:
     with pytest.raises(InputError, match=r"batch_size=4: must be 1: dynamic evaluation reads one stream"):
-        evaluated(reference.small_model(), batch_size=4)
+        evaluated(reference.small_model(), protocol=Protocol(batch_size=4))
 
 
-def test_statistics_of_other_segments_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "evaluate", lambda *_, **__: pytest.fail("minutes were spent"))
+# the loss of a span buffer's training
+
+MEMORY = SpanBufferConfig(
+    buffer_size=6,
+    span_length=3,
+    dropout=0.3,  # there is none in evaluation
+    gate=GateConfig(training_temperature=5.0, evaluation_temperature=0.7),
+    reward=RewardConfig(weight=0.8, power=1.5),
+)
+TRAINING = replace(USUAL, loss="training")
+
+
+def training_losses(model: LanguageModel, inputs: Any, targets: Any, state: LMState) -> list[Tensor]:
+    """Eq. 11 at every target, from both parts' whole distributions."""
+    read = torch.tensor([list(inputs)]).T
+    readout, _ = model(read, state)
+    buffer, memory = readout.mixture, model.memory.config  # type: ignore[union-attr]
+    assert buffer is not None and isinstance(memory, SpanBufferConfig)
+    p, q = (model.head.own_log_probs(x).exp() for x in (readout.features, buffer.features))
+    losses = twin.losses(p, q, buffer.gate, buffer.filled, torch.tensor([list(targets)]).T, gate(memory))
+    return list(losses[:, 0])
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_the_weights_learn_from_the_loss_of_training(head: str) -> None:
+    """What counts is the likelihood at the temperature of evaluation, as when they learn from that."""
+    model = span_model(head, MEMORY)
+    (_, sums, n), before = statistics_of(model), weights(model)
+    how: dict[str, Any] = {"rate": USUAL.rate, "decay": USUAL.decay, "epsilon": USUAL.epsilon}
+    rows = reference_dynamic.adapted(copy.deepcopy(model), stream("document"), sums, n, learnt=training_losses, **how)
+    found, usual = (evaluated(model, config, protocol=Protocol(context="document")) for config in (TRAINING, USUAL))
+    assert found.nll == pytest.approx(sum(rows), rel=1e-9)
+    assert found.nll != pytest.approx(usual.nll, rel=1e-5)
+    assert found.without_dynamic is not None and usual.without_dynamic is not None
+    assert found.without_dynamic.nll == usual.without_dynamic.nll
+    assert "learning from the loss of training" in found.protocol and "loss of training" not in usual.protocol
+    assert all(torch.equal(a, b) for a, b in zip(weights(model), before, strict=True))
+
+
+def test_the_same_temperature_and_no_reward_are_the_likelihood() -> None:
+    same = replace(
+        MEMORY, gate=GateConfig(training_temperature=0.7, evaluation_temperature=0.7), reward=RewardConfig(weight=0.0)
+    )
+    model = span_model(memory=same)
+    found, usual = (evaluated(model, config) for config in (TRAINING, USUAL))
+    assert found.nll == pytest.approx(usual.nll, rel=1e-12)
+
+
+def test_a_grid_learns_from_what_it_is_told() -> None:
+    model = span_model(memory=MEMORY)
+    statistics = statistics_of(model)[0]
+    found = {}
+    for loss in ("likelihood", "training"):
+        grid = dynamic_grid([USUAL.rate], [USUAL.decay], USUAL.epsilon, loss=loss)  # type: ignore[arg-type]
+        tuning = tune_dynamic(model, CORPUS, "test", statistics, grid)
+        assert tuning.best.loss == loss
+        found[loss] = tuning.perplexity
+    assert found["training"] == pytest.approx(evaluated(model, TRAINING).perplexity)
+    assert found["training"] != pytest.approx(found["likelihood"], rel=1e-5)
+
+
+def test_an_ensemble_is_refused() -> None:
+    with pytest.raises(InputError, match=r"dynamic\.loss=training: must be likelihood without a span buffer"):
+        require_loss(TRAINING, Ensemble([span_model(), span_model()]))
+
+
+def test_without_a_gate_it_is_refused() -> None:
     model = reference.small_model()
-    with pytest.raises(InputError, match=r"dynamic\.length=7: must be that of small train"):
-        evaluate_dynamic(model, CORPUS, "test", statistics_of(model)[0], replace(USUAL, length=7))
+    message = r"dynamic\.loss=training: must be likelihood without a span buffer"
+    with pytest.raises(InputError, match=message):
+        evaluated(model, TRAINING)
+    with pytest.raises(InputError, match=message):
+        tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], [TRAINING])
 
 
-def test_a_missing_part_is_named() -> None:
-    model = reference.small_model()
-    with pytest.raises(InputError, match=r"^split=valid: small has test"):
-        evaluate_dynamic(model, CORPUS, "valid", statistics_of(model)[0], USUAL)
+def test_another_loss_is_refused() -> None:
+    with pytest.raises(InputError, match=r"dynamic\.loss=reward: must be likelihood or training"):
+        replace(USUAL, loss="reward")  # type: ignore[arg-type]
+
+
+# sums over many short segments at once
+
+
+def scored(seed: int, steps: int, *, parts: bool = False) -> Scored:
+    """A segment of one stream, with padding, <unk> and sometimes a beginning."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def numbers() -> torch.Tensor:
+        return -torch.rand(steps, 1, generator=draw)
+
+    def words() -> torch.Tensor:
+        return torch.randint(5, (steps, 1), generator=draw)
+
+    mask = torch.rand(steps, 1, generator=draw) < 0.8
+    segment = Segment(words(), words(), mask, torch.tensor([seed % 3 == 0]))
+    filled = torch.rand(steps, 1, generator=draw) < 0.6
+    found = {"steps": filled.double(), "buffer_nll": numbers()} if parts else {}
+    return Scored(segment, numbers(), Readout(numbers().unsqueeze(-1)), found)
+
+
+def one_by_one(segments: list[Scored]) -> Tally:
+    total = Tally()
+    for segment in segments:
+        total = total.plus(segment, 3)
+    return total
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("together", [1, 4, 100])
+def test_sums_are_those_of_one_segment_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, together: int, parts: bool
+) -> None:
+    """Whatever their lengths; more can be added after the sums were asked for."""
+    monkeypatch.setattr(evaluate_module, "TOGETHER", together)
+    segments = [scored(n, 1 + n % 4, parts=parts) for n in range(11)]
+    sums = GradientSums(3)
+    for count, segment in enumerate(segments, 1):
+        assert sums.add(segment)
+        if count in (3, 11):
+            found, expected = asdict(sums.total), asdict(one_by_one(segments[:count]))
+            found_parts, expected_parts = found.pop("metrics"), expected.pop("metrics")
+            assert found == pytest.approx(expected, rel=1e-12)
+            assert bool(found_parts) == parts
+            assert found_parts == pytest.approx(expected_parts, rel=1e-12)
+    assert found["unk_tokens"] > 0 and found["first_tokens"] > 0
+
+
+@pytest.mark.parametrize("together", [1, 4, 100])
+def test_sums_end_with_the_first_segment_that_is_not_finite(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    """Also where a longer one before it is summed after it."""
+    monkeypatch.setattr(evaluate_module, "TOGETHER", together)
+    segments = [scored(n, 5 if n == 1 else 2) for n in range(9)]
+    segments[3] = replace(segments[3], log_p=torch.full((2, 1), math.nan))
+    segments[3] = replace(segments[3], segment=replace(segments[3].segment, mask=torch.ones(2, 1, dtype=torch.bool)))
+    sums = GradientSums(3)
+    said = [sums.add(segment) for segment in segments]
+    assert said.index(False) == max(4, together) - 1 if together < 9 else all(said)
+    assert sums.total.tokens == one_by_one(segments[:4]).tokens
+    assert math.isnan(sums.total.nll)

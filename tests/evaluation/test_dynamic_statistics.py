@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
+import errno
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -14,34 +15,43 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
-from spanlm.data.config import BatchingKind
+import spanlm
+from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation import dynamic_statistics as module
-from spanlm.evaluation.dynamic_statistics import (
+from spanlm.evaluation.cache import CacheConfig
+from spanlm.evaluation.dynamic import statistics as module
+from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
+from spanlm.evaluation.dynamic.statistics import (
+    DYNAMIC,
     DynamicStatistics,
     gather_statistics,
+    learning_weights,
     read_statistics,
     save_statistics,
     text_digest,
 )
-from spanlm.evaluation.lessons import learning_weights
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig
+from spanlm.runs.texts import State
+from spanlm.runs.trained_model import TrainedModel
 from spanlm.store.checkpoints import to_bytes
 from tests import reference_dynamic
+from tests.conftest import configure_anew
 from tests.evaluation import reference
 from tests.evaluation.test_parts import span_model
 from tests.models import small
+from tests.training.small import with_batching
 
 EOS_ID = reference.VOCABULARY.eos_id
-WORDS, OTHER = "of the weights", "of the text"
+OTHER = "of the text"
 
 
 def corpus_of(ids: list[int], documents: tuple[int, ...] = (0,), split: str = "train") -> Corpus:
@@ -53,8 +63,9 @@ def drawn(count: int, seed: int = 0) -> list[int]:
     return small.words(count, seed=seed, size=len(reference.WORDS)).tolist()
 
 
-def gathered(model: LanguageModel, corpus: Corpus, kind: BatchingKind = "streams", **how: Any) -> DynamicStatistics:
-    return gather_statistics(model, corpus, kind=kind, **how)
+def gathered(model: LanguageModel, corpus: Corpus, context: Context = "carry", **how: Any) -> DynamicStatistics:
+    protocol = Protocol(context=context, predict_first=how.pop("predict_first", True))
+    return gather_statistics(model, corpus, protocol, **how)
 
 
 def assert_sizes(found: DynamicStatistics, model: LanguageModel, squares: list[Tensor], n: float) -> None:
@@ -81,13 +92,6 @@ def test_streams_are_those_of_the_loop(few_streams: int, memory: str, size: int,
     assert_sizes(found, model, *reference_dynamic.mean_squares(model, columns, length))
     assert (found.tokens, found.whole, found.length) == (len(ids), True, length)
     assert found.read == -(-size // length) and found.segments == pytest.approx(size / length)
-
-
-def test_the_published_streams_and_length() -> None:
-    ids = drawn(100 * 12)
-    model = reference.small_model("none")
-    columns = reference_dynamic.columns_of(ids, EOS_ID, 100)
-    assert_sizes(gathered(model, corpus_of(ids)), model, *reference_dynamic.mean_squares(model, columns, 5))
 
 
 def test_of_a_span_buffer_they_are_of_the_likelihood(few_streams: int) -> None:
@@ -129,7 +133,7 @@ def test_lines_are_those_of_the_loop(few_streams: int, opened: bool) -> None:
     lines = [[EOS_ID, *ids[a:b]] if opened else ids[a:b] for a, b in pairwise(ends)]
     lines = [line for line in lines if len(line) > 1]
     batches = [lines[start : start + few_streams] for start in range(0, len(lines), few_streams)]
-    found = gathered(model, source, "sentences", predict_first=opened)
+    found = gathered(model, source, "line", predict_first=opened)
     assert_sizes(found, model, *ragged(model, batches, 5, few_streams))
     assert found.whole and found.tokens == sum(len(line) - 1 for line in lines)
 
@@ -138,7 +142,7 @@ def test_documents_begin_anew(few_streams: int) -> None:
     """Three streams, and a document that is a whole number of segments in each: no padding, resets in the middle."""
     model, ids = reference.small_model(), drawn(3 * 20)
     starts = tuple(range(0, 60, 10))
-    found = gathered(model, corpus_of(ids, starts), "documents")
+    found = gathered(model, corpus_of(ids, starts), "document")
     # equal columns: documents 0 and 1 in the first stream, and so on; each opened by <eos>
     batches = [[[EOS_ID, *ids[start : start + 10]] for start in starts[first::2]] for first in (0, 1)]
     assert_sizes(found, model, *ragged(model, batches, 5, 3))
@@ -186,15 +190,6 @@ def test_the_first_segments_alone(few_streams: int) -> None:
             gathered(model, corpus_of(ids), segments=segments)
 
 
-def test_progress_is_told_in_tokens(few_streams: int) -> None:
-    told: list[tuple[str, int, int]] = []
-    gathered(reference.small_model(), corpus_of(drawn(40)), report=lambda *step: told.append(step))
-    assert told == [("gradient statistics", tokens, 40) for tokens in (15, 30, 40)]
-    told.clear()
-    gathered(reference.small_model(), corpus_of(drawn(40)), segments=2, report=lambda *step: told.append(step))
-    assert told == [("gradient statistics", tokens, 30) for tokens in (15, 30)]
-
-
 def test_a_text_without_a_training_part_is_refused() -> None:
     with pytest.raises(
         InputError, match=r"dynamic evaluation without statistics: .* small has no train part\. .*folder"
@@ -213,7 +208,7 @@ def test_statistics_that_say_nothing_are_refused(few_streams: int) -> None:
 def saved(few_streams: int, tmp_path: Path) -> tuple[Path, LanguageModel, DynamicStatistics]:
     model = reference.small_model().float()
     found = gathered(model, corpus_of(drawn(40)))
-    save_statistics(tmp_path / "dynamic.safetensors", found, WORDS, OTHER)
+    save_statistics(tmp_path / "dynamic.safetensors", found, model, OTHER)
     return tmp_path / "dynamic.safetensors", model, found
 
 
@@ -222,51 +217,27 @@ Saved = tuple[Path, LanguageModel, DynamicStatistics]
 
 def test_the_file_gives_back_what_was_saved(saved: Saved, tmp_path: Path) -> None:
     path, model, found = saved
-    again = read_statistics(path, model, WORDS, OTHER, 5, None)
+    again = read_statistics(path, model, OTHER, 5, None)
     assert again.to_json() == {**found.to_json(), "origin": f"read from {path}"}
     assert again.root_mean_squares.keys() == found.root_mean_squares.keys()
     for name, size in found.root_mean_squares.items():
         assert torch.equal(again.root_mean_squares[name], size)
-    assert read_statistics(path, model, WORDS, None, 5, 10_000).mean == found.mean
-    save_statistics(tmp_path / "again", again, WORDS, OTHER)
+    assert read_statistics(path, model, None, 5, 10_000).mean == found.mean
+    save_statistics(tmp_path / "again", again, model, OTHER)
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
-
-
-def test_the_file_says_of_what_it_is(saved: Saved) -> None:
-    with safe_open(saved[0], framework="pt") as file:
-        marks = json.loads(file.metadata()["spanlm"])
-    assert (marks["format"], marks["weights"], marks["training_text"]) == (1, WORDS, OTHER)
-    assert (marks["text"], marks["whole"], marks["tokens"], marks["read"], marks["length"]) == (
-        "small train",
-        True,
-        40,
-        3,
-        5,
-    )
 
 
 def test_what_is_not_of_this_model_and_text_is_refused(saved: Saved) -> None:
     path, model, _ = saved
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"weights": "others"}, "is of other weights"),
         ({"text": "another"}, "is of another training text"),
         ({"length": 7}, "is of segments of 5 steps, not 7"),
-        ({"model": reference.small_model("none").float()}, "does not fit the model"),
+        ({"model": reference.small_model("none").float()}, "is of other weights"),
     ]
-    usual = {"model": model, "weights": WORDS, "text": OTHER, "length": 5, "segments": None}
+    usual = {"model": model, "text": OTHER, "length": 5, "segments": None}
     for changed, message in cases:
         with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
             read_statistics(path, **{**usual, **changed})
-
-
-def test_fewer_segments_than_asked_for_are_refused(few_streams: int, tmp_path: Path) -> None:
-    model, path = reference.small_model().float(), tmp_path / "some"
-    save_statistics(path, gathered(model, corpus_of(drawn(60)), segments=2), WORDS, OTHER)
-    assert read_statistics(path, model, WORDS, OTHER, 5, 2).read == 2
-    assert not read_statistics(path, model, WORDS, OTHER, 5, 1).whole
-    for asked in (3, None):
-        with pytest.raises(InputError, match="is of fewer segments \\(the first 2\\)"):
-            read_statistics(path, model, WORDS, OTHER, 5, asked)
 
 
 def flipped(content: bytes) -> bytes:
@@ -282,14 +253,7 @@ def test_a_damaged_file_is_refused(saved: Saved, damage: Callable[[bytes], bytes
     path, model, _ = saved
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(InputError, match=r"dynamic\.safetensors: damaged"):
-        read_statistics(path, model, WORDS, OTHER, 5, None)
-
-
-def test_a_file_of_something_else_is_refused(saved: Saved, tiny_run: Path) -> None:
-    path, model, _ = saved
-    path.write_bytes((tiny_run / "model.safetensors").read_bytes())
-    with pytest.raises(InputError, match=r"dynamic\.safetensors: damaged"):
-        read_statistics(path, model, WORDS, OTHER, 5, None)
+        read_statistics(path, model, OTHER, 5, None)
 
 
 @pytest.mark.parametrize("marks", ["[]", "5", "[" * 10_000], ids=lambda marks: marks[:3])
@@ -297,12 +261,7 @@ def test_marks_that_are_no_object_are_damage(saved: Saved, marks: str) -> None:
     path, model, _ = saved
     path.write_bytes(to_bytes(dict(model.named_parameters()), {"spanlm": marks}))
     with pytest.raises(InputError, match=r"dynamic\.safetensors: damaged"):
-        read_statistics(path, model, WORDS, OTHER, 5, None)
-
-
-def test_a_missing_file_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        read_statistics(tmp_path / "none", reference.small_model(), WORDS, OTHER, 5, None)
+        read_statistics(path, model, OTHER, 5, None)
 
 
 def test_every_change_of_a_text_is_seen() -> None:
@@ -312,3 +271,149 @@ def test_every_change_of_a_text_is_seen() -> None:
     others = [corpus_of([*ids[:-1], (ids[-1] + 1) % 11], starts), corpus_of(ids, (0, 11)), other_words]
     assert text_digest(copy.deepcopy(corpus)) == text_digest(corpus)
     assert len({text_digest(x) for x in [corpus, *others]}) == 4
+
+
+# in the folder of a run
+
+CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
+
+
+@pytest.fixture
+def trained(tiny_run: Path, tmp_path: Path) -> TrainedModel:
+    """A copy of the run, in whose folder can be written."""
+    return spanlm.load(shutil.copytree(tiny_run, tmp_path / "run"))
+
+
+@pytest.fixture
+def gathers(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """How many segments were asked for, each time that statistics were gathered."""
+    calls: list[int | None] = []
+
+    def counted(*arguments: Any, **how: Any) -> Any:
+        calls.append(how["segments"])
+        return gather_statistics(*arguments, **how)
+
+    monkeypatch.setattr(module, "gather_statistics", counted)
+    return calls
+
+
+def test_evaluate_is_dynamic_evaluation_with_the_runs_statistics(trained: TrainedModel) -> None:
+    corpus = trained.corpus()
+    statistics = gather_statistics(trained.model, corpus, Protocol(context="document"))
+    states: list[tuple[State, Context]] = [("auto", "document"), ("carry", "carry"), ("line", "line")]
+    for state, context in states:
+        found = trained.evaluate(state=state, dynamic=CONFIG)
+        expected = evaluate_dynamic(trained.model, corpus, "test", statistics, CONFIG, Protocol(context=context))
+        assert found.nll == expected.nll and found.protocol == expected.protocol
+        assert found.without_dynamic is not None
+        assert found.without_dynamic.nll == trained.evaluate(state=state).nll
+        assert found.nll != pytest.approx(found.without_dynamic.nll, rel=1e-4)
+
+
+def test_statistics_are_gathered_once(trained: TrainedModel, gathers: list[int | None]) -> None:
+    path = trained.folder / DYNAMIC
+    first = trained.dynamic_statistics()
+    assert first.origin == f"gathered now, saved in {path}" and first.whole
+    assert first.text == "tiny train"
+    again = spanlm.load(trained.folder).dynamic_statistics()
+    assert again.origin == f"read from {path}"
+    assert all(torch.equal(again.root_mean_squares[name], x) for name, x in first.root_mean_squares.items())
+    trained.evaluate(dynamic=CONFIG)
+    trained.tune_dynamic(rates=[0.001], decays=[0.0])
+    assert gathers == [None]
+
+
+def test_what_was_gathered_of_more_is_enough_but_not_of_less(trained: TrainedModel, gathers: list[int | None]) -> None:
+    assert not trained.dynamic_statistics(segments=1).whole
+    assert trained.dynamic_statistics(segments=1).origin.startswith("read from")
+    anew = trained.dynamic_statistics()
+    assert anew.origin.startswith(
+        f"gathered anew ({trained.folder / DYNAMIC}: is of fewer segments (the first 1)), saved in"
+    )
+    assert trained.dynamic_statistics(segments=1).whole
+    assert gathers == [1, None]
+
+
+def test_another_length_has_statistics_of_its_own(trained: TrainedModel, gathers: list[int | None]) -> None:
+    trained.dynamic_statistics()
+    found = trained.evaluate(dynamic=DynamicConfig(rate=0.002, decay=0.01, length=3))
+    assert "after every 3 tokens" in found.protocol
+    assert "is of segments of 3 steps, not 5" in trained.dynamic_statistics().origin
+    assert len(gathers) == 3
+
+
+def moved(trained: TrainedModel, tiny_corpus: Path, folder: Path) -> Path:
+    """A copy of the training text that the run is told to have been trained on."""
+    copy = shutil.copytree(tiny_corpus, folder / "tiny")
+    config = trained.config.data
+    object.__setattr__(trained.config, "data", DataConfig(corpus=str(copy), documents=config.documents))
+    return copy
+
+
+def test_another_training_text_has_statistics_of_its_own(
+    trained: TrainedModel, tiny_corpus: Path, tmp_path: Path, gathers: list[int | None]
+) -> None:
+    text = moved(trained, tiny_corpus, tmp_path) / "train.txt"
+    trained.dynamic_statistics()
+    text.write_text("the cat sat\n" + text.read_text())
+    assert "is of another training text" in trained.dynamic_statistics().origin
+    assert len(gathers) == 2
+
+
+def test_without_the_training_text_the_folders_statistics_are_taken_or_the_way_out_is_named(
+    trained: TrainedModel, tiny_corpus: Path, tmp_path: Path
+) -> None:
+    text = moved(trained, tiny_corpus, tmp_path) / "train.txt"
+    content = text.read_text()
+    text.unlink()
+    with pytest.raises(
+        InputError, match=r"dynamic evaluation without statistics: there is no .*dynamic\.safetensors"
+    ) as e:
+        trained.evaluate(dynamic=CONFIG)
+    assert "no train.txt" in str(e.value) and f"Put the text back where it was, or this model's {DYNAMIC}" in str(
+        e.value
+    )
+    text.write_text(content)
+    expected = trained.evaluate(dynamic=CONFIG).nll
+    text.unlink()
+    assert "the training text is not there to be compared" in trained.dynamic_statistics().origin
+    assert trained.evaluate(dynamic=CONFIG).nll == expected
+    with torch.no_grad():
+        trained.model.embedding.weight[0, 0] += 0.5  # type: ignore[operator, union-attr]
+    with pytest.raises(
+        InputError, match=r"without statistics: .*dynamic\.safetensors: is of other weights, and the text"
+    ):
+        trained.evaluate(dynamic=CONFIG)
+
+
+def test_a_folder_that_cannot_be_written_is_said(
+    trained: TrainedModel, gathers: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(module, "save_statistics", refuse)
+    found = trained.dynamic_statistics()
+    assert found.origin == (
+        f"gathered now; kept in memory alone: {trained.folder / DYNAMIC} could not be written: Read-only file system"
+    )
+    assert not (trained.folder / DYNAMIC).exists()
+    assert trained.evaluate(dynamic=CONFIG, statistics=found).nll == trained.evaluate(dynamic=CONFIG).nll
+    assert len(gathers) == 2
+
+
+def test_a_cache_beside_it_is_refused(trained: TrainedModel) -> None:
+    with pytest.raises(InputError, match="dynamic evaluation and a cache do not go together"):
+        trained.evaluate(dynamic=CONFIG, cache=CacheConfig(window=5, theta=0.1, lambda_=0.1))
+
+
+def test_lines_that_were_not_opened_in_training_are_not_in_the_statistics(tiny_run: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_run, tmp_path / "lines")
+    configure_anew(folder, lambda config: with_batching(config, kind="sentences", predict_first=False))
+    run = spanlm.load(folder)
+    found = run.dynamic_statistics()
+    words = run.corpus().splits["train"]
+    lines = int((words.ids == run.vocabulary.eos_id).sum())
+    assert found.tokens == len(words) - lines
+    result = run.evaluate(dynamic=CONFIG)
+    assert result.salton2017 is not None and "not opened" in result.salton2017.protocol

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import shutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spanlm.data.config import BatchingKind
+import spanlm
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation import dynamic as dynamic_module
-from spanlm.evaluation import dynamic_tuning as module
-from spanlm.evaluation import perplexity as perplexity_module
-from spanlm.evaluation.dynamic import adapted_tally, evaluate_dynamic
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_tuning import DECAYS, RATES, DynamicTuning, dynamic_grid, tune_dynamic
-from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
+from spanlm.evaluation import protocol as protocol_module
+from spanlm.evaluation.dynamic import tuning as module
+from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
+from spanlm.evaluation.dynamic.statistics import gather_statistics
+from spanlm.evaluation.dynamic.tuning import DECAYS, RATES, TRIALS, DynamicTuning, Trials, dynamic_grid, tune_dynamic
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import perplexity
+from spanlm.runs import trained_model as runs_module
+from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
-from tests.evaluation.test_dynamic import statistics_of, unchanged, weights
+from tests.evaluation.reference import CONTEXTS
+from tests.evaluation.test_dynamic import statistics_of
 
 SOME_RATES, SOME_DECAYS = (0.0003, 0.003, 0.01), (0.0, 0.2)
 CORPUS = reference.corpus(reference.TEXT)
@@ -38,17 +46,21 @@ def tuned(
     return tune_dynamic(model, reference.corpus(lines), "test", statistics_of(model)[0], grid or some_grid(), **how)
 
 
-@pytest.mark.parametrize("kind", ["streams", "documents", "sentences"])
+@pytest.mark.parametrize("context", CONTEXTS)
 def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(
-    kind: BatchingKind, monkeypatch: pytest.MonkeyPatch
+    context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(perplexity_module, "LENGTH", 7)  # longer texts are cut as these are
-    model, found = reference.small_model(), tuned(kind=kind)
+    monkeypatch.setattr(protocol_module, "LENGTH", 7)  # longer texts are cut as these are
+    model, found = reference.small_model(), tuned(protocol=Protocol(context=context))
     assert [(point.rate, point.decay) for point in found.grid] == [(r, d) for r in SOME_RATES for d in SOME_DECAYS]
     for point, config in zip(found.grid, some_grid(), strict=True):
-        result = evaluate_dynamic(model, CORPUS, "test", statistics_of(model)[0], config, kind=kind)
+        result = evaluate_dynamic(
+            model, CORPUS, "test", statistics_of(model)[0], config, protocol=Protocol(context=context)
+        )
         assert point.first == point.perplexity == pytest.approx(result.perplexity, rel=1e-12)
-    assert found.plain == pytest.approx(evaluate(model, CORPUS, kind=kind).perplexity, rel=1e-12)
+    assert found.plain == pytest.approx(
+        evaluate(model, CORPUS, protocol=Protocol(context=context)).perplexity, rel=1e-12
+    )
     assert (found.text, found.tokens, found.first_tokens) == ("small test", TARGETS, TARGETS)
     lowest = min(found.grid, key=lambda point: point.first)
     assert len({point.first for point in found.grid}) == len(found.grid)
@@ -58,7 +70,7 @@ def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(
 
 
 def test_sentences_that_are_not_opened_are_tuned_on_as_the_model_knows_them() -> None:
-    model, how = reference.small_model(), dict[str, Any](kind="sentences", predict_first=False)
+    model, how = reference.small_model(), dict[str, Any](protocol=Protocol(context="line", predict_first=False))
     found = tuned(**how)
     for point, config in zip(found.grid, some_grid(), strict=True):
         count = evaluate_dynamic(model, CORPUS, "test", statistics_of(model)[0], config, **how).salton2017
@@ -67,7 +79,7 @@ def test_sentences_that_are_not_opened_are_tuned_on_as_the_model_knows_them() ->
     count = evaluate(model, CORPUS, **how).salton2017
     assert count is not None and found.plain == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
     assert found.notes[-1].startswith("sentences were read as the model knows them, not opened")
-    assert not any("opened" in note for note in tuned(kind="sentences").notes)
+    assert not any("opened" in note for note in tuned(protocol=Protocol(context="line")).notes)
 
 
 def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
@@ -76,7 +88,7 @@ def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
     found = tuned(lines=lines, first_tokens=first, finalists=2)
     assert found.first_tokens == 15  # to the end of the segment
     for point, config in zip(found.grid, some_grid(), strict=True):
-        batcher = evaluation_batcher(corpus, "test", "streams", length=5)
+        batcher = STANDARD.batcher(corpus, "test", length=5)
         part = adapted_tally(model, batcher, statistics_of(model)[0], config, 0, most=first)
         assert point.first == pytest.approx(perplexity(part.nll / part.tokens), rel=1e-12)
     best = sorted(found.grid, key=lambda point: point.first)[:2]
@@ -92,7 +104,7 @@ def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
 def test_the_work_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int | None] = []
     tally: Callable[..., Any] = adapted_tally
-    monkeypatch.setattr(dynamic_module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
+    monkeypatch.setattr(module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
     tuned(first_tokens=10, finalists=2)
     assert read == [10] * 6 + [None] * 2
     read.clear()
@@ -105,7 +117,7 @@ def test_without_finalists_the_first_tokens_decide(monkeypatch: pytest.MonkeyPat
     beginning = tuned(first_tokens=10, finalists=6)
     read: list[int | None] = []
     tally: Callable[..., Any] = adapted_tally
-    monkeypatch.setattr(dynamic_module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
+    monkeypatch.setattr(module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
     found = tuned(first_tokens=10, finalists=0)
     assert read == [10] * 6
     assert [point.first for point in found.grid] == [point.first for point in beginning.grid]
@@ -116,36 +128,12 @@ def test_without_finalists_the_first_tokens_decide(monkeypatch: pytest.MonkeyPat
     assert harmful.notes == []
 
 
-def test_weights_are_afterwards_what_they_were() -> None:
-    model = reference.small_model().float()
-    before = weights(model)
-    statistics = statistics_of(model)[0]
-    tune_dynamic(model, CORPUS, "test", statistics, some_grid(), first_tokens=10)
-    assert unchanged(model, before)
-    with pytest.raises(KeyboardInterrupt):
-        tune_dynamic(model, CORPUS, "test", statistics, some_grid(), report=stop_at(12))
-    assert unchanged(model, before)
-
-
-def stop_at(tokens: int) -> Callable[[str, int, int], None]:
-    def report(what: str, done: int, total: int) -> None:
-        if done > tokens:
-            raise KeyboardInterrupt
-
-    return report
-
-
-def test_points_that_go_astray_are_never_the_best() -> None:
+def test_points_that_diverge_are_never_the_best() -> None:
     found = tuned(some_grid(rates=(1e308, 0.003)))
     assert [math.isinf(point.first) for point in found.grid] == [True, True, False, False]
     assert found.best.rate == 0.003
-    with pytest.raises(RunError, match=r"dynamic\.rate: at every point of the grid the weights went astray"):
+    with pytest.raises(RunError, match=r"dynamic\.rate: at every point of the grid the weights diverged"):
         tuned(some_grid(rates=(1e308,)))
-
-
-def test_where_every_point_is_worse_than_nothing_at_all_none_is_chosen() -> None:
-    with pytest.raises(RunError, match=r"dynamic\.rate: at every point of the grid the weights went astray"):
-        tuned(some_grid(rates=(30.0, 40.0)))
 
 
 def test_the_edge_of_the_grid_is_noted() -> None:
@@ -173,7 +161,7 @@ def test_more_read_all_of_it_until_one_helps(monkeypatch: pytest.MonkeyPatch) ->
         # the higher a rate is, the better it looks at first
         return found if most is None else replace(found, nll=-given[3].rate)
 
-    monkeypatch.setattr(dynamic_module, "adapted_tally", misleading)
+    monkeypatch.setattr(module, "adapted_tally", misleading)
     told: list[str] = []
     found = tuned(grid, text, first_tokens=10, finalists=1, report=lambda what, *rest: told.append(what))
     assert [point.perplexity is not None for point in found.grid] == [True, True, True, False]
@@ -186,14 +174,6 @@ def test_more_read_all_of_it_until_one_helps(monkeypatch: pytest.MonkeyPatch) ->
     assert none.notes[0] == "no point of the grid helps."
 
 
-def test_progress_names_the_point() -> None:
-    told: list[tuple[str, int, int]] = []
-    tuned(first_tokens=10, finalists=1, report=lambda *step: told.append(step))
-    assert told[0] == ("point 1 of 6, η 0.0003, λ 0", 5, 10)
-    assert ("point 6 of 6, η 0.01, λ 0.2", 10, 10) in told
-    assert told[-1][0].startswith("finalist 1 of 1, η ") and told[-1][1:] == (TARGETS, TARGETS)
-
-
 def test_the_usual_grid_is_the_published_one_in_proportion_to_the_length() -> None:
     assert [(c.rate, c.decay) for c in dynamic_grid(None, None)] == [(r, d) for r in RATES for d in DECAYS]
     assert (RATES, DECAYS) == ((3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4), (0.001, 0.002, 0.003, 0.005))
@@ -201,15 +181,6 @@ def test_the_usual_grid_is_the_published_one_in_proportion_to_the_length() -> No
     assert {c.length for c in longer} == {20}
     assert (longer[0].rate, longer[0].decay, longer[0].epsilon) == pytest.approx((1.2e-4, 0.004, 2e-5))
     assert [c.rate for c in dynamic_grid([0.1], None, length=20)] == [0.1] * 4
-
-
-def test_json() -> None:
-    found = tuned(first_tokens=10, finalists=1).to_json()
-    assert found.keys() == {"text", "tokens", "first_tokens", "plain", "best", "perplexity", "grid", "notes"}
-    assert found["best"].keys() == {"rate", "decay", "epsilon", "length", "loss", "tuned_on"}
-    assert found["grid"][0].keys() == {"rate", "decay", "first", "perplexity", "whole"}
-    assert sum(point["perplexity"] is None for point in found["grid"]) == 5
-    assert [point["whole"] for point in found["grid"]] == [point["perplexity"] is not None for point in found["grid"]]
 
 
 @pytest.mark.parametrize(
@@ -236,15 +207,115 @@ def test_numbers_out_of_range_are_refused(name: str, value: int, limit: str) -> 
         tuned(**{name: value})
 
 
-def test_a_grid_of_another_length_than_the_statistics_is_refused_before_anything_is_read(
-    monkeypatch: pytest.MonkeyPatch,
+# trials in the folder of a run
+
+SMALL_GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.0, 0.02], "epsilon": 0.001}
+
+
+@pytest.fixture
+def trained(tiny_run: Path, tmp_path: Path) -> TrainedModel:
+    """A copy of a run, in whose folder can be written."""
+    return spanlm.load(shutil.copytree(tiny_run, tmp_path / "run"))
+
+
+def stopped(trained: TrainedModel, point: int) -> None:
+    """Stop a search within a point of its grid."""
+
+    def report(what: str, done: int, total: int) -> None:
+        if what.startswith(f"point {point} ") and done > 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained.tune_dynamic(**SMALL_GRID, report=report)
+
+
+def as_new(found: DynamicTuning) -> DynamicTuning:
+    return replace(found, read_before=0, seconds_before=0.0)
+
+
+def test_a_search_goes_on_where_it_was_stopped(trained: TrainedModel) -> None:
+    path = trained.folder / TRIALS
+    expected = trained.tune_dynamic(**SMALL_GRID)
+    assert (expected.read_before, len(path.read_text().splitlines())) == (0, 4)
+    path.unlink()
+    stopped(trained, 3)
+    assert len(path.read_text().splitlines()) == 2
+    again = spanlm.load(trained.folder).tune_dynamic(**SMALL_GRID)
+    assert again.read_before == 2 and again.seconds_before > 0 and as_new(again) == expected
+    assert again.to_json().keys() == {field.name for field in fields(again)} - {"seconds_before"}
+    more = trained.tune_dynamic(**SMALL_GRID | {"rates": [0.0005, 0.002, 0.004]})
+    assert more.read_before == 4 and len(path.read_text().splitlines()) == 6
+
+
+def other_weights(trained: TrainedModel) -> dict[str, Any]:
+    next(trained.model.parameters()).data.add_(1e-3)
+    return {}
+
+
+CHANGES: dict[str, Callable[[TrainedModel, pytest.MonkeyPatch], dict[str, Any]]] = {
+    "weights": lambda trained, _: other_weights(trained),
+    "statistics": lambda trained, _: {"statistics": gather_statistics(trained.model, trained.corpus(), segments=1)},
+    "ε": lambda *_: {"epsilon": 0.002},
+    "length": lambda *_: {"length": 4},
+    "precision": lambda *_: {"precision": "bf16"},
+    "text": lambda *_: {"split": "test"},
+    "context": lambda *_: {"state": "line"},
+    "first tokens": lambda *_: {"first_tokens": 10, "finalists": 0},
+    "commit": lambda _, patch: patch.setattr(runs_module, "provenance", lambda device: {"commit": "other"}) or {},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_trial_of_something_else_is_not_taken(
+    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(module, "tally", lambda *_, **__: pytest.fail("it was read"))
-    with pytest.raises(InputError, match=r"dynamic\.length=10: must be that of small train"):
-        tuned([*some_grid(), *some_grid(length=10)])
+    trained.tune_dynamic(**SMALL_GRID)
+    changes = CHANGES[what](trained, monkeypatch)
+    assert trained.tune_dynamic(**SMALL_GRID | changes).read_before == 0
 
 
-def test_a_missing_part_is_named() -> None:
-    model = reference.small_model()
-    with pytest.raises(InputError, match=r"^split=valid: small has test"):
-        tune_dynamic(model, CORPUS, "valid", statistics_of(model)[0], some_grid())
+def cut_in_a_line(content: bytes) -> bytes:
+    return content[: content.index(b"\n") + 50]
+
+
+def other_lines(content: bytes) -> bytes:
+    first, *rest = content.splitlines(keepends=True)
+    broken = json.loads(rest[0]) | {"sums": {"tokens": "many"}}
+    return b"\xff\n[1]\n{}\n" + json.dumps(broken).encode() + b"\n" + first
+
+
+@pytest.mark.parametrize(
+    ("damage", "left"),
+    [(cut_in_a_line, 1), (other_lines, 1), (lambda _: b"\x00" * 100, 0), (lambda _: b"[" * 100_000, 0)],
+    ids=["cut", "other lines", "zeros", "nested"],
+)
+def test_a_damaged_line_is_ignored(trained: TrainedModel, damage: Callable[[bytes], bytes], left: int) -> None:
+    expected, path = trained.tune_dynamic(**SMALL_GRID), trained.folder / TRIALS
+    path.write_bytes(damage(path.read_bytes()))
+    found = trained.tune_dynamic(**SMALL_GRID)
+    assert found.read_before == left and as_new(found) == expected
+    assert trained.tune_dynamic(**SMALL_GRID).read_before == 4, "what was read is there again, on lines of its own"
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "pipe"])
+def test_a_file_that_cannot_be_written_stops_no_search(
+    trained: TrainedModel, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    path, other = trained.folder / TRIALS, tmp_path / "other"
+    make = {"folder": path.mkdir, "link": lambda: path.symlink_to(other), "pipe": lambda: os.mkfifo(path)}
+    make[kind]()
+    with caplog.at_level("WARNING", "spanlm"):
+        found = trained.tune_dynamic(**SMALL_GRID)
+    assert len(found.grid) == 4 and found.read_before == 0 and not other.exists()
+    assert len(caplog.records) == 1 and TRIALS in caplog.text
+
+
+def test_a_trial_that_diverged_is_one(tmp_path: Path) -> None:
+    """Sums that are not finite are null in the file."""
+    model, grid = reference.small_model(), some_grid(rates=(1e308, 0.003))
+    searches = [
+        tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], grid, trials=Trials(tmp_path / TRIALS))
+        for _ in range(2)
+    ]
+    assert [found.read_before for found in searches] == [0, 4]
+    assert as_new(searches[1]) == searches[0] and math.isinf(searches[1].grid[0].first)

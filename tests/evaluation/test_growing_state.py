@@ -42,11 +42,6 @@ def test_it_is_not_carried_through_a_text(model: TrainedModel) -> None:
     assert model.evaluate(state="document").tokens == model.evaluate().tokens
 
 
-def test_a_text_is_not_scored_as_one_line(model: TrainedModel) -> None:
-    with pytest.raises(InputError, match=r"state=carry: .* would make that all of the text\. Take line or"):
-        model.score("the cat\na dog", state="carry")
-
-
 def test_one_document_is_read_line_by_line(model: TrainedModel) -> None:
     part = model.corpus()
     one = {name: replace(tokens, documents=tokens.documents[:1]) for name, tokens in part.splits.items()}
@@ -85,18 +80,6 @@ def test_scores_are_those_of_the_lines(model: TrainedModel) -> None:
     together = list(model.score("\n".join(lines), base=math.e))
     apart = [score for line in lines for score in model.score(line, base=math.e)]
     assert [s.surprisal for s in together] == pytest.approx([s.surprisal for s in apart], rel=1e-5)
-
-
-def test_attention_reaches_back_to_the_first_word(model: TrainedModel) -> None:
-    record = model.attend("the cat sat on the mat")
-    rows = record.weights
-    assert not rows[0].any()
-    assert rows[1:].sum(1) == pytest.approx(1, abs=1e-4)
-    assert (rows[-1] > 0).sum() == len(rows) - 1
-
-
-def test_words_are_drawn(model: TrainedModel) -> None:
-    assert len(model.generate("the cat", length=12)) == 12
 
 
 def test_cloze_reads_queries_of_different_lengths(model: TrainedModel) -> None:

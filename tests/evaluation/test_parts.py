@@ -10,40 +10,37 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.data.config import BatchingKind, SentenceRules
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic import adapting, evaluate_dynamic
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import DynamicStatistics, gather_statistics
-from spanlm.evaluation.lessons import lessons
-from spanlm.evaluation.part_tally import PartTally
-from spanlm.evaluation.parts import Parts, require_parts
-from spanlm.evaluation.perplexity import evaluate, evaluation_batcher
-from spanlm.evaluation.scoring import scored_segments
+from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
+from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics, segment_gradients
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
+from spanlm.evaluation.parts import Parts, require_span_buffer
+from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.protocol import STANDARD, Context, Protocol
+from spanlm.evaluation.scoring import metric_sums, score
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
-from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import SpanBufferConfig
-from spanlm.models.memories.span_buffer import SpanBufferMemory
-from spanlm.models.span_mixture import PartScores
+from spanlm.models.memories import AttentiveConfig, SpanBufferConfig
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory, SpanMixture
 from tests.evaluation import reference
+from tests.evaluation.reference import CONTEXTS
 from tests.models import small
 
 CORPUS = reference.corpus(reference.TEXT)
 EOS_ID = CORPUS.vocabulary.eos_id
-STATES: dict[BatchingKind, str] = {"streams": "carry", "documents": "document", "sentences": "line"}
 USUAL = DynamicConfig(rate=0.003, decay=0.05, epsilon=0.002)
 HEADS = {
     "softmax": SoftmaxConfig(),
     "mixture": MixtureOfSoftmaxesConfig(experts=2, tied=True, latent_dropout=0.3),
 }
-MEMORY = SpanBufferConfig(buffer_size=6, span_length=3, evaluation_temperature=0.7, reward_power=1.5)
+MEMORY = SpanBufferConfig(
+    buffer_size=6, span_length=3, gate=GateConfig(evaluation_temperature=0.7), reward=RewardConfig(power=1.5)
+)
 
 
 def span_model(head: str | AnyHeadConfig = "softmax", memory: SpanBufferConfig = MEMORY) -> LanguageModel:
@@ -57,7 +54,7 @@ def span_model(head: str | AnyHeadConfig = "softmax", memory: SpanBufferConfig =
 
 def statistics_of(model: LanguageModel) -> DynamicStatistics:
     corpus = reference.corpus(reference.TEXT, split="train")
-    return gather_statistics(model, corpus, kind="streams")
+    return gather_statistics(model, corpus, STANDARD)
 
 
 @dataclass
@@ -72,18 +69,18 @@ class Step:
 
 
 @torch.no_grad()
-def loop(model: LanguageModel, kind: BatchingKind) -> list[Step]:
+def loop(model: LanguageModel, context: Context) -> list[Step]:
     """One word at a time; p and q of the whole vocabulary, λ and the reward by hand."""
     found = []
-    for group in reference.groups(reference.TEXT, STATES[kind]):
+    for group in reference.groups(reference.TEXT, context):
         ids = [EOS_ID, *(i for n in group for i in CORPUS.vocabulary.encode([*reference.TEXT[n], "<eos>"]))]
         state = model.init_state(1)
         for word, target in pairwise(ids):
             readout, state = model(torch.tensor([[word]]), state)
-            buffer = readout.buffer
+            buffer = readout.mixture
             assert buffer is not None
-            p = model.head.own_log_probs(Readout(readout.features))[0, 0, target].item()
-            q = model.head.own_log_probs(Readout(buffer.features))[0, 0, target].item()
+            p = model.head.own_log_probs(readout.features)[0, 0, target].item()
+            q = model.head.own_log_probs(buffer.features)[0, 0, target].item()
             g0, g1 = buffer.gate[0, 0].tolist()
             r = min(math.exp(1.5 * (q - p)), 10.0) - 1.0
             share = 1 / (1 + math.exp(g1 - g0))
@@ -102,10 +99,10 @@ def parts_of(model: LanguageModel, **how: Any) -> Parts:
 
 
 @pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("kind", STATES)
-def test_every_number_is_that_of_the_loop(kind: BatchingKind, head: str) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_number_is_that_of_the_loop(context: Context, head: str) -> None:
     model = span_model(head)
-    steps, found = loop(model, kind), parts_of(model, kind=kind)
+    steps, found = loop(model, context), parts_of(model, protocol=Protocol(context=context))
     read = [step for step in steps if step.filled]
     assert 0 < len(read) < len(steps), "what is not filled must be met, too"
     assert found.remembering == len(read)
@@ -123,10 +120,10 @@ def test_every_number_is_that_of_the_loop(kind: BatchingKind, head: str) -> None
     assert found.reward == pytest.approx(mean([s.reward for s in read]), rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", STATES)
-def test_the_whole_is_the_mixture_of_these_and_never_better_than_the_bound(kind: BatchingKind) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_the_whole_is_the_mixture_of_these_and_never_better_than_the_bound(context: Context) -> None:
     model = span_model()
-    result, steps = evaluate(model, CORPUS, kind=kind), loop(model, kind)
+    result, steps = evaluate(model, CORPUS, protocol=Protocol(context=context)), loop(model, context)
     nll = 0.0
     for s in steps:
         odds = (s.share / (1 - s.share)) ** (1 / 0.7)  # of the gate at the temperature of evaluation
@@ -138,20 +135,9 @@ def test_the_whole_is_the_mixture_of_these_and_never_better_than_the_bound(kind:
     assert result.parts.oracle < min(result.parts.encoder, result.parts.buffer, result.perplexity)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 5])
-def test_sentences_side_by_side_have_the_same_parts(batch_size: int) -> None:
-    """Those of one batch differ in length: what pads them counts nowhere."""
-    model = span_model()
-    one, other = (
-        parts_of(model, kind="sentences", batch_size=1),
-        parts_of(model, kind="sentences", batch_size=batch_size),
-    )
-    assert vars(one) == pytest.approx(vars(other))
-
-
 def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing() -> None:
     model = span_model(memory=replace(MEMORY, span_length=20, buffer_size=20))
-    result = evaluate(model, CORPUS, kind="sentences")
+    result = evaluate(model, CORPUS, protocol=Protocol(context="line"))
     assert result.parts is not None
     assert result.parts.encoder == result.parts.buffer == result.parts.oracle == result.perplexity
     assert result.parts.remembering == 0
@@ -160,49 +146,44 @@ def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing
 
 
 def test_a_gate_in_the_middle_counts_as_preferred_and_a_tie_does_not_count_as_better() -> None:
-    half, ones = torch.tensor([[0.5, 0.25]]).log(), torch.ones(1, 2, dtype=torch.bool)
-    same = torch.tensor([[-1.0, -2.0]])
-    tally = PartTally().plus(PartScores(same, same, half, torch.zeros(1, 2), ones), ones)
-    assert (tally.steps, tally.utilisation, tally.oracle_utilisation) == (2, 1, 0)
+    ones, gate, same = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[[0.0, 0.0], [0.0, 1.0]]]), torch.zeros(1, 2)
+    mixture = SpanMixture(same.unsqueeze(-1), gate, ones, GateConfig(), RewardConfig())
+    found = mixture.metrics(same - 1, same - 1, same)
+    assert found["utilisation"].tolist() == [[1.0, 0.0]] and not found["oracle_utilisation"].any()
 
 
 def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:
-    torch.manual_seed(0)
-    numbers = torch.randn(3, 2, 4).double()
-    filled, mask = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0]]).bool(), torch.tensor([[1, 0, 1, 0], [0, 1, 1, 0]]).bool()
-    log_p, log_q, reward = numbers.unbind(0)
-    parts = PartScores(-log_p.abs(), -log_q.abs(), -log_q.abs(), reward, filled)
-    encoder, buffer, log_share, told = (
-        x.masked_fill(~mask, math.nan) for x in (parts.encoder, parts.buffer, parts.log_share, parts.reward)
-    )
-    spoilt = PartScores(encoder, buffer, log_share, told, filled | ~mask)
-    assert PartTally().plus(parts, mask) == PartTally().plus(spoilt, mask)
-    assert PartTally().plus(parts, mask).steps == int((filled & mask).sum()) == 2
+    numbers = small.values(3, 2, 4)
+    mask = torch.tensor([[1, 0, 1, 0], [0, 1, 1, 0]]).bool()
+    metrics = dict(zip("abc", numbers, strict=True))
+    spoilt = {name: x.masked_fill(~mask, math.nan) for name, x in metrics.items()}
+    found = metric_sums(metrics, mask)
+    assert found.dtype == torch.float64 and torch.equal(found, metric_sums(spoilt, mask))
+    assert found.tolist() == pytest.approx([x[mask].sum().item() for x in numbers])
 
 
-@pytest.mark.parametrize("kind", STATES)
-def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(kind: BatchingKind) -> None:
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(context: Context) -> None:
     """The parts are those of the weights that the segment met: the same lessons, taught by hand, asked one by one."""
     model = span_model()
     statistics = statistics_of(model)
-    result = evaluate_dynamic(model, CORPUS, "test", statistics, USUAL, kind=kind)
+    result = evaluate_dynamic(model, CORPUS, "test", statistics, USUAL, protocol=Protocol(context=context))
     asked, nll = copy.deepcopy(model), {"p": 0.0, "q": 0.0, "best": 0.0, "mixture": 0.0}
-    batcher = evaluation_batcher(CORPUS, "test", kind, 1, length=USUAL.length)
-    if kind == "sentences":
-        batcher = evaluation_batcher(CORPUS, "test", kind, 1, SentenceRules(order="drawn"), USUAL.length)
+    protocol = Protocol(context=context, batch_size=1)
+    batcher = protocol.batcher(CORPUS, "test", in_order=True, length=USUAL.length)
     state = None
     twin, learn = adapting(model, statistics, USUAL)
-    for lesson in lessons(twin, batcher.segments(), USUAL.length):
+    for lesson in segment_gradients(twin, batcher.segments(), USUAL.length):
         segment: Segment = lesson.scored.segment
         asked.load_state_dict(twin.state_dict())
         initial = asked.init_state(1)
         state = initial if state is None else state.reset(segment.reset, initial)
         with torch.no_grad():
             readout, state = asked(segment.inputs, state)
-            buffer = readout.buffer
+            buffer = readout.mixture
             assert buffer is not None
-            p = asked.head.own_log_prob(Readout(readout.features), segment.targets)
-            q = asked.head.own_log_prob(Readout(buffer.features), segment.targets).where(buffer.filled, p)
+            p = asked.head.own_log_prob(readout.features, segment.targets)
+            q = asked.head.own_log_prob(buffer.features, segment.targets).where(buffer.filled, p)
             mixture = asked.head.log_prob(readout, segment.targets)
         for name, log_p in (("p", p), ("q", q), ("best", torch.maximum(p, q)), ("mixture", mixture)):
             nll[name] -= log_p.sum().item()
@@ -212,58 +193,35 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(kind: Batch
     assert result.nll == pytest.approx(nll["mixture"], rel=1e-11)
     sums = [x * result.tokens for x in (found.encoder_nll, found.buffer_nll, found.oracle_nll)]
     assert sums == pytest.approx([nll["p"], nll["q"], nll["best"]], rel=1e-11)
-    static = parts_of(model, kind=kind)
+    static = parts_of(model, protocol=Protocol(context=context))
     assert result.without_dynamic.parts == static
     assert found.encoder != pytest.approx(static.encoder, rel=1e-4)
     assert found.oracle < min(found.encoder, found.buffer, result.perplexity)
 
 
-def test_what_an_adapting_model_said_holds_no_graph() -> None:
-    model = span_model()
-    batcher = evaluation_batcher(CORPUS, "test", "streams", length=5)
-    lesson = next(iter(lessons(model, batcher.segments(), 5)))
-    parts = lesson.scored.parts
-    assert parts is not None
-    assert not any(x.requires_grad for x in vars(parts).values())
-
-
-def test_one_pass_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, asked = span_model(), 0
-    inner = model.head.own_log_prob
-
-    def counted(readout: Readout, targets: Tensor) -> Tensor:
-        nonlocal asked
-        asked += targets.numel()
-        return inner(readout, targets)
-
-    monkeypatch.setattr(model.head, "own_log_prob", counted)
-    assert evaluate(model, CORPUS).tokens * 2 == asked, "each token once by each part"
-
-
 def test_a_mixture_with_a_cache_has_no_two_parts_and_the_model_in_it_has() -> None:
     model = span_model()
-    for kind in STATES:
-        result = evaluate(model, CORPUS, kind=kind, cache=CacheConfig(window=5, theta=0.3, lambda_=0.2))
+    for context in CONTEXTS:
+        result = evaluate(
+            model, CORPUS, protocol=Protocol(context=context), cache=CacheConfig(window=5, theta=0.3, lambda_=0.2)
+        )
         assert result.parts is None and result.without_cache is not None
         found = result.without_cache.parts
-        assert found is not None and vars(found) == pytest.approx(vars(parts_of(model, kind=kind)))
+        assert found is not None and vars(found) == pytest.approx(
+            vars(parts_of(model, protocol=Protocol(context=context)))
+        )
 
 
 def test_other_models_have_no_parts() -> None:
     assert evaluate(reference.small_model(), CORPUS).parts is None
     together = Ensemble([span_model(), span_model("mixture")]).eval()
     assert evaluate(together, CORPUS).parts is None
-    batcher = evaluation_batcher(CORPUS, "test", "streams")
-    scored = next(scored_segments(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
-    assert scored.parts is None, "something else was asked"
+    batcher = STANDARD.batcher(CORPUS, "test")
+    scored = next(score(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
+    assert not scored.metrics, "something else was asked"
 
 
 def test_a_model_of_one_part_is_refused() -> None:
-    require_parts("span_buffer", "--parts")
-    with pytest.raises(InputError, match=r"--parts: .*one part \(model\.memory\.kind=attentive\).*kind=span_buffer"):
-        require_parts("attentive", "--parts")
-
-
-def test_json_has_plain_values() -> None:
-    result = evaluate(span_model(), CORPUS)
-    assert result.parts is not None and result.to_json()["parts"] == vars(result.parts)
+    assert require_span_buffer(MEMORY, "--parts") is MEMORY
+    with pytest.raises(InputError, match=r"--parts: .*\(model\.memory\.kind=attentive\).*kind=span_buffer"):
+        require_span_buffer(AttentiveConfig(), "--parts")

@@ -13,9 +13,8 @@ from spanlm.data.text import Text
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation import text_pieces
-from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces, text_as_pieces, words_of
-from spanlm.evaluation.words import Piece
+from spanlm.evaluation import words as text_pieces
+from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
 
 
 def whole(pieces: list[Piece]) -> list[list[str]]:

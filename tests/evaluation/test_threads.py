@@ -17,11 +17,13 @@ from torch import Tensor
 
 import spanlm
 from spanlm.data.cbt import Question
-from spanlm.evaluation.dynamic_config import DynamicConfig
-from spanlm.evaluation.dynamic_statistics import gather_statistics
+from spanlm.evaluation.dynamic.statistics import gather_statistics
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.protocol import Protocol
 from spanlm.runs.trained_model import TrainedModel
 from tests.conftest import tiny_lines
 
+VARYING = ("tokens_per_second", "origin", "read_before", "seconds_before")
 TEXT = "\n".join(line for line in tiny_lines(40, seed=9) if line)
 CANDIDATES = ("cat", "dog", "mat", "object")
 QUESTIONS = [Question("q", n, ("the cat sat on the mat .",) * n, "the", "sat .", CANDIDATES, "cat") for n in range(3)]
@@ -29,7 +31,7 @@ QUESTIONS = [Question("q", n, ("the cat sat on the mat .",) * n, "the", "sat .",
 
 def calls(model: TrainedModel) -> dict[str, Callable[[], object]]:
     """What is asked of a model, by name."""
-    corpus, kind = model.corpus(), "documents"
+    corpus = model.corpus()
     found: dict[str, Callable[[], object]] = {
         "score": lambda: list(model.score(TEXT, state="carry")),
         "evaluate": lambda: model.evaluate(corpus, "valid"),
@@ -38,13 +40,13 @@ def calls(model: TrainedModel) -> dict[str, Callable[[], object]]:
     }
     if isinstance(model, spanlm.TrainedEnsemble):
         return found
-    how: dict[str, Any] = {"kind": kind, "segments": 2}
+    how: dict[str, Any] = {"protocol": Protocol(context="document"), "segments": 2}
     statistics = gather_statistics(model.model, corpus, **how)
     follow = DynamicConfig(rate=0.003, decay=0.02, epsilon=0.001)
     found["statistics"] = lambda: gather_statistics(model.model, corpus, **how)
     found["statistics of the run"] = lambda: model.dynamic_statistics(segments=2)  # which go into its folder
     grid: dict[str, Any] = {"rates": [0.001, 0.003], "decays": [0.02], "statistics": statistics}
-    found["tune"] = lambda: model.tune_dynamic(corpus, "valid", **grid)  # and what it read, until it is over
+    found["tune"] = lambda: model.tune_dynamic(corpus, "valid", **grid)
     found["dynamic"] = lambda: model.evaluate(corpus, "valid", dynamic=follow, statistics=statistics)
     memory = model.config.model.memory.kind
     if memory != "none":
@@ -56,7 +58,11 @@ def exact(value: object) -> object:
     """Every bit of what a call gave, but for its speed, and where it was found."""
     if is_dataclass(value):
         named = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {name: exact(x) for name, x in named.items() if name not in ("tokens_per_second", "origin")}
+        return {
+            name: exact(x)
+            for name, x in named.items()
+            if name not in ("tokens_per_second", "origin", "read_before", "seconds_before")
+        }
     if isinstance(value, dict):
         return {name: exact(x) for name, x in value.items()}
     if isinstance(value, list | tuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from spanlm.data.config import DataConfig
 from spanlm.data.text import Text
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
-from spanlm.evaluation.perplexity import evaluation_batcher
+from spanlm.evaluation.protocol import Protocol
 from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
 
@@ -105,8 +104,8 @@ def test_a_model_trained_on_documents_evaluates_a_text_that_is_one_as_a_stream(
     trained = TrainedModel(model.model, model.vocabulary, config, model.folder)
     (tmp_path / "one.txt").write_text("the cat sat .\n")
     one = trained.corpus(str(tmp_path / "one.txt"))
-    assert trained.texts.batching(one, "text") == "streams"
-    assert trained.texts.batching(trained.corpus(), "test") == "documents"
+    assert trained.texts.protocol(one, "text").context == "carry"
+    assert trained.texts.protocol(trained.corpus(), "test").context == "document"
 
 
 def test_other_texts_of_a_model_of_books_are_read_as_books(tmp_path: Path, model: TrainedModel) -> None:
@@ -177,11 +176,7 @@ def test_score_of_words_that_are_not_there(model: TrainedModel) -> None:
         list(model.score("the\nzebra", oov="error"))
 
 
-def test_score_takes_lines_too(model: TrainedModel, text: str, tiny_corpus: Path) -> None:
-    with (tiny_corpus / "test.txt").open(encoding="utf-8") as lines:
-        assert list(model.score(lines, state="carry")) == list(model.score(text, state="carry"))
-
-
+@pytest.mark.slow
 def test_score_takes_a_file_as_it_streams(model: TrainedModel, text: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
     file = Text(tmp_path / "text.txt")
@@ -195,32 +190,6 @@ def test_score_takes_a_file_as_it_streams(model: TrainedModel, text: str, tmp_pa
         list(rows)
 
 
-def test_a_final_line_end_is_no_line(model: TrainedModel) -> None:
-    assert [row.word for row in model.score("the cat\n", eos=True)] == ["the", "cat", "<eos>"]
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda model: model.evaluate(state="sentence"),
-        lambda model: list(model.score("the", state="sentence")),
-        lambda model: list(model.score("the", oov="eror")),
-        lambda model: model.evaluate(precision="fp16"),
-        lambda model: model.tune_cache([5], state="sentence"),
-    ],
-    ids=["evaluate.state", "score.state", "score.oov", "precision", "tune_cache.state"],
-)
-def test_misspelled_choices_are_refused(model: TrainedModel, call: Callable[[TrainedModel], object]) -> None:
-    with pytest.raises(InputError):
-        call(model)
-
-
-@pytest.mark.parametrize("base", [1.0, 0.0, -2.0])
-def test_impossible_bases_are_refused(model: TrainedModel, base: float) -> None:
-    with pytest.raises(InputError, match="base"):
-        list(model.score("the", base=base))
-
-
 def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
     record = model.attend("the zebra sat on\n\nthe mat .", expected=3, state="carry")
     words = ["<eos>", "the", "zebra", "sat", "on", "<eos>", "<eos>", "the", "mat", "."]
@@ -230,7 +199,7 @@ def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
     with torch.no_grad():
         readout, _ = model.model(tokens, model.model.init_state(1))
         log_p = model.model.head.log_probs(readout)[:, 0].double()
-    np.testing.assert_allclose(record.weights, readout.attention[:, 0], atol=1e-6)
+    np.testing.assert_allclose(record.weights, readout.attention.weights[:, 0], atol=1e-6)
     assert record.weights.shape == (10, 3)
     np.testing.assert_allclose(record.weights.sum(1), [0, *[1] * 9], atol=1e-6)
     targets = model.vocabulary.encode(record.targets)
@@ -244,7 +213,7 @@ def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
 
 def test_attend_in_parts_is_attend_at_once(model: TrainedModel, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model.attend(text)
-    monkeypatch.setattr("spanlm.analysis.attend.STEPS", 5)
+    monkeypatch.setattr("spanlm.evaluation.attention.STEPS", 5)
     parts = model.attend(text)
     np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-6)
     np.testing.assert_allclose(parts.surprisal, whole.surprisal, atol=1e-5)
@@ -268,34 +237,25 @@ def test_attend_needs_words_and_attention(model: TrainedModel, lstm_run: Path) -
         spanlm.load(lstm_run).attend("the cat")
 
 
-@pytest.mark.parametrize("state", ["streams", "documents"])
+@pytest.mark.parametrize("state", ["carry", "document"])
 def test_by_lag_is_the_mean_of_the_weights(model: TrainedModel, text: str, state: Any) -> None:
     from spanlm.analysis.attend import attention_by_lag
 
     profile = attention_by_lag(
-        model.model, evaluation_batcher(model.corpus(), "test", state, 2 if state == "documents" else 1)
+        model.model, Protocol(context=state, batch_size=2 if state == "document" else 1).batcher(model.corpus(), "test")
     )
     lines = reference.lines_of(text)
-    groups = reference.groups(lines, {"streams": "carry", "documents": "document"}[state])
+    groups = reference.groups(lines, state)
     full = []
     for group in groups:
         ids = model.vocabulary.encode(w for n in group for w in [*lines[n], "<eos>"])
         with torch.no_grad():
             tokens = torch.tensor([model.vocabulary.eos_id, *ids[:-1]]).unsqueeze(1)
             readout, _ = model.model(tokens, model.model.init_state(1))
-        full += readout.attention[3:, 0].double().tolist()  # before, the window of 3 is not full
+        full += readout.attention.weights[3:, 0].double().tolist()  # before, the window of 3 is not full
     assert profile.positions == len(full)
     assert profile.percent == pytest.approx(np.mean(full, axis=0) * 100, abs=1e-3)
     assert max(profile.percent) - min(profile.percent) > 0.01
-
-
-def test_generate(model: TrainedModel) -> None:
-    words = model.generate("the cat", length=12, seed=4)
-    assert len(words) == 12
-    assert words == model.generate("the cat", length=12, seed=4)
-    assert all(word in model.vocabulary for word in words)
-    assert model.generate("the cat", length=12, temperature=0, top_k=3, top_p=0.5, unk=True, seed=1)
-    assert not model.model.training
 
 
 def test_words_come_one_by_one(model: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,11 +269,6 @@ def test_words_come_one_by_one(model: TrainedModel, monkeypatch: pytest.MonkeyPa
     assert next(stream, None) is None
     with pytest.raises(InputError, match=r"^length=0"):
         model.words(length=0)
-
-
-def test_a_run_says_what_it_is(model: TrainedModel, unopened_run: Path) -> None:
-    assert model.title(": a text") == f"{model.folder.name}, key-value-predict memory, window 3: a text"
-    assert model.texts.predict_first and not spanlm.load(unopened_run).texts.predict_first
 
 
 def test_a_corpus_is_encoded_with_the_models_vocabulary(model: TrainedModel, tmp_path: Path) -> None:

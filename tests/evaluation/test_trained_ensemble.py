@@ -76,7 +76,7 @@ def test_the_geometric_combination(tiny_run: Path, lstm_run: Path) -> None:
 
 
 def test_attention_of_several_is_refused(several: TrainedEnsemble) -> None:
-    from spanlm.analysis.attend import check_attends
+    from spanlm.evaluation.attention import check_attends
 
     with pytest.raises(InputError, match="several models as one have no attention of their own"):
         check_attends(several.model)

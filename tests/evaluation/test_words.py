@@ -12,21 +12,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanlm.data.config import BatchingKind
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation import text_pieces, words
+from spanlm.evaluation import words
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.text_pieces import in_lines, lines_as_pieces
-from spanlm.evaluation.words import StateMode, WordScore, score_words
+from spanlm.evaluation.protocol import Context, Protocol
+from spanlm.evaluation.words import WordScore, in_lines, lines_as_pieces, score_words
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference
+from tests.evaluation.reference import CONTEXTS
 
-KINDS: dict[StateMode, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
 MODEL = reference.small_model()
 VOCABULARY = reference.VOCABULARY
 
@@ -48,9 +47,9 @@ def assert_rows(found: list[WordScore], expected: list[reference.Row], base: flo
 
 
 @pytest.mark.parametrize("memory", reference.MEMORIES)
-@pytest.mark.parametrize("state", KINDS)
+@pytest.mark.parametrize("state", CONTEXTS)
 @pytest.mark.parametrize("eos", [True, False])
-def test_every_value_is_that_of_one_word_at_a_time(state: StateMode, memory: str, eos: bool) -> None:
+def test_every_value_is_that_of_one_word_at_a_time(state: Context, memory: str, eos: bool) -> None:
     model = reference.small_model(memory)
     expected = reference.rows(model, VOCABULARY, reference.TEXT, state)
     found = score(joined(reference.TEXT), model, state=state, eos=eos)
@@ -58,10 +57,10 @@ def test_every_value_is_that_of_one_word_at_a_time(state: StateMode, memory: str
     assert len({row.rank for row in expected}) > 3
 
 
-@pytest.mark.parametrize("state", KINDS)
-def test_line_ends_included_the_rows_add_up_to_the_evaluation(state: StateMode) -> None:
+@pytest.mark.parametrize("state", CONTEXTS)
+def test_line_ends_included_the_rows_add_up_to_the_evaluation(state: Context) -> None:
     rows = score(joined(reference.TEXT), state=state, eos=True, base=math.e)
-    result = evaluate(MODEL, reference.corpus(reference.TEXT), kind=KINDS[state])
+    result = evaluate(MODEL, reference.corpus(reference.TEXT), protocol=Protocol(context=state))
     assert len(rows) == result.tokens
     assert sum(row.surprisal for row in rows) == pytest.approx(result.nll, rel=1e-12)
     assert sum(row.oov for row in rows) == result.oov_tokens
@@ -71,7 +70,7 @@ def test_line_ends_included_the_rows_add_up_to_the_evaluation(state: StateMode) 
 def test_blank_lines_before_the_first_word_open_no_document(opening: list[list[str]]) -> None:
     lines = [*opening, *reference.TEXT]
     rows = score(joined(lines), state="document", eos=True, base=math.e)
-    result = evaluate(MODEL, reference.corpus(lines), kind="documents")
+    result = evaluate(MODEL, reference.corpus(lines), protocol=Protocol(context="document"))
     assert sum(row.surprisal for row in rows) == pytest.approx(result.nll, rel=1e-12)
 
 
@@ -81,14 +80,14 @@ TEXTS = st.lists(st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_
 @settings(max_examples=60, deadline=None)
 @given(
     lines=TEXTS,
-    state=st.sampled_from(sorted(KINDS)),
+    state=st.sampled_from(CONTEXTS),
     eos=st.booleans(),
     steps=st.integers(1, 12),
     beside=st.integers(1, 5),
     length=st.integers(1, 6),
 )
 def test_how_much_is_computed_together_changes_nothing(
-    lines: list[list[str]], state: StateMode, eos: bool, steps: int, beside: int, length: int
+    lines: list[list[str]], state: Context, eos: bool, steps: int, beside: int, length: int
 ) -> None:
     while lines and not lines[0]:
         lines = lines[1:]  # see the test above
@@ -98,7 +97,7 @@ def test_how_much_is_computed_together_changes_nothing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "STEPS", steps)
         patch.setattr(words, "LINES", beside)
-        patch.setattr(text_pieces, "WORDS", length)
+        patch.setattr(words, "WORDS", length)
         assert_rows(score(joined(lines), state=state, eos=eos), expected, base=2)
 
 
@@ -111,28 +110,30 @@ def test_of_lines_that_nothing_opens_the_first_word_is_read_and_has_no_numbers(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "STEPS", steps)
         patch.setattr(words, "LINES", beside)
-        patch.setattr(text_pieces, "WORDS", length)
+        patch.setattr(words, "WORDS", length)
         assert_rows(score(joined(lines), eos=eos, opened=False), expected, base=2)
 
 
 def test_what_has_numbers_in_lines_that_nothing_opens_adds_up_to_the_evaluations_own_count() -> None:
     rows = [row for row in score(joined(reference.TEXT), eos=True, opened=False, base=math.e) if row.rank is not None]
-    count = evaluate(MODEL, reference.corpus(reference.TEXT), kind="sentences", predict_first=False).salton2017
+    count = evaluate(
+        MODEL, reference.corpus(reference.TEXT), protocol=Protocol(context="line", predict_first=False)
+    ).salton2017
     assert count is not None
     assert len(rows) == count.predicted
     assert sum(row.surprisal for row in rows) == pytest.approx(count.nll, rel=1e-12)
 
 
 @pytest.mark.parametrize("state", ["carry", "document"])
-def test_lines_that_nothing_opens_know_nothing_of_each_other(state: StateMode) -> None:
+def test_lines_that_nothing_opens_know_nothing_of_each_other(state: Context) -> None:
     with pytest.raises(InputError, match=f"state={state}: must be line where lines are not opened"):
         score(["the"], state=state, opened=False)
 
 
-@pytest.mark.parametrize("state", KINDS)
-def test_a_line_longer_than_every_limit(state: StateMode, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("state", CONTEXTS)
+def test_a_line_longer_than_every_limit(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 8)
-    monkeypatch.setattr(text_pieces, "WORDS", 20)
+    monkeypatch.setattr(words, "WORDS", 20)
     lines = [["the", "cat"], [reference.WORDS[1 + i * i % 10] for i in range(101)], ["the", "dog", "ran"]]
     expected = [r for r in reference.rows(MODEL, VOCABULARY, lines, state) if r.word != "<eos>"]
     found = score(joined(lines), state=state)
@@ -140,11 +141,11 @@ def test_a_line_longer_than_every_limit(state: StateMode, monkeypatch: pytest.Mo
     assert [row.index for row in found if row.sentence == 2] == list(range(1, 102))
 
 
-@pytest.mark.parametrize("state", KINDS)
-def test_what_is_held_at_a_time_is_bounded(state: StateMode, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("state", CONTEXTS)
+def test_what_is_held_at_a_time_is_bounded(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 8)
     monkeypatch.setattr(words, "LINES", 3)
-    monkeypatch.setattr(text_pieces, "WORDS", 20)
+    monkeypatch.setattr(words, "WORDS", 20)
     shapes: list[tuple[int, int]] = []
     original = LanguageModel.log_probs
 
@@ -158,8 +159,8 @@ def test_what_is_held_at_a_time_is_bounded(state: StateMode, monkeypatch: pytest
     assert max(beside for _, beside in shapes) == (3 if state == "line" else 1)
 
 
-@pytest.mark.parametrize("state", KINDS)
-def test_rows_come_before_the_text_ends(state: StateMode, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("state", CONTEXTS)
+def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 10)
     monkeypatch.setattr(words, "LINES", 4)
     read = 0
@@ -188,15 +189,6 @@ def test_lines_side_by_side_are_as_lines_alone() -> None:
         assert a == pytest.approx(b, abs=1e-5)
     exact = score(lines)
     assert [row.surprisal for row in together] == pytest.approx([row.surprisal for row in exact], abs=1e-4)
-
-
-def test_bases_are_units_of_the_same_number() -> None:
-    bits, nats, bans = (score(joined(reference.TEXT), base=base) for base in (2.0, math.e, 10.0))
-    for two, e, ten in zip(bits, nats, bans, strict=True):
-        assert two.surprisal == pytest.approx(e.surprisal / math.log(2))
-        assert ten.surprisal == pytest.approx(e.surprisal / math.log(10))
-        assert two.entropy == pytest.approx(e.entropy / math.log(2))
-        assert two.rank == e.rank == ten.rank
 
 
 def test_entropy_of_a_certain_distribution_is_zero() -> None:
@@ -255,35 +247,20 @@ def test_unknown_words_are_scored_as_unk_and_flagged() -> None:
 
 
 def test_unknown_words_are_refused_by_line_and_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_pieces, "WORDS", 2)
+    monkeypatch.setattr(words, "WORDS", 2)
     with pytest.raises(InputError, match=r"line 3, word 4: 'zebra' is not in the vocabulary\..*oov=flag"):
         score(["the cat", "", "the cat sat zebra on"], oov="error")
     assert len(score(["the cat", "", "the <unk> sat"], oov="error")) == 5
 
 
-def test_an_empty_text_has_no_rows() -> None:
-    assert score([]) == []
-    assert score([""]) == []
-    assert [row.word for row in score(["", ""], eos=True)] == ["<eos>", "<eos>"]
-
-
-@pytest.mark.parametrize("state", KINDS)
-def test_a_word_depends_on_nothing_after_it(state: StateMode) -> None:
+@pytest.mark.parametrize("state", CONTEXTS)
+def test_a_word_depends_on_nothing_after_it(state: Context) -> None:
     lines = joined(reference.TEXT)
     changed = [*lines[:4], "ran on naïve .", "mat"]
     n = len(score(lines[:4]))
     first, second = (score(text, state=state)[:n] for text in (lines, changed))
     assert [row.surprisal for row in first] == pytest.approx([row.surprisal for row in second], rel=1e-12)
     assert [row.entropy for row in first] == pytest.approx([row.entropy for row in second], rel=1e-12)
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_the_model_is_left_as_it_was(training: bool) -> None:
-    model = reference.small_model()
-    model.output_dropout = 0.5
-    rows = score(joined(reference.TEXT), model.train(training))
-    assert model.training == training
-    assert rows == score(joined(reference.TEXT)), "dropout must be off"
 
 
 def sentences_of(line: list[str]) -> list[tuple[int, list[str]]]:
@@ -297,7 +274,7 @@ def sentences_of(line: list[str]) -> list[tuple[int, list[str]]]:
     return [(begin, line[begin:end]) for begin, end in pairwise([0, *ends])]
 
 
-def sentence_rows(lines: list[list[str]], state: StateMode) -> list[reference.Row]:
+def sentence_rows(lines: list[list[str]], state: Context) -> list[reference.Row]:
     """Every target of a text in sentences, from its definition; each has the number of its line, and its own there."""
     found = []
     for group in reference.groups(lines, state):
@@ -321,20 +298,20 @@ PARAGRAPHS = st.lists(st.lists(st.sampled_from(["the", "cat", ".", ".", "He", "<
 @settings(max_examples=60, deadline=None)
 @given(
     lines=PARAGRAPHS,
-    state=st.sampled_from(sorted(KINDS)),
+    state=st.sampled_from(CONTEXTS),
     eos=st.booleans(),
     steps=st.integers(1, 12),
     beside=st.integers(1, 5),
     length=st.integers(1, 6),
 )
 def test_in_sentences_every_value_is_that_of_one_word_at_a_time(
-    lines: list[list[str]], state: StateMode, eos: bool, steps: int, beside: int, length: int
+    lines: list[list[str]], state: Context, eos: bool, steps: int, beside: int, length: int
 ) -> None:
     expected = [row for row in sentence_rows(lines, state) if eos or row.word != "<eos>"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "STEPS", steps)
         patch.setattr(words, "LINES", beside)
-        patch.setattr(text_pieces, "WORDS", length)
+        patch.setattr(words, "WORDS", length)
         assert_rows(score_sentences(joined(lines), state=state, eos=eos), expected, base=2)
 
 
@@ -350,7 +327,7 @@ def test_a_paragraph_is_scored_as_its_sentences_are_on_lines_of_their_own() -> N
     assert [(row.sentence, row.index) for row in score_sentences(["the cat . He"])] == [(1, n) for n in (1, 2, 3, 4)]
 
 
-@pytest.mark.parametrize("state", KINDS)
+@pytest.mark.parametrize("state", CONTEXTS)
 @pytest.mark.parametrize("lines", [[""], ["", ""], []])
-def test_a_text_of_blank_lines_has_no_sentence(state: StateMode, lines: list[str]) -> None:
+def test_a_text_of_blank_lines_has_no_sentence(state: Context, lines: list[str]) -> None:
     assert score_sentences(lines, state=state, eos=True) == []

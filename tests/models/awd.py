@@ -8,7 +8,8 @@ import pytest
 from torch import Tensor, nn
 
 from spanlm.models import dropout
-from spanlm.models.encoders import AWDLSTMConfig, AWDLSTMEncoder, awd_lstm
+from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
+from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
 from spanlm.models.state import Tensors
 from tests.models.small import EMBEDDING, build, values
 

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from spanlm.models.interfaces import Memory, Readout
+from spanlm.models.memories.pointer_sentinel import Pointer
+from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.models.state import Tensors
 from tests.models import small
 from tests.models.small import HIDDEN, VOCABULARY, build, read, values
@@ -36,12 +38,9 @@ READS_ONLY_WORDS = {"recurrent_memory"}
 def span_ends(config: Any, step: int) -> list[tuple[int, int]]:
     """How many steps before `step` of a new stream each span begins and ends, the newest first."""
     length = 1 if config.words else config.span_length
-    apart = 0 if config.words else length - (config.span_offset == "literal")
-    before = config.newest == "before"
-    newest = before + ((step + 1 - before) % length if config.grid == "fixed" else 0)
+    newest = config.newest == "before"
     ends = [newest + length * n for n in range(config.buffer_size // length)]
-    needed = 0 if config.before_stream == "zero" else apart
-    return [(end + apart, end) for end in ends if end + needed <= step]
+    return [(end + length - 1, end) for end in ends if end + length - 1 <= step]
 
 
 def looked_at(config: Any, step: int) -> set[int]:
@@ -80,13 +79,15 @@ def attends(memory: Memory) -> bool:
 
 def answer(readout: Readout) -> Tensor:
     """What the memory does to the prediction: the features; of a mixture, numbers that all change where it does."""
-    if readout.buffer is not None:
-        parts = torch.cat([readout.features, readout.buffer.features, readout.buffer.gate], -1)
-        return parts @ values(parts.shape[-1], 4, seed=3)
-    if readout.pointer is None:
+    mixture = readout.mixture
+    if mixture is None:
         return readout.features
-    pointed = torch.cat([small.copied(readout.pointer), readout.pointer.log_gate.unsqueeze(-1)], -1)
-    return pointed @ values(VOCABULARY + 1, 4, seed=3)
+    if isinstance(mixture, SpanMixture):
+        mixed = torch.cat([readout.features, mixture.features, mixture.gate], -1)
+    else:
+        assert isinstance(mixture, Pointer)
+        mixed = torch.cat([small.copied(mixture), mixture.log_gate.unsqueeze(-1)], -1)
+    return mixed @ values(mixed.shape[-1], 4, seed=3)
 
 
 def after_prefix(memory: Memory, steps: int, batch: int = 2) -> Tensors:

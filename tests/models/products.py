@@ -7,7 +7,8 @@ import weakref
 import pytest
 from torch import Tensor
 
-from spanlm.models.ops import linear, linear_softmax
+from spanlm.models.ops import linear
+from spanlm.models.ops import softmax as linear_softmax
 
 
 def use_the_other_product(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ A kind that is registered without an entry here stops the collection: the contra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from torch.nn.functional import one_hot, pad
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
-from spanlm.models.interfaces import Init, Memory, Pointer, Readout
+from spanlm.models.interfaces import Init, Memory, Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import (
     MEMORIES,
@@ -29,7 +29,7 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.models.span_mixture import Buffered
+from spanlm.models.memories.pointer_sentinel import Pointer
 from spanlm.models.state import LMState, Tensors
 
 HIDDEN = 12  # 1, 2, 3 and 4 parts divide it
@@ -67,17 +67,11 @@ SMALL_MEMORIES: dict[str, list[Any]] = {
     "pointer_sentinel": [PointerSentinelConfig(window=window) for window in (1, 4, 12)],
     "span_buffer": [
         SpanBufferConfig(buffer_size=6, span_length=3),
-        SpanBufferConfig(buffer_size=4, span_length=2, span_offset="length", attention_size=20),
-        SpanBufferConfig(buffer_size=3, span_length=1, span_offset="length", score="literal"),
+        SpanBufferConfig(buffer_size=4, span_length=2, attention_size=20),
+        SpanBufferConfig(buffer_size=2, span_length=2, score="literal"),
         SpanBufferConfig(buffer_size=4, words=True),
-        SpanBufferConfig(buffer_size=6, span_length=3, grid="fixed"),
-        SpanBufferConfig(buffer_size=3, span_length=3, grid="fixed", span_offset="length"),
         SpanBufferConfig(buffer_size=6, span_length=3, newest="current"),
-        SpanBufferConfig(buffer_size=6, span_length=3, newest="current", grid="fixed"),
         SpanBufferConfig(buffer_size=3, words=True, newest="current"),
-        SpanBufferConfig(buffer_size=4, span_length=2, biases=True, gate_range=0.03),
-        SpanBufferConfig(buffer_size=6, span_length=3, before_stream="zero"),
-        SpanBufferConfig(buffer_size=6, span_length=3, before_stream="zero", grid="fixed", newest="current"),
     ],
 }
 SMALL_ENCODERS: dict[str, list[Any]] = {
@@ -151,8 +145,9 @@ def _params(name: str, registry: Mapping[str, type], small: Mapping[str, Sequenc
 
 def identify(config: Any) -> str:
     """`ngram-order=4`: the kind and what differs from the defaults."""
-    changed = [f"{f.name}={getattr(config, f.name)}" for f in fields(config) if getattr(config, f.name) != f.default]
-    return "-".join([config.kind, *changed])
+    default = type(config)()
+    names = [f.name for f in fields(config) if getattr(config, f.name) != getattr(default, f.name)]
+    return "-".join([config.kind, *(f"{name}={getattr(config, name)}" for name in names)])
 
 
 def values(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -193,21 +188,25 @@ def language_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> L
 
 def join(readouts: Sequence[Readout]) -> Readout:
     """One readout of segments in a row; their attention may reach back ever farther."""
-    attention = [r.attention for r in readouts if r.attention is not None]
-    widest = max((x.shape[-1] for x in attention), default=0)
-    attention = [pad(x, (widest - x.shape[-1], 0)) for x in attention]
-    assert len(attention) in (0, len(readouts))
-    (nearest_lag,) = {r.nearest_lag for r in readouts}
     features = torch.cat([r.features for r in readouts])
-    pointers = [r.pointer for r in readouts if r.pointer is not None]
-    assert len(pointers) in (0, len(readouts))
-    parts = [(p.log_weights, p.words, p.log_gate) for p in pointers]
-    pointer = Pointer(*map(torch.cat, zip(*parts, strict=True))) if parts else None
-    buffers = [r.buffer for r in readouts if r.buffer is not None]
-    assert len(buffers) in (0, len(readouts))
-    parts = [(b.features, b.gate, b.filled) for b in buffers]
-    buffer = Buffered(*map(torch.cat, zip(*parts, strict=True)), buffers[0].rule) if parts else None
-    return Readout(features, torch.cat(attention) if attention else None, nearest_lag, pointer=pointer, buffer=buffer)
+    attention, mixture = readouts[0].attention, readouts[0].mixture
+    if attention is not None:
+        weights = [r.attention.weights for r in readouts if r.attention is not None]
+        widest = max(x.shape[-1] for x in weights)
+        attention = replace(attention, given=torch.cat([pad(x, (widest - x.shape[-1], 0)) for x in weights]))
+    if mixture is not None:
+        pieces = list(map(mixture_tensors, readouts))
+        joined = iter([torch.cat(same) for same in zip(*pieces, strict=True)])
+        mixture = mixture.map(lambda _: next(joined))
+    return Readout(features, attention, mixture)
+
+
+def mixture_tensors(readout: Readout) -> list[Tensor]:
+    """The tensors of a readout's mixture, in the order of its `map`."""
+    found: list[Tensor] = []
+    if readout.mixture is not None:
+        readout.mixture.map(lambda x: found.append(x) or x)  # type: ignore[func-returns-value]
+    return found
 
 
 def copied(pointer: Pointer) -> Tensor:
@@ -222,9 +221,10 @@ def tensors(result: Readout | LMState | Tensors | Tensor | list[Tensor]) -> list
     if isinstance(result, Tensor):
         return [result]
     if isinstance(result, Readout):
-        pointed = () if result.pointer is None else (copied(result.pointer), result.pointer.log_gate)
-        buffered = () if result.buffer is None else (result.buffer.features, result.buffer.gate)
-        return [x for x in (result.features, result.attention, *pointed, *buffered) if x is not None]
+        attended = [] if result.attention is None else [result.attention.weights]
+        mixture = result.mixture
+        mixed = [copied(mixture), mixture.log_gate] if isinstance(mixture, Pointer) else mixture_tensors(result)[:2]
+        return [result.features, *attended, *mixed]
     named = result.flat() if isinstance(result, LMState) else result
     return [named[name] for name in sorted(named)]
 

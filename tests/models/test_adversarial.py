@@ -13,7 +13,7 @@ from torch.nn.functional import linear
 
 from spanlm.errors import InputError
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
-from spanlm.models.heads.adversarial import Adversary, adversarial_margin
+from spanlm.models.heads.softmax import Adversary, adversarial_margin
 from spanlm.models.interfaces import Readout
 from tests.models.small import assert_same, bitwise, build, values, words
 from tests.models.twins import gradients

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import AttentiveConfig, AttentiveMemory
-from spanlm.models.ops.running_attention import EMPTY
+from spanlm.models.memories import AttentiveConfig
+from spanlm.models.memories.attentive import EMPTY, AttentiveMemory
 from tests import reference, reference_attentive
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words
@@ -99,11 +99,11 @@ def test_attentive(
     )
 
     state = state_of(memory, remembered, window or carried_slots + steps, 0)
-    assert readout.nearest_lag == 1
-    assert readout.attention.shape == weights.shape
+    assert readout.attention.nearest_lag == 1
+    assert readout.attention.weights.shape == weights.shape
     assert after.keys() == state.keys()
     assert torch.equal(after["filled"], state["filled"])
-    actual = [readout.features, readout.attention, *cleared(after)]
+    actual = [readout.features, readout.attention.weights, *cleared(after)]
     expected = [features, weights, *cleared(state)]
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
@@ -117,7 +117,7 @@ def test_the_merge_alone(merge: Literal["tanh", "linear"]) -> None:
     merged = h @ memory.merge.weight.T + memory.merge.bias
     expected = merged.tanh() if merge == "tanh" else merged
     leaves = [h, *memory.parameters()]
-    assert (readout.weights, after) == (None, {})
+    assert (readout.attention, after) == (None, {})
     assert_same([readout.features], [expected])
     assert_same(gradients([readout.features], leaves), gradients([expected], leaves))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.encoders import AWDLSTMEncoder
+from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
 from tests.models.awd import NOISY, recorded, replayed, stack
 from tests.models.small import EMBEDDING, assert_same, values
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.interfaces import Init
-from spanlm.models.ops.lstm_layer import FEW, LOOP_FROM
+from spanlm.models.ops.lstm import FEW, LOOP_FROM
 from spanlm.models.state import LMState
 from tests import reference_awd
 from tests.models.awd import BATCH, KERNELS, LAST, NOISY, WIDE, choose, inputs, matrices, recorded, stack

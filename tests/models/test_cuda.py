@@ -12,10 +12,10 @@ from torch import Tensor
 from spanlm.models.config import ModelConfig
 from spanlm.models.interfaces import Init
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops import dot_window_attention as dot_attention_module
-from spanlm.models.ops import linear_log_prob as log_prob_module
-from spanlm.models.ops.dot_window_attention import dot_window_attention
-from spanlm.models.ops.linear_log_prob import linear_log_prob
+from spanlm.models.ops import attention as dot_attention_module
+from spanlm.models.ops import softmax as log_prob_module
+from spanlm.models.ops.attention import dot_window_attention
+from spanlm.models.ops.softmax import linear_log_prob
 from tests.models import small
 from tests.models.small import assert_same, language_model, tensors, values, words
 
@@ -37,7 +37,7 @@ def two_segments(model: LanguageModel, device: str) -> list[Tensor]:
         log_probs, _ = model.log_probs(tokens, state)
         score, state = model.log_prob(tokens, targets, state)
         mask = values(6, 3, seed=seed).to(device)
-        attention = 0 if readout.attention is None else (readout.attention * mask[..., None]).square().sum()
+        attention = 0 if readout.attention is None else (readout.attention.weights * mask[..., None]).square().sum()
         loss = loss + (score * mask).sum() + attention
         results += [*tensors(readout), log_probs, score]
     weights = [p for p in model.parameters() if p.requires_grad]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.models.ops import dot_window_attention as module
-from spanlm.models.ops.dot_window_attention import dot_window_attention
+from spanlm.models.ops import attention as module
+from spanlm.models.ops.attention import dot_window_attention
 from tests.models.small import assert_same, bitwise, values
 
 # steps, batch, window, key size, value size

@@ -8,14 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.encoders import (
-    HORNNConfig,
-    HORNNEncoder,
-    LSTMConfig,
-    RNNConfig,
-    VariationalLSTMConfig,
-    VariationalLSTMEncoder,
-)
+from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
+from spanlm.models.encoders.hornn import HORNNEncoder
+from spanlm.models.encoders.variational_lstm import VariationalLSTMEncoder
 from tests import reference, reference_variational
 from tests.models.small import assert_same, build, values
 from tests.models.twins import gradients, lstm_layers, past_outputs, slots

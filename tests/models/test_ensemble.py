@@ -14,9 +14,8 @@ from spanlm.models import ensemble as module
 from spanlm.models.counting import count_parameters
 from spanlm.models.encoders import HORNNConfig, LSTMConfig
 from spanlm.models.ensemble import Combination, Ensemble
-from spanlm.models.head import Head
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import Pointer, Readout
+from spanlm.models.interfaces import MixingHead, Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import (
     AttentiveConfig,
@@ -26,6 +25,8 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
+from spanlm.models.memories.pointer_sentinel import Pointer
+from spanlm.models.memories.span_buffer import GateConfig
 from spanlm.models.state import LMState
 from tests.models import small
 from tests.models.small import assert_same, bitwise, join, language_model, model_config, words
@@ -38,7 +39,11 @@ CONFIGS = [
     model_config(HORNNConfig(hidden_size=12, order=3), RecurrentMemoryConfig(window=4), SoftmaxConfig(bias=False)),
     model_config(LSTM, AttentiveConfig(score="combined"), SoftmaxConfig()),
     model_config(LSTM, PointerSentinelConfig(window=4), SoftmaxConfig()),
-    model_config(LSTM, SpanBufferConfig(buffer_size=4, span_length=2, evaluation_temperature=1.0), SoftmaxConfig()),
+    model_config(
+        LSTM,
+        SpanBufferConfig(buffer_size=4, span_length=2, gate=GateConfig(evaluation_temperature=1.0)),
+        SoftmaxConfig(),
+    ),
 ]
 """A head that is tied and one that is not, a state that grows, a pointer, and a second prediction."""
 WEIGHTS = (0.2, 0.1, 0.2, 0.1, 0.2, 0.2)
@@ -84,16 +89,16 @@ def test_it_is_the_combination_written_out(combination: Combination, weights: tu
 def test_the_product_is_the_same_in_chunks_of_any_size(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
     """Of fewer elements than a distribution, one position at a time; never more than asked for."""
     held: list[int] = []
-    plain = Head.log_probs
+    plain = MixingHead.log_probs
 
-    def watched(head: Head, readout: Readout) -> Tensor:
+    def watched(head: MixingHead, readout: Readout) -> Tensor:
         log_p = plain(head, readout)
         held.append(log_p.numel())
         return log_p
 
     tokens, targets, whole = words(6, 3), words(6, 3, seed=1), ensemble("geometric")
     expected, _ = whole.log_prob(tokens, targets, whole.init_state(3))
-    monkeypatch.setattr(Head, "log_probs", watched)
+    monkeypatch.setattr(MixingHead, "log_probs", watched)
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", elements)
     assert_same(whole.log_prob(tokens, targets, whole.init_state(3))[0], expected)
     assert max(held) <= max(elements, small.VOCABULARY)
@@ -101,7 +106,7 @@ def test_the_product_is_the_same_in_chunks_of_any_size(monkeypatch: pytest.Monke
 
 def test_the_mixture_of_targets_asks_for_no_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ensemble("linear")
-    monkeypatch.setattr(Head, "log_probs", None)
+    monkeypatch.setattr(MixingHead, "log_probs", None)
     assert whole.log_prob(words(4, 2), words(4, 2, seed=1), whole.init_state(2))[0].isfinite().all()
 
 
@@ -202,10 +207,10 @@ def test_a_members_pointer_is_heard_in_every_chunk(monkeypatch: pytest.MonkeyPat
     readout, _ = model(words(5, 2), model.init_state(2))
     shares = small.values(5, 2, 4).log_softmax(-1)
     pointer = Pointer(shares[..., :3], words(5, 2, 3, seed=3), shares[..., 3])
-    pointing = Readout(readout.features, pointer=pointer)
+    pointing = Readout(readout.features, mixture=pointer)
     whole = Ensemble([model, model], "geometric")
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", 2 * small.VOCABULARY)
-    found = whole.head.log_prob(Readout(readout.features, members=(pointing, readout)), targets)
+    found = whole.head.log_prob(module.EnsembleReadout(readout.features, members=(pointing, readout)), targets)
     product = (model.head.log_probs(pointing) + model.head.log_probs(readout)).div(2).log_softmax(-1)
     assert_same(found, product.gather(-1, targets[..., None]).squeeze(-1))
 
@@ -239,21 +244,21 @@ def test_narrow_members_give_float32(combination: Combination) -> None:
 def test_words_of_no_measurable_probability_stay_apart(combination: Combination) -> None:
     """Probabilities far below the smallest float32: their logarithms are right."""
 
-    class Certain(Head):
+    class Certain(MixingHead):
         def __init__(self, log_p: list[float]) -> None:
             super().__init__()
             self.row = torch.tensor(log_p)
 
-        def own_log_prob(self, readout: Readout, targets: Tensor) -> Tensor:
+        def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
             return self.row[targets]
 
-        def own_log_probs(self, readout: Readout) -> Tensor:
-            return self.row.expand(*readout.features.shape[:2], -1)
+        def own_log_probs(self, features: Tensor) -> Tensor:
+            return self.row.expand(*features.shape[:2], -1)
 
     heads = [Certain([0.0, -1000.0, -2000.0]), Certain([0.0, -1200.0, -1900.0])]
     head = module.EnsembleHead(heads, combination, (0.5, 0.5), 3)
     member = Readout(torch.zeros(3, 1, 1))
-    readout = Readout(member.features, members=(member, member))
+    readout = module.EnsembleReadout(member.features, members=(member, member))
     found = head.log_prob(readout, torch.arange(3).view(3, 1)).flatten().tolist()
     half = math.log(2)
     expected = [0.0, -1000 - half, -1900 - half] if combination == "linear" else [0.0, -1100.0, -1950.0]

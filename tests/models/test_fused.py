@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
-from spanlm.models.encoders.fused import FusedLSTM, FusedRNN
+from spanlm.models.encoders.stacks import FusedLSTM, FusedRNN
 from spanlm.models.interfaces import Encoder
 from tests.models.small import EMBEDDING, assert_same, bitwise, build, values
 

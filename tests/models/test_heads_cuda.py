@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.interfaces import Readout
-from spanlm.models.ops import linear_log_prob, mixture_log_prob
+from spanlm.models.ops import softmax as linear_log_prob
+from spanlm.models.ops import softmax as mixture_log_prob
 from tests.models.small import assert_same, build, values, words
 
 pytestmark = [

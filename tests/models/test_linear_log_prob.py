@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn.functional import one_hot
 
-from spanlm.models.ops import linear_log_prob as module
-from spanlm.models.ops import linear_softmax
-from spanlm.models.ops.linear_log_prob import linear_log_prob
+from spanlm.models.ops import softmax as module
+from spanlm.models.ops.softmax import linear_log_prob
 from tests.models.largest import Largest
 from tests.models.products import use_the_other_product, watch_logits
 from tests.models.small import assert_same, bitwise, values, words
@@ -37,7 +36,7 @@ def division(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         "chunks-and-blocks": (30, 12),
     }[request.param]
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", chunk)
-    monkeypatch.setattr(linear_softmax, "_BLOCK_ELEMENTS", block)
+    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", block)
     return request.param
 
 
@@ -83,7 +82,7 @@ def test_any_shape_in_any_chunks(rows: int, size: int, vocabulary: int, data: st
     expected = with_gradients(plain(*leaves, targets=targets), leaves)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CHUNK_ELEMENTS", data.draw(st.integers(1, 130)))
-        patch.setattr(linear_softmax, "_BLOCK_ELEMENTS", data.draw(st.integers(1, 130)))
+        patch.setattr(module, "_BLOCK_ELEMENTS", data.draw(st.integers(1, 130)))
         assert_same(with_gradients(fused(*leaves, targets=targets), leaves), expected)
 
 
@@ -99,7 +98,6 @@ def test_division_is_real(division: str, monkeypatch: pytest.MonkeyPatch) -> Non
         return iter(slices)
 
     monkeypatch.setattr(module, "chunks", counted)
-    monkeypatch.setattr(linear_softmax, "chunks", counted)
     leaves, targets = inputs(7, 3, 5, True)
     with_gradients(fused(*leaves, targets=targets), leaves)
     expected = {
@@ -109,7 +107,7 @@ def test_division_is_real(division: str, monkeypatch: pytest.MonkeyPatch) -> Non
         "chunks": (4, 1),
         "chunks-and-blocks": (2, 3),
     }
-    assert (counts[module.CHUNK_ELEMENTS], counts[linear_softmax._BLOCK_ELEMENTS]) == expected[division]
+    assert (counts[module.CHUNK_ELEMENTS], counts[module._BLOCK_ELEMENTS]) == expected[division]
 
 
 @every_shape
@@ -131,10 +129,8 @@ def test_no_margin_is_a_margin_of_zero(division: str) -> None:
 
 def counted_passes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each chunk's softmaxes were kept, in the order in which they were made."""
-    made, log_p = [], linear_softmax.LinearSoftmax.log_p
-    monkeypatch.setattr(
-        linear_softmax.LinearSoftmax, "log_p", lambda *args, keep: made.append(keep) or log_p(*args, keep=keep)
-    )
+    made, log_p = [], module.LinearSoftmax.log_p
+    monkeypatch.setattr(module.LinearSoftmax, "log_p", lambda *args, keep: made.append(keep) or log_p(*args, keep=keep))
     return made
 
 

@@ -12,16 +12,10 @@ from torch import Tensor
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
-from spanlm.models.memories import (
-    KeyValueConfig,
-    KeyValueMemory,
-    NGramConfig,
-    NGramMemory,
-    NoMemoryConfig,
-    RecurrentMemory,
-    RecurrentMemoryConfig,
-)
-from spanlm.models.memories.recurrent_memory import LinearComposition
+from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
+from spanlm.models.memories.key_value import KeyValueMemory
+from spanlm.models.memories.ngram import NGramMemory
+from spanlm.models.memories.recurrent_memory import LinearComposition, RecurrentMemory
 from tests import reference
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words
@@ -69,14 +63,14 @@ def test_key_value(steps: int, batch: int, window: int, roles: int, carried: str
     features, weights, remembered = LOOPS[roles](h, past, window, projections(memory))
 
     assert readout.features.shape == (steps, batch, PART)
-    assert_same([readout.features, readout.attention], [features, weights])
+    assert_same([readout.features, readout.attention.weights], [features, weights])
     filled = slots(remembered, window, lambda _: yes, ~yes)
     assert torch.equal(after["filled"], filled)
     expected = [slots(remembered, window, part, torch.zeros_like(poison)) for part in (key, value)]
     actual = [torch.where(filled[..., None], after[name], 0) for name in ("keys", "values")]
     assert_same(actual, expected)
     assert_same(
-        gradients([readout.features, readout.attention, *actual], leaves),
+        gradients([readout.features, readout.attention.weights, *actual], leaves),
         gradients([features, weights, *expected], leaves),
     )
 
@@ -147,8 +141,8 @@ def test_recurrent_memory(steps: int, batch: int, window: int, temporal: bool, c
     readout, after = memory(h, tokens, word_state(past, window - 1, empty=-1))
     features, weights, remembered = reference.recurrent_memory(h, tokens, past, window, word_memory(memory))
 
-    actual, expected = [readout.features, readout.attention], [features, weights]
-    assert readout.nearest_lag == 0
+    actual, expected = [readout.features, readout.attention.weights], [features, weights]
+    assert readout.attention.nearest_lag == 0
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
     state = word_state(remembered, window - 1, empty=0)

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import functional_call
 
-from spanlm.models.encoders import LSTMConfig, LSTMEncoder
-from spanlm.models.ops.lstm_layer import FEW, FEW_FROM, LOOP_FROM, loop_is_faster, lstm_layer, square_units
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders.stacks import LSTMEncoder
+from spanlm.models.ops.lstm import FEW, FEW_FROM, LOOP_FROM, loop_is_faster, lstm_layer, square_units
 from spanlm.models.state import Tensors
 from tests import reference
 from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
 from tests.models.twins import gradients, lstm_layers
 
 SIZES = pytest.mark.parametrize(("steps", "batch", "layers"), [(1, 1, 1), (1, 3, 2), (6, 2, 1), (5, 3, 2)])
-PATCHED = "spanlm.models.encoders.lstm.loop_is_faster"
+PATCHED = "spanlm.models.encoders.stacks.loop_is_faster"
 BF16 = torch.autocast("cpu", torch.bfloat16)
 LONG = FEW + 1
 

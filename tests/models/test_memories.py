@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlm.models.interfaces import Init
+from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.models import small
 from tests.models.contract import (
     REACH,
@@ -98,13 +99,13 @@ def test_how_far_back_it_looks(config: Any) -> None:
 def test_attention_rows_sum_to_one_or_are_empty(config: Any) -> None:
     memory = build(config, HIDDEN, VOCABULARY)
     readout = read(memory, values(8, 2, HIDDEN), memory.init_state(2))[0]
-    attention = readout.attention
-    steps_without = next(t for t in range(8) if attended(config, t, readout.nearest_lag))
+    attention, nearest_lag = readout.attention.weights, readout.attention.nearest_lag
+    steps_without = next(t for t in range(8) if attended(config, t, nearest_lag))
     if config.kind != "span_buffer":
-        assert steps_without == readout.nearest_lag
+        assert steps_without == nearest_lag
         assert attention.shape == (8, 2, config.window or 7)
     assert not attention[:steps_without].any()
-    total = attention.sum(-1) + (0 if readout.pointer is None else readout.pointer.log_gate.exp())
+    total = attention.sum(-1) + (readout.mixture.log_gate.exp() if isinstance(readout.mixture, Pointer) else 0)
     if getattr(config, "zero_slot", False):  # how much lies there: `test_attentive_twin.py`
         assert ((total > 0) & (total < 1))[steps_without:].all()
     else:
@@ -115,14 +116,16 @@ def test_attention_rows_sum_to_one_or_are_empty(config: Any) -> None:
 def test_columns_are_lags_the_nearest_last(config: Any) -> None:
     """At step t of a new stream exactly what lies up to t steps back can be attended; the farthest comes first."""
     memory = build(config, HIDDEN, VOCABULARY)
-    readout = read(memory, values(8, 1, HIDDEN), memory.init_state(1))[0]
-    width = readout.attention.shape[-1]
-    lags = [width - 1 - column + readout.nearest_lag for column in range(width)]
-    farthest = 7 if unbounded(config) else max(attended(config, 100, readout.nearest_lag))
-    assert farthest <= lags[0] < farthest + readout.span
+    attention = read(memory, values(8, 1, HIDDEN), memory.init_state(1))[0].attention
+    every, nearest, stride = attention.by_lag(), attention.nearest_lag, attention.stride
+    lags = [every.shape[-1] - 1 - column + nearest for column in range(every.shape[-1])]
+    farthest = 7 if unbounded(config) else max(attended(config, 100, nearest))
+    assert farthest <= lags[0] < farthest + stride
+    slots = attention.slots(torch.arange(8).unsqueeze(1), attention.weights.shape[-1])
     for t in range(8):
-        found = {lag for lag, weight in zip(lags, readout.attention[t, 0], strict=True) if weight > 0}
-        assert found == attended(config, t, readout.nearest_lag)
+        found = {lag for lag, weight in zip(lags, every[t, 0], strict=True) if weight > 0}
+        assert found == attended(config, t, nearest)
+        assert slots[t].item() == len(found)
 
 
 @only(lambda memory: not attends(memory))

@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn.functional import linear, one_hot
 
-from spanlm.models.ops import linear_log_prob, linear_softmax
-from spanlm.models.ops import mixture_log_prob as module
-from spanlm.models.ops.mixture_log_prob import mixture_log_prob
+from spanlm.models.ops import softmax as module
+from spanlm.models.ops.softmax import mixture_log_prob
 from tests.models.largest import Largest
 from tests.models.products import use_the_other_product, watch_logits
 from tests.models.small import assert_same, bitwise, values, words
@@ -30,9 +29,9 @@ def division(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     chunk, block = {"whole": (2**25, 2**19), "blocks": (2**25, 11), "row-by-row": (1, 2), "chunks": (31, 2**19)}[
         request.param
     ]
+    monkeypatch.setattr(module, "MIXTURE_CHUNK_ELEMENTS", chunk)
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", chunk)
-    monkeypatch.setattr(linear_log_prob, "CHUNK_ELEMENTS", chunk)
-    monkeypatch.setattr(linear_softmax, "_BLOCK_ELEMENTS", block)
+    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", block)
     return request.param
 
 
@@ -100,8 +99,8 @@ def test_any_shape_and_gradient_in_any_chunks(data: st.DataObject) -> None:
     grad = torch.tensor(data.draw(st.lists(st.sampled_from([0.0, 0.5, -2.0]), min_size=shape[0], max_size=shape[0])))
     expected = with_gradients(plain(leaves, targets), leaves, grad.double())
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MIXTURE_CHUNK_ELEMENTS", data.draw(st.integers(1, 200)))
         patch.setattr(module, "CHUNK_ELEMENTS", data.draw(st.integers(1, 200)))
-        patch.setattr(linear_log_prob, "CHUNK_ELEMENTS", data.draw(st.integers(1, 200)))
         assert_same(with_gradients(fused(leaves, targets), leaves, grad.double()), expected)
 
 
@@ -110,21 +109,18 @@ def test_only_rows_with_another_gradient_are_made_again(
     kind: str, again: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 7 rows: none, the padding, all but the one that is taken for the usual."""
-    seen = []
-    monkeypatch.setattr(
-        module,
-        "linear_log_prob",
-        lambda x, *rest: seen.append(len(x) // 2) or linear_log_prob.linear_log_prob(x, *rest),
-    )
+    seen, plainly = [], module.linear_log_prob
+    monkeypatch.setattr(module, "linear_log_prob", lambda x, *rest: seen.append(len(x) // 2) or plainly(x, *rest))
     leaves, targets = inputs((7, 2, 3, 5))
     with_gradients(fused(leaves, targets), leaves, grads_of(kind, 7))
     assert seen == again
 
 
 def test_where_gradients_differ_none_is_worked_out_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LinearGradients", None)
     leaves, targets = inputs((7, 2, 3, 5))
-    log_p = fused(leaves, targets, even=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "LinearGradients", None)
+        log_p = fused(leaves, targets, even=False)
     assert_same(with_gradients(log_p, leaves, values(7)), with_gradients(plain(leaves, targets), leaves, values(7)))
 
 
@@ -201,7 +197,7 @@ def test_with_the_other_product(even: bool, division: str, monkeypatch: pytest.M
 
 
 def test_a_chunk_is_gone_before_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 30)
+    monkeypatch.setattr(module, "MIXTURE_CHUNK_ELEMENTS", 30)
     leaves, targets = inputs((7, 2, 3, 5))
     made = watch_logits(monkeypatch, 5)
     with_gradients(fused(leaves, targets), leaves, grads_of("mean", 7))
@@ -230,8 +226,8 @@ def test_autocast(kind: str, backward_inside: bool, even: bool, division: str) -
 @expecting
 def test_a_chunk_bounds_what_is_held(even: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """No tensor of more than a chunk of logits is made, forward or backward."""
+    monkeypatch.setattr(module, "MIXTURE_CHUNK_ELEMENTS", 400)
     monkeypatch.setattr(module, "CHUNK_ELEMENTS", 400)
-    monkeypatch.setattr(linear_log_prob, "CHUNK_ELEMENTS", 400)
     leaves, targets = inputs((40, 4, 2, 50))
     with Largest() as largest:
         with_gradients(fused(leaves, targets, even), leaves, grads_of("padded", 40))

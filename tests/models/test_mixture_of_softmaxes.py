@@ -16,9 +16,10 @@ from spanlm.models.dropout import dropout_mask
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.heads import mixture_of_softmaxes as module
-from spanlm.models.interfaces import Init, Pointer, Readout
+from spanlm.models.interfaces import Init, Readout
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
-from spanlm.models.span_mixture import Buffered
+from spanlm.models.memories.pointer_sentinel import Pointer
+from spanlm.models.memories.span_buffer import SpanMixture
 from tests.models import small
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, build, values, words
@@ -211,11 +212,11 @@ def test_words_of_a_mixture_with_something_else_have_gradients_of_their_own(monk
     told = expected_gradients(monkeypatch)
     head, features, targets = head_of(), values(3, 2, SIZE), words(3, 2, size=VOCABULARY)
     pointer = Pointer(values(3, 2, 4).log_softmax(-1) - 1, words(3, 2, 4, size=VOCABULARY), torch.full((3, 2), -0.5))
-    rule = SpanBufferConfig().rule
-    buffer = Buffered(values(3, 2, SIZE, seed=1), values(3, 2, 2), torch.ones(3, 2, dtype=torch.bool), rule)
+    filled, config = torch.ones(3, 2, dtype=torch.bool), SpanBufferConfig()
+    spans = SpanMixture(values(3, 2, SIZE, seed=1), values(3, 2, 2), filled, config.gate, config.reward)
     head.score(Readout(features), targets)
-    head.score(Readout(features, pointer=pointer), targets)
-    head.score(Readout(features, buffer=buffer), targets)
+    head.score(Readout(features, mixture=pointer), targets)
+    head.score(Readout(features, mixture=spans), targets)
     assert told == [True, False, False]
 
 

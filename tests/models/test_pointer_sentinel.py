@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import Init, Pointer, Readout
+from spanlm.models.interfaces import Init, MixingHead, Readout
 from spanlm.models.memories import PointerSentinelConfig
-from spanlm.models.ops import dot_window_attention as blocks
-from spanlm.models.ops.pointer import mixed_log_prob, mixed_log_probs, sentinel_attention
+from spanlm.models.memories.pointer_sentinel import Pointer, sentinel_attention
+from spanlm.models.ops import attention as blocks
 from tests.models import small
 from tests.models.largest import Largest
 from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, copied, values, words
@@ -27,12 +27,26 @@ def logs(*numbers: float) -> Tensor:
 
 def both(own: Tensor, pointer: Pointer) -> Tensor:
     """Log p of all words, asked at once; the answers one by one must be the same."""
-    parts = (pointer.log_weights, pointer.words, pointer.log_gate)
-    every = mixed_log_probs(own, *parts)
+    head, features = Given(own), torch.zeros(*own.shape[:2], 1)
+    every = pointer.log_probs(head, features)
     for word in range(own.shape[-1]):
-        one = mixed_log_prob(own[..., word], torch.full(own.shape[:2], word), *parts)
-        assert_same(one, every[..., word])
+        targets = torch.full(own.shape[:2], word)
+        assert_same(pointer.score(head, features, targets).log_prob, every[..., word])
     return every
+
+
+class Given(MixingHead):
+    """A head that says what it is given."""
+
+    def __init__(self, log_p: Tensor) -> None:
+        super().__init__()
+        self.log_p = log_p
+
+    def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
+        return self.log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+
+    def own_log_probs(self, features: Tensor) -> Tensor:
+        return self.log_p
 
 
 def test_the_mixture_by_hand() -> None:
@@ -48,12 +62,11 @@ def test_training_asks_the_pointer_alone_by_hand() -> None:
     parts = logs(0.1, 0.2, 0.3), torch.tensor([[[0, 2, 2]]]), logs(0.4).squeeze(-1)
     features = torch.zeros(1, 1, 2, dtype=torch.float64)
     for target, mass in ((2, 0.9), (0, 0.5), (1, 0.4)):
-        asked = Readout(features, pointer=Pointer(*parts, trained_alone=True))
-        extra = head.train().score(asked, torch.tensor([[target]])).extra_loss
+        asked = Readout(features, mixture=Pointer(*parts, trained_alone=True))
+        extra = head.score(asked, torch.tensor([[target]])).extra_loss
         assert isinstance(extra, Tensor) and extra.item() == pytest.approx(-math.log(mass))
-        assert head.eval().score(asked, torch.tensor([[target]])).extra_loss == 0.0
-    for silent in (Readout(features, pointer=Pointer(*parts)), Readout(features)):
-        assert head.train().score(silent, torch.tensor([[2]])).extra_loss == 0.0
+    for silent in (Readout(features, mixture=Pointer(*parts)), Readout(features)):
+        assert head.score(silent, torch.tensor([[2]])).extra_loss == 0.0
 
 
 @given(window=st.integers(1, 7), vocabulary=st.integers(1, 6), scale=st.sampled_from([1.0, 30.0, 1e3]))
@@ -79,8 +92,8 @@ def test_what_float32_cannot_hold_is_not_lost(own: float, weight: float) -> None
     log_own, log_weights = torch.full((1, 1), own), torch.tensor([[[weight, -0.5]]])
     leaves = [x.requires_grad_() for x in (log_own, log_weights)]
     target, read, gate = torch.zeros(1, 1, dtype=torch.int64), torch.tensor([[[0, 1]]]), torch.full((1, 1), -0.9)
-    one = mixed_log_prob(log_own, target, log_weights, read, gate)
-    every = mixed_log_probs(torch.stack([log_own, log_own], -1), log_weights, read, gate)[..., 0]
+    pointer, head, features = Pointer(log_weights, read, gate), Given(log_own.unsqueeze(-1).repeat(1, 1, 2)), gate
+    one, every = pointer.score(head, features, target).log_prob, pointer.log_probs(head, features)[..., 0]
     expected = max(own - 0.9, weight) + math.log1p(math.exp(-abs(own - 0.9 - weight)))
     share = math.exp(own - 0.9 - expected)
     for answer in (one, every):
@@ -95,11 +108,11 @@ def test_a_head_mixes_what_the_readout_points_to() -> None:
     features, targets = values(3, 2, 4), words(3, 2)
     shares = values(3, 2, 6, seed=1).log_softmax(-1)
     pointer = Pointer(shares[..., 1:], words(3, 2, 5, seed=2), shares[..., 0])
-    mixed = Readout(features, pointer=pointer)
+    mixed = Readout(features, mixture=pointer)
     expected = shares[..., :1].exp() * head.log_probs(Readout(features)).exp() + copied(pointer)
     assert_same(head.log_probs(mixed).exp(), expected)
     assert_same(head.log_prob(mixed, targets).exp(), expected.gather(-1, targets[..., None]).squeeze(-1))
-    assert bitwise(head.own_log_probs(mixed), head.log_probs(Readout(features)))
+    assert bitwise(head.own_log_probs(features), head.log_probs(Readout(features)))
 
 
 def textbook(query: Tensor, keys: Tensor, sentinel: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,8 +161,8 @@ def test_scores_of_any_size_train_in_float32() -> None:
     head = SoftmaxConfig().build(HIDDEN, torch.nn.Embedding(VOCABULARY, 3), Init(30.0, 30.0))
     h, targets = (20 * values(12, 3, HIDDEN)).float().requires_grad_(), words(12, 3, seed=1)
     readout, _ = memory(h, words(12, 3), memory.init_state(3))
-    assert (readout.pointer.log_weights.exp() == 0)[5:].any()
-    assert (readout.attention[4:] > 0).all()  # and by that the window is known to be full
+    assert (readout.mixture.log_weights.exp() == 0)[5:].any()
+    assert (readout.attention.weights[4:] > 0).all()  # and by that the window is known to be full
     scores, every = head.log_prob(readout, targets), head.log_probs(readout)
     torch.testing.assert_close(every.logsumexp(-1), torch.zeros(12, 3), rtol=0, atol=1e-4)
     torch.testing.assert_close(scores, every.gather(-1, targets[..., None]).squeeze(-1))
@@ -170,7 +183,7 @@ def test_only_words_read_in_the_window_are_copied(window: int) -> None:
             state = state.reset(torch.tensor([False, True]), model.init_state(2))
             starts[1] = 7
         readout, state = model(read[first:last], state)
-        for t, row in zip(range(first, last), copied(readout.pointer), strict=True):
+        for t, row in zip(range(first, last), copied(readout.mixture), strict=True):
             for b, mass in enumerate(row):
                 seen = set(read[max(starts[b], t + 1 - window) : t + 1, b].tolist())
                 assert {word for word in range(VOCABULARY) if mass[word] > 0} == seen
@@ -178,10 +191,11 @@ def test_only_words_read_in_the_window_are_copied(window: int) -> None:
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_the_pointer_is_trained_alone_where_that_is_asked_for(wanted: bool) -> None:
+    """In training alone."""
     memory = build(PointerSentinelConfig(window=3, pointer_loss=wanted), 8, VOCABULARY)
-    readout, _ = memory(values(4, 2, 8), words(4, 2), memory.init_state(2))
-    assert readout.pointer is not None
-    assert readout.pointer.trained_alone == wanted
+    for training in (True, False):
+        readout, _ = memory.train(training)(values(4, 2, 8), words(4, 2), memory.init_state(2))
+        assert readout.mixture.trained_alone == (wanted and training)
 
 
 def test_no_tensor_holds_every_step_slot_and_unit() -> None:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import PointerSentinelConfig, PointerSentinelMemory
+from spanlm.models.memories import PointerSentinelConfig
+from spanlm.models.memories.pointer_sentinel import PointerSentinelMemory
 from tests import reference, reference_pointer
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, values, words
@@ -62,13 +63,13 @@ def test_pointer_sentinel(steps: int, batch: int, window: int, carried: str) -> 
     weights, gates, copies, remembered = reference_pointer.pointer_sentinel(h, tokens, past, window, sentinel(memory))
     every = reference_pointer.mixture(reference.linear_softmax(h, head.weight, head.bias), gates, copies)
 
-    assert readout.nearest_lag == 0
+    assert readout.attention.nearest_lag == 0
     assert readout.features is h
     state = state_of(remembered, window - 1, 0, 0)
     filled = after["filled"]
     assert torch.equal(filled, state["filled"])
     assert torch.equal(torch.where(filled, after["words"], 0), state["words"])
-    actual = [readout.attention, readout.pointer.log_gate.exp(), head.log_probs(readout)]
+    actual = [readout.attention.weights, readout.mixture.log_gate.exp(), head.log_probs(readout)]
     actual += [head.log_prob(readout, targets), torch.where(filled[..., None], after["keys"], 0)]
     expected = [weights, gates, every, every.gather(-1, targets[..., None]).squeeze(-1), state["keys"]]
     assert_same(actual, expected)

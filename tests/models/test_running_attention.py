@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from spanlm.models.ops import running_attention as module
-from spanlm.models.ops.running_attention import BLOCK, EMPTY, running_attention
+from spanlm.models.memories import attentive as module
+from spanlm.models.memories.attentive import BLOCK, EMPTY, running_attention
 from tests.models.small import assert_same, bitwise, values
 
 STEPS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3]

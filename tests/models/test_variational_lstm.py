@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.encoders import LSTMConfig, VariationalLSTMConfig, VariationalLSTMEncoder
+from spanlm.models.encoders import LSTMConfig, VariationalLSTMConfig
+from spanlm.models.encoders.variational_lstm import VariationalLSTMEncoder
 from spanlm.models.interfaces import Init
-from spanlm.models.ops.lstm_recurrence import GATES, lstm_recurrence
+from spanlm.models.ops.lstm import GATES, lstm_recurrence
 from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
 
 STEPS, BATCH = 6, 3

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from spanlm.models.ops import window_attention
-from spanlm.models.ops.window_attention import additive_window_attention, masked_softmax, window_filled
+from spanlm.models.ops import attention as window_attention
+from spanlm.models.ops.attention import additive_window_attention, masked_softmax, window_filled
 from tests.models.small import assert_same, bitwise, values
 
 # steps, batch, window, key size, value size

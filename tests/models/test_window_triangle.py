@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from spanlm.models.ops.window_attention import additive_window_attention, window_sum
+from spanlm.models.ops.attention import additive_window_attention, window_sum
 from tests.models.small import assert_same, bitwise, values
 
 # steps, carried slots, window: the triangle of a sentence, a trapezium, a window beyond everything, one of one

@@ -14,8 +14,8 @@ import spanlm
 from spanlm.errors import InputError
 from spanlm.evaluation import dynamic as dynamic_module
 from spanlm.evaluation.cache import CacheConfig
-from spanlm.evaluation.dynamic import adapted_tally
-from spanlm.evaluation.dynamic_config import DynamicConfig
+from spanlm.evaluation.dynamic.evaluate import adapted_tally
+from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-import spanlm
 from spanlm.analysis.export import json_bytes
 from spanlm.store import provenance
 
@@ -29,7 +28,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "checkout" / "package"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("")
-    monkeypatch.setattr(spanlm, "__file__", str(folder / "__init__.py"))
+    monkeypatch.setattr(provenance, "PACKAGE", folder)
     return folder
 
 

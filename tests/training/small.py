@@ -201,8 +201,6 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
                 span_length=3,
                 attention_size=4,
                 dropout=0.1,
-                annealed_temperature=1.0,
-                annealing_epochs=1,
             ),
             dropout=0.0,
             kind="streams",

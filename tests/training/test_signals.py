@@ -84,7 +84,7 @@ def test_interrupted_at_any_step(room: Path, number: signal.Signals, step: int) 
 
 def test_interrupted_while_the_lstm_runs_as_a_loop(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As large layers do in bfloat16; its state is not the kernel's in type."""
-    monkeypatch.setattr("spanlm.models.encoders.lstm.loop_is_faster", lambda units, x: True)
+    monkeypatch.setattr("spanlm.models.encoders.stacks.loop_is_faster", lambda units, x: True)
     config, corpus = make_config(kind="streams", layers=2, shuffle=False, precision="bf16"), make_corpus()
     train(config, corpus, room / "whole")
     with pytest.raises(Interrupted):

@@ -327,21 +327,18 @@ def test_stages_that_do_not_fit_are_refused_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ("head", "memory", "said"),
+    ("head", "said"),
     [
-        ({"adversarial_direction": "shared"}, {}, "model.head.adversarial_direction=shared: must be own without an"),
-        ({"adversarial_gate": "none"}, {}, "model.head.adversarial_gate=none: must be cosine without an adversarial"),
-        ({}, {"rewarded": "clean"}, "model.memory.rewarded=clean: must be adversarial without an adversarial softmax"),
+        ({"adversarial_direction": "shared"}, "model.head.adversarial_direction=shared: must be own without an"),
+        ({"adversarial_gate": "none"}, "model.head.adversarial_gate=none: must be cosine without an adversarial"),
     ],
     ids=str,
 )
 def test_what_is_said_of_margins_needs_some_in_a_stage_or_another(
-    room: Path, corpus: Corpus, head: dict[str, str], memory: dict[str, str], said: str
+    room: Path, corpus: Corpus, head: dict[str, str], said: str
 ) -> None:
     config = RUNS[STAGES]()
-    model = replace(
-        config.model, head=replace(config.model.head, **head), memory=replace(config.model.memory, **memory)
-    )
+    model = replace(config.model, head=replace(config.model.head, **head))
     config = replace(config, model=model)
     refuse_unfit(config)  # which has margins while finetuning
     refuse_unfit(with_model(with_stages(config, 0), head=replace(model.head, adversarial=0.1)))
@@ -373,53 +370,3 @@ def test_the_first_model_of_a_stage_draws_nothing(room: Path) -> None:
     trainer._next_stage = spied  # type: ignore[method-assign]
     trainer.run()
     assert seen == [True, True]
-
-
-def test_penalties_of_what_is_read_where_there_are_none_are_refused() -> None:
-    config = RUNS["mixture of softmaxes, span buffer, two finetune stages"]()
-    penalised = with_model(config, memory=replace(config.model.memory, penalised=True))
-    with pytest.raises(
-        InputError, match=r"^model\.memory\.penalised=true: must be false without training\.activation_pen"
-    ):
-        refuse_unfit(penalised)
-    for penalty in ("activation_penalty", "temporal_penalty"):
-        refuse_unfit(with_training(penalised, **{penalty: 0.1}))
-
-
-def test_annealing_that_would_not_end_is_refused() -> None:
-    config = RUNS["mixture of softmaxes, span buffer, two finetune stages"]()
-    epochs = config.training.epochs + 2
-
-    def annealed(over: int) -> Any:
-        return with_model(config, memory=replace(config.model.memory, annealing_epochs=over))
-
-    refuse_unfit(annealed(epochs))
-    with pytest.raises(
-        InputError, match=rf"^model\.memory\.annealing_epochs={epochs + 1}: must be at most all epochs of the run"
-    ):
-        refuse_unfit(annealed(epochs + 1))
-
-
-def test_every_step_has_the_temperature_of_its_epoch(
-    room: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Over all stages, and in a run that goes on inside an epoch, too."""
-    config = with_training(RUNS["mixture of softmaxes, span buffer, two finetune stages"](), checkpoint_every=3)
-    config = with_model(config, memory=replace(config.model.memory, annealing_epochs=3))
-    seen: dict[int, set[float]] = {}
-    step = Trainer.step
-    fails = iter([False] * 8 + [True])
-
-    def noted(self: Trainer, segment: Any) -> None:
-        if next(fails, False):
-            raise RunError("the power failed")
-        seen.setdefault(self.position.epoch, set()).add(self.model.memory.rule.training_temperature)  # type: ignore[union-attr]
-        step(self, segment)
-
-    monkeypatch.setattr(Trainer, "step", noted)
-    with pytest.raises(RunError, match="the power failed"):
-        train(config, corpus, room / "run")
-    train(config, corpus, room / "run", resume=True)
-    expected = [100.0, 100.0 ** (2 / 3), 100.0 ** (1 / 3), *[1.0] * 9][: len(seen)]
-    assert len(seen) >= 4
-    assert [one for epoch in sorted(seen) for one in seen[epoch]] == pytest.approx(expected)

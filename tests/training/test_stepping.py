@@ -13,7 +13,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
-from spanlm.models.memories.span_buffer_config import GridKind
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.stepping import add_gradients
 from spanlm.training.trainer import Trainer
@@ -48,38 +48,6 @@ def test_a_step_adds_both_to_its_gradient_and_not_to_what_it_logs(
         if name in gradients[0]:
             added = 0.0 if parameter.grad is None else parameter.grad
             torch.testing.assert_close(gradients[1][name], gradients[0][name] + added, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("penalised", [False, True])
-def test_what_a_span_buffer_reads_is_penalised_where_it_says_so(corpus: Corpus, room: Path, penalised: bool) -> None:
-    """α on what is read, masked, β before the mask; the masks are drawn again here."""
-    memory = SpanBufferConfig(buffer_size=6, span_length=2, dropout=0.5, penalised=penalised)
-    config = make_config(memory, kind="streams", shuffle=False, dropout=0.0, activation_penalty=2.0)
-    trainer = Trainer(config, corpus, room, Heard())
-    model, segment = trainer.model.double().train(), next(trainer.batcher.segments())
-    gradients = []
-    for penalties in ((0.0, 0.0), (2.0, 3.0)):
-        torch.manual_seed(5)
-        model.zero_grad()
-        training = with_training(config, activation_penalty=penalties[0], temporal_penalty=penalties[1]).training
-        add_gradients(model, segment, model.init_state(len(segment.reset)), training)
-        gradients.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
-    torch.manual_seed(5)
-    model.zero_grad()
-    readout, _ = model(segment.inputs, model.init_state(len(segment.reset)))
-    assert segment.mask.all() and readout.buffer is not None and readout.hidden is not None
-    mask = (readout.features[0] != 0) / 0.5
-    weighed = [(readout.features, readout.hidden)]
-    if penalised:
-        assert readout.penalised is not None
-        torch.testing.assert_close(readout.penalised[1] * mask, readout.buffer.features)
-        weighed.append((readout.buffer.features, readout.penalised[1]))
-    penalty = sum(2.0 * after.pow(2).mean() + 3.0 * before.diff(dim=0).pow(2).mean() for after, before in weighed)
-    penalty.backward()  # type: ignore[union-attr]
-    for name, parameter in model.named_parameters():
-        if name in gradients[0]:
-            added = 0.0 if parameter.grad is None else parameter.grad
-            torch.testing.assert_close(gradients[1][name], gradients[0][name] + added, rtol=1e-9, atol=1e-12)
 
 
 def test_a_segment_of_one_step_has_no_change_to_weigh(corpus: Corpus, room: Path) -> None:
@@ -143,15 +111,11 @@ def test_groups_of_streams_add_up_to_the_batch(
     assert not segments_full(trainer) or kind == "streams"
 
 
-@pytest.mark.parametrize("grid", ["sliding", "fixed"])
 @pytest.mark.parametrize("group_size", [1, 2, 4])
-def test_so_they_do_with_a_span_buffer_under_a_mixture(
-    corpus: Corpus, room: Path, group_size: int, grid: GridKind
-) -> None:
+def test_so_they_do_with_a_span_buffer_under_a_mixture(corpus: Corpus, room: Path, group_size: int) -> None:
     """Its state, the rewards and the margins, too."""
-    memory = SpanBufferConfig(
-        buffer_size=6, span_length=2, grid=grid, dropout=0.0, training_temperature=2.0, reward=0.5, penalised=True
-    )
+    gate, reward = GateConfig(training_temperature=2.0), RewardConfig(weight=0.5)
+    memory = SpanBufferConfig(buffer_size=6, span_length=2, dropout=0.0, gate=gate, reward=reward)
     head = MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.0, adversarial=0.1)
     config = make_config(memory, kind="streams", shuffle=False, dropout=0.0, batch_size=4, optimizer=SGD)
     penalties = {"activation_penalty": 2.0, "temporal_penalty": 3.0}

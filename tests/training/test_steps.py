@@ -15,6 +15,7 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Segment, make_batcher
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.protocol import KINDS, Protocol
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
@@ -181,7 +182,7 @@ def test_what_is_frozen_stays(corpus: Corpus, room: Path, name: str) -> None:
 
 def alone(readout: Readout, segment: Segment) -> Tensor:
     """What a pointer sentinel adds to the sum of losses: −log(g + Σ a_i over the slots of the next word)."""
-    pointer = readout.pointer
+    pointer = readout.mixture
     if pointer is None:
         return torch.zeros(())
     found = (pointer.log_weights.exp() * (pointer.words == segment.targets[..., None])).sum(-1)
@@ -281,10 +282,12 @@ def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str
         model.eval(),
         corpus,
         "valid",
-        kind=batching.kind,
-        batch_size=batching.eval_batch_size,
-        precision=config.training.precision,
-        predict_first=batching.predict_first,
+        Protocol(
+            context=next(context for context, kind in KINDS.items() if kind == batching.kind),
+            batch_size=batching.eval_batch_size,
+            precision=config.training.precision,
+            predict_first=batching.predict_first,
+        ),
     )
     unopened: Any = found.salton2017
     loss = found.nll_per_token if batching.predict_first else unopened.nll / unopened.predicted
@@ -318,7 +321,7 @@ def test_dropout_is_in_training_and_not_in_validation(corpus: Corpus, room: Path
     assert not torch.equal(*drawn)
     assert trainer.model.training
     before = torch.get_rng_state()
-    evaluate(trainer.model, corpus, "valid", kind="documents", batch_size=2)
+    evaluate(trainer.model, corpus, "valid", protocol=Protocol(context="document", batch_size=2))
     assert torch.equal(before, torch.get_rng_state()) and trainer.model.training
 
 

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spanlm.analysis.by_lag import LagAccumulator
-from spanlm.analysis.record import AttentionRecord, Expected
-from spanlm.analysis.spans import PARTS, Look, SpanRecord
 from spanlm.data.vocabulary import EOS
+from spanlm.evaluation.attention import AttentionRecord, Expected
+from spanlm.evaluation.spans import PARTS, Look, SpanRecord
 from spanlm.store.plain import finite
 
 _UNITS = 1000  # of a weight

@@ -24,7 +24,6 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
-import spanlm
 from spanlm.data.wikipedia.articles import (
     ARTICLE_LIMIT,
     MALFORMED,
@@ -39,6 +38,7 @@ from spanlm.data.wikipedia.articles import (
 )
 from spanlm.data.wikipedia.sources import ByteStream, Source, read_batches
 from spanlm.errors import InputError, RunError
+from spanlm.store import VERSION as PACKAGE_VERSION
 from spanlm.store.files import replacing
 from spanlm.store.processes import SPAWN, end_with_parent, starting
 
@@ -267,7 +267,7 @@ def versions(xml: bool) -> dict[str, Any]:
     """Return the versions of all that decides what words a source gives."""
     libraries = ("sentencex", "mwparserfromhell") if xml else ("sentencex",)
     return {
-        "spanlm": spanlm.__version__,
+        "spanlm": PACKAGE_VERSION,
         "rules": VERSION,
         "python": platform.python_version(),
         "unicode": unicodedata.unidata_version,

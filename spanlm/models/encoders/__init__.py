@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from spanlm.models.encoders.awd_lstm import AWDLSTMConfig, AWDLSTMEncoder
-from spanlm.models.encoders.hornn import HORNNConfig, HORNNEncoder
-from spanlm.models.encoders.lstm import LSTMConfig, LSTMEncoder
-from spanlm.models.encoders.rnn import RNNConfig, RNNEncoder
-from spanlm.models.encoders.variational_lstm import VariationalLSTMConfig, VariationalLSTMEncoder
+from typing import get_args
+
+from spanlm.models.encoders.awd_lstm import AWDLSTMConfig
+from spanlm.models.encoders.hornn import HORNNConfig
+from spanlm.models.encoders.stacks import LSTMConfig, RNNConfig
+from spanlm.models.encoders.variational_lstm import VariationalLSTMConfig
 
 AnyEncoderConfig = LSTMConfig | VariationalLSTMConfig | AWDLSTMConfig | RNNConfig | HORNNConfig
 
-ENCODERS: dict[str, type[AnyEncoderConfig]] = {
-    "lstm": LSTMConfig,
-    "variational_lstm": VariationalLSTMConfig,
-    "awd_lstm": AWDLSTMConfig,
-    "rnn": RNNConfig,
-    "hornn": HORNNConfig,
-}
+ENCODERS: dict[str, type[AnyEncoderConfig]] = {config.kind: config for config in get_args(AnyEncoderConfig)}
 
 __all__ = [
     "ENCODERS",
     "AWDLSTMConfig",
-    "AWDLSTMEncoder",
     "AnyEncoderConfig",
     "HORNNConfig",
-    "HORNNEncoder",
     "LSTMConfig",
-    "LSTMEncoder",
     "RNNConfig",
-    "RNNEncoder",
     "VariationalLSTMConfig",
-    "VariationalLSTMEncoder",
 ]

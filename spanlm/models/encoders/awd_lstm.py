@@ -26,10 +26,9 @@ from torch.func import functional_call
 
 from spanlm.errors import require
 from spanlm.models.dropout import locked_dropout, weight_drop
-from spanlm.models.encoders.fused import FusedLSTM
-from spanlm.models.encoders.stack import zeros_of
+from spanlm.models.encoders.stacks import FusedLSTM, zeros_of
 from spanlm.models.interfaces import Encoder, Init
-from spanlm.models.ops.lstm_layer import loop_is_faster, lstm_layer, square_units
+from spanlm.models.ops.lstm import loop_is_faster, lstm_layer, square_units
 from spanlm.models.state import Tensors
 
 Pair = tuple[Tensor, Tensor]

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.encoders.stack import EqualLayersConfig
+from spanlm.models.encoders.stacks import EqualLayersConfig
 from spanlm.models.interfaces import Encoder, Init
 from spanlm.models.ops.precision import product_dtype, wide_dtype
 from spanlm.models.state import Tensors

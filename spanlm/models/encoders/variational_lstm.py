@@ -25,11 +25,9 @@ from torch import Tensor, nn
 
 from spanlm.errors import require
 from spanlm.models.dropout import dropout_mask, locked_dropout
-from spanlm.models.encoders.fused import FusedLSTM
-from spanlm.models.encoders.lstm import LSTMConfig, initialise_lstm
-from spanlm.models.encoders.stack import EqualLayersConfig, zeros_of
+from spanlm.models.encoders.stacks import EqualLayersConfig, FusedLSTM, LSTMConfig, initialise_lstm, zeros_of
 from spanlm.models.interfaces import Encoder, Init
-from spanlm.models.ops.lstm_recurrence import GATES, lstm_recurrence
+from spanlm.models.ops.lstm import GATES, lstm_recurrence
 from spanlm.models.ops.precision import wide_dtype
 from spanlm.models.state import Tensors
 

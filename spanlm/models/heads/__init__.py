@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from spanlm.models.heads.mixture_of_softmaxes import MixtureOfSoftmaxesConfig, MixtureOfSoftmaxesHead
-from spanlm.models.heads.softmax import SoftmaxConfig, SoftmaxHead
+from typing import get_args
+
+from spanlm.models.heads.mixture_of_softmaxes import MixtureOfSoftmaxesConfig
+from spanlm.models.heads.softmax import SoftmaxConfig
 
 AnyHeadConfig = SoftmaxConfig | MixtureOfSoftmaxesConfig
 
-HEADS: dict[str, type[AnyHeadConfig]] = {
-    "softmax": SoftmaxConfig,
-    "mixture_of_softmaxes": MixtureOfSoftmaxesConfig,
-}
+HEADS: dict[str, type[AnyHeadConfig]] = {config.kind: config for config in get_args(AnyHeadConfig)}
 
-__all__ = [
-    "HEADS",
-    "AnyHeadConfig",
-    "MixtureOfSoftmaxesConfig",
-    "MixtureOfSoftmaxesHead",
-    "SoftmaxConfig",
-    "SoftmaxHead",
-]
+__all__ = ["HEADS", "AnyHeadConfig", "MixtureOfSoftmaxesConfig", "SoftmaxConfig"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from spanlm.models.memories.attentive import AttentiveConfig, AttentiveMemory
-from spanlm.models.memories.key_value import KeyValueConfig, KeyValueMemory
-from spanlm.models.memories.ngram import NGramConfig, NGramMemory
-from spanlm.models.memories.none import NoMemory, NoMemoryConfig
-from spanlm.models.memories.pointer_sentinel import PointerSentinelConfig, PointerSentinelMemory
-from spanlm.models.memories.recurrent_memory import RecurrentMemory, RecurrentMemoryConfig
-from spanlm.models.memories.span_buffer import SpanBufferMemory
-from spanlm.models.memories.span_buffer_config import SpanBufferConfig
+from typing import get_args
+
+from spanlm.models.memories.attentive import AttentiveConfig
+from spanlm.models.memories.key_value import KeyValueConfig
+from spanlm.models.memories.ngram import NGramConfig
+from spanlm.models.memories.none import NoMemoryConfig
+from spanlm.models.memories.pointer_sentinel import PointerSentinelConfig
+from spanlm.models.memories.recurrent_memory import RecurrentMemoryConfig
+from spanlm.models.memories.span_buffer import SpanBufferConfig
 
 AnyMemoryConfig = (
     NoMemoryConfig
@@ -21,31 +22,16 @@ AnyMemoryConfig = (
     | SpanBufferConfig
 )
 
-MEMORIES: dict[str, type[AnyMemoryConfig]] = {
-    "none": NoMemoryConfig,
-    "key_value": KeyValueConfig,
-    "ngram": NGramConfig,
-    "recurrent_memory": RecurrentMemoryConfig,
-    "attentive": AttentiveConfig,
-    "pointer_sentinel": PointerSentinelConfig,
-    "span_buffer": SpanBufferConfig,
-}
+MEMORIES: dict[str, type[AnyMemoryConfig]] = {config.kind: config for config in get_args(AnyMemoryConfig)}
 
 __all__ = [
     "MEMORIES",
     "AnyMemoryConfig",
     "AttentiveConfig",
-    "AttentiveMemory",
     "KeyValueConfig",
-    "KeyValueMemory",
     "NGramConfig",
-    "NGramMemory",
-    "NoMemory",
     "NoMemoryConfig",
     "PointerSentinelConfig",
-    "PointerSentinelMemory",
-    "RecurrentMemory",
     "RecurrentMemoryConfig",
     "SpanBufferConfig",
-    "SpanBufferMemory",
 ]

@@ -29,18 +29,18 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Init, Memory, Readout
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
 from spanlm.models.memories.slots import cleared, with_steps
+from spanlm.models.ops.attention import additive_window_attention, masked_softmax, window_filled, window_sum
 from spanlm.models.ops.linear import linear
-from spanlm.models.ops.precision import wide_dtype
-from spanlm.models.ops.running_attention import EMPTY, running_attention
-from spanlm.models.ops.window_attention import (
-    additive_window_attention,
-    masked_softmax,
-    window_filled,
-    window_sum,
-)
+from spanlm.models.ops.precision import wide, wide_dtype
 from spanlm.models.state import Tensors
+
+BLOCK = 64
+"""n, the steps of a block."""
+
+EMPTY = -1e30
+"""The logarithm of no weight at all: finite, so that no difference of two of them is NaN."""
 
 Score = Literal["single", "combined", "mean", "none"]
 Merge = Literal["tanh", "linear"]
@@ -48,7 +48,7 @@ AttentionWeights = Tensor | Callable[[], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentiveConfig:
+class AttentiveConfig(MemoryConfig):
     """Attention over the sentence so far (Salton et al., 2017).
 
     Attributes:
@@ -66,7 +66,6 @@ class AttentiveConfig:
     """
 
     kind: Literal["attentive"] = "attentive"
-    parts = 1  # the encoder's output stays whole
     score: Score = "combined"
     window: int | None = None
     merge: Merge = "tanh"
@@ -123,7 +122,8 @@ class AttentiveMemory(Memory):
         context, weights, state = self.look_back(h, state)
         read = h if context is None else torch.cat([h, context.to(h.dtype)], -1)
         merged = linear(read, self.merge.weight, self.merge.bias)
-        return Readout(torch.tanh(merged) if self.tanh else merged, weights), state
+        attention = None if weights is None else Attention(weights)
+        return Readout(torch.tanh(merged) if self.tanh else merged, attention), state
 
     @abstractmethod
     def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor | None, AttentionWeights | None, Tensors]:
@@ -247,3 +247,42 @@ def _weights(scores: Tensor, filled: Tensor, window: int, zero_slot: bool) -> Te
     if zero_slot:
         windows, may_read = pad(windows, (0, 1)), pad(may_read, (0, 1), value=True)
     return masked_softmax(windows, may_read)[..., :window]
+
+
+def _triangle(scores: Tensor, log_total: Tensor) -> Tensor:
+    """(B, n + 1, n + 1): row t has the weights of what came before the block and of its first t steps."""
+    columns = torch.cat([log_total, scores]).T
+    size = columns.shape[1]
+    future = torch.ones(size, size, dtype=torch.bool, device=scores.device).triu(1)
+    return columns.unsqueeze(1).masked_fill(future, torch.finfo(scores.dtype).min).softmax(-1)
+
+
+def running_attention(scores: Tensor, values: Tensor, log_total: Tensor, mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Read the mean of all earlier values, each weighted by the exponential of its score.
+
+        r_t = Σ_{i<t} exp(s_i) value_i / Σ_{i<t} exp(s_i)
+
+    The weights of step t are those of step t - 1 and one more score, so the read is a running mean. It goes block by
+    block: within a block of n steps all reads are one product with a triangle of weights, and what came before the
+    block is one slot, the mean of all earlier values, whose score is the logarithm of their total weight. T steps cost
+    T·n. Computed in float32 (float64 for float64 input) whatever the autocast.
+
+    Args:
+        scores: s (T, B).
+        values: (T, B, D).
+        log_total: (1, B), log Σ exp(s_i) of all steps before these; `EMPTY` before the first step.
+        mean: (1, B, D), their weighted mean; zero before the first step.
+
+    Returns:
+        The reads (T, B, D), and `log_total` and `mean` after the last step. Before anything was seen the read is
+        `mean`.
+    """
+    scores, values, mean = map(wide, (scores, values, mean))
+    reads = []
+    with torch.autocast(scores.device.type, enabled=False):
+        for s, v in zip(torch.split(scores, BLOCK), torch.split(values, BLOCK), strict=True):
+            read = torch.bmm(_triangle(s, log_total), torch.cat([mean, v]).transpose(0, 1)).transpose(0, 1)
+            log_total = torch.cat([log_total, s]).logsumexp(0, keepdim=True)
+            mean = read[-1:]
+            reads.append(read[:-1])
+    return torch.cat(reads), log_total, mean

@@ -25,17 +25,16 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Init, Memory, Readout
-from spanlm.models.memories.parts import part_size
-from spanlm.models.memories.slots import cleared, with_steps
-from spanlm.models.ops.window_attention import additive_window_attention
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
+from spanlm.models.memories.slots import cleared, part_size, with_steps
+from spanlm.models.ops.attention import additive_window_attention
 from spanlm.models.state import Tensors
 
 ROLES = {1: "attention", 2: "key-value", 3: "key-value-predict"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyValueConfig:
+class KeyValueConfig(MemoryConfig):
     """Additive attention over the last outputs (Daniluk et al., 2017).
 
     Attributes:
@@ -113,4 +112,4 @@ class KeyValueMemory(Memory):
         )
         features = torch.tanh(self.read(read) + self.predict(prediction))
         slots = {"keys": keys, "values": values, "filled": with_steps(state["filled"], len(h))}
-        return Readout(features, attention), {name: x[len(h) :] for name, x in slots.items()}
+        return Readout(features, Attention(attention)), {name: x[len(h) :] for name, x in slots.items()}

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Init, Memory, Readout
-from spanlm.models.memories.parts import part_size
+from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout
+from spanlm.models.memories.slots import part_size
 from spanlm.models.state import Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
-class NGramConfig:
+class NGramConfig(MemoryConfig):
     """Parts of the last N outputs, side by side (Daniluk et al., 2017).
 
     Attributes:

@@ -7,12 +7,12 @@ from typing import Literal
 
 from torch import Tensor
 
-from spanlm.models.interfaces import Init, Memory, Readout
+from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout
 from spanlm.models.state import Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoMemoryConfig:
+class NoMemoryConfig(MemoryConfig):
     """A plain language model that does not look back.
 
     Attributes:
@@ -21,7 +21,6 @@ class NoMemoryConfig:
     """
 
     kind: Literal["none"] = "none"
-    parts = 1  # the encoder's output stays whole
 
     @property
     def description(self) -> str:

@@ -16,10 +16,13 @@ neural cache (Grave et al., 2017) stores the word that came after it.
 The loss is -log p(y) - log(g + Σ_{i: x_i = y} a_i): the second term teaches the pointer where the softmax is right
 anyway. The paper differentiates through the last 100 steps of every step; here gradients end where a segment begins, as
 for every memory: the states carried over are compared with, and not taught. Words before a document are masked.
+Everything stays a logarithm. The scores are products of hundreds of units, so weights that float32 rounds to zero are
+common, and log 0 has no gradient.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -28,14 +31,71 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Init, Memory, Pointer, Readout
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, MixingHead, Readout, Scores
 from spanlm.models.memories.slots import cleared, with_steps
-from spanlm.models.ops.pointer import sentinel_attention
+from spanlm.models.ops.attention import dot_window_scores, window_filled
 from spanlm.models.state import Tensors
 
 
+@dataclass(frozen=True)
+class Pointer:
+    """A distribution over words that were read, with which a head mixes its own.
+
+        p(w) = gate · p_head(w) + Σ_{j: words_j = w} weights_j,    gate + Σ_j weights_j = 1
+
+    Logarithms, because a weight that float32 cannot hold can still be the most probable way to a word.
+
+    Attributes:
+        log_weights: (T, B, L), float32 or float64; -inf where nothing is pointed to.
+        words: (T, B, L) int64, the word that each weight points to.
+        log_gate: (T, B), finite.
+        trained_alone: the loss grows by −log(gate + Σ_{j: words_j = target} weights_j).
+    """
+
+    log_weights: Tensor
+    words: Tensor
+    log_gate: Tensor
+    trained_alone: bool = False
+
+    def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
+        """Score targets (T, B)."""
+        log_prob = self.mixed(head.own_log_prob(features, targets, mixed=True), targets)
+        if not self.trained_alone:
+            return Scores(log_prob)
+        return Scores(log_prob, -self.mixed(torch.zeros_like(self.log_gate), targets))
+
+    def mixed(self, own: Tensor, targets: Tensor) -> Tensor:
+        """Log p(target), (T, B), where the head's own log-probability of it is `own` (T, B)."""
+        pointed = self.log_weights.masked_fill(self.words != targets.unsqueeze(-1), -torch.inf)
+        return torch.cat([(self.log_gate + own).unsqueeze(-1), pointed], -1).logsumexp(-1)
+
+    def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
+        """Log p of every word, (T, B, V).
+
+        The slots are added one after the other, each in place to its own word of every row: two slots with the same
+        word are never added at once, so the sum has one order on every device, and only (T, B) numbers are touched a
+        slot.
+        """
+        own = head.own_log_probs(features)
+        mixed = (own + self.log_gate.unsqueeze(-1)).flatten()
+        starts = torch.arange(0, mixed.numel(), own.shape[-1], device=own.device)
+        places = starts.unsqueeze(1) + self.words.flatten(0, 1)
+        for place, log_weight in zip(places.unbind(1), self.log_weights.flatten(0, 1).unbind(1), strict=True):
+            mixed.index_copy_(0, place, torch.logaddexp(mixed.index_select(0, place), log_weight))
+        return mixed.view_as(own)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Pointer:
+        """Apply `function` to every tensor."""
+        log_weights, words, log_gate = map(function, (self.log_weights, self.words, self.log_gate))
+        return Pointer(log_weights, words, log_gate, self.trained_alone)
+
+    def as_trained(self) -> Pointer:
+        """Return it: the mixture is the same."""
+        return self
+
+
 @dataclass(frozen=True, kw_only=True)
-class PointerSentinelConfig:
+class PointerSentinelConfig(MemoryConfig):
     """A pointer to the last words, mixed with the softmax (Merity et al., 2017).
 
     Attributes:
@@ -46,7 +106,6 @@ class PointerSentinelConfig:
     """
 
     kind: Literal["pointer_sentinel"] = "pointer_sentinel"
-    parts = 1  # the encoder's output stays whole
     window: int = 100
     pointer_loss: bool = True
 
@@ -89,9 +148,10 @@ class PointerSentinelMemory(Memory):
         words = torch.cat([cleared(state["words"], state["filled"]), tokens])
         query = torch.tanh(self.query(h))
         log_weights, log_gate = sentinel_attention(query, keys, self.sentinel, state["filled"])
-        pointer = Pointer(log_weights, words.unfold(0, self.window, 1), log_gate, self.pointer_loss)
+        alone = self.training and self.pointer_loss
+        pointer = Pointer(log_weights, words.unfold(0, self.window, 1), log_gate, alone)
         slots = {"keys": keys, "words": words, "filled": with_steps(state["filled"], len(h))}
-        readout = Readout(h, partial(_weights, log_weights), nearest_lag=0, pointer=pointer)
+        readout = Readout(h, Attention(partial(_weights, log_weights), nearest_lag=0), pointer)
         return readout, {name: x[len(h) :] for name, x in slots.items()}
 
 
@@ -99,3 +159,25 @@ def _weights(log_weights: Tensor) -> Tensor:
     """Every filled slot keeps some weight: analyses know by it that the window is full."""
     weights = log_weights.exp()
     return weights.where(log_weights.isneginf(), weights.clamp_min(torch.finfo(weights.dtype).tiny))
+
+
+def sentinel_attention(query: Tensor, keys: Tensor, sentinel: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
+    """Attend over the window that ends with each step, or over the sentinel.
+
+    Computed in float32 (float64 for float64 input) whatever the autocast.
+
+    Args:
+        query: q (T, B, D).
+        keys: (L - 1 + T, B, D); the first L - 1 are carried, then one a step.
+        sentinel: s (D,).
+        filled: (L - 1, B) bool, which carried slots hold something; what stands in the others must be finite.
+
+    Returns:
+        log a (T, B, L), column j being lag L - 1 - j, -inf for an empty slot; and log g (T, B).
+    """
+    steps, window = len(query), len(filled) + 1
+    scores = dot_window_scores(query, keys, window).masked_fill(~window_filled(filled, steps, window), -torch.inf)
+    with torch.autocast(query.device.type, enabled=False):
+        to_sentinel = query.to(scores.dtype) @ sentinel.to(scores.dtype)
+        log_weights = torch.cat([scores, to_sentinel.unsqueeze(-1)], -1).log_softmax(-1)
+    return log_weights[..., :-1], log_weights[..., -1]

@@ -23,15 +23,15 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Init, Memory, Readout
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
 from spanlm.models.memories.slots import cleared, with_steps
-from spanlm.models.ops.dot_window_attention import dot_window_attention
+from spanlm.models.ops.attention import dot_window_attention
 from spanlm.models.ops.precision import wide
 from spanlm.models.state import Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentMemoryConfig:
+class RecurrentMemoryConfig(MemoryConfig):
     """Dot-product attention over the last words, in two tables of their own (Tran et al., 2016).
 
     Attributes:
@@ -43,7 +43,6 @@ class RecurrentMemoryConfig:
     """
 
     kind: Literal["recurrent_memory"] = "recurrent_memory"
-    parts = 1  # the encoder's output stays whole
     window: int = 15
     temporal: bool = True
     composition: Literal["gated", "linear"] = "gated"
@@ -132,5 +131,5 @@ class RecurrentMemory(Memory):
             h, self.keys(words), self.values(words), state["filled"], self.key_lags, self.value_lags
         )
         slots = {"words": words, "filled": with_steps(state["filled"], len(h))}
-        readout = Readout(self.composition(read, h), attention, nearest_lag=0)
+        readout = Readout(self.composition(read, h), Attention(attention, nearest_lag=0))
         return readout, {name: x[len(h) :] for name, x in slots.items()}

@@ -1,0 +1,218 @@
+"""Perplexity with weights that follow the text.
+
+The recurrent state is carried on, and with it what a memory remembers, as the weights of its time wrote it. Documents
+and lines reset the state, not the weights: these learn on over them, in the order of the text. What counts is the
+likelihood at a span buffer's temperature of evaluation, whatever loss the weights learn from.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import torch
+
+from spanlm.data.batching import Batcher, Segment
+from spanlm.data.corpora import Corpus
+from spanlm.errors import RunError, require
+from spanlm.evaluation.dynamic.statistics import DynamicStatistics, segment_gradients
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_loss, require_statistics
+from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, summarise
+from spanlm.evaluation.protocol import STANDARD, Precision, Protocol
+from spanlm.evaluation.scoring import Report, Scored, Tally, quiet
+from spanlm.models.interfaces import NextWordModel, Readout
+
+DIVERGED = 1.0
+"""Nats a token above equal probabilities, from which on weights that follow a text are said to have diverged."""
+
+TOGETHER = 64
+"""Segments whose NLL is summed at a time: the sums of one cost as much as those of many, and a GPU is waited for."""
+
+
+class DivergedError(RunError):
+    """Weights that followed a text were ruined by it.
+
+    Attributes:
+        details: the settings that were tried, in plain values; empty where it was one.
+    """
+
+    def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
+        """Keep what was tried: it took long, and is all there is to be known."""
+        super().__init__(message)
+        self.details = details or {}
+
+
+def diverged(total: Tally, static: float, vocabulary_size: int) -> bool:
+    """Say whether weights that followed a text predict worse than nothing at all would.
+
+    Args:
+        total: the sums over the text, or over its beginning.
+        static: nats a token with the trained weights.
+        vocabulary_size: V; equal probabilities have ln V nats.
+
+    Returns:
+        Whether a token takes `DIVERGED` nats more than either, or no finite number of them.
+    """
+    return not total.loss <= max(static, math.log(vocabulary_size)) + DIVERGED
+
+
+def evaluate_dynamic(
+    model: NextWordModel,
+    corpus: Corpus,
+    split: str,
+    statistics: DynamicStatistics,
+    config: DynamicConfig,
+    protocol: Protocol = STANDARD,
+    *,
+    report: Report = quiet,
+) -> Evaluation:
+    """Measure perplexity with weights that follow the text, and without, each in a pass of its own.
+
+    Every token is predicted exactly once, as in `spanlm.evaluation.perplexity.evaluate`.
+
+    Args:
+        model: is not changed; a copy of it learns.
+        corpus: encoded with the model's vocabulary.
+        split: which part.
+        statistics: of this model, of segments of `config.length`.
+        config: how weights follow.
+        protocol: how the text is counted; in one stream.
+        report: told of progress.
+
+    Raises:
+        InputError: no such split, several streams, statistics of segments of another length or of another temperature
+            of the gate, or the loss of training for a model without a span buffer.
+        DivergedError: see `diverged`.
+    """
+    size = "dynamic evaluation reads one stream, whose weights adapt"
+    require(protocol.batch_size in (None, 1), "batch_size", protocol.batch_size, f"1: {size}")
+    require_statistics(config, statistics, model)
+    require_loss(config, model)
+    static = evaluate(model, corpus, split, replace(protocol, batch_size=None))
+    protocol = replace(protocol, batch_size=1)
+    read = partial(
+        adapted_tally,
+        model,
+        statistics=statistics,
+        config=config,
+        unk_id=corpus.vocabulary.unk_id,
+        precision=protocol.precision,
+        report=report,
+    )
+    first, second = protocol.readings(corpus, split, in_order=True, length=config.length)
+    began = time.perf_counter()
+    totals = [read(first)]
+    seconds = time.perf_counter() - began
+    _refuse_diverged(config, totals, static, corpus)
+    unopened = [] if second is None else [read(second)]
+    _refuse_diverged(config, unopened, static, corpus)
+    (adapted,) = summarise(totals, unopened, seconds, corpus, split, protocol)
+    return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
+
+
+def _refuse_diverged(config: DynamicConfig, totals: Sequence[Tally], static: Evaluation, corpus: Corpus) -> None:
+    for total in totals:
+        if diverged(total, static.nll_per_token, len(corpus.vocabulary)):
+            raise DivergedError(
+                f"dynamic.rate={config.rate:g}: the weights diverged: after {total.tokens:,} tokens the mean NLL is "
+                f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
+                f"{config.epsilon:g})."
+            )
+
+
+def adapted_tally(
+    model: NextWordModel,
+    batcher: Batcher,
+    statistics: DynamicStatistics,
+    config: DynamicConfig,
+    unk_id: int,
+    *,
+    precision: Precision = "fp32",
+    most: int | None = None,
+    what: str = "dynamic evaluation",
+    report: Report = quiet,
+) -> Tally:
+    """Sum the NLL of every token of one stream, each before the weights learn from it.
+
+    Args:
+        model: is not changed; a copy of it learns.
+        batcher: of one stream.
+        statistics: of this model.
+        config: how weights follow.
+        unk_id: of <unk>.
+        precision: of the products.
+        most: end with the segment in which so many tokens are reached; None: read all.
+        what: is reported.
+        report: told of progress after each segment.
+
+    Returns:
+        The sums; where one is not finite, the weights diverged, those up to the first segment that shows it.
+    """
+    sums, tokens = GradientSums(unk_id), 0
+    follower, update = adapting(model, statistics, config)
+    for segment in segment_gradients(follower, batcher.segments(), config.length, precision, config.loss):
+        finite, tokens = sums.add(segment.scored), tokens + segment.tokens
+        report(what, tokens, most or batcher.targets)
+        if not finite or (most is not None and tokens >= most):
+            break
+        update(segment)
+    return sums.total
+
+
+class GradientSums:
+    """The sums of `Tally` over the short segments of one stream, formed for many of them at once.
+
+    Args:
+        unk_id: of <unk>.
+    """
+
+    def __init__(self, unk_id: int) -> None:
+        self._unk_id = unk_id
+        self._total, self._waiting = Tally(), list[Scored]()
+
+    def add(self, scored: Scored) -> bool:
+        """Add a segment; False as soon as it is known that a sum is not finite."""
+        self._waiting.append(scored)
+        if len(self._waiting) == TOGETHER:
+            self._sum()
+        return math.isfinite(self._total.nll)
+
+    @property
+    def total(self) -> Tally:
+        """The sums so far; where one is not finite, those up to the first segment that made it so."""
+        self._sum()
+        return self._total
+
+    def _sum(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        steps: Callable[[Scored], int] = lambda scored: len(scored.log_p)  # noqa: E731
+        found = self._total
+        for _, alike in groupby(sorted(waiting, key=steps), key=steps):
+            found = found.plus(beside(list(alike)), self._unk_id)
+        if not math.isfinite(found.nll):
+            found = self._total
+            for scored in waiting:
+                if math.isfinite(found.nll):
+                    found = found.plus(scored, self._unk_id)
+        self._total = found
+
+
+def beside(scored: Sequence[Scored]) -> Scored:
+    """Put segments of as many steps side by side, as streams of one."""
+    segments = [one.segment for one in scored]
+    return Scored(
+        Segment(
+            inputs=torch.cat([segment.inputs for segment in segments], 1),
+            targets=torch.cat([segment.targets for segment in segments], 1),
+            mask=torch.cat([segment.mask for segment in segments], 1),
+            reset=torch.cat([segment.reset for segment in segments]),
+        ),
+        torch.cat([one.log_p for one in scored], 1),
+        Readout(torch.cat([one.readout.features for one in scored], 1)),
+        {name: torch.cat([one.metrics[name] for one in scored], 1) for name in scored[0].metrics},
+    )

@@ -1,0 +1,368 @@
+"""Which η and λ suit a model's dynamic evaluation: a grid over a text that is not the one to be reported.
+
+What the weights have become at a word differs from point to point, so each needs passes of its own. They share the
+statistics, and most of the grid reads only the first 30,000 tokens (as the fast search of the published code does); the
+best few of it then read all of the text, and the best of those is taken. Weights can do well for the first tokens and
+diverge later; where none of the best few does better than static weights, the next ones read all of it, too.
+
+A search takes hours at full size. Each finished trial is a line of `trials.jsonl` in the run's folder, and a search
+that needs the same trial takes it from there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from spanlm.data.corpora import Corpus
+from spanlm.errors import RunError, require
+from spanlm.evaluation.dynamic.evaluate import DivergedError, adapted_tally, diverged
+from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicLoss, DynamicStatistics, text_digest
+from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss, require_statistics
+from spanlm.evaluation.protocol import STANDARD, Protocol
+from spanlm.evaluation.scoring import Report, Tally, edge_note, perplexity, quiet, score, tally
+from spanlm.models.interfaces import NextWordModel
+from spanlm.store.files import own, regular
+from spanlm.store.plain import finite, json_object
+from spanlm.store.run_folder import weights_digest
+
+RATES = (3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4)
+"""η of the published grid, for segments of 5 tokens; with others in proportion."""
+
+DECAYS = (0.001, 0.002, 0.003, 0.005)
+"""λ of the published grid, likewise."""
+
+EPSILON = DynamicConfig().epsilon
+
+FIRST_TOKENS = 30_000
+"""That every point reads."""
+
+FINALISTS = 4
+"""Points that read all of the text; more if none of them helps."""
+
+TRIALS = "trials.jsonl"
+"""The name of a run's trials in its folder."""
+
+
+@dataclass(frozen=True)
+class GridPoint:
+    """A point of the grid.
+
+    Attributes:
+        rate: η.
+        decay: λ.
+        first: perplexity of the first tokens; infinite from e^700 on.
+        perplexity: of all of the text, likewise; None where it was not among the best of the first.
+        whole: all of the text was read.
+    """
+
+    rate: float
+    decay: float
+    first: float
+    perplexity: float | None
+    whole: bool
+
+
+@dataclass(frozen=True)
+class DynamicTuning:
+    """The result of a search.
+
+    Attributes:
+        text: corpus and split.
+        tokens: how many were predicted.
+        first_tokens: how many of them by every point.
+        plain: perplexity of all of the text with the trained weights.
+        best: the settings with the lowest perplexity of all of the text; without finalists, of its first tokens.
+        perplexity: that.
+        grid: every point, η outermost.
+        notes: where the best lies on the edge of the grid, so that the true one may lie beyond; and what else to know.
+        read_before: how many trials were in `trials.jsonl` before.
+        seconds_before: that those took.
+    """
+
+    text: str
+    tokens: int
+    first_tokens: int
+    plain: float
+    best: DynamicConfig
+    perplexity: float
+    grid: list[GridPoint]
+    notes: list[str]
+    read_before: int = 0
+    seconds_before: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {name: value for name, value in asdict(self).items() if name != "seconds_before"}
+
+
+def dynamic_grid(
+    rates: Sequence[float] | None,
+    decays: Sequence[float] | None,
+    epsilon: float = EPSILON,
+    length: int = LENGTH,
+    loss: DynamicLoss = "likelihood",
+) -> list[DynamicConfig]:
+    """Return every η with every λ; None: those of the published grid.
+
+    Raises:
+        InputError: there are none, or a value is outside its range.
+    """
+    rates = [rate * (length / LENGTH) for rate in RATES] if rates is None else rates
+    decays = [decay * (length / LENGTH) for decay in DECAYS] if decays is None else decays
+    for name, values in (("rate", rates), ("decay", decays)):
+        require(len(values) > 0, f"dynamic.{name}", "", "at least one value")
+    how: dict[str, Any] = {"epsilon": epsilon, "length": length, "loss": loss}
+    return [DynamicConfig(rate=rate, decay=decay, **how) for rate, decay in product(rates, decays)]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A text, or its first tokens, read once with weights that follow it.
+
+    Attributes:
+        total: the sums.
+        seconds: that it took, whenever that was.
+    """
+
+    total: Tally
+    seconds: float
+
+
+class Trials:
+    """The trials of a run, in a file of one line each.
+
+    A line answers for a trial of the same settings, weights, text, protocol and code. A damaged line, or one of
+    something else, is ignored. Where the file cannot be written, a warning says so once, and the search goes on.
+
+    Args:
+        path: of the file; None: nothing is kept.
+        commit: of the code, as `provenance` has it.
+
+    Attributes:
+        found: the trials that the file had of those that were asked for.
+    """
+
+    def __init__(self, path: Path | None = None, commit: str | None = None) -> None:
+        self._path, self._commit = path, commit
+        self.found: list[Trial] = []
+        self._lines = [] if path is None else _read_lines(path)
+
+    def find(self, key: Mapping[str, Any]) -> Trial | None:
+        """Return the trial of a key, if the file has it."""
+        wanted = {**key, "commit": self._commit}
+        for line in self._lines:
+            with suppress(LookupError, TypeError, ValueError, AttributeError):
+                if line["key"] == wanted:
+                    self.found.append(Trial(_tally(line["sums"]), float(line["seconds"])))
+                    return self.found[-1]
+        return None
+
+    def add(self, key: Mapping[str, Any], trial: Trial) -> None:
+        """Append a finished trial to the file."""
+        if self._path is None:
+            return
+        line = {"key": {**key, "commit": self._commit}, "seconds": trial.seconds, "sums": finite(asdict(trial.total))}
+        try:
+            with own(self._path).open("ab+") as file:
+                file.seek(max(0, file.tell() - 1))
+                begun = file.read() not in (b"", b"\n")  # a process was killed within a line
+                file.write(b"\n" * begun + json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            logging.getLogger("spanlm").warning(
+                "note: %s: cannot be written: %s; a search that is stopped will begin anew", self._path, error.strerror
+            )
+            self._path = None
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    lines = []
+    with suppress(OSError):
+        for line in regular(path, 2**26).read_bytes().splitlines():
+            with suppress(ValueError):
+                lines.append(json_object(line))
+    return lines
+
+
+def _tally(sums: Mapping[str, Any]) -> Tally:
+    """Read sums; a number that was not finite is null in JSON."""
+    return Tally(
+        tokens=int(sums["tokens"]),
+        nll=_number(sums["nll"]),
+        unk_tokens=int(sums["unk_tokens"]),
+        unk_nll=_number(sums["unk_nll"]),
+        first_tokens=int(sums["first_tokens"]),
+        first_nll=_number(sums["first_nll"]),
+        metrics={name: _number(value) for name, value in sums["metrics"].items()},
+    )
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def tune_dynamic(
+    model: NextWordModel,
+    corpus: Corpus,
+    split: str,
+    statistics: DynamicStatistics,
+    grid: Sequence[DynamicConfig],
+    protocol: Protocol = STANDARD,
+    *,
+    first_tokens: int = FIRST_TOKENS,
+    finalists: int = FINALISTS,
+    report: Report = quiet,
+    trials: Trials | None = None,
+) -> DynamicTuning:
+    """Try every point of a grid.
+
+    Args:
+        model: is not changed; a copy of it learns.
+        corpus: encoded with the model's vocabulary.
+        split: the part to choose on; never the one to report.
+        statistics: of this model, of segments of the grid's length.
+        grid: what to try, in order.
+        protocol: how the text is counted; in one stream, and lines as the model knows them.
+        first_tokens: that every point reads.
+        finalists: points that then read all of it, more if none of them helps; 0: none, the first tokens decide.
+        report: told of progress.
+        trials: of this run; those that are there are not read again.
+
+    Raises:
+        InputError: no such split, statistics of other segments or another gate, or the loss of training without a
+            span buffer.
+        DivergedError: the weights diverged at every point; has the grid.
+        RunError: the trained weights predict no finite numbers.
+    """
+    require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
+    require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
+    for config in grid:
+        require_statistics(config, statistics, model)
+        require_loss(config, model)
+    trials = trials or Trials()
+    search = _Search(model, corpus, split, statistics, protocol, report, trials)
+    static = search.static()
+    if not math.isfinite(static.loss):
+        raise RunError(
+            f"{corpus.name} {split}: the mean NLL of the trained weights is {static.loss}: nothing can help."
+        )
+    most = first_tokens if first_tokens < static.tokens else None
+    firsts = [search.read(config, most, f"point {number} of {len(grid)}") for number, config in enumerate(grid, 1)]
+    finals = dict(enumerate(firsts)) if most is None else {}
+    if most is not None and finalists:
+        best = sorted(range(len(grid)), key=lambda number: _perplexity(firsts[number]))
+        for n, number in enumerate(best, 1):
+            if n > finalists and min(map(_perplexity, finals.values())) < _perplexity(static):
+                break
+            finals[number] = search.read(grid[number], None, f"finalist {n} of {max(n, min(finalists, len(best)))}")
+    found = _summary(search, static, grid, firsts, finals)
+    seconds = sum(trial.seconds for trial in trials.found)
+    return replace(found, read_before=len(trials.found), seconds_before=seconds)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What is read at every point, and how."""
+
+    model: NextWordModel
+    corpus: Corpus
+    split: str
+    statistics: DynamicStatistics
+    protocol: Protocol
+    report: Report
+    trials: Trials
+
+    def static(self) -> Tally:
+        """Read all of the text with the trained weights."""
+        protocol = replace(self.protocol, batch_size=None)
+        batcher = protocol.batcher(self.corpus, self.split)
+        return tally(score(self.model, batcher.segments(), protocol), self.corpus.vocabulary.unk_id)
+
+    def read(self, config: DynamicConfig, most: int | None, what: str) -> Tally:
+        """Read the text, or the first tokens of it, with weights that follow, unless the run has that trial."""
+        key = {**self._key, "settings": config.to_json() | {"tuned_on": None}, "first_tokens": most}
+        if trial := self.trials.find(key):
+            return trial.total
+        protocol = replace(self.protocol, batch_size=1)
+        batcher = protocol.batcher(self.corpus, self.split, in_order=True, length=config.length)
+        began = time.perf_counter()
+        total = adapted_tally(
+            self.model,
+            batcher,
+            self.statistics,
+            config,
+            self.corpus.vocabulary.unk_id,
+            precision=protocol.precision,
+            most=most,
+            what=f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}",
+            report=self.report,
+        )
+        self.trials.add(key, Trial(total, time.perf_counter() - began))
+        return total
+
+    @cached_property
+    def _key(self) -> dict[str, Any]:
+        """What the trials of this search have in common."""
+        return {
+            "weights": weights_digest(dict(self.model.named_parameters())),
+            "statistics": self.statistics.digest,
+            "gate_temperature": self.statistics.gate_temperature,
+            "text": text_digest(self.corpus, self.split),
+            "protocol": {**asdict(self.protocol), "batch_size": 1},
+        }
+
+
+def _summary(
+    search: _Search,
+    static: Tally,
+    grid: Sequence[DynamicConfig],
+    firsts: Sequence[Tally],
+    finals: Mapping[int, Tally],
+) -> DynamicTuning:
+    """Turn the sums over the first tokens and, of some points, over all of the text into the result."""
+    whole = {number: _perplexity(total) for number, total in finals.items()}
+    results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
+    best = min(results, key=lambda number: results[number])
+    points = [
+        GridPoint(config.rate, config.decay, _perplexity(first), whole.get(number), number in whole)
+        for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
+    ]
+    if diverged(finals.get(best, firsts[best]), static.loss, len(search.corpus.vocabulary)):
+        details = {"tried": len(grid), "plain": _perplexity(static), "grid": [asdict(point) for point in points]}
+        if before := len(search.trials.found):
+            details["read_before"] = before
+        raise DivergedError("dynamic.rate: at every point of the grid the weights diverged. Take lower rates.", details)
+    chosen, name = grid[best], f"{search.corpus.name} {search.split}"
+    # without finalists there is nothing to compare the trained weights with
+    notes = [] if not whole or results[best] < _perplexity(static) else ["no point of the grid helps."]
+    notes += filter(
+        None,
+        (
+            edge_note("dynamic.rate", chosen.rate, [config.rate for config in grid]),
+            edge_note("dynamic.decay", chosen.decay, [config.decay for config in grid]),
+        ),
+    )
+    return DynamicTuning(
+        text=name,
+        tokens=static.tokens,
+        first_tokens=max(total.tokens for total in firsts),
+        plain=_perplexity(static),
+        best=replace(chosen, tuned_on=name),
+        perplexity=results[best],
+        grid=points,
+        notes=[*notes, *search.protocol.tuning_notes],
+    )
+
+
+def _perplexity(total: Tally) -> float:
+    """Infinite from e^700 on."""
+    return perplexity(total.loss)

@@ -1,0 +1,241 @@
+"""Stacks of equal layers in the library's fused kernels: the LSTM and the simple recurrent network.
+
+The LSTM (Hochreiter & Schmidhuber, 1997; the variant of Zaremba et al., 2014):
+
+    i, f, g, o = W_ih x_t + W_hh h_{t-1} + b,    c_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),    h_t = σ(o) ⊙ tanh(c_t)
+
+The simple recurrent network (Elman, 1990), the RNN of Daniluk et al. (2017, Figure 2c):
+
+    h_t = tanh(W_ih x_t + W_hh h_{t-1} + b)
+
+Gradients can be asked for in evaluation, too. cuDNN computes them for passes in training mode alone (pytorch issue
+5878: "cudnn RNN backward can only be called in training mode"), and dynamic evaluation learns from a model in
+evaluation mode. All that the mode changes in a kernel besides is dropout between the layers of a stack, so wherever
+gradients are enabled it runs in training mode, in evaluation without that dropout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from spanlm.errors import require
+from spanlm.models.interfaces import Encoder, Init
+from spanlm.models.ops.lstm import loop_is_faster, lstm_layer
+from spanlm.models.state import Tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class EqualLayersConfig:
+    """An encoder whose output is as wide as each of its layers.
+
+    Attributes:
+        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
+        hidden_size: units of each layer; the last layer's are the encoder's output.
+    """
+
+    kind: str
+    hidden_size: int = 300
+
+    @property
+    def output_size(self) -> int:
+        """H."""
+        return self.hidden_size
+
+    def resized(self, output_size: int) -> Self:
+        """Make a copy with another hidden size."""
+        return replace(self, hidden_size=output_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackConfig(EqualLayersConfig):
+    """Equal layers, each reading what the one below wrote.
+
+    Attributes:
+        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
+        hidden_size: units of each layer; the last layer's are the encoder's output.
+        layers: how many layers.
+        dropout: between layers, on what one layer hands to the next (not over time).
+    """
+
+    layers: int = 1
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that build nothing."""
+        require(self.hidden_size >= 1, "model.encoder.hidden_size", self.hidden_size, "at least 1")
+        require(self.layers >= 1, "model.encoder.layers", self.layers, "at least 1")
+        require(0 <= self.dropout < 1, "model.encoder.dropout", self.dropout, "in [0, 1)")
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words: `LSTM 300` or `LSTM 2×300`."""
+        return f"{self.kind.upper()} {f'{self.layers}×' if self.layers > 1 else ''}{self.hidden_size}"
+
+
+def dropout_between_layers(config: StackConfig) -> float:
+    """Return the dropout that acts: a single layer has nothing between its layers, and the library warns of it."""
+    return config.dropout if config.layers > 1 else 0.0
+
+
+@torch.no_grad()
+def initialise_stack(stack: nn.RNNBase, init: Init) -> None:
+    """Start every weight as `init` says.
+
+    The library keeps two biases where the papers have one: the second is held at zero.
+    """
+    for name, weight in stack.named_parameters():
+        if name.startswith("bias_hh"):
+            weight.zero_().requires_grad_(False)
+        else:
+            init.start(weight, bias="bias" in name)
+
+
+def zeros_of(stack: nn.RNNBase, batch_size: int) -> Tensor:
+    """Return zeros (layers, B, H) where the stack's weights are."""
+    weight: Tensor = stack.get_parameter("weight_hh_l0")
+    return weight.new_zeros(stack.num_layers, batch_size, stack.hidden_size)
+
+
+class FusedLSTM(nn.LSTM):
+    """`nn.LSTM` with the same weights; x (T, B, E), state h and c (layers, B, H) -> h (T, B, H), state.
+
+    It reads its weights when it is called, so `torch.func.functional_call` may give it others.
+    """
+
+    def forward(  # type: ignore[override]  # no packed sequences, and never without a state
+        self, x: Tensor, state: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Read x."""
+        dropout, train = _mode(self)
+        output, h, c = torch.lstm(x, state, _weights(self), True, self.num_layers, dropout, train, False, False)
+        return output, (h, c)
+
+
+class FusedRNN(nn.RNN):
+    """`nn.RNN` of tanh units with the same weights; x (T, B, E), state h (layers, B, H) -> h (T, B, H), state."""
+
+    def forward(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        """Read x."""
+        dropout, train = _mode(self)
+        return torch.rnn_tanh(x, state, _weights(self), True, self.num_layers, dropout, train, False, False)
+
+
+def _mode(stack: nn.RNNBase) -> tuple[float, bool]:
+    """Dropout between the layers, and whether the kernel runs in training mode."""
+    return (stack.dropout if stack.training else 0.0), (stack.training or torch.is_grad_enabled())
+
+
+def _weights(stack: nn.RNNBase) -> list[Tensor]:
+    names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    return [getattr(stack, f"{name}_l{layer}") for layer in range(stack.num_layers) for name in names]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LSTMConfig(StackConfig):
+    """Long short-term memory, one bias per gate.
+
+    Attributes:
+        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
+        hidden_size: units of each layer; the last layer's are the encoder's output.
+        layers: how many layers.
+        dropout: between layers, on what one layer hands to the next (not over time).
+        forget_bias: where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other
+            bias.
+    """
+
+    kind: Literal["lstm"] = "lstm"
+    forget_bias: float | None = 1.0
+
+    def build(self, input_size: int, init: Init) -> LSTMEncoder:
+        """Make the encoder."""
+        return LSTMEncoder(self, input_size, init)
+
+
+@torch.no_grad()
+def initialise_lstm(lstm: nn.LSTM, init: Init, forget_bias: float | None) -> None:
+    """Start every weight as `init` says, but for the forget gates' biases unless `forget_bias` is None."""
+    initialise_stack(lstm, init)
+    if forget_bias is not None:
+        for layer in range(lstm.num_layers):
+            bias = lstm.get_parameter(f"bias_ih_l{layer}")
+            bias[lstm.hidden_size : 2 * lstm.hidden_size] = forget_bias
+
+
+class LSTMEncoder(Encoder):
+    """A stack of LSTM layers; x (T, B, E) -> h (T, B, H), state h and c (layers, B, H).
+
+    One fused call, but where a loop gets gradients faster on a CPU: of large layers in bfloat16, or over a few words
+    (`spanlm.models.ops.lstm`).
+    """
+
+    def __init__(self, config: LSTMConfig, input_size: int, init: Init) -> None:
+        super().__init__()
+        self.output_size = config.hidden_size
+        self.lstm = FusedLSTM(input_size, config.hidden_size, config.layers, dropout=dropout_between_layers(config))
+        initialise_lstm(self.lstm, init, config.forget_bias)
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Zeros."""
+        return {"h": zeros_of(self.lstm, batch_size), "c": zeros_of(self.lstm, batch_size)}
+
+    def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Read x (T, B, E)."""
+        if loop_is_faster(self.output_size, x):
+            return self._looped(x, state)
+        output, (h, c) = self.lstm(x, (state["h"], state["c"]))
+        return output, {"h": h, "c": c}
+
+    def _looped(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Read x layer by layer, with dropout between the layers."""
+        ends = []
+        for layer, (h, c) in enumerate(zip(state["h"], state["c"], strict=True)):
+            if layer:
+                x = dropout(x, self.lstm.dropout, self.training)
+            # read as they are now, which `torch.func.functional_call` may have changed
+            weights = (getattr(self.lstm, f"{name}_l{layer}") for name in ("weight_ih", "bias_ih", "weight_hh"))
+            x, c = lstm_layer(x, h, c, *weights)
+            ends.append((x[-1], c))
+        h, c = map(torch.stack, zip(*ends, strict=True))
+        return x, {"h": h, "c": c}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RNNConfig(StackConfig):
+    """A simple recurrent network of tanh units, one bias per unit.
+
+    Attributes:
+        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
+        hidden_size: units of each layer; the last layer's are the encoder's output.
+        layers: how many layers.
+        dropout: between layers, on what one layer hands to the next (not over time).
+    """
+
+    kind: Literal["rnn"] = "rnn"
+
+    def build(self, input_size: int, init: Init) -> RNNEncoder:
+        """Make the encoder."""
+        return RNNEncoder(self, input_size, init)
+
+
+class RNNEncoder(Encoder):
+    """A stack of tanh layers in one fused call; x (T, B, E) -> h (T, B, H), state h (layers, B, H)."""
+
+    def __init__(self, config: RNNConfig, input_size: int, init: Init) -> None:
+        super().__init__()
+        self.output_size = config.hidden_size
+        self.rnn = FusedRNN(input_size, config.hidden_size, config.layers, dropout=dropout_between_layers(config))
+        initialise_stack(self.rnn, init)
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Zeros."""
+        return {"h": zeros_of(self.rnn, batch_size)}
+
+    def forward(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
+        """Read x (T, B, E)."""
+        output, h = self.rnn(x, state["h"])
+        return output, {"h": h}

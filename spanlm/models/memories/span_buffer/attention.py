@@ -1,0 +1,116 @@
+"""Additive attention over every L-th slot of the past.
+
+Slots that stand L apart never meet those between them: of T steps, those of one phase (t mod L) look at slots of one
+phase alone, at m of them, and the next of these steps at one newer. Side by side, as L · B streams of T / L steps, they
+are the plain window of m slots of `spanlm.models.ops.attention`. So nothing of (T, B, m, D) is ever made but the
+activations of tanh for the gradients, and these only up to `KEPT_ELEMENTS` (128 MB; larger ones are made again), and a
+segment shorter than L touches the slots of its own phases alone.
+
+A grid lays out T steps as F streams of Q steps, and what they look at as m + Q slots of each stream; step q looks at
+the slots q … q + m − 1. The last slot is never read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from spanlm.models.ops.attention import additive_scores, band_sum, masked_softmax
+from spanlm.models.ops.precision import wide
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where the spans of T steps lie in the states (P + T, B, H), of which P were carried.
+
+    The newest span ends at the step before, the others 1, 2, … m − 1 times L before that.
+
+    Attributes:
+        stride: L.
+        count: m.
+        steps: T.
+        reach: how far the two ends of a span are apart.
+    """
+
+    stride: int
+    count: int
+    steps: int
+    reach: int
+
+    @property
+    def carried(self) -> int:
+        """P, how many states the farthest span asks for."""
+        return (self.count - 1) * self.stride + self.reach + 1
+
+    def spans(self, states: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the spans that a segment looks at: a state less the one `reach` before it, or for 0 the state itself.
+
+        Args:
+            states: (P + T, B, H), zero where nothing was.
+            filled: (P + T, B) bool, which of them there are.
+
+        Returns:
+            (m + Q, F B, H), and (m + Q, F B) bool: both ends are states of the stream.
+        """
+        slots = (self.count + -(-self.steps // self.stride)) * self.stride
+        states, filled = (_padded(x, slots + self.reach) for x in (states, filled))
+        first = self._cut(states[:slots])
+        values = self._cut(states[self.reach : self.reach + slots]) - first if self.reach else first
+        return values, self._cut(filled[:slots])
+
+    def of_steps(self, x: Tensor) -> Tensor:
+        """(T, B, ...) -> (Q, F B, ...): put the phases side by side."""
+        x = _padded(x, -(-self.steps // self._phases) * self._phases)
+        return torch.unflatten(x, 0, (-1, self._phases)).flatten(1, 2)
+
+    def in_steps(self, x: Tensor) -> Tensor:
+        """(Q, F B, ...) -> (T, B, ...): undo `of_steps`."""
+        return torch.unflatten(x, 1, (self._phases, -1)).flatten(0, 1)[: self.steps]
+
+    def _cut(self, slots: Tensor) -> Tensor:
+        """Every L-th slot of each phase that has a step; where T >= L this copies nothing."""
+        return torch.unflatten(slots, 0, (-1, self.stride))[:, : self._phases].flatten(1, 2)
+
+    @property
+    def _phases(self) -> int:
+        """F."""
+        return min(self.steps, self.stride)
+
+
+def _padded(x: Tensor, length: int) -> Tensor:
+    return pad(x, (0, 0) * (x.dim() - 1) + (0, length - len(x))) if len(x) < length else x
+
+
+def span_attention(
+    query: Tensor | None, keys: Tensor, values: Tensor, weight: Tensor, filled: Tensor, grid: Grid
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attend over the m spans that the grid gives each step.
+
+        α_t = softmax_j(w · tanh(key_j + query_t)),    r_t = Σ_j α_{t,j} value_j
+
+    Computed in float32 (float64 for float64 input) whatever the autocast.
+
+    Args:
+        query: (T, B, D), already projected; None: the scores are w · key_j.
+        keys: (m + Q, F B, D), the spans, projected.
+        values: (m + Q, F B, H), as `Grid.spans` gave them.
+        weight: (D,), the vector w.
+        filled: (m + Q, F B), as `Grid.spans` gave it.
+        grid: where they lie.
+
+    Returns:
+        The reads (T, B, H), zero where there is no span; the weights (T, B, m), oldest first; and (T, B) bool, where
+        there is a span.
+    """
+    may_read = filled.unfold(0, grid.count, 1)[:-1]
+    with torch.autocast(keys.device.type, enabled=False):
+        if query is None:
+            scores = (wide(keys) @ wide(weight)).unfold(0, grid.count, 1)[:-1]
+        else:
+            scores = additive_scores(grid.of_steps(query), keys, weight, grid.count)
+        weights = masked_softmax(scores, may_read)
+        read = band_sum(weights, values.to(weights.dtype)[:-1])
+    return grid.in_steps(read), grid.in_steps(weights), grid.in_steps(may_read[..., -1])

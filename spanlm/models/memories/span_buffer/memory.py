@@ -1,0 +1,215 @@
+"""The span-based neural buffer (Li et al., 2020).
+
+    s_i     = h_i − h_{i−L+1}                                                     a span of L steps
+    C_t     = [s_{t−1−(m−1)L} … s_{t−1−L}, s_{t−1}],  m = B / L                   (4)
+    γ_{t,i} = v · tanh(W_h h_t + W_s s_i)                                         (7)
+    α_t     = softmax(γ_t),  ξ_t = C_tᵀ α_t                                       (6, 5)
+    g_t     = W_g h_t                                                             (10)
+
+The head predicts from h_t and from ξ_t, with the same weights, and both are mixed by g_t: see `mixture`. Where the
+paper leaves a choice: its Eq. 7 has no tanh, and without it all scores of a step grow by the same W_h h_t, so that the
+attention does not depend on it (`score`); its Eq. 4 has other distances at its ends than within, so spans are counted
+from the newest state before t; h_t has read the word of its step and is no part of a span of step t, which `newest` can
+change: the paper has h_t encode x_{1:t−1} and, in its Eq. 2 and 3, x_{1:t}. A span needs both its ends in the stream,
+and where there is none p̃ = p. States are kept as the encoder gave them: those that met different dropout masks have no
+meaningful difference. The mask of a segment is put on h_t where it asks, gates and predicts, and on ξ_t. There are no
+biases. Gradients end where a segment begins, as for every memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from spanlm.errors import InputError, require
+from spanlm.models.dropout import dropout_mask
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
+from spanlm.models.memories.slots import cleared, with_steps
+from spanlm.models.memories.span_buffer.attention import Grid, span_attention
+from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig, SpanMixture
+from spanlm.models.ops.precision import wide
+from spanlm.models.state import Tensors
+
+SpanScore = Literal["tanh", "literal"]
+Newest = Literal["before", "current"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpanBufferConfig(MemoryConfig):
+    """Attention over spans of the past and a gate that shares the prediction with it (Li et al., 2020).
+
+    Attributes:
+        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
+            Another kind has other fields.
+        buffer_size: B, how many steps back the buffer reaches; it holds B / L spans.
+        span_length: L; a span is h_i − h_{i−L+1}.
+        words: the outputs themselves in place of spans, all B of them (the paper's "w/o RNN-minus"); span_length then
+            means nothing.
+        newest: the last step that a span of step t may end at: before (t − 1, as printed) or current (t, so that what
+            is read can hold h_t).
+        attention_size: units of the attention; null: as wide as the encoder's output.
+        score: tanh (v · tanh(W_h h_t + W_s s_i)) or literal (as printed, without the tanh: then h_t adds the same to
+            all scores and the attention does not depend on it, so that W_h is left out).
+        dropout: of h_t, for the query, the gate and the head, and of what is read, with one mask for a segment; it
+            takes the place of model.output_dropout.
+        gate: how soft the gate is.
+        reward: what the gate is taught beside the likelihood.
+    """
+
+    kind: Literal["span_buffer"] = "span_buffer"
+    drops_output: ClassVar[bool] = True
+    buffer_size: int = 2048
+    span_length: int = 8
+    words: bool = False
+    newest: Newest = "before"
+    attention_size: int | None = None
+    score: SpanScore = "tanh"
+    dropout: float = 0.4
+    gate: GateConfig = field(default_factory=GateConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "training_temperature": "gate.training_temperature",
+        "evaluation_temperature": "gate.evaluation_temperature",
+        "reward": "reward.weight",
+        "reward_power": "reward.power",
+        "reward_most": "reward.most",
+        "reward_base": "reward.base",
+        "reward_slope": "reward.slope",
+    }
+    """Fields as 0.1.0 called them; see `spanlm.config`."""
+
+    REMOVED: ClassVar[Mapping[str, object]] = {
+        "span_offset": "literal",
+        "grid": "sliding",
+        "before_stream": "masked",
+        "biases": False,
+        "gate_range": None,
+        "kept": "raw",
+        "own_segment_gradients": True,
+        "penalised": False,
+        "annealed_temperature": None,
+        "annealing_epochs": None,
+        "negative_reward": "literal",
+        "rewarded": "adversarial",
+        "reward_teaches": "all",
+        "reward_gate": "plain",
+        "reward_constant": True,
+    }
+    """Fields of 0.1.0 that are gone, with the value that is now the only one; see `spanlm.config`."""
+
+    def __post_init__(self) -> None:
+        """Refuse what means nothing."""
+        for name, choices in (("newest", get_args(Newest)), ("score", get_args(SpanScore))):
+            value = getattr(self, name)
+            require(value in choices, f"model.memory.{name}", value, " or ".join(choices))
+        require(self.buffer_size >= 1, "model.memory.buffer_size", self.buffer_size, "at least 1")
+        if not self.words:
+            _require_spans(self.buffer_size, self.span_length)
+        size = self.attention_size
+        require(size is None or size >= 1, "model.memory.attention_size", size, "at least 1, or null")
+        require(0 <= self.dropout < 1, "model.memory.dropout", self.dropout, "in [0, 1)")
+
+    @property
+    def stride(self) -> int:
+        """How many steps lie between the ends of one span and the next."""
+        return 1 if self.words else self.span_length
+
+    @property
+    def count(self) -> int:
+        """How many spans there are to look at: m."""
+        return self.buffer_size // self.stride
+
+    @property
+    def reach(self) -> int:
+        """How many steps lie between the two ends of a span; an output in place of one has a single end."""
+        return self.stride - 1
+
+    @property
+    def nearest_lag(self) -> int:
+        """How many steps back the newest span ends."""
+        return 1 if self.newest == "before" else 0
+
+    def at_temperature(self, temperature: float) -> SpanBufferConfig:
+        """Return the same with another temperature of the gate in evaluation."""
+        return replace(self, gate=replace(self.gate, evaluation_temperature=temperature))
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words."""
+        held = "words" if self.words else f"spans of {self.span_length}"
+        return f"span buffer, {held}, {self.buffer_size} steps back"
+
+    def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> SpanBufferMemory:
+        """Make the memory."""
+        return SpanBufferMemory(self, hidden_size, init)
+
+
+def _require_spans(buffer_size: int, length: int) -> None:
+    """Refuse spans of nothing, and buffers that hold no whole number of them."""
+    limit = "at least 2: h_i − h_i is zero. Use model.memory.words=true for the outputs themselves"
+    require(length >= 2, "model.memory.span_length", length, limit)
+    require(
+        buffer_size >= length,
+        "model.memory.buffer_size",
+        buffer_size,
+        f"at least model.memory.span_length={length}, to hold a span. Use {length} or more, or a smaller span_length",
+    )
+    below = buffer_size // length * length
+    if buffer_size != below:
+        raise InputError(
+            f"model.memory.buffer_size={buffer_size}: must be a multiple of model.memory.span_length={length}. "
+            f"Use {below} or {below + length}."
+        )
+
+
+class SpanBufferMemory(Memory):
+    """h (T, B, H) -> features h (T, B, H), a mixture with ξ (T, B, H) and gate, attention (T, B, m).
+
+    State: the last outputs as `states` (P, B, H) and which of them are `filled` (P, B). States are projected anew in
+    every segment: the weights change between segments, and dynamic evaluation changes them, too.
+    """
+
+    def __init__(self, config: SpanBufferConfig, hidden_size: int, init: Init) -> None:
+        super().__init__()
+        self.readout_size, self.config = hidden_size, config
+        self.gate_temperature = config.gate.evaluation_temperature
+        # a step whose spans may end at itself looks at what the next one's end at before it
+        self.carried = self._grid(1).carried - (1 - config.nearest_lag)
+        size = hidden_size if config.attention_size is None else config.attention_size
+        self.span_key = nn.Linear(hidden_size, size, bias=False)  # W_s
+        self.query = None if config.score == "literal" else nn.Linear(hidden_size, size, bias=False)  # W_h
+        self.score = nn.Parameter(torch.empty(size))  # v
+        self.gate = nn.Linear(hidden_size, 2, bias=False)  # W_g
+        init.start_all(self)
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """No span."""
+        states = self.score.new_zeros(self.carried, batch_size, self.readout_size)
+        return {"states": states, "filled": torch.zeros(states.shape[:2], dtype=torch.bool, device=states.device)}
+
+    def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+        """Look back from every step of h (T, B, H)."""
+        config = self.config
+        mask = dropout_mask(h.shape[1:], config.dropout, h) if self.training and config.dropout else None
+        asking = h if mask is None else h * mask
+        states = torch.cat([cleared(state["states"], state["filled"]).to(h.dtype), h])
+        filled, grid = with_steps(state["filled"], len(h)), self._grid(len(h))
+        values, there = grid.spans(wide(states), filled)
+        query = None if self.query is None else self.query(asking)
+        read, weights, any_span = span_attention(query, self.span_key(values), values, self.score, there, grid)
+        read = read if mask is None else read * mask
+        with torch.autocast(h.device.type, enabled=False):
+            gate = linear(wide(asking), self.gate.weight)
+        mixture = SpanMixture(read, gate, any_span, config.gate, config.reward, self.training)
+        attention = Attention(weights, config.nearest_lag, config.stride, config.reach)
+        after = {"states": states[len(h) :], "filled": filled[len(h) :]}
+        return Readout(asking, attention, mixture), after
+
+    def _grid(self, steps: int) -> Grid:
+        return Grid(self.config.stride, self.config.count, steps, self.config.reach)

@@ -1,0 +1,197 @@
+"""Two predictions of one head and the gate between them (Li et al., 2020, Eq. 8-15).
+
+p is what the head says of the encoder's output, q what it says of what the span buffer read. λ is the buffer's share:
+
+    p̃ = λ̂ q + (1 − λ̂) p                                      (9)
+    λ  = softmax(g)_0,  λ̂ = softmax(g / T)_0                  (10, 14)
+    L  = −log p̃ − η r log λ                                   (11)
+    r  = f(min((q / p)^κ, a) − b),  f(z) = z if z >= 0 else β z (12, 13)
+
+T is one temperature in training and another in evaluation; the paper uses 100 and 0.1. In training λ̂ is near ½ and the
+likelihood teaches both parts and hardly the gate; the gate learns from the reward, whose λ knows no temperature. The
+reward is a number to the gradient, as in REINFORCE: p and q do not learn from it. Where nothing is remembered p̃ = p and
+there is no reward. Under adversarial training p and q are those of the loss, with margins. All is computed in
+logarithms, so the paper's ε (1e-10, against p = 0) has no part in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from spanlm.errors import require
+from spanlm.models.interfaces import MixingHead, Scores
+from spanlm.models.ops.precision import wide
+
+LEAST_LOG_SHARE = -20.0
+"""Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
+
+
+LEAST_TEMPERATURE = 1e-6
+"""Of a gate. What is divided by it is float32, where smaller numbers overflow, and at last are 0 themselves."""
+
+
+def require_temperature(temperature: float, name: str) -> None:
+    """Refuse what is no temperature of a gate.
+
+    Raises:
+        InputError: it is below `LEAST_TEMPERATURE` or not finite.
+    """
+    limit = f"from {LEAST_TEMPERATURE:g} on and finite; 0 would be a gate that only chooses: 0.01 is nearly that"
+    require(LEAST_TEMPERATURE <= temperature < math.inf, name, temperature, limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateConfig:
+    """How soft the gate is (Li et al., 2020, Eq. 14).
+
+    Attributes:
+        training_temperature: of the gate in the likelihood that is trained.
+        evaluation_temperature: of the gate in evaluation.
+    """
+
+    training_temperature: float = 100.0
+    evaluation_temperature: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Refuse what is no temperature."""
+        require_temperature(self.training_temperature, "model.memory.gate.training_temperature")
+        require_temperature(self.evaluation_temperature, "model.memory.gate.evaluation_temperature")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardConfig:
+    """What the gate is taught beside the likelihood (Li et al., 2020, Eq. 11-13).
+
+    Attributes:
+        weight: η, weight of the reward in the loss; 0: the gate learns from the likelihood alone.
+        power: κ, power of the ratio of the two probabilities.
+        most: a, the largest power that counts.
+        base: b, what is taken off.
+        slope: β, how much more a negative reward counts.
+    """
+
+    weight: float = 0.1
+    power: float = 5.0
+    most: float = 10.0
+    base: float = 1.0
+    slope: float = 3.0
+
+    def __post_init__(self) -> None:
+        """Refuse values outside their range."""
+        for name in ("power", "most", "slope"):
+            value = getattr(self, name)
+            require(0 < value < math.inf, f"model.memory.reward.{name}", value, "above 0 and finite")
+        require(0 <= self.weight < math.inf, "model.memory.reward.weight", self.weight, "0 or positive, and finite")
+        limit = f"in [0, model.memory.reward.most={self.most})"
+        require(0 <= self.base < self.most, "model.memory.reward.base", self.base, limit)
+
+
+@dataclass(frozen=True)
+class SpanMixture:
+    """What a span buffer lets the head predict beside the encoder's output, and how much of it.
+
+    Attributes:
+        features: ξ (T, B, D), what the buffer predicts from.
+        gate: g (T, B, 2), logits; index 0 is the buffer.
+        filled: (T, B) bool, where there is anything to read.
+        temperatures: T of training and of evaluation.
+        reward: η, κ, a, b, β.
+        training: T is that of training, and the reward is in the loss.
+    """
+
+    features: Tensor
+    gate: Tensor
+    filled: Tensor
+    temperatures: GateConfig
+    reward: RewardConfig
+    training: bool = False
+
+    def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
+        """Score targets (T, B); metrics are of `metrics`.
+
+        Both predictions are asked for at once, one after the other as steps: masks that are locked in time are those
+        of both.
+        """
+        both = torch.cat([features, self.features.to(features.dtype)])
+        log_p, log_q = head.own_log_prob(both, targets.repeat(2, 1), mixed=True).chunk(2)
+        reward = rewards(log_p.detach(), log_q.detach(), self.reward).where(self.filled, 0)
+        metrics = self.metrics(log_p.detach(), log_q.detach(), reward)
+        if not self.training:
+            return Scores(self.mixed(log_p, log_q), 0.0, metrics)
+        loss = self.reward_loss(reward)
+        return Scores(self.mixed(log_p, log_q), loss, {**metrics, "reward_loss": loss.detach().where(self.filled, 0)})
+
+    def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
+        """Log p̃ of every word, (T, B, V)."""
+        return self.each(head, features)[2]
+
+    def each(self, head: MixingHead, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Log p, log q and log p̃ of every word, (T, B, V) each."""
+        log_p, log_q = head.own_log_probs(features), head.own_log_probs(self.features)
+        return log_p, log_q, self.mixed(log_p, log_q)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> SpanMixture:
+        """Apply `function` to every tensor."""
+        features, gate, filled = map(function, (self.features, self.gate, self.filled))
+        return replace(self, features=features, gate=gate, filled=filled)
+
+    def as_trained(self) -> SpanMixture:
+        """Return the same with the temperature and the reward of training."""
+        return replace(self, training=True)
+
+    def log_shares(self) -> Tensor:
+        """Log λ̂ and log(1 − λ̂), (T, B, 2), Eq. 14."""
+        temperatures = self.temperatures
+        t = temperatures.training_temperature if self.training else temperatures.evaluation_temperature
+        return (wide(self.gate) / t).log_softmax(-1)
+
+    def mixed(self, log_p: Tensor, log_q: Tensor) -> Tensor:
+        """Log p̃ (Eq. 9) of one word a step, (T, B), or of all, (T, B, V); log p where nothing is remembered."""
+        shape = (*self.filled.shape, *[1] * (log_p.dim() - 2))
+        share, rest = (x.reshape(shape) for x in self.log_shares().unbind(-1))
+        return torch.where(self.filled.view(shape), torch.logaddexp(share + log_q, rest + log_p), log_p)
+
+    def reward_loss(self, reward: Tensor) -> Tensor:
+        """−η r log λ, the second term of Eq. 11, (T, B); where r < 0 with log λ not below `LEAST_LOG_SHARE`."""
+        log_share = wide(self.gate).log_softmax(-1)[..., 0]
+        # a positive reward keeps its gradient however small λ is: a closed gate can open again
+        kept = torch.where(reward < 0, log_share.clamp(min=LEAST_LOG_SHARE), log_share)
+        return -self.reward.weight * reward * kept
+
+    @torch.no_grad()
+    def metrics(self, log_p: Tensor, log_q: Tensor, reward: Tensor) -> dict[str, Tensor]:
+        """What is summed over a text, (T, B) each; all but the last two are 0 where nothing is remembered.
+
+        steps: 1; encoder_nll: −log p; buffer_nll: −log q; reward: r; gate: λ, without temperature; utilisation: 1 if
+        λ >= ½ (Eq. 15); oracle_utilisation: 1 if q > p; oracle_nll: −log max(p, q). Where nothing is remembered,
+        other_nll: −log p; other_steps: 1.
+        """
+        share = wide(self.gate).log_softmax(-1)[..., 0].exp()
+        one = torch.ones_like(share)
+        held = {
+            "steps": one,
+            "encoder_nll": -log_p,
+            "buffer_nll": -log_q,
+            "reward": reward,
+            "gate": share,
+            "utilisation": (share >= 0.5).to(share.dtype),
+            "oracle_utilisation": (log_q > log_p).to(share.dtype),
+            "oracle_nll": -torch.maximum(log_p, log_q),
+        }
+        others = {"other_nll": -log_p, "other_steps": one}
+        return {name: x.where(self.filled, 0) for name, x in held.items()} | {
+            name: x.where(~self.filled, 0) for name, x in others.items()
+        }
+
+
+def rewards(log_p: Tensor, log_q: Tensor, of: RewardConfig) -> Tensor:
+    """Compute r of log p and log q (Eq. 12-13); it lies above −β b and goes up to a − b."""
+    # clamped before the exponential, which would overflow
+    power = (of.power * (log_q - log_p)).clamp(max=math.log(of.most)).exp()
+    over = power - of.base
+    return torch.where(over >= 0, over, of.slope * over)

@@ -1,0 +1,359 @@
+"""Attention over a sliding window of the past: additive, and by dot products.
+
+A memory of T queries is stored as P + T slots: P carried from before, then the T of this segment. Query t may look
+back L slots from P + t; lag j (1 = the step before) is slot P + t - j, column L - j. With P < L the first queries have
+fewer slots than L behind them, and what is not there costs nothing: with P = 0 and L = T - 1 it is the triangle of a
+sentence.
+
+Additive attention: the window slides by one step per query, so lag j is the same slice of the memory, shifted: a loop
+over the L lags touches only contiguous (T, B, D) slices that stay in cache. Where the window is longer than the segment
+the loop goes over the T queries instead, each of which looks at one slice of L slots. Where gradients are needed the
+tanh of all slices is kept for them if that is not too much, else computed again; elsewhere one slice is used over and
+over. Gradients are written out for the same reason.
+
+Dot products: over one stream's T steps and the L - 1 + T slots they may look at, all scores are one matrix product, of
+which the window is a band: row t, columns t … t + L - 1. The reads are the product of the band, zero elsewhere, with
+the values. That multiplies (T + L) / L times too much, in a few large products where a loop over the lags makes L
+passes over all keys: on one CPU core it takes as long for L = 15 and a third of the time for L = 100. Long segments
+go block by block, so that cost and memory grow with T and not with T².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from spanlm.models.ops.precision import learns, wide, without_autocast
+
+KEPT_ELEMENTS = 2**25
+"""Activations kept for the gradients, 128 MB of float32; of larger ones none is, and each is made again there."""
+
+_SLICE_ELEMENTS = 2**20
+"""A slice of a CPU's loop over queries: a larger one would leave its cache."""
+
+_Place = int | slice
+
+
+def _lags(steps: int, slots: int, window: int) -> Iterator[tuple[_Place, _Place, slice]]:
+    """The column of each lag, oldest first, the queries that have a slot there, and these slots."""
+    carried = slots - steps
+    for lag in range(window, 0, -1):
+        first = max(0, lag - carried)
+        if first < steps:
+            yield window - lag, slice(first, steps), slice(carried + first - lag, slots - lag)
+
+
+def _queries(steps: int, slots: int, window: int) -> Iterator[tuple[_Place, _Place, slice]]:
+    """The columns of each query that have a slot, the query, and these slots."""
+    carried = slots - steps
+    for query in range(steps):
+        last = carried + query
+        first = max(0, last - window)
+        if first < last:
+            yield slice(window - (last - first), window), query, slice(first, last)
+
+
+def _slices(query: Tensor, slots: int, window: int) -> list[tuple[_Place, _Place, slice]]:
+    """The fewer of `_lags` and `_queries`, but for a CPU's cache."""
+    steps, slice_elements = len(query), window * query[:1].numel()
+    by_query = steps < window and (query.is_cuda or slice_elements <= _SLICE_ELEMENTS)
+    return list((_queries if by_query else _lags)(steps, slots, window))
+
+
+def _scratch(slices: list[tuple[_Place, _Place, slice]], query: Tensor) -> Tensor:
+    """Room for the activations of any one slice."""
+    return query.new_empty(max((slots.stop - slots.start for *_, slots in slices), default=0), *query.shape[1:])
+
+
+def _sigmoid(query: Tensor, keys: Tensor, room: Tensor | None) -> Tensor:
+    """σ(key + query), in `room` if there is any."""
+    return torch.add(keys, query, out=None if room is None else room[: len(keys)]).sigmoid_()
+
+
+class _AdditiveScores(torch.autograd.Function):
+    """score[t, :, L-j] = w · tanh(keys[P+t-j] + query[t]), zero where there is no such slot.
+
+    tanh x = 2 σ(2x) − 1: on CPUs the library's σ takes a quarter of the time of its tanh in float32, and the 2, the w
+    and the 1 have all slices in common.
+    """
+
+    @staticmethod
+    @without_autocast
+    def forward(ctx: Any, query: Tensor, keys: Tensor, weight: Tensor, window: int, learning: bool) -> Tensor:
+        query, keys = 2 * query, 2 * keys
+        slices = _slices(query, len(keys), window)
+        keep = learning and window * query.numel() <= KEPT_ELEMENTS
+        activations: list[Tensor] = []
+        room = None if keep else _scratch(slices, query)
+        scores = query.new_zeros((window, *query.shape[:2]))
+        for columns, queries, slots in slices:
+            s = _sigmoid(query[queries], keys[slots], room)
+            scores[columns, queries] = (s @ weight).mul_(2).sub_(weight.sum())
+            if keep:
+                activations.append(s)
+        ctx.slices = slices
+        ctx.save_for_backward(query, keys, weight, *activations)
+        return scores.permute(1, 2, 0).contiguous()
+
+    @staticmethod
+    @without_autocast
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        query, keys, weight, *kept = ctx.saved_tensors
+        grad_scores = grads[0].permute(2, 0, 1).contiguous()
+        grad_query, grad_keys, grad_weight = map(torch.zeros_like, (query, keys, weight))
+        room, again = _scratch(ctx.slices, query), None if kept else _scratch(ctx.slices, query)
+        for n, (columns, queries, slots) in enumerate(ctx.slices):
+            s = kept[n] if kept else _sigmoid(query[queries], keys[slots], again)
+            g = grad_scores[columns, queries]
+            grad_weight += g.reshape(-1) @ s.reshape(-1, len(weight))
+            # of σ alone; 4 w, which all have in common, comes last
+            inner = torch.addcmul(s, s, s, value=-1, out=room[: len(s)]).mul_(g.unsqueeze(-1))
+            grad_query[queries] += inner.sum_to_size(grad_query[queries].shape)
+            grad_keys[slots] += inner
+        weight = 4 * weight
+        # what has no slot is masked by all callers, so it adds nothing to the sum
+        grad_weight.mul_(2).sub_(grad_scores.sum())
+        return grad_query.mul_(weight), grad_keys.mul_(weight), grad_weight, None, None
+
+
+class _WindowSum(torch.autograd.Function):
+    """read[t] = Σ_j weights[t, :, L-j] values[P+t-j]."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, values: Tensor) -> Tensor:
+        steps, window = weights.shape[0], weights.shape[2]
+        read = values.new_zeros((steps, *values.shape[1:]))
+        for column, queries, slots in _lags(steps, len(values), window):
+            read[queries].addcmul_(values[slots], weights[queries, :, column, None])
+        ctx.save_for_backward(weights, values)
+        return read
+
+    @staticmethod
+    @without_autocast
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        weights, values = ctx.saved_tensors
+        steps, window = weights.shape[0], weights.shape[2]
+        grad = grads[0].contiguous()
+        grad_weights = torch.zeros_like(weights)
+        grad_values = torch.zeros_like(values)
+        for column, queries, slots in _lags(steps, len(values), window):
+            torch.sum(grad[queries] * values[slots], dim=-1, out=grad_weights[queries, :, column])
+            grad_values[slots].addcmul_(grad[queries], weights[queries, :, column, None])
+        return grad_weights, grad_values
+
+
+_additive_scores: Callable[..., Tensor] = _AdditiveScores.apply  # the library leaves them untyped
+_window_sum: Callable[..., Tensor] = _WindowSum.apply
+
+
+def window_filled(filled: Tensor, steps: int, window: int) -> Tensor:
+    """Say which slots each query may read.
+
+    Args:
+        filled: (L, B) bool, which carried slots hold something; (L - 1, B) where lag 0 is in the window.
+        steps: T, the queries of this segment; their own slots are always filled.
+        window: L.
+
+    Returns:
+        (T, B, L) bool.
+    """
+    slots = torch.cat([filled, filled.new_ones((steps, filled.shape[1]))])
+    return slots.unfold(0, window, 1)[:steps]
+
+
+def masked_softmax(scores: Tensor, filled: Tensor) -> Tensor:
+    """Softmax over the last dimension of the `filled` entries; a row with none is all zeros, not uniform."""
+    masked = scores.masked_fill(~filled, torch.finfo(scores.dtype).min)
+    return torch.where(filled, masked.softmax(-1), torch.zeros((), dtype=scores.dtype, device=scores.device))
+
+
+def additive_scores(query: Tensor, keys: Tensor, weight: Tensor, window: int) -> Tensor:
+    """Compare each step with the window before it: w · tanh(key_{t-j} + query_t),  j = 1 … L.
+
+    Computed in float32 (float64 for float64 input) whatever the autocast.
+
+    Args:
+        query: (T, B, D), already projected.
+        keys: (P + T, B, D), already projected; the last is never read.
+        weight: (D,), the vector w.
+        window: L.
+
+    Returns:
+        (T, B, L), column j being lag L - j; what has no slot is 0 and must be masked.
+    """
+    inputs = wide(query), wide(keys), wide(weight)
+    return _additive_scores(*inputs, window, learns(inputs))
+
+
+def window_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """Σ_j weights_{t,j} value_{t-j}.
+
+    Args:
+        weights: (T, B, L), column j being lag L - j; zero where there is no slot.
+        values: (P + T, B, D); the last is never read.
+
+    Returns:
+        (T, B, D).
+    """
+    return _window_sum(weights, values)
+
+
+def additive_window_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    weight: Tensor,
+    filled: Tensor,
+    window: int | None = None,
+    zero_slot: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Attend over the window before each step.
+
+        α_t = softmax_j(w · tanh(key_{t-j} + query_t)),  j = 1 … L,    r_t = Σ_j α_{t,j} value_{t-j}
+
+    Computed in float32 (float64 for float64 input) whatever the autocast.
+
+    Args:
+        query: (T, B, D), already projected.
+        keys: (P + T, B, D), already projected; the first P are carried, the last is never read.
+        values: (P + T, B, D').
+        weight: (D,), the vector w.
+        filled: (P, B) bool, which carried slots hold something. An empty slot gets weight 0, but what stands in
+            it must be finite: callers clear it before they project it.
+        window: L, at least P; None: P.
+        zero_slot: a slot whose key and value are zero is always in the window and takes its share of the weight; no
+            column shows it.
+
+    Returns:
+        The reads (T, B, D') and the weights (T, B, L), column j being lag L - j.
+    """
+    # reduced precision would quantise the weights; the products around this op carry the cost
+    query, values, weight = map(wide, (query, values, weight))
+    window = len(filled) if window is None else window
+    may_read = window_filled(pad(filled, (0, 0, window - len(filled), 0)), len(query), window)
+    scores = additive_scores(query, keys, weight, window)
+    if zero_slot:
+        with torch.autocast(query.device.type, enabled=False):
+            scores = torch.cat([scores, (torch.tanh(query) @ weight).unsqueeze(-1)], -1)
+        may_read = pad(may_read, (0, 1), value=True)
+    weights = masked_softmax(scores, may_read)[..., :window]
+    return _window_sum(weights, values), weights
+
+
+LEAST_BLOCK = 32
+"""Steps of a block where the window is shorter; elsewhere a block has as many as the window."""
+
+
+def _join(parts: tuple[Tensor, ...] | list[Tensor]) -> Tensor:
+    return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+
+def _overlapping(slots: Tensor, window: int, size: int) -> Iterator[Tensor]:
+    """What the steps of each block look at: `size` slots, and the first L - 1 of the next."""
+    pieces = torch.split(slots, size)  # and not slices of `slots`, whose gradients would each be as long as `slots`
+    for first in range(0, len(slots) - window + 1, size):
+        piece = first // size
+        yield _join(pieces[piece : piece + 2])[: size + window - 1]
+
+
+def _band(square: Tensor) -> Tensor:
+    """(B, T, T + L - 1) -> (B, T, L): from row t its columns t … t + L - 1."""
+    batch, steps, slots = square.shape
+    # one more column a row, and every row starts one further to the left
+    skewed = pad(square.flatten(1), (0, steps)).view(batch, steps, slots + 1)
+    return skewed[..., : slots - steps + 1]
+
+
+def _square(band: Tensor) -> Tensor:
+    """(B, T, L) -> (B, T, T + L - 1): undo `_band`, zero outside the band."""
+    batch, steps, window = band.shape
+    return pad(band, (0, steps)).flatten(1)[:, :-steps].view(batch, steps, steps + window - 1)
+
+
+def _scores(query: Tensor, keys: Tensor) -> Tensor:
+    """(T, B, L): score[t, :, j] = query[t] · keys[t + j]."""
+    return _band(torch.bmm(query.transpose(0, 1), keys.permute(1, 2, 0))).transpose(0, 1)
+
+
+def _reads(weights: Tensor, values: Tensor) -> Tensor:
+    """(T, B, D): read[t] = Σ_j weights[t, :, j] values[t + j]."""
+    return torch.bmm(_square(weights.transpose(0, 1)), values.transpose(0, 1)).transpose(0, 1)
+
+
+def band_sum(weights: Tensor, values: Tensor) -> Tensor:
+    """Σ_j weights_{t,j} value_{t-j},  j = 0 … L - 1, as products with a band; made for windows that are not short.
+
+    Args:
+        weights: (T, B, L), column j being lag L - 1 - j; zero where there is no slot.
+        values: (L - 1 + T, B, D).
+
+    Returns:
+        (T, B, D).
+    """
+    window = weights.shape[-1]
+    size = max(window, LEAST_BLOCK)
+    return _join(list(map(_reads, torch.split(weights, size), _overlapping(values, window, size))))
+
+
+def dot_window_scores(query: Tensor, keys: Tensor, window: int) -> Tensor:
+    """Compare each step with the window that ends with it.
+
+        z_{t,j} = key_{t-j} · query_t,  j = 0 … L - 1
+
+    Computed in float32 (float64 for float64 input) whatever the autocast.
+
+    Args:
+        query: (T, B, D).
+        keys: (L - 1 + T, B, D); the first L - 1 are carried, then one a step.
+        window: L.
+
+    Returns:
+        (T, B, L), column j being lag L - 1 - j.
+    """
+    query, keys = wide(query), wide(keys)
+    size = max(window, LEAST_BLOCK)
+    with torch.autocast(query.device.type, enabled=False):
+        return _join(list(map(_scores, torch.split(query, size), _overlapping(keys, window, size))))
+
+
+def dot_window_attention(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    filled: Tensor,
+    key_lags: Tensor | None = None,
+    value_lags: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attend over the window that ends with each step.
+
+        α_t = softmax_j((key_{t-j} + K_j) · query_t),  j = 0 … L - 1,    r_t = Σ_j α_{t,j} (value_{t-j} + V_j)
+
+    Computed in float32 (float64 for float64 input) whatever the autocast.
+
+    Args:
+        query: (T, B, D).
+        keys: (L - 1 + T, B, D); the first L - 1 are carried, then one a step.
+        values: (L - 1 + T, B, D').
+        filled: (L - 1, B) bool, which carried slots hold something. An empty slot gets weight 0, but what stands in
+            it must be finite.
+        key_lags: (L, D), the rows K_j, the oldest lag first; None: zero.
+        value_lags: (L, D'), the rows V_j likewise.
+
+    Returns:
+        The reads (T, B, D') and the weights (T, B, L), column j being lag L - 1 - j.
+    """
+    query, values = wide(query), wide(values)
+    steps, window = len(query), len(filled) + 1
+    scores = dot_window_scores(query, keys, window)
+    with torch.autocast(query.device.type, enabled=False):
+        if key_lags is not None:
+            scores = scores + query @ key_lags.T
+        weights = masked_softmax(scores, window_filled(filled, steps, window))
+        read = band_sum(weights, values)
+        if value_lags is not None:
+            read = read + weights @ value_lags
+    return read, weights

@@ -1,0 +1,300 @@
+"""The loop over time of an LSTM layer, written by hand, with its gradients: two of them.
+
+`lstm_recurrence` is what feeds back in a layer with masks and zoneout, given what the inputs say to the gates:
+
+    [a_i; a_f; a_g; a_o] = inputs_t + W (h_{t-1} ⊙ z)
+    c̃_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h̃_t = σ(a_o) ⊙ tanh(c̃_t)
+    c_t = d_c ⊙ c_{t-1} + (1 − d_c) ⊙ c̃_t,              h_t = d_h ⊙ h_{t-1} + (1 − d_h) ⊙ h̃_t
+
+Its ∂/∂W is one product over all steps: summed up step by step, at 1500 units it took longer than all else together.
+
+`lstm_layer` is a whole plain layer on a CPU where the library's kernel is slow: in reduced precision, and for a few
+words at a time, since at every call the kernel puts the weights in an order of its own.
+
+    [a_i; a_f; a_g; a_o] = W_ih x_t + W_hh h_{t-1} + b
+    c_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h_t = σ(a_o) ⊙ tanh(c_t)
+
+One product tells the gates of all steps what is below; in the loop, forwards and backwards, there is one product a
+step; the gradients of x, W_ih and W_hh are one product each. What does not depend on the gradient from above is
+computed for all steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept
+as
+
+    r = σ(−2a),    o ⊙ tanh a = o − 2 o ⊙ r,    tanh' a = 4 r (1 − r)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spanlm.models.ops.precision import learns, product_dtype, without_autocast
+
+GATES = 4
+"""Input, forget, candidate, output: the library's order."""
+
+
+def _read(h: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """What each gate reads of h (…, B, H): (4, …, B, H)."""
+    if mask is None:
+        return h.to(dtype).expand(GATES, *h.shape)
+    return (h * mask.view(len(mask), *[1] * (h.dim() - 2), *mask.shape[1:])).to(dtype).expand(GATES, *h.shape)
+
+
+def _mixed(old: Tensor, new: Tensor, kept: Tensor | None) -> Tensor:
+    return new if kept is None else torch.lerp(new, old, kept)
+
+
+class _Recurrence(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        h: Tensor,
+        c: Tensor,
+        weight: Tensor,
+        mask: Tensor | None,
+        kept_h: Tensor | None,
+        kept_c: Tensor | None,
+        dtype: torch.dtype,
+        learning: bool,
+    ) -> tuple[Tensor, Tensor]:
+        matrices = weight.view(GATES, *h.shape[1:], -1).to(dtype)
+        hs, cs, activations, squashed = [h], [c], [], []
+        for t, given in enumerate(inputs.unbind(1)):
+            gates = torch.bmm(_read(hs[-1], mask, dtype), matrices.transpose(1, 2)).to(h.dtype) + given
+            i, f, g, o = gates[0].sigmoid_(), gates[1].sigmoid_(), gates[2].tanh_(), gates[3].sigmoid_()
+            cell = f * cs[-1] + i * g
+            output = cell.tanh()
+            if learning:
+                activations.append(gates)
+                squashed.append(output)
+            cs.append(_mixed(cs[-1], cell, None if kept_c is None else kept_c[t]))
+            hs.append(_mixed(hs[-1], o * output, None if kept_h is None else kept_h[t]))
+        if learning:
+            before = torch.stack(hs[:-1]), torch.stack(cs[:-1])
+            ctx.save_for_backward(*before, matrices, mask, kept_h, kept_c, *activations, *squashed)
+        return torch.stack(hs[1:]), cs[-1]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    @without_autocast
+    def backward(  # type: ignore[override]  # the decorator hides the signature
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        given_h, grad_c = grads
+        before_h, before_c, matrices, mask, kept_h, kept_c, *saved = ctx.saved_tensors
+        steps, streams, size = before_h.shape
+        at_gates = before_h.new_empty(GATES, steps, streams, size)
+        grad_h = torch.zeros_like(given_h[0])
+        for t in reversed(range(steps)):
+            (i, f, g, o), squashed = saved[t], saved[steps + t]
+            grad_h = grad_h + given_h[t]
+            new_h, old_h = _split(grad_h, None if kept_h is None else kept_h[t])
+            new_c, old_c = _split(grad_c, None if kept_c is None else kept_c[t])
+            new_c = new_c + new_h * o * (1 - squashed * squashed)
+            at_gates[0, t] = new_c * g * i * (1 - i)
+            at_gates[1, t] = new_c * before_c[t] * f * (1 - f)
+            at_gates[2, t] = new_c * i * (1 - g * g)
+            at_gates[3, t] = new_h * squashed * o * (1 - o)
+            read = torch.bmm(at_gates[:, t].to(matrices.dtype), matrices).to(grad_h.dtype)
+            grad_h = (read if mask is None else read * mask).sum(0) + old_h
+            grad_c = new_c * f + old_c
+        factors = at_gates.to(matrices.dtype).flatten(1, 2).transpose(1, 2)
+        grad_weight = torch.bmm(factors, _read(before_h, mask, matrices.dtype).flatten(1, 2)).flatten(0, 1)
+        return at_gates, grad_h, grad_c, grad_weight.to(grad_h.dtype), None, None, None, None, None
+
+
+def _split(grad: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor | float]:
+    """What of a gradient goes to the new value, and what to the one that was kept."""
+    if kept is None:
+        return grad, 0.0
+    old = grad * kept
+    return grad - old, old
+
+
+_recurrence: Callable[..., tuple[Tensor, Tensor]] = _Recurrence.apply  # the library leaves it untyped
+
+
+def lstm_recurrence(
+    inputs: Tensor,
+    h: Tensor,
+    c: Tensor,
+    weight: Tensor,
+    mask: Tensor | None = None,
+    kept_h: Tensor | None = None,
+    kept_c: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Run the loop.
+
+    Under autocast the products run in the autocast type; sums, gates, states and outputs are float32.
+
+    Args:
+        inputs: (4, T, B, H), what the gates are told besides h, biases included; float32 or float64, as h and c.
+        h: (B, H), the output before the first step.
+        c: (B, H), the cell before the first step.
+        weight: (4H, H).
+        mask: z, (4, B, H), or (1, B, H) for all gates; None: nothing is dropped.
+        kept_h: d_h, (T, B, H); None: nothing is kept.
+        kept_c: d_c, likewise.
+
+    Returns:
+        h_1 … h_T (T, B, H) and c_T (B, H).
+    """
+    dtype = product_dtype(weight)
+    with torch.autocast(h.device.type, enabled=False):
+        return _recurrence(inputs, h, c, weight, mask, kept_h, kept_c, dtype, learns((inputs, h, c, weight)))
+
+
+LOOP_FROM = {1: 480, 2: 640}
+"""Threads, and from how many units on the loop trains a layer faster than the library's kernel, in bfloat16."""
+
+FEW, FEW_FROM = 10, 480
+"""Steps times streams of a segment, and from how many units on the loop is then faster in float32, too."""
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        h: Tensor,
+        c: Tensor,
+        weight_ih: Tensor,
+        bias: Tensor,
+        weight_hh: Tensor,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:
+        steps, (streams, size) = len(x), c.shape
+        below, matrix_ih, matrix_hh = x.to(dtype).flatten(0, 1), weight_ih.to(dtype), weight_hh.to(dtype)
+        told = torch.mm(below, matrix_ih.t()) + bias
+        gates, rs = told.view(steps, streams, GATES, size), c.new_empty(steps, streams, size)
+        hs, cs = c.new_empty(steps + 1, streams, size, dtype=dtype), c.new_empty(steps + 1, streams, size)
+        hs[0], cs[0] = h, c
+        _loop(matrix_hh, gates, rs, hs, cs)
+        ctx.save_for_backward(below, matrix_ih, matrix_hh, gates, rs, hs, cs)
+        return hs[1:], cs[-1]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    @without_autocast
+    def backward(  # type: ignore[override]  # the decorator hides the signature
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        given_h, grad_c = grads
+        below, matrix_ih, matrix_hh, gates, rs, hs, cs = ctx.saved_tensors
+        at_gates, grad_bias, grad_c = _loop_back(given_h.to(cs.dtype), grad_c.clone(), matrix_hh, gates, rs, cs)
+        grad_h, rows = torch.mm(at_gates[0], matrix_hh), at_gates.flatten(0, 1)
+        grad_x = torch.mm(rows, matrix_ih).view(*at_gates.shape[:2], -1)
+        grad_ih, grad_hh = torch.mm(rows.t(), below), torch.mm(rows.t(), hs[:-1].flatten(0, 1))
+        return grad_x, grad_h, grad_c, grad_ih, grad_bias, grad_hh, None
+
+
+def _loop(matrix: Tensor, gates: Tensor, rs: Tensor, hs: Tensor, cs: Tensor) -> None:
+    """Turn what the inputs say to the gates into σ(a) of each, r for a_g; write r of c, h and c of every step."""
+    read, h = matrix.t(), torch.empty_like(cs[0])
+    products, parts, outputs, cells = gates.flatten(2).unbind(), gates.unbind(), hs.unbind(), cs.unbind()
+    for t, (gates_t, r) in enumerate(zip(parts, rs.unbind(), strict=True)):
+        products[t].add_(torch.mm(outputs[t], read))
+        i, f, g, o = gates_t.unbind(1)
+        g.mul_(-2)
+        gates_t.sigmoid_()
+        torch.addcmul(i, i, g, value=-2, out=cells[t + 1]).addcmul_(f, cells[t])
+        torch.mul(cells[t + 1], -2, out=r).sigmoid_()
+        outputs[t + 1].copy_(torch.addcmul(o, o, r, value=-2, out=h))
+
+
+def _slopes(gates: Tensor, rs: Tensor, cs: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ∂c_t/∂a of i, f and g, ∂h_t/∂a of o, and a fourth of ∂h_t/∂c_t: of all steps at once."""
+    i, _, g, o = gates.unbind(2)
+    slopes = torch.addcmul(gates, gates, gates, value=-1)
+    of_i, of_f, of_g, of_o = slopes.unbind(2)
+    torch.addcmul(of_i, of_i, g, value=-2, out=of_i)
+    of_f.mul_(cs[:-1])
+    of_g.mul_(i).mul_(4)
+    torch.addcmul(of_o, of_o, rs, value=-2, out=of_o)
+    return slopes, torch.addcmul(rs, rs, rs, value=-1).mul_(o)
+
+
+def _loop_back(
+    given_h: Tensor, grad_c: Tensor, matrix: Tensor, gates: Tensor, rs: Tensor, cs: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return ∂/∂a (T, B, 4H) in the type of the products, ∂/∂b, and ∂/∂c_0, which takes the place of ∂/∂c_T."""
+    slopes, to_c = _slopes(gates, rs, cs)
+    at_gates = matrix.new_empty(*gates.shape[:2], len(matrix))
+    wide, summed = torch.empty_like(gates[0]), torch.zeros_like(gates[0])
+    of_c, of_h, every_c = wide[:, :-1], wide[:, -1], grad_c.unsqueeze(1)
+    to_gates = zip(slopes[:, :, :-1].unbind(), slopes[:, :, -1].unbind(), to_c.unbind(), strict=True)
+    steps = list(zip(given_h.unbind(), gates[:, :, 1].unbind(), at_gates.unbind(), to_gates, strict=True))
+    after: Tensor | None = None
+    for given, kept, at, (slopes_c, slopes_h, slope) in reversed(steps):
+        grad_h = given if after is None else given + torch.mm(after, matrix)
+        grad_c.addcmul_(grad_h, slope, value=4)
+        torch.mul(every_c, slopes_c, out=of_c)
+        torch.mul(grad_h, slopes_h, out=of_h)
+        grad_c.mul_(kept)
+        summed.add_(wide)
+        after = at.copy_(wide.flatten(1))
+    return at_gates, summed.sum(0).flatten(), grad_c
+
+
+_layer: Callable[..., tuple[Tensor, Tensor]] = _Layer.apply  # the library leaves it untyped
+
+
+def lstm_layer(
+    x: Tensor, h: Tensor, c: Tensor, weight_ih: Tensor, bias: Tensor, weight_hh: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Run a layer over a segment.
+
+    Under autocast the products run in the autocast type, and so is h, as the library's; gates, cells, their gradients
+    and the biases' are float32. There are first derivatives only.
+
+    Args:
+        x: (T, B, E).
+        h: (B, H), the output before the first step.
+        c: (B, H), the cell before the first step.
+        weight_ih: (4H, E).
+        bias: (4H,).
+        weight_hh: (4H, H).
+
+    Returns:
+        h_1 … h_T (T, B, H) and c_T (B, H).
+    """
+    return _layer(x, h, c.to(weight_hh.dtype), weight_ih, bias, weight_hh, product_dtype(weight_hh))
+
+
+def square_units(input_size: int, hidden_size: int) -> float:
+    """Return how many units a layer with as many weights has that reads as many as it has: what `LOOP_FROM` counts.
+
+    Layers of 20 streams of 35 and of 70 steps, one thread, loop against kernel: 1150 → 400 units (557) -47 and -51 %,
+    1150 → 280 (447) -11 and -34 %, 650 → 400 (458) -4 and -24 %, 300 → 480 (433) +14 and +3 %, 200 → 200 +67 and +47 %.
+    """
+    return math.sqrt(hidden_size * (input_size + hidden_size) / 2)
+
+
+def loop_is_faster(units: float, x: Tensor) -> bool:
+    """Whether this loop reads x (T, B, E) faster than the library's kernel, where a gradient is asked for, on a CPU.
+
+    Long segments in bfloat16, from some size on: training steps with two layers, 20 streams of 35 steps and 10,000
+    words on an EPYC of Zen 5 took +2 % of the kernel's time with 400 units and one thread, -5 % with 450, -34 % with
+    650; with two threads +13 % with 576, -3 to +2 % with 650, -51 % with 1500. On Zen 4, where a large product has half
+    of that speed, it pays from some 500 units on.
+
+    Short segments, such as dynamic evaluation has, in float32, too: a layer alone, 5 steps of one stream, forwards and
+    backwards, took -63 to -43 % with 500 units and one thread, -73 to -7 % with two, -68 to -63 % with 1150. 20 steps
+    with two threads, and 35 of 4 streams with either, are the kernel's again.
+
+    With more threads nothing was measured, and the kernel stays. It does, too, in other types and without gradients.
+    """
+    if x.device.type != "cpu" or not torch.is_grad_enabled():
+        return False
+    reduced = torch.is_autocast_enabled("cpu")
+    if (torch.get_autocast_dtype("cpu") if reduced else x.dtype) != (torch.bfloat16 if reduced else torch.float32):
+        return False
+    long = LOOP_FROM.get(torch.get_num_threads(), math.inf)
+    if len(x) * x.shape[1] <= FEW:
+        return long < math.inf and units >= FEW_FROM
+    return reduced and units >= long

@@ -1,0 +1,141 @@
+"""What is logged of a span buffer: against loops over single numbers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanlm.analysis.utilisation import read_utilisation
+from spanlm.errors import InputError
+from spanlm.evaluation.parts import log_of, log_of_training
+from spanlm.models.interfaces import MixingHead, Scores
+from spanlm.runs.loading import load
+from spanlm.training.optimizer_config import FinetuneConfig
+from spanlm.training.run import train
+from tests.training.small import RUNS, Heard, make_config, make_corpus, rows, with_batching, with_training
+from tests.training.test_stages import STAGES
+
+SUMS = {
+    "steps": 8.0,
+    "encoder_nll": 12.0,
+    "buffer_nll": 16.0,
+    "reward": -4.0,
+    "gate": 2.0,
+    "utilisation": 1.0,
+    "oracle_utilisation": 6.0,
+    "reward_loss": 0.8,
+    "other_nll": 3.0,
+    "other_steps": 2.0,
+}
+"""Of ten words, of which eight had something to read."""
+
+
+def test_means_of_sums() -> None:
+    means = {"reward": -0.5, "gate": 0.25, "utilisation": 0.125, "oracle_utilisation": 0.75}
+    expected = {"steps": 8.0, "encoder_nll": 1.5, "buffer_nll": 1.9, **means}
+    assert log_of_training(SUMS) == pytest.approx({**expected, "reward_loss": 0.1})
+    valid = {name: x for name, x in SUMS.items() if name != "reward_loss"}
+    assert log_of({**valid, "oracle_nll": 10.0}, 10) == pytest.approx(expected)
+    assert log_of_training({**SUMS, "steps": 0.0}) == log_of_training({}) == log_of({}, 10) == {}
+
+
+def test_sums_of_an_earlier_version_are_of_the_words_with_something_to_read() -> None:
+    """A checkpoint within an epoch has them."""
+    sums = {name: x for name, x in SUMS.items() if not name.startswith("other")}
+    found = log_of_training(sums)
+    assert (found["encoder_nll"], found["buffer_nll"]) == (1.5, 2.0)
+
+
+def by_hand(asked: list[Scores]) -> dict[str, float]:
+    """Means over all words that were asked for, one number at a time."""
+    sums = {
+        name: math.fsum(x for one in asked for x in one.metrics[name].flatten().tolist()) for name in asked[0].metrics
+    }
+    everywhere = sums["steps"] + sums["other_steps"]
+    assert sums["other_steps"] and everywhere == sum(one.log_prob.numel() for one in asked)
+    alone = {name: (sums[name] + sums["other_nll"]) / everywhere for name in ("encoder_nll", "buffer_nll")}
+    others = ("reward", "gate", "utilisation", "oracle_utilisation", "reward_loss")
+    return {"steps": sums["steps"], **alone, **{name: sums[name] / sums["steps"] for name in others if name in sums}}
+
+
+@pytest.mark.parametrize("group_size", [None, 1])
+def test_rows_and_events_tell_the_means_of_an_epoch(
+    room: Path, monkeypatch: pytest.MonkeyPatch, group_size: int | None
+) -> None:
+    """Of every word that the trainer, and the validation, asked for."""
+    asked: list[tuple[bool, Scores]] = []
+    score = MixingHead.score
+
+    def spied(self: MixingHead, *arguments: Any) -> Scores:
+        asked.append((self.training, score(self, *arguments)))
+        return asked[-1][1]
+
+    monkeypatch.setattr(MixingHead, "score", spied)
+    config = with_batching(RUNS[STAGES](), group_size=group_size)
+    optimizer = replace(config.training.optimizer, switch_after=None)
+    config = with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
+    watcher = Heard()
+    train(config, make_corpus(), room, watcher)
+    (row,) = [row for row in rows(room) if row["event"] == "valid"]
+    (event,) = watcher.epochs
+    # 300 and 100 words in 3 and 2 streams: no padding
+    trained, validated = ([scores for training, scores in asked if training == which] for which in (True, False))
+    assert row["parts"]["train"] == pytest.approx(by_hand(trained), rel=1e-5)
+    assert row["parts"]["valid"] == pytest.approx(by_hand(validated), rel=1e-5)
+    assert (event.train_parts, event.valid_parts) == (row["parts"]["train"], row["parts"]["valid"])
+    assert 200 < row["parts"]["train"]["steps"] < 300 and row["parts"]["train"]["reward_loss"] != 0
+
+
+def test_valid_is_told_as_an_evaluation_tells_it(room: Path) -> None:
+    """`evaluate --parts` of the model that was saved."""
+    config, corpus = RUNS[STAGES](), make_corpus()
+    optimizer = replace(config.training.optimizer, switch_after=None)
+    config = with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
+    train(config, corpus, room)
+    (row,) = [row for row in rows(room) if row["event"] == "valid"]
+    found = load(room).evaluate(corpus, "valid", batch_size=config.training.batching.eval_batch_size)
+    assert found.parts is not None and found.perplexity == pytest.approx(row["perplexity"], rel=1e-6)
+    for name in ("encoder_nll", "buffer_nll", "gate", "utilisation", "oracle_utilisation", "reward"):
+        assert row["parts"]["valid"][name] == pytest.approx(getattr(found.parts, name), rel=1e-6)
+
+
+def test_a_validation_text_too_short_for_spans_hides_nothing_of_the_training(room: Path) -> None:
+    config = RUNS[STAGES]()
+    optimizer = replace(config.training.optimizer, switch_after=None)
+    config = with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
+    watcher = Heard()
+    train(with_batching(config, eval_batch_size=50), make_corpus(), room, watcher)  # 2 words in each of 50 streams
+    (row,) = [row for row in rows(room) if row["event"] == "valid"]
+    assert row["parts"] == {"train": watcher.epochs[0].train_parts} and row["parts"]["train"]["steps"] > 0
+    with pytest.raises(InputError, match=r"never held a span of the validation text, which is too short"):
+        read_utilisation(room, "room")
+
+
+def test_every_epoch_begins_its_sums_anew(room: Path) -> None:
+    train(RUNS[STAGES](), make_corpus(), room)
+    found = [row["parts"] for row in rows(room) if row["event"] == "valid"]
+    assert len(found) == 4 and len({parts["train"]["gate"] for parts in found}) == 4
+    assert {parts["train"]["steps"] for parts in found} == {found[0]["train"]["steps"]}
+    assert {parts["valid"]["steps"] for parts in found} == {found[0]["valid"]["steps"]}
+
+
+def test_within_an_epoch_it_is_told_what_was_so_far(room: Path) -> None:
+    train(with_training(RUNS[STAGES](), log_every=1), make_corpus(), room)
+    told = rows(room)
+    for number in range(1, 5):
+        *steps, valid = [row for row in told if row["epoch"] == number]
+        assert [row["event"] for row in [*steps, valid]] == ["train"] * len(steps) + ["valid"]
+        read = [row["parts"]["steps"] for row in steps if "parts" in row]
+        assert read == sorted(set(read)) and len(steps) - 2 <= len(read) <= len(steps)  # at first there is no span
+        assert steps[-1]["parts"] == valid["parts"]["train"]
+
+
+def test_without_a_buffer_nothing_is_told(room: Path) -> None:
+    watcher = Heard()
+    train(make_config(epochs=1), make_corpus(), room, watcher)
+    assert not any("parts" in row for row in rows(room))
+    assert not watcher.epochs[0].train_parts and not watcher.epochs[0].valid_parts
