@@ -38,9 +38,19 @@ from spanlm.cli.attend_show import (
     print_spans,
     print_utilisation,
 )
-from spanlm.cli.gate import GATE, add_gate, check_gate, gate_note, tempered
+from spanlm.cli.evaluation_report import gate_note
 from spanlm.cli.main import VerbParser
-from spanlm.cli.options import add_corpus, add_device, corpus_of, run_names, verb_parser
+from spanlm.cli.options import (
+    GATE,
+    add_corpus,
+    add_device,
+    add_gate,
+    check_gate,
+    corpus_of,
+    load_run,
+    run_names,
+    verb_parser,
+)
 from spanlm.cli.render import note, out
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
@@ -52,7 +62,6 @@ from spanlm.evaluation.attention import EXPECTED, attend_words, check_attends
 from spanlm.evaluation.spans import EXPECTED_OF_PART, attend_spans
 from spanlm.evaluation.words import Piece, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
-from spanlm.runs.loading import load
 from spanlm.runs.texts import text_to_attend
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.training.setup import remembers_everything
@@ -214,7 +223,7 @@ def _check(options: argparse.Namespace, what: str) -> None:
         if what in SIDE_BY_SIDE and value is not None:
             raise InputError(f"{name}: changes nothing that {what} shows; it is for a text, --document or --from")
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
-    check_gate(options, count)
+    check_gate(options.gate_temperature, count)
     if what in SIDE_BY_SIDE and options.out is not None:
         view = SIDE_BY_SIDE[what]
         if checked_suffix(options.out, view.suffixes) in FIGURES:
@@ -223,7 +232,7 @@ def _check(options: argparse.Namespace, what: str) -> None:
 
 def _text(options: argparse.Namespace) -> None:
     """Read a text; write what was looked at from each word, or print what was from the last."""
-    model = tempered(load(options.runs[0], options.device), options)
+    model = load_run(options.runs[0], options.device, options.gate_temperature)
     suffixes = SPAN_SUFFIXES if model.has_spans else ATTENTION_SUFFIXES
     if options.out is not None:
         checked_suffix(options.out, suffixes)
@@ -290,7 +299,7 @@ def _file_pieces(model: TrainedModel, file: Path, as_text: bool) -> Iterator[Pie
 
 def _models(options: argparse.Namespace, check: Callable[[TrainedModel], object] = id) -> dict[str, TrainedModel]:
     """Load and name models that attend to something."""
-    models = [load(folder, options.device) for folder in options.runs]
+    models = [load_run(folder, options.device) for folder in options.runs]
     for model in models:
         check(model)
         try:

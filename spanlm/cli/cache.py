@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from spanlm.cli.evaluation_report import both_counts, tuned_rows
 from spanlm.cli.main import VerbParser, in_options
-from spanlm.cli.options import refusing_options
-from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
+from spanlm.cli.options import TUNED_ON, refusing_options, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, require_grid, require_text

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from spanlm.cli.ensemble import described, run_field
+from spanlm.cli.evaluation_report import described, run_field
 from spanlm.cli.options import (
     add_device,
     add_runs,

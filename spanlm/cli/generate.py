@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
-from spanlm.cli.options import add_device, add_runs, load_runs, verb_parser
+from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.options import add_device, add_gate, add_runs, load_runs, verb_parser
 from spanlm.cli.render import note
 from spanlm.data.vocabulary import EOS
 
@@ -41,9 +41,7 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--unk", action="store_true", help="let <unk> be drawn, too")
     add_gate(parser)
     options = parser.parse_intermixed_args(arguments)
-    runs = [options.run, *options.more]
-    check_gate(options, len(runs))
-    model = tempered(load_runs(runs, options), options)
+    model = load_runs([options.run, *options.more], options)
     words = model.words(options.prompt, **{name: getattr(options, name) for name in _CHOICES})
     sys.stdout.write(options.prompt)
     at_line_start = not options.prompt or options.prompt.endswith("\n")

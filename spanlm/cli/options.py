@@ -20,9 +20,11 @@ from spanlm.store.files import replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
-    from spanlm.runs.trained_model import LoadedModel
+    from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 PROCESSORS = os.cpu_count() or 1
+GATE = "--gate-temperature"
+TUNED_ON: Split = "valid"
 
 _MALLOPT = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 * 2**20)}
 """Of mallopt(3) in the GNU C library: parameter and value."""
@@ -139,17 +141,60 @@ def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
     return [options.run, *map(Path, more[:count])], more[count:]
 
 
+def add_gate(parser: VerbParser) -> None:
+    """Add another temperature of a span buffer's gate."""
+    parser.add_argument(
+        GATE,
+        rare=True,
+        type=float,
+        metavar="T",
+        help="of a model with a span buffer: the gate's temperature (default: the run's "
+        "model.memory.gate.evaluation_temperature)",
+    )
+
+
+def check_gate(temperature: float | None, runs: int) -> None:
+    """Refuse a temperature of several gates, or one that is too low, before anything is loaded.
+
+    Raises:
+        InputError: several runs; below 1e-6, or not finite.
+    """
+    if temperature is None:
+        return
+    if runs > 1:
+        raise InputError(f"{GATE}: is for one run; each of the {runs} has a gate of its own")
+    from spanlm.models.memories.span_buffer import require_temperature
+
+    require_temperature(temperature, GATE)
+
+
+def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
+    """Load one run, with the gate that is asked for.
+
+    Raises:
+        InputError: see `load`; or it has no gate.
+    """
+    # here, since torch takes a second to load, and not every verb that has shared options needs it
+    from spanlm.runs.loading import load
+
+    model = load(folder, device)
+    if gate_temperature is None:
+        return model
+    with refusing_options({"gate_temperature": GATE}):
+        return model.at_gate_temperature(gate_temperature)
+
+
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     """Load one run, or several as one.
 
     Raises:
-        InputError: see `load` and `load_ensemble`; or options for several runs where there is one.
+        InputError: see `load` and `load_ensemble`; or options for several runs where there is one, or the reverse.
     """
-    # here, since torch takes a second to load, and not every verb that has shared options needs it
     from spanlm.models.ensemble import normalised
     from spanlm.runs.ensemble import load_ensemble
-    from spanlm.runs.loading import load
 
+    temperature: float | None = vars(options).get("gate_temperature")  # not every verb has that option
+    check_gate(temperature, len(runs))
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # before anything is loaded
         return load_ensemble(
@@ -158,7 +203,28 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     for name, given in (("--combine", options.combine), ("--weights", options.weights)):
         if given is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
-    return load(runs[0], options.device)
+    return load_run(runs[0], options.device, temperature)
+
+
+def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
+    """Load what is tuned on, in the model's vocabulary.
+
+    Args:
+        model: what is measured.
+        options: name the corpus.
+        option: that asks for the tuning.
+        otherwise: what can be given instead.
+
+    Raises:
+        InputError: the corpus has no such part.
+    """
+    valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
+    if TUNED_ON not in valid.splits:
+        raise InputError(
+            f"{option}: {valid.name} has no {TUNED_ON} part to tune on. Name a corpus that has one, or give "
+            f"{otherwise}."
+        )
+    return valid
 
 
 def refuse_overwriting(path: Path | None, read: Iterable[Path]) -> None:

@@ -10,10 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
+from spanlm.cli.evaluation_report import gate_note
 from spanlm.cli.options import (
     add_as_text,
     add_device,
+    add_gate,
     add_runs,
     load_runs,
     output,
@@ -82,10 +83,9 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.parse_intermixed_args(arguments)
     runs, files = runs_and_files(options)
-    check_gate(options, len(runs))
     texts = [Text(Path("/dev/stdin" if name == "-" else name), as_text=options.as_text) for name in files or ["-"]]
     refuse_overwriting(options.out, [text.path for text in texts])
-    model = tempered(load_runs(runs, options), options)
+    model = load_runs(runs, options)
     if not files and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
     how: dict[str, Any] = {"state": options.state, "base": BASES[options.base], "oov": options.oov, "eos": options.eos}
