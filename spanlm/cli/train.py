@@ -74,7 +74,7 @@ _SEED = "seed-"
 def run(arguments: list[str]) -> None:
     """Train."""
     keep_freed_memory()
-    own, fields = _parsed(arguments)
+    own, fields = parsed_options(arguments)
     if own.help is not None:
         _print_help(own.help, own.preset, fields)
         return
@@ -90,7 +90,7 @@ def run(arguments: list[str]) -> None:
     corpus = load_corpus(config.data, as_text=own.as_text or begun is not None)
     if own.match_parameters is not None:
         config = _matched(config, own.match_parameters, len(corpus.vocabulary))
-    folder = own.out or _free_folder(own.preset, config)
+    folder = own.out or free_folder(own.preset, config)
     try:
         if own.seeds is not None:
             _train_family(config, corpus, folder, own.seeds, resume=own.resume)
@@ -167,7 +167,7 @@ def _own_parser() -> VerbParser:
     return parser
 
 
-def _parsed(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return this verb's own options and those of the configuration's fields.
 
     Beside what is typed, the former have `preset`, `begun` (the folder of the run to go on with, or of the first of a
@@ -334,7 +334,8 @@ def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=data.min_count or old.min_count))
 
 
-def _free_folder(preset: str | None, config: RunConfig) -> Path:
+def free_folder(preset: str | None, config: RunConfig) -> Path:
+    """Return the next free folder in runs/, named by preset and text."""
     corpus = Path(config.data.corpus).name.split(".")[0]
     stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
     folder, number = Path("runs") / stem, 1

@@ -120,13 +120,3 @@ def test_what_is_refused_is_refused_before_the_first_run(cli: Cli, command: list
     cli(*command, "--seeds", "many").refused("--seeds", "'many'")
     cli(*command, "--seeds", "2", "--tour").refused("--tour and --seeds do not go together")
     cli(*command, "--seeds", "2", "--training.seed=9223372036854775807").refused("training.seed=9223372036854775808")
-
-
-def test_the_demo_has_families_without_a_tour(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders: list[str] = []
-    monkeypatch.setattr(
-        "spanlm.cli.train.train_and_report", lambda config, corpus, folder, *, resume: folders.append(str(folder))
-    )
-    monkeypatch.setattr("spanlm.cli.train.print_demo_report", lambda *arguments: folders.append("tour"))
-    cli("train", "--seeds", "2").done  # noqa: B018 (checks)
-    assert folders == ["runs/demo/seed-1", "runs/demo/seed-2"]
