@@ -1,4 +1,4 @@
-"""A neural cache on what `spanlm evaluate` evaluates: its options, and what is told of it."""
+"""A neural cache on what `spanlm evaluate` evaluates: its options and its rows."""
 
 from __future__ import annotations
 
@@ -120,6 +120,6 @@ def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> list[tuple[str
     rows = [("without cache", both_counts(result.without_cache))]
     if tuning is not None:
         best = tuning.best
-        told = tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
-        rows += [(name, in_options(text, _OPTIONS)) for name, text in told]
+        tuned = tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
+        rows += [(name, in_options(text, _OPTIONS)) for name, text in tuned]
     return rows

@@ -137,7 +137,7 @@ def _file(name: str, given_class: str | None) -> _File:
         return _File(Path("/dev/stdin"), "standard input", given_class or "–", False)
     path = Path(name)
     if path.is_file() or path.is_dir() or not path.exists():
-        next(read_questions(path))  # one that cannot be read is told before time is spent on the others
+        next(read_questions(path))  # refused before time is spent on the others
     return _File(path, name, given_class or word_class(path), is_cbt_like(path))
 
 

@@ -152,7 +152,7 @@ def _check_values(options: argparse.Namespace) -> None:
             "all three"
         )
     for decay in decays:
-        # divided by the number of tensors, which the model tells
+        # divided by the number of tensors, which only the model knows
         require(0 <= decay < math.inf, "dynamic.decay", decay, "finite and at least 0")
     dynamic_grid(rates, [0.0], epsilon, _length(options))
 

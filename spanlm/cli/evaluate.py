@@ -68,7 +68,8 @@ perplexity without it is shown, too; of several runs, which have one cache toget
 Dynamic evaluation lets a copy of the weights go on learning from the text, each word after it was predicted (Krause et
 al., 2018). It needs to know how large each weight's gradients were on the training text; that is found out once, for
 each --gate-temperature, and kept in the run's folder. --tune-dynamic looks for the rates on the valid part; stopped,
-the same command goes on with what it had read. The perplexity with the trained weights throughout is shown, too.
+the same command goes on with the trials that it had finished. The perplexity with the trained weights throughout is
+shown, too.
 
 A model with a span buffer mixes two predictions (Li et al., 2020). --parts shows each of them alone, the bound that no
 choice between them passes, and how often the gate prefers the buffer (PoU) and the buffer is better (oracle PoU), from

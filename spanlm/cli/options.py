@@ -279,7 +279,7 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 
 @contextmanager
 def refusing_options(options: Mapping[str, str], more: str = "") -> Iterator[None]:
-    """Let what the library refuses within be told in options, as `in_options` does, with `more` at the end."""
+    """Name options in what the library refuses within, as `in_options` does, with `more` at the end."""
     try:
         yield
     except SpanlmError as error:

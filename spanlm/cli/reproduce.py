@@ -143,7 +143,7 @@ def _introduce(plan: Plan) -> None:
 
 
 def _dry_run(plan: Plan) -> None:
-    """Print the plan; a step of every kind of model tells the time."""
+    """Print the plan; its times come from one measured step of each kind of model."""
     rows = list[Sequence[str]]()
     estimator, total, searching = Estimator(plan, lambda row: note(f"measuring: {row}")), 0.0, False
     for task in plan.tasks:

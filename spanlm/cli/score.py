@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
     add_as_text,
     add_device,
@@ -55,33 +56,7 @@ COLUMNS = [field.name for field in fields(WordScore)]
 
 def run(arguments: list[str]) -> None:
     """Score."""
-    parser = verb_parser("score", _DESCRIPTION)
-    add_runs(parser, "FILE", "text files [.gz]; - or nothing: standard input")
-    add_device(parser)
-    parser.add_argument(
-        "--base",
-        choices=tuple(BASES),
-        default="2",
-        help="of the logarithm: 2 bits, e nats, 10 bans (default 2)",
-    )
-    parser.add_argument("--format", choices=("tsv", "jsonl"), default="tsv")
-    parser.add_argument(
-        "--state",
-        choices=("carry", "line", "document"),
-        default="line",
-        help="a word's context: the text so far, its line, the lines since a blank one (default: line)",
-    )
-    parser.add_argument(
-        "--oov",
-        choices=("flag", "error"),
-        default="flag",
-        help="words outside the vocabulary: score as <unk> and flag, or refuse",
-    )
-    add_gate(parser)
-    parser.add_argument("--eos", action="store_true", help="give line ends rows, too")
-    add_as_text(parser)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
-    options = parser.parse_intermixed_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     runs, files = runs_and_files(options)
     texts = [Text(Path("/dev/stdin" if name == "-" else name), as_text=options.as_text) for name in files or ["-"]]
     refuse_overwriting(options.out, [text.path for text in texts])
@@ -109,6 +84,36 @@ def run(arguments: list[str]) -> None:
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
     for line in [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *gate_note(model)]:
         note(line)
+
+
+def _parser() -> VerbParser:
+    parser = verb_parser("score", _DESCRIPTION)
+    add_runs(parser, "FILE", "text files [.gz]; - or nothing: standard input")
+    add_device(parser)
+    parser.add_argument(
+        "--base",
+        choices=tuple(BASES),
+        default="2",
+        help="of the logarithm: 2 bits, e nats, 10 bans (default 2)",
+    )
+    parser.add_argument("--format", choices=("tsv", "jsonl"), default="tsv")
+    parser.add_argument(
+        "--state",
+        choices=("carry", "line", "document"),
+        default="line",
+        help="a word's context: the text so far, its line, the lines since a blank one (default: line)",
+    )
+    parser.add_argument(
+        "--oov",
+        choices=("flag", "error"),
+        default="flag",
+        help="words outside the vocabulary: score as <unk> and flag, or refuse",
+    )
+    add_gate(parser)
+    parser.add_argument("--eos", action="store_true", help="give line ends rows, too")
+    add_as_text(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
+    return parser
 
 
 def _cell(value: object) -> object:
