@@ -78,7 +78,7 @@ def run(arguments: list[str]) -> None:
         for row in chain([] if first is None else [first], rows):
             unknown = unknown or row["oov"]
             if options.format == "tsv":
-                file.write(cells_line(map(_cell, row.values())))
+                file.write(cells_line(map(cell, row.values())))
             else:
                 file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
@@ -116,7 +116,8 @@ def _parser() -> VerbParser:
     return parser
 
 
-def _cell(value: object) -> object:
+def cell(value: object) -> object:
+    """Return a value as a table has it: six decimals, 0 or 1 for a truth value, NaN for what is missing."""
     # NaN rather than an empty cell: R, pandas and float() all read it as a number
     if isinstance(value, float) and not math.isnan(value):
         return f"{value:z.6f}"  # z: nothing is ever minus zero

@@ -57,14 +57,6 @@ def test_a_file_is_as_its_text(cli: Cli, tiny_run: Path, tmp_path: Path) -> None
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
 
 
-def test_a_file_in_pieces_is_whole(cli: Cli, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
-    monkeypatch.setattr("spanlm.evaluation.words.WORDS", 2)
-    cli("attend", tiny_run, "--file", "text.txt", "--out", "a.csv").done  # noqa: B018 (checks)
-    cli("attend", tiny_run, "--text", TEXT, "--out", "b.csv").done  # noqa: B018 (checks)
-    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
-
-
 @pytest.mark.parametrize("text", ["the cat sat\n" * 8000, "the" + "\n" * 30_000 + "cat\n"], ids=["words", "blanks"])
 def test_a_huge_file_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "long.txt").write_text(text)
@@ -85,17 +77,6 @@ def test_a_huge_file_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path, text: 
 def test_where_nothing_can_be_written(cli: Cli, tiny_run: Path, tmp_path: Path, out: str, parts: list[str]) -> None:
     (tmp_path / "folder.html").mkdir()
     cli("attend", tiny_run, "--text", "the cat", "--out", out).refused(*parts)
-
-
-@pytest.mark.parametrize("what", [["--text", "the cat", "--out", "a.xyz"], ["--by-lag", "--out", "a.html"]], ids=str)
-def test_bad_outs_are_refused_before_any_work(
-    cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch, what: list[str]
-) -> None:
-    monkeypatch.setattr("spanlm.models.language_model.LanguageModel.forward", None)  # any work fails
-    try:
-        cli("attend", tiny_run, *what).refused("cannot write")
-    except TypeError:
-        pytest.fail("the model was run first")
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", " "])

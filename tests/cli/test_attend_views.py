@@ -70,16 +70,6 @@ def test_by_lag_of_a_model_of_the_current_word_says_so(cli: Cli, current_run: Pa
     ]
 
 
-def test_text_of_a_model_of_the_current_word(cli: Cli, current_run: Path) -> None:
-    for name in ("a.csv", "a.html", "a.svg"):
-        cli("attend", current_run, "--text", TEXT, "--out", name).done  # noqa: B018 (checks)
-    with open("a.csv", encoding="utf-8", newline="") as file:
-        first = next(csv.DictReader(file))
-    assert (first["position"], first["lag"], first["source_word"], float(first["weight"])) == ("0", "0", "<eos>", 1.0)
-    assert '"nearest":0' in Path("a.html").read_text(encoding="utf-8")
-    assert "0: the current word" in Path("a.svg").read_text(encoding="utf-8")
-
-
 def test_several_runs_stand_side_by_side(cli: Cli, tiny_run: Path, current_run: Path) -> None:
     out = cli("attend", tiny_run, current_run, "--by-lag", "--split", "valid", "--out", "lags.csv").done
     header, *rows = (line.split("  ") for line in out.splitlines()[1:9])
@@ -97,21 +87,6 @@ def test_several_runs_stand_side_by_side(cli: Cli, tiny_run: Path, current_run: 
     # Daniluk et al. (2017), Figure 3b, the last three of Key-Value-Predict: 9.5, 12.5 and 17.8 of 39.8
     assert [row[2] for row in rows[:3]] == ["23.9", "31.4", "44.7"]
     assert "scaled to sum to 100" in out and "cannot be compared" in out and "≈ (lag 0)" in out
-
-
-@pytest.mark.parametrize("suffix", ["svg", "md", "json"])
-def test_several_runs_as_a_file(cli: Cli, tiny_run: Path, current_run: Path, suffix: str) -> None:
-    out = cli("attend", tiny_run, current_run, "--by-lag", "--out", f"lags.{suffix}").done
-    assert out.endswith(f"wrote lags.{suffix}\n")
-    content = Path(f"lags.{suffix}").read_text(encoding="utf-8")
-    assert "tiny" in content and "current" in content
-
-
-def test_of_several_runs_the_one_without_attention_is_named_before_any_work(
-    cli: Cli, tiny_run: Path, lstm_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spanlm.cli.attend.attention_by_lag", None)
-    cli("attend", tiny_run, lstm_run, "--by-lag").refused(str(lstm_run), "attends to nothing")
 
 
 @pytest.mark.parametrize(
@@ -355,7 +330,7 @@ def test_what_is_refused(cli: Cli, tiny_run: Path, arguments: list[str], parts: 
     cli("attend", tiny_run, *arguments).refused(*parts)
 
 
-@pytest.mark.parametrize("what", [["--sentence", "the cat"], ["--flatness"]], ids=["sentence", "flatness"])
+@pytest.mark.parametrize("what", [["--sentence", "the cat"], ["--flatness"], ["--by-lag"]], ids=lambda what: what[0])
 def test_the_run_without_attention_is_named(cli: Cli, tiny_run: Path, lstm_run: Path, what: list[str]) -> None:
     cli("attend", tiny_run, lstm_run, *what).refused(str(lstm_run), "attends to nothing")
 

@@ -68,13 +68,6 @@ def test_json_is_the_evaluation_with_and_without(cli: Cli, run: Path, state: Any
     assert "tuning" not in result
 
 
-def test_nothing_of_it_is_said_unasked(cli: Cli, run: Path) -> None:
-    assert "dynamic" not in cli("evaluate", run).done
-    result = said(cli, run)
-    assert "dynamic" not in result and result["without_dynamic"] is None
-    assert not (run / DYNAMIC).exists()
-
-
 def test_the_published_values_are_the_default(cli: Cli, run: Path) -> None:
     found = said(cli, run, "--dynamic")["dynamic"]
     assert (found["rate"], found["decay"], found["epsilon"]) == (5e-5, 0.002, 2e-5)

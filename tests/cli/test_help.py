@@ -91,12 +91,6 @@ def test_help_of_train_follows_the_kinds(cli: Cli) -> None:
         assert f"--model.head.{field.name} " in text, field.name
 
 
-def test_help_of_train_shows_the_presets_defaults(cli: Cli) -> None:
-    assert re.search(
-        r"hidden_size HIDDEN_SIZE\s.*default: 834\)", cli("train", "daniluk2017/kvp-w5", "--help", "all").done, re.S
-    )
-
-
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]], ids=str)
 def test_the_overview(cli: Cli, arguments: list[str]) -> None:
     text = cli(*arguments).done
@@ -172,22 +166,6 @@ def test_commands_are_found() -> None:
         ["presets"],
         ["attend", "r", "--text", "a b", "--out", "a.html"],
     ]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "trian",
-        "train nopreset",
-        "train demo --epocs=3",
-        "train --out r --resume maybe",
-        "score r --bas 2",
-        "attend r --out-file x",
-    ],
-)
-def test_wrong_commands_are_found(cli: Cli, wrong: str) -> None:
-    with pytest.raises(AssertionError):
-        check(cli, wrong.split())
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -43,22 +43,6 @@ def test_a_table_is_run_shown_and_written(cli: Cli, tiny_corpus: Path) -> None:
     assert (folder / "figure-2b.svg").read_text().rstrip().endswith("</svg>")
 
 
-def test_the_same_command_again_shows_the_same_without_running(
-    cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = (*SMOKE, "--table", "2b", "--corpus", tiny_corpus, "--rows", "2-gram")
-    cli(*command)
-    page = Path("results/daniluk2017/tiny-smoke/figure-2b.md")
-    before = page.read_text()
-
-    def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("trained again")
-
-    monkeypatch.setattr(run_module, "train", refuse)
-    assert "finished before" in cli(*command).done
-    assert page.read_text() == before
-
-
 def test_rows_that_were_run_before_stay_in_the_table(cli: Cli, tiny_corpus: Path) -> None:
     command = (*SMOKE, "--table", "2b", "--corpus", tiny_corpus, "--rows")
     cli(*command, "3-gram")
