@@ -18,7 +18,7 @@ from spanlm.analysis.compare import (
 from spanlm.analysis.flatness import Flatness, FlatnessRow
 from spanlm.analysis.sentences import SentenceMap, common_scale, mean_flatness, triangle_lines
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, longest, spread_epochs
-from spanlm.cli.render import grid, out, table
+from spanlm.cli.render import grid, out, paragraph, table
 from spanlm.evaluation.attention import Expected
 from spanlm.evaluation.spans import PARTS, Look, SpanRecord
 
@@ -41,26 +41,26 @@ def print_lags(measured: Sequence[MeasuredLags]) -> None:
     header, *rows = lag_columns(measured)
     grid(header, rows)
     for note in notes(measured):
-        out(note)
+        paragraph(note)
 
 
 def _print_lags_of_one(measured: MeasuredLags) -> None:
     """Print mean attention by lag of one model, with what the paper printed of it."""
     profile = measured.profile
-    out(f"mean attention by lag, {measured.text}, {profile.positions:,} positions {profile.counted}")
+    paragraph(f"mean attention by lag, {measured.text}, {profile.positions:,} positions {profile.counted}")
     rows = list(_lag_rows(measured))
     width = max(7, *(len(label) for label, *_ in rows))
     for label, percent, beside in rows:
         out(f"  {label:<{width}} {percent:5.1f} %{beside}")
     if profile.older is not None:
-        out(f"  (it looks at all words since the last reset; older: beyond the nearest {profile.window})")
+        paragraph(f"  (it looks at all words since the last reset; older: beyond the nearest {profile.window})")
     if profile.about_spans:
-        out(f"  ({profile.about_spans[:-1]})")
+        paragraph(f"  ({profile.about_spans[:-1]})")
     published = published_by_lag(measured.model, profile.window)
     if measured.model is not None and published is None:
-        out("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
+        paragraph("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
     for note in published_notes([published] if published else []):
-        out(f"  ({note})")
+        paragraph(f"  ({note})")
 
 
 def _lag_rows(measured: MeasuredLags) -> Iterator[tuple[str, float, str]]:
@@ -101,7 +101,7 @@ def print_sentence_flatness(sentences: Sequence[Sequence[SentenceMap]]) -> None:
 
 def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
     """Print a table for each model: how flat its rows are, by how many words there were to choose from."""
-    out(f"flatness of attention ({_FLATNESS})")
+    paragraph(f"flatness of attention ({_FLATNESS})")
     for name, (text, flatness) in measured.items():
         slots, nearest = ("words", f"at {signed(flatness.nearest_lag)}") if flatness.span == 1 else ("spans", "newest")
         elsewhere = flatness.overall.on_no_word >= LEAST_SHOWN / 100
@@ -109,7 +109,9 @@ def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
         rows = [_flatness_cells(row)[: len(header)] for row in (*flatness.groups, flatness.overall)]
         grid(header, rows, f"{name}, {text}")
         out(f"{flatness.left_out:,} rows without a choice are left out")
-    out("largest, at ...: mean share of the largest weight and of the nearest word; equal: of each if all were equal")
+    paragraph(
+        "largest, at ...: mean share of the largest weight and of the nearest word; equal: of each if all were equal"
+    )
     if any(one.span > 1 for _, one in measured.values()):
         out("newest: mean share of the span that ended last")
 
@@ -127,7 +129,7 @@ def print_utilisation(measured: Sequence[Utilisation]) -> None:
         for epoch in spread_epochs(longest(measured), EPOCHS)
     ]
     grid(header, rows, "use of the span buffer on valid, in percent")
-    out(EXPLAINED)
+    paragraph(EXPLAINED)
 
 
 def _percent(shares: Sequence[float], epoch: int) -> str:
@@ -137,7 +139,7 @@ def _percent(shares: Sequence[float], epoch: int) -> str:
 def print_spans(record: SpanRecord, temperature: float) -> None:
     """Print the last position: after what, where it looked, and what each part of the model expected."""
     last = len(record.words) - 1
-    out(record.title)
+    paragraph(record.title)
     read = record.words[max(last + 1 - CONTEXT, 0) :]
     rows = [
         ("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)),

@@ -21,7 +21,7 @@ from spanlm.cli.options import (
     runs_and_files,
     verb_parser,
 )
-from spanlm.cli.render import Progress, grid, out, out_json
+from spanlm.cli.render import Progress, grid, out, out_json, paragraph
 from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import (
@@ -175,24 +175,27 @@ def _macro(files: list[_File]) -> dict[ClozeContext, dict[Score, float | None]]:
 def _show(model: LoadedModel, files: list[_File]) -> None:
     for file in files:
         for defect in file.defects[:MOST_SHOWN]:
-            out(f"not scored: {defect}")
+            paragraph(f"not scored: {defect}")
         if len(file.defects) > MOST_SHOWN:
             out(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
     for line in described(model):
-        out(line)
+        paragraph(line)
     if model.texts.line_by_line:
-        out("trained on lines that know nothing of each other: the sentences before a query are not read")
+        paragraph("trained on lines that know nothing of each other: the sentences before a query are not read")
     if not model.texts.predict_first:
-        out("trained to read the first word of a line, not to predict it: that of a query has no part in its scores")
+        paragraph(
+            "trained to read the first word of a line, not to predict it: that of a query has no part in its scores"
+        )
     for line in (
         model.texts.unk_notes() if any(t.candidates_oov for file in files for t in file.tallies.values()) else []
     ):
-        out(f"note: {line}")
+        paragraph(f"note: {line}")
     for context, averages in _macro(files).items():
         out()
         grid(_HEADER, _rows(context, files, averages), _TITLES[context])
     if any(file.cbt_like for file in files):
-        out("\nCBT-like questions are not those of CBT: do not compare these accuracies with published ones.")
+        out()
+        paragraph("CBT-like questions are not those of CBT: do not compare these accuracies with published ones.")
 
 
 _TITLES: dict[ClozeContext, str] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spanlm.cli.options import TUNED_ON, run_names
-from spanlm.cli.render import grid, out, table
+from spanlm.cli.render import grid, out, paragraph, table
 from spanlm.cli.training_report import describe
 from spanlm.evaluation.cache import CacheTuning
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
@@ -59,7 +59,7 @@ def members_fields(model: TrainedEnsemble, result: EnsembleEvaluation) -> dict[s
 def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str], changed: Rows) -> None:
     """Print every number of an evaluation and how it was counted; `changed` are rows on a cache and the like."""
     for note in notes:
-        out(note)
+        paragraph(note)
     count = count_parameters(model.model)
     without = result.perplexity_without_unk
     others = "– (there are no others)" if without is None else shown(without)
@@ -116,7 +116,7 @@ def print_members_and_ensemble(
 ) -> None:
     """Print how several runs were evaluated, and the table of `print_members`."""
     for note in notes:
-        out(note)
+        paragraph(note)
     whole = result.ensemble
     count = count_parameters(model.model)
     rows = [
@@ -139,7 +139,7 @@ def print_members(model: TrainedEnsemble, result: EnsembleEvaluation) -> None:
     """Print each run's perplexity, that of all as one, and the oracle bound, in a table."""
     grid(*_perplexities(model, result))
     if result.ensemble.salton2017 is not None:
-        out(
+        paragraph(
             "Salton's count: the first word of each line is not predicted, but counted; per predicted: not counted "
             "either; no other paper's is comparable"
         )

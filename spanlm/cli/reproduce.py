@@ -10,7 +10,7 @@ from signal import SIGINT
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
-from spanlm.cli.render import grid, note, out, progress
+from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction.papers import Paper, Table
@@ -136,7 +136,7 @@ def _introduce(plan: Plan) -> None:
         f"{plan.scale.name} ({plan.scale.purpose})"
     )
     for line in plan.corpus.notes:
-        out(line)
+        paragraph(line)
     done = sum(task.record.exists() for task in plan.tasks)
     if done:
         out(f"{done} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
@@ -257,12 +257,13 @@ def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
     rows = summarise(outcomes, table.rows)
     out(f"\n{table.title}")
     for line in protocol(plan, table, rows):
-        out(f"  {line.replace('**', '')}")
+        paragraph(f"  {line.replace('**', '')}")
     for one in grids(table, rows, plan.paper):
         out(f"\n{one.caption}" if one.caption else "")
         grid(one.header, one.rows)
     for line in order_notes(table, rows, plan.paper):
-        out(f"\n{line}")
+        out()
+        paragraph(line)
 
 
 def _duration(seconds: float) -> str:

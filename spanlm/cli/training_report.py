@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
-from spanlm.cli.render import Progress, eta, out, table
+from spanlm.cli.render import Progress, eta, out, paragraph, table
 from spanlm.evaluation.protocol import usable
 from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.config import ModelConfig
@@ -61,7 +61,7 @@ class TrainingReport(Watcher):
         self._finetune_epochs = training.finetune.epochs
         self._at_most = training.patience is not None or training.finetune.stages > 0
         for note in corpus.notes if self._notes else ():
-            out(note)
+            paragraph(note)
         table(
             [
                 ("model", f"{describe(model)}; embedding {model.embedding_size}"),
