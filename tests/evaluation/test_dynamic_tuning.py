@@ -284,10 +284,21 @@ def other_lines(content: bytes) -> bytes:
     return b"\xff\n[1]\n{}\n" + json.dumps(broken).encode() + b"\n" + first
 
 
+def another_digit(content: bytes) -> bytes:
+    at = content.rindex(b'"nll": ') + len(b'"nll": ')
+    return content[:at] + (b"1" if content[at : at + 1] != b"1" else b"2") + content[at + 1 :]
+
+
 @pytest.mark.parametrize(
     ("damage", "left"),
-    [(cut_in_a_line, 1), (other_lines, 1), (lambda _: b"\x00" * 100, 0), (lambda _: b"[" * 100_000, 0)],
-    ids=["cut", "other lines", "zeros", "nested"],
+    [
+        (cut_in_a_line, 1),
+        (another_digit, 3),
+        (other_lines, 1),
+        (lambda _: b"\x00" * 100, 0),
+        (lambda _: b"[" * 100_000, 0),
+    ],
+    ids=["cut", "another digit", "other lines", "zeros", "nested"],
 )
 def test_a_damaged_line_is_ignored(trained: TrainedModel, damage: Callable[[bytes], bytes], left: int) -> None:
     expected, path = trained.tune_dynamic(**SMALL_GRID), trained.folder / TRIALS

@@ -11,6 +11,7 @@ that needs the same trial takes it from there.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
@@ -172,6 +173,7 @@ class Trials:
         if self._path is None:
             return
         line = {"key": {**key, "commit": self._commit}, "seconds": trial.seconds, "sums": finite(asdict(trial.total))}
+        line["sha256"] = _digest(line)
         try:
             with own(self._path).open("ab+") as file:
                 file.seek(max(0, file.tell() - 1))
@@ -188,9 +190,15 @@ def _read_lines(path: Path) -> list[dict[str, Any]]:
     lines = []
     with suppress(OSError):
         for line in regular(path, 2**26).read_bytes().splitlines():
-            with suppress(ValueError):
-                lines.append(json_object(line))
+            with suppress(ValueError, LookupError):
+                found = json_object(line)
+                if found.pop("sha256") == _digest(found):
+                    lines.append(found)
     return lines
+
+
+def _digest(line: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()
 
 
 def _tally(sums: Mapping[str, Any]) -> Tally:
