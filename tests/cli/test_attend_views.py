@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 import spanlm
+from spanlm.analysis.attend import attention_by_lag
 from spanlm.analysis.by_lag import LagProfile
 from spanlm.analysis.compare import PUBLISHED, MeasuredLags
 from spanlm.cli.attend import SIDE_BY_SIDE, published_name
 from spanlm.cli.attend_show import print_lags
 from spanlm.cli.options import run_names
 from spanlm.config import RunConfig
+from spanlm.evaluation.protocol import Protocol
 from spanlm.models.config import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
@@ -35,12 +37,9 @@ TEXT = "the cat zebra sat\non the mat ."
 
 
 def test_by_lag_is_a_table(cli: Cli, tiny_run: Path) -> None:
-    from spanlm.analysis.attend import attention_by_lag
-    from spanlm.evaluation.perplexity import evaluation_batcher
-
     model = spanlm.load(tiny_run)
     out = cli("attend", tiny_run, "--by-lag", "--split", "valid").done
-    profile = attention_by_lag(model.model, evaluation_batcher(model.corpus(), "valid", "documents", 1))
+    profile = attention_by_lag(model.model, Protocol(context="document", batch_size=1).batcher(model.corpus(), "valid"))
     lines = out.splitlines()
     assert f"tiny valid, {profile.positions:,} positions" in lines[0]
     assert "windows of 15 only" in lines[-1]  # the window is 3: nothing was published for it, and it is said
