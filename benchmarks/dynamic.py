@@ -19,7 +19,7 @@ import torch
 from benchmarks.awd import AWD_PTB
 from benchmarks.race import Aim, Contender
 from benchmarks.setting import Size, Step, random_segments, training_flops
-from spanlm.cli.allocation import keep_freed_memory
+from spanlm.cli.options import keep_freed_memory
 from spanlm.data.batching import Segment
 from spanlm.evaluation.dynamic.evaluate import GradientSums
 from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicStatistics, learning_weights, segment_gradients

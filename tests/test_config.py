@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spanlm.cli.configuring import named_config, with_options
+from spanlm.cli.train import named_config, with_options
 from spanlm.config import CHANGEABLE, OPTIONAL, RunConfig, config_digest, config_parser, flat, kinds_of, parsed_config
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
@@ -382,309 +382,150 @@ def test_a_kind_brings_its_own_fields() -> None:
         RunConfig.from_tree({"model": {"memory": {"order": 5}}})
 
 
-@pytest.mark.parametrize(
-    ("tree", "parts"),
-    [
-        ({"trainin": {}}, ["unknown field trainin.", "Did you mean 'training'?"]),
-        ({"training": {"epoch": 3}}, ["unknown field training.epoch.", "Did you mean 'epochs'?"]),
-        ({"training": {"optimizer": {"rl": 3}}}, ["unknown field training.optimizer.rl.", "'lr'"]),
-        ({"model": {"hidden_size": 3}}, ["unknown field model.hidden_size"]),
-        ({"model": {"encoder": {"hiden_size": 3}}}, ["model.encoder.hiden_size", "Did you mean 'hidden_size'?"]),
-        ({"model": {"memory": {"kind": "keyvalue"}}}, ["model.memory.kind=keyvalue", "Did you mean 'key_value'?"]),
-        ({"model": {"memory": {"kind": None}}}, ["model.memory.kind=null"]),
-        ({"model": {"memory": {"kind": "rm"}}}, ["model.memory.kind=rm"]),
-        ({"model": {"encoder": {"kind": "gru"}}}, ["model.encoder.kind=gru", "rnn"]),
-        ({"model": {"encoder": {"kind": "hornn", "pooling": "mean"}}}, ["model.encoder.pooling=mean", "fofe"]),
-        (
-            {"model": {"encoder": {"kind": "hornn", "pooling": "gated", "forgetting_factor": 0.5}}},
-            ["model.encoder.forgetting_factor=0.5", "pooling=gated"],
-        ),
-        (
-            {"model": {"memory": {"kind": "recurrent_memory", "composition": "sum"}}},
-            ["model.memory.composition=sum", "gated, linear"],
-        ),
-        ({"model": {"head": {"kind": "mos"}}}, ["model.head.kind=mos", "softmax"]),
-        ({"training": 5}, ["training=5: must be a group of fields"]),
-        ({"training": None}, ["training=null: must be a group of fields"]),
-        ({"training": {"optimizer": "adam"}}, ["training.optimizer=adam: must be a group of fields"]),
-        ({"training": {"epochs": "many"}}, ["training.epochs", "many"]),
-        ({"training": {"epochs": 2.5}}, ["training.epochs", "2.5"]),
-        ({"training": {"epochs": [3]}}, ["training.epochs", "3"]),
-        ({"training": {"epochs": {"a": 1}}}, ["training.epochs"]),
-        ({"training": {"loss": "sum"}}, ["training.loss", "sum"]),
-        ({"data": {"download": 3}}, ["data.download", "3"]),
-        ({"data": {"corpus": 5}}, ["data.corpus", "5"]),
-        ({"data": {"corpus": None}}, ["data.corpus=null: must have a value"]),
-        ({"training": {"epochs": 0}}, ["training.epochs=0: must be at least 1"]),
-        ({"training": {"patience": 0}}, ["training.patience=0: must be at least 1, or null"]),
-        ({"training": {"optimizer": {"lr": 0.0}}}, ["training.optimizer.lr=0.0: must be positive"]),
-        ({"training": {"optimizer": {"clip": -1.0}}}, ["training.optimizer.clip=-1.0: must be positive, or null"]),
-        ({"training": {"optimizer": {"weight_decay": -1.0}}}, ["training.optimizer.weight_decay=-1.0"]),
-        ({"training": {"schedule": {"factor": 0.5}}}, ["training.schedule.factor=0.5: must be at least 1"]),
-        (
-            {"training": {"schedule": {"factor": 1.5}}},
-            ["training.schedule.factor=1.5: must be 2 unless training.schedule.kind is step or plateau"],
-        ),
-        (
-            {"training": {"schedule": {"kind": "plateau", "full_epochs": 3}}},
-            ["training.schedule.full_epochs=3: must be 5 unless training.schedule.kind is step"],
-        ),
-        ({"training": {"schedule": {"full_epochs": 0}}}, ["training.schedule.full_epochs=0"]),
-        ({"training": {"schedule": {"warmup": -1}}}, ["training.schedule.warmup=-1: must be 0 or more"]),
-        ({"training": {"batching": {"length": 0}}}, ["training.batching.length=0: must be at least 1"]),
-        (
-            {"training": {"batching": {"bucket": True}}},
-            ["training.batching.bucket=true: must be false unless", "kind is sentences", "shuffle is true"],
-        ),
-        (
-            {"training": {"batching": {"kind": "sentences", "bucket": True}}},
-            ["training.batching.bucket=true: must be false unless", "training.batching.shuffle is true"],
-        ),
-        (
-            {"training": {"batching": {"long_sentences": "cut"}}},
-            ["training.batching.long_sentences=cut: must be keep unless training.batching.kind is sentences"],
-        ),
-        (
-            {"training": {"batching": {"kind": "streams", "predict_first": False}}},
-            ["training.batching.predict_first=false: must be true unless training.batching.kind is sentences"],
-        ),
-        (
-            {"training": {"batching": {"kind": "sentences", "long_sentences": "trim"}}},
-            ["training.batching.long_sentences=trim", "keep, cut, split, refuse"],
-        ),
-        *(
-            (
-                {"training": {"batching": {"kind": kind, name: value}}},
-                [f"training.batching.{name}={shown}: must be {plain} unless training.batching.kind is streams"],
-            )
-            for kind in ("auto", "documents", "sentences")
-            for name, value, shown, plain in (
-                ("length_spread", 5.0, "5.0", "0"),
-                ("short_share", 0.05, "0.05", "0"),
-                ("partial_shuffle", True, "true", "false"),
-            )
-        ),
-        (
-            {"training": {"batching": {"kind": "streams", "longest_over": 10}}},
-            ["training.batching.longest_over=10: must be null unless training.batching.length_spread is positive"],
-        ),
-        (
-            {"training": {"batching": {"kind": "streams", "length_spread": 5.0, "longest_over": -1}}},
-            ["training.batching.longest_over=-1: must be at least 0, or null"],
-        ),
-        (
-            {"training": {"batching": {"kind": "streams", "length_spread": -5.0}}},
-            ["training.batching.length_spread=-5.0: must be in [0, training.batching.length]"],
-        ),
-        (
-            {"training": {"batching": {"kind": "streams", "length": 20, "length_spread": 21.0}}},
-            ["training.batching.length_spread=21.0: must be in [0, training.batching.length]"],
-        ),
-        (
-            {"training": {"batching": {"kind": "streams", "short_share": 1.5}}},
-            ["training.batching.short_share=1.5: must be in [0, 1]"],
-        ),
-        (
-            {"training": {"batching": {"kind": "streams", "length": 4, "short_share": 0.5}}},
-            ["training.batching.length=4: must be at least 5 where lengths are drawn"],
-        ),
-        (
-            {"training": {"batching": {"kind": "streams", "shuffle": True}}},
-            ["training.batching.shuffle=true: must be false with training.batching.kind=streams", "partial_shuffle"],
-        ),
-        (
-            {"training": {"batching": {"batch_size": 15, "group_size": 4}}},
-            ["training.batching.group_size=4: must be", "a divisor of training.batching.batch_size=15, or null"],
-        ),
-        (
-            {"training": {"batching": {"group_size": 0}}},
-            ["training.batching.group_size=0: must be at least 1"],
-        ),
-        *(
-            (
-                {"training": {"optimizer": {"kind": "sgd", name: value}}},
-                [f"training.optimizer.{name}={shown}: must be {plain} unless training.optimizer.kind is nt_asgd"],
-            )
-            for name, value, shown, plain in (
-                ("nonmonotone", 3, "3", "5"),
-                ("switch_after", 200, "200", "null"),
-                ("lagged_rates", True, "true", "false"),
-            )
-        ),
-        *(
-            (
-                {"training": {"optimizer": {"kind": "nt_asgd", name: 0}}},
-                [f"training.optimizer.{name}=0: must be at least 1"],
-            )
-            for name in ("nonmonotone", "switch_after")
-        ),
-        *(
-            ({"training": {"finetune": {name: value}}}, [f"training.finetune.{name}={value}: must be {limit}"])
-            for name, value, limit in (
-                ("stages", -1, "0 or more"),
-                ("stages", 1, "0 unless training.optimizer.kind is nt_asgd"),
-                ("lr", 0.0, "positive and finite, or null"),
-                ("epochs", 0, "at least 1"),
-                ("nonmonotone", 0, "at least 1"),
-            )
-        ),
-        (
-            {"training": {"optimizer": {"kind": "nt_asgd", "nonmonotone": 3, "switch_after": 2}}},
-            [
-                "training.optimizer.nonmonotone=3: must be 5, its default, with training.optimizer.switch_after=2",
-                "null",
-            ],
-        ),
-        *(
-            (
-                {"training": {"epochs": 7, "optimizer": {"kind": "nt_asgd", "switch_after": epochs}}},
-                [f"training.optimizer.switch_after={epochs}: must be less than training.epochs=7", "or null"],
-            )
-            for epochs in (7, 200)
-        ),
-        *(
-            (
-                {"training": {"optimizer": {"kind": "nt_asgd"}, "finetune": {name: value}}},
-                [
-                    "training.finetune.stages=0: nothing is finetuned, so that this does nothing: "
-                    f"training.finetune.{name}={shown} (default {default}). Use training.finetune.stages=1 or more",
-                ],
-            )
-            for name, value, shown, default in (
-                ("lr", 2.0, "2.0", "null"),
-                ("epochs", 20, "20", "1000"),
-                ("nonmonotone", 3, "3", "5"),
-                ("adversarial", 0.0, "0.0", "null"),
-                ("input_noise", 0.1, "0.1", "null"),
-                ("last_latent_dropout", 0.5, "0.5", "null"),
-                ("partial_shuffle", False, "false", "null"),
-            )
-        ),
-        (
-            {"training": {"finetune": {"lr": 2.0, "epochs": 20}}},
-            ["does nothing: training.finetune.lr=2.0 (default null), training.finetune.epochs=20 (default 1000). Use"],
-        ),
-        *(
-            ({"training": {name: -1.0}}, [f"training.{name}=-1.0: must be 0 or positive, and finite"])
-            for name in ("activation_penalty", "temporal_penalty")
-        ),
-        ({"training": {"checkpoint_every": 0}}, ["training.checkpoint_every=0"]),
-        ({"training": {"log_every": 0}}, ["training.log_every=0"]),
-        ({"training": {"seed": 2**63}}, ["training.seed", "2^63"]),
-        ({"model": {"embedding_size": 0}}, ["model.embedding_size=0: must be at least 1"]),
-        (
-            {"model": {"memory": {"kind": "span_buffer", "buffer_size": 20}}},
-            ["model.memory.buffer_size=20: must be a multiple of model.memory.span_length=8", "Use 16 or 24"],
-        ),
-        (
-            {"model": {"memory": {"kind": "span_buffer", "gate": {"training_temperature": 0.0}}}},
-            ["model.memory.gate.training_temperature=0.0: must be from 1e-06 on and finite; 0 would be a gate that"],
-        ),
-        (
-            {"model": {"memory": {"kind": "span_buffer", "reward": {"wait": 1.0}}}},
-            ["unknown field model.memory.reward.wait", "Did you mean 'weight'?"],
-        ),
-        (
-            {"model": {"memory": {"kind": "span_buffer"}, "output_dropout": 0.4}},
-            ["model.output_dropout=0.4: must be 0 with model.memory.kind=span_buffer", "model.memory.dropout"],
-        ),
-        ({"model": {"input_dropout": 1.0}}, ["model.input_dropout=1.0: must be in [0, 1)"]),
-        ({"model": {"output_dropout": -0.1}}, ["model.output_dropout=-0.1: must be in [0, 1)"]),
-        ({"model": {"embedding_dropout": 1.0}}, ["model.embedding_dropout=1.0: must be in [0, 1)"]),
-        *(
-            ({"model": {"encoder": {"kind": "variational_lstm", name: 1.0}}}, [f"model.encoder.{name}=1.0: must be in"])
-            for name in ("input_dropout", "recurrent_dropout", "zoneout_h", "zoneout_c")
-        ),
-        *(
-            ({"model": {"encoder": {"kind": "awd_lstm", name: 1.0}}}, [f"model.encoder.{name}=1.0: must be in [0, 1)"])
-            for name in ("hidden_dropout", "weight_drop")
-        ),
-        *(
-            ({"model": {"encoder": {"kind": "awd_lstm", name: 0}}}, [f"model.encoder.{name}=0: must be at least 1"])
-            for name in ("hidden_size", "layers", "last_size")
-        ),
-        *(
-            (
-                {"model": {"head": {"kind": "mixture_of_softmaxes", name: value}}},
-                [f"model.head.{name}={value}: must be {limit}"],
-            )
-            for name, value, limit in (
-                ("experts", 0, "at least 1"),
-                ("latent_size", 0, "at least 1, or null"),
-                ("latent_dropout", 1.0, "in [0, 1)"),
-            )
-        ),
-        *(
-            (
-                {"model": {"head": {"kind": kind, "adversarial": -0.1}}},
-                ["model.head.adversarial=-0.1: must be 0 or positive"],
-            )
-            for kind in HEADS
-        ),
-        ({"model": {"head": {"adversarial_direction": "any"}}}, ["adversarial_direction=any", "own, shared"]),
-        ({"model": {"head": {"adversarial_gate": "sine"}}}, ["adversarial_gate=sine", "cosine, none"]),
-        ({"model": {"head": {"kind": "mixture_of_softmaxes", "projection": True}}}, ["unknown field", "projection"]),
-        (
-            {"model": {"head": {"projection_penalty": 0.1}}},
-            ["model.head.projection_penalty=0.1: must be 0 without a projection", "model.head.projection=true"],
-        ),
-        (
-            {"model": {"head": {"projection": True, "projection_penalty": -1.0}}},
-            ["model.head.projection_penalty=-1.0: must be 0 or positive"],
-        ),
-        ({"model": {"init_range": 0.0}}, ["model.init_range=0.0: must be positive"]),
-        ({"model": {"encoder": {"hidden_size": 0}}}, ["model.encoder.hidden_size=0"]),
-        ({"model": {"encoder": {"layers": 0}}}, ["model.encoder.layers=0"]),
-        ({"model": {"encoder": {"dropout": 1.0}}}, ["model.encoder.dropout=1.0"]),
-        ({"model": {"memory": {"roles": 4}}}, ["model.memory.roles=4: must be 1 (attention)"]),
-        ({"model": {"memory": {"window": 0}}}, ["model.memory.window=0: must be at least 1"]),
-        (
-            {"model": {"memory": {"kind": "attentive", "window": 0}}},
-            ["model.memory.window=0: must be at least 1, or null"],
-        ),
-        ({"model": {"memory": {"kind": "attentive", "score": "dot"}}}, ["model.memory.score=dot", "single, combined"]),
-        ({"model": {"memory": {"kind": "attentive", "merge": "sum"}}}, ["model.memory.merge=sum", "tanh, linear"]),
-        ({"model": {"memory": {"kind": "ngram", "order": 1}}}, ["model.memory.order=1: must be at least 2"]),
-        ({"data": {"corpus": ""}}, ["data.corpus"]),
-        ({"data": {"min_count": 0}}, ["data.min_count=0: must be at least 1"]),
-        ({"data": {"max_size": 2}}, ["data.max_size=2: must be at least 3"]),
-        ({"data": {"documents": "page"}}, ["data.documents", "page"]),
-    ],
-    ids=str,
-)
-def test_errors_name_field_and_value(tree: dict[str, Any], parts: list[str]) -> None:
+REFUSED = [
+    "model.encoder.kind=hornn model.encoder.pooling=mean",
+    "model.encoder.kind=hornn model.encoder.pooling=gated model.encoder.forgetting_factor=0.5",
+    "model.memory.kind=recurrent_memory model.memory.composition=sum",
+    "training=5",
+    "training=null",
+    "training.optimizer=adam",
+    "training.epochs=many",
+    "training.epochs=[3]",
+    "training.loss=sum",
+    "data.download=3",
+    "data.corpus=5",
+    "data.corpus=null",
+    "training.epochs=0",
+    "training.patience=0",
+    "training.optimizer.lr=0.0",
+    "training.optimizer.clip=-1.0",
+    "training.optimizer.weight_decay=-1.0",
+    "training.schedule.factor=0.5",
+    "training.schedule.factor=1.5",
+    "training.schedule.kind=plateau training.schedule.full_epochs=3",
+    "training.schedule.full_epochs=0",
+    "training.schedule.warmup=-1",
+    "training.batching.length=0",
+    "training.batching.bucket=true",
+    "training.batching.kind=sentences training.batching.bucket=true",
+    "training.batching.long_sentences=cut",
+    "training.batching.kind=streams training.batching.predict_first=false",
+    "training.batching.kind=sentences training.batching.long_sentences=trim",
+    "training.batching.kind=auto training.batching.length_spread=5.0",
+    "training.batching.kind=auto training.batching.short_share=0.05",
+    "training.batching.kind=auto training.batching.partial_shuffle=true",
+    "training.batching.kind=streams training.batching.longest_over=10",
+    "training.batching.kind=streams training.batching.length_spread=5.0 training.batching.longest_over=-1",
+    "training.batching.kind=streams training.batching.length_spread=-5.0",
+    "training.batching.kind=streams training.batching.length=20 training.batching.length_spread=21.0",
+    "training.batching.kind=streams training.batching.short_share=1.5",
+    "training.batching.kind=streams training.batching.short_share=0.5 training.batching.length=4",
+    "training.batching.kind=streams training.batching.shuffle=true",
+    "training.batching.batch_size=15 training.batching.group_size=4",
+    "training.batching.group_size=0",
+    "training.optimizer.kind=sgd training.optimizer.nonmonotone=3",
+    "training.optimizer.kind=sgd training.optimizer.switch_after=200",
+    "training.optimizer.kind=sgd training.optimizer.lagged_rates=true",
+    "training.optimizer.kind=nt_asgd training.optimizer.nonmonotone=0",
+    "training.optimizer.kind=nt_asgd training.optimizer.switch_after=0",
+    "training.finetune.stages=-1",
+    "training.finetune.stages=1",
+    "training.finetune.lr=0.0",
+    "training.finetune.epochs=0",
+    "training.finetune.nonmonotone=0",
+    "training.optimizer.kind=nt_asgd training.optimizer.switch_after=2 training.optimizer.nonmonotone=3",
+    "training.epochs=7 training.optimizer.kind=nt_asgd training.optimizer.switch_after=7",
+    "training.activation_penalty=-1.0",
+    "training.temporal_penalty=-1.0",
+    "training.checkpoint_every=0",
+    "training.log_every=0",
+    "training.seed=9223372036854775808",
+    "model.embedding_size=0",
+    "model.memory.kind=span_buffer model.memory.buffer_size=20",
+    "model.memory.kind=span_buffer model.memory.gate.training_temperature=0.0",
+    "model.memory.kind=span_buffer model.output_dropout=0.4",
+    "model.input_dropout=1.0",
+    "model.output_dropout=-0.1",
+    "model.embedding_dropout=1.0",
+    "model.encoder.kind=variational_lstm model.encoder.input_dropout=1.0",
+    "model.encoder.kind=variational_lstm model.encoder.recurrent_dropout=1.0",
+    "model.encoder.kind=variational_lstm model.encoder.zoneout_h=1.0",
+    "model.encoder.kind=variational_lstm model.encoder.zoneout_c=1.0",
+    "model.encoder.kind=awd_lstm model.encoder.hidden_dropout=1.0",
+    "model.encoder.kind=awd_lstm model.encoder.weight_drop=1.0",
+    "model.encoder.kind=awd_lstm model.encoder.hidden_size=0",
+    "model.encoder.kind=awd_lstm model.encoder.layers=0",
+    "model.encoder.kind=awd_lstm model.encoder.last_size=0",
+    "model.head.kind=mixture_of_softmaxes model.head.experts=0",
+    "model.head.kind=mixture_of_softmaxes model.head.latent_size=0",
+    "model.head.kind=mixture_of_softmaxes model.head.latent_dropout=1.0",
+    "model.head.kind=softmax model.head.adversarial=-0.1",
+    "model.head.kind=mixture_of_softmaxes model.head.adversarial=-0.1",
+    "model.head.adversarial_direction=any",
+    "model.head.adversarial_gate=sine",
+    "model.head.projection_penalty=0.1",
+    "model.head.projection=true model.head.projection_penalty=-1.0",
+    "model.init_range=0.0",
+    "model.encoder.hidden_size=0",
+    "model.encoder.layers=0",
+    "model.encoder.dropout=1.0",
+    "model.memory.roles=4",
+    "model.memory.window=0",
+    "model.memory.kind=attentive model.memory.window=0",
+    "model.memory.kind=attentive model.memory.score=dot",
+    "model.memory.kind=attentive model.memory.merge=sum",
+    "model.memory.kind=ngram model.memory.order=1",
+    "data.min_count=0",
+    "data.max_size=2",
+    "data.documents=page",
+    "training.epochs=null",
+    "training.optimizer.lr=null",
+    "model.embedding_size=null",
+    "model.memory.window=null",
+]
+"""The last field of each line cannot have its value, or not beside the others."""
+
+
+@pytest.mark.parametrize("fields", REFUSED)
+def test_errors_name_file_field_and_value(fields: str) -> None:
+    tree: dict[str, Any] = {}
+    for field in fields.split():
+        name, _, value = field.partition("=")
+        *groups, last = name.split(".")
+        group = tree
+        for inner in groups:
+            group = group.setdefault(inner, {})
+        group[last] = yaml.safe_load(value)
     with pytest.raises(InputError) as error:
         RunConfig.from_tree(tree, "my.yaml")
-    text = str(error.value)
-    assert "\n" not in text
-    for part in parts:
-        assert part in text, text
+    assert str(error.value).startswith(f"my.yaml: {fields.split()[-1]}: must ") and "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "tree",
+    ("tree", "message"),
     [
-        {"training": {"epochs": None}},
-        {"training": {"optimizer": {"lr": None}}},
-        {"model": {"embedding_size": None}},
-        {"model": {"memory": {"window": None}}},
+        ({"trainin": {}}, "unknown field trainin. Did you mean 'training'?"),
+        ({"training": {"optimizer": {"rl": 3}}}, "unknown field training.optimizer.rl. Did you mean 'lr'?"),
+        ({"model": {"memory": {"kind": "keyvalue"}}}, "model.memory.kind=keyvalue: unknown. Did you mean 'key_value'?"),
+        ({"model": {"memory": {"kind": None}}}, "model.memory.kind=null: unknown."),
+        ({"model": {"head": {"kind": "mos"}}}, "model.head.kind=mos: unknown. Choose from: softmax"),
+        (
+            {"model": {"memory": {"kind": "span_buffer", "reward": {"wait": 1.0}}}},
+            "unknown field model.memory.reward.wait. Did you mean 'weight'?",
+        ),
+        ({"data": {"corpus": ""}}, "data.corpus='': must be a corpus name"),
+        *(
+            ({"training": {"finetune": {name: 0.5}}}, "training.finetune.stages=0: nothing is finetuned")
+            for name in ("lr", "adversarial", "input_noise", "last_latent_dropout")
+        ),
+        ({"training": {"finetune": {"epochs": 20}}}, "training.finetune.stages=0: nothing is finetuned"),
+        ({"training": {"finetune": {"partial_shuffle": False}}}, "training.finetune.stages=0: nothing is finetuned"),
     ],
     ids=str,
 )
-def test_null_is_refused_where_a_number_is_needed(tree: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"None|null"):
-        RunConfig.from_tree(tree)
-
-
-@pytest.mark.parametrize("tree", [{"training": {"epochs": 0}}, {"model": {"memory": {"kind": "x"}}}], ids=str)
-def test_errors_name_the_file(tree: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=r"^my\.yaml: "):
+def test_errors_name_what_is_meant(tree: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{re.escape(f'my.yaml: {message}')}"):
         RunConfig.from_tree(tree, "my.yaml")
-
-
-def test_wrong_types_are_said_in_our_words() -> None:
-    with pytest.raises(InputError, match=r"^my\.yaml: training\.epochs=many: must be"):
-        RunConfig.from_tree({"training": {"epochs": "many"}}, "my.yaml")
 
 
 @pytest.mark.parametrize("tree", [[], "text", 5, ["data"]], ids=str)

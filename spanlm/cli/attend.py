@@ -3,87 +3,305 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
-from spanlm.analysis.attend import attention_by_lag, attention_flatness
+from spanlm.analysis.attend import Excerpt, attention_by_lag, attention_flatness, excerpt
 from spanlm.analysis.compare import RECURRENT_MEMORY, MeasuredLags, check_alike
 from spanlm.analysis.export import (
+    ATTENTION_SUFFIXES,
+    FLATNESS_SUFFIXES,
+    LAG_SUFFIXES,
+    SENTENCE_SUFFIXES,
+    SPAN_SUFFIXES,
+    UTILISATION_SUFFIXES,
+    checked_suffix,
+    listed,
     save_attention,
     save_flatness,
     save_lag_comparison,
     save_lag_profile,
     save_sentence_maps,
+    save_spans,
+    save_utilisation,
 )
+from spanlm.analysis.figures import FIGURES, check_lags, check_utilisation
 from spanlm.analysis.sentences import attend_sentence
-from spanlm.cli.arguments import corpus_of, run_names
-from spanlm.cli.attend_by_epoch import show_by_epoch
-from spanlm.cli.attend_options import parsed_options, require_out
-from spanlm.cli.attend_spans import check_spans, show_spans, slots_of
-from spanlm.cli.attended_text import sentence_of, targets_of
-from spanlm.cli.attention_prints import (
+from spanlm.analysis.utilisation import read_utilisation
+from spanlm.cli.attend_show import (
     print_flatness,
     print_lags,
-    print_lags_of_several,
     print_maps,
     print_sentence_flatness,
+    print_spans,
+    print_utilisation,
 )
-from spanlm.cli.gate import tempered
-from spanlm.cli.terminal import out
+from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.main import VerbParser
+from spanlm.cli.options import (
+    GATE,
+    add_corpus,
+    add_device,
+    add_gate,
+    check_gate,
+    corpus_of,
+    load_run,
+    run_names,
+    verb_parser,
+)
+from spanlm.cli.render import note, out
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError
-from spanlm.evaluation.attention import EXPECTED, AttentionRecord, attend_words, check_attends
-from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig
-from spanlm.runs.loading import load
+from spanlm.data.text import Text
+from spanlm.data.vocabulary import EOS
+from spanlm.errors import InputError, require
+from spanlm.evaluation.attention import EXPECTED, attend_words, check_attends
+from spanlm.evaluation.spans import EXPECTED_OF_PART, attend_spans
+from spanlm.evaluation.words import Piece, words_of
+from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
+from spanlm.runs.texts import text_to_attend
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.training.setup import remembers_everything
 
+_DESCRIPTION = """
+Where the model looked.
+
+  spanlm attend runs/demo --text "the name is bound ." --out look.html
+  spanlm attend runs/demo --file chapter.txt --out look.csv
+  spanlm attend runs/demo --document 3 --words 60 --out article.svg
+  spanlm attend runs/demo --by-lag --split valid --out lags.svg
+  spanlm attend runs/kv runs/kvp --by-lag --split valid --out lags.svg
+  spanlm attend runs/single --sentence "the law which he wrote was long ."
+  spanlm attend runs/single runs/combined --flatness --split valid
+
+Of one text, a file, or a stretch of the corpus the run was trained on: a page (.html, one self-contained file:
+hover a word), a figure (.svg, .png, .pdf) or data (.csv, .npz). It is read alone: what comes before it is not read.
+Nor does a line of a text or a file know of the others, as in `spanlm score`, unless --state says so.
+
+Words are cut as in the training text, and lines into sentences if its lines were (data.lines=sentences). Write them as
+it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
+"""
+_MORE = """
+  spanlm attend runs/single runs/combined --sentence "the law was long ." --out triangles.svg
+  spanlm attend runs/spans --from 5000 --words 600 --out spans.svg
+  spanlm attend runs/spans --by-epoch --out use.svg
+
+With --by-lag, mean attention by distance over a whole split: a table, and (--out) a figure, data or a Markdown
+table. Several runs stand side by side, each with what the paper printed. Of a memory that holds the whole sentence the
+nearest 15 words are told apart, what is older is one number. A table of more than 50 lags has groups of them.
+
+With --sentence, a triangle of weights: a row for each predicted word, a column for each word before it. Each sentence
+is read alone, and every run that is named has a panel beside the others; printed where there is no --out (.svg, .png,
+.pdf, .csv, .json). With --flatness, how equal the weights are over a whole split: a table, and (--out) .csv or .json.
+
+A model with a span buffer looks at spans of several words. What is printed of a text is which of them had the largest
+weights when its last word was guessed, and what the buffer, the encoder and both expected there; a figure (.svg, .png,
+.pdf) shows the same, the whole buffer and the steps before it. The page (.html) and .json have it of every word; .csv
+has a row for every span that a word looked at, and the gate, λ before its temperature. Of spans, too, --flatness shows
+how equal their weights are, and --by-lag which get them, by the lag of a span's last word; beside each other by lag
+stand only runs whose spans have one length and grid. With --by-epoch, how often its gate preferred the buffer on valid
+after each epoch of training, and how often the buffer was better: a table, and (--out) a figure or data. A run that is
+still in training can be looked at, too. Every .json file has the command, the commit and the time that made it.
+"""
+
+MOST_WORDS = 20_000
+"""Of one text: a page of more is no longer pleasant, and its weights no longer small."""
+WORDS = 60
+"""Of a stretch of a corpus, unless --words says another number."""
 NEAREST = 15
 """Lags told apart of a memory that grows with the text: as many as the paper's windows have."""
 
 
 def run(arguments: list[str]) -> None:
     """Attend."""
-    options = parsed_options(arguments)
-    if options.what == "--by-epoch":
-        show_by_epoch(options)
-    else:
-        _look(options)
+    options = _parser().parse_args(arguments)
+    what = _what(options)
+    _check(options, what)
+    show = SIDE_BY_SIDE[what].show if what in SIDE_BY_SIDE else _text
+    show(options)
     if options.out is not None:
         out(f"wrote {options.out}")
 
 
-def _look(options: argparse.Namespace) -> None:
-    """Show what models look at."""
-    models = [tempered(load(folder, options.device), options) for folder in options.runs]
-    check_spans(models, options)
-    if options.what in _SIDE_BY_SIDE:
-        _SIDE_BY_SIDE[options.what](models, options)
-    elif models[0].has_spans:
-        show_spans(models[0], targets_of(models[0], options), options)
-    else:
-        require_out(options)
-        save_attention(_record(models[0], options), options.out)
+def _parser() -> VerbParser:
+    parser = verb_parser("attend", _DESCRIPTION, more=_MORE)
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        type=Path,
+        nargs="+",
+        help=f"the folder of a trained run; several with {', '.join(SIDE_BY_SIDE)}",
+    )
+    add_device(parser)
+    what = parser.add_argument_group("what to read, one of")
+    what.add_argument("--text", help="this text")
+    what.add_argument("--file", type=Path, help="this file")
+    what.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
+    what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
+    what.add_argument(
+        "--from",
+        dest="start",
+        type=int,
+        metavar="TOKEN",
+        help="a split, from the line that holds this token; the first is 1; with --document, a token of that",
+    )
+    what.add_argument("--by-lag", action="store_true", help="a whole split, for mean attention by lag")
+    what.add_argument("--flatness", action="store_true", help="a whole split, for how equal the weights are")
+    what.add_argument("--by-epoch", action="store_true", help="a span buffer's use while its run was trained")
+    parser.add_argument("--words", type=int, metavar="N", help=f"how much of --document or --from (default: {WORDS})")
+    parser.add_argument(
+        "--top",
+        type=int,
+        metavar="N",
+        rare=True,
+        help=f"how many of the most probable next words to show (default: {EXPECTED}; of a span buffer, for each part, "
+        f"{EXPECTED_OF_PART}, which are all that its figure has room for)",
+    )
+    parser.add_argument(
+        "--state",
+        choices=("carry", "line", "document"),
+        help="a word's context: all that is read, its line or its document (default: line; of a corpus as in training)",
+    )
+    add_gate(parser)
+    add_corpus(parser)
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help=f"{listed(ATTENTION_SUFFIXES)}; by lag {listed(LAG_SUFFIXES)}; of sentences {listed(SENTENCE_SUFFIXES)}; "
+        f"of flatness {listed(FLATNESS_SUFFIXES)}; of spans {listed(SPAN_SUFFIXES)}; "
+        f"by epoch {listed(UTILISATION_SUFFIXES)}",
+    )
+    return parser
 
 
-def _record(model: TrainedModel, options: argparse.Namespace) -> AttentionRecord:
-    """Read what was asked for."""
-    text = targets_of(model, options)
-    return attend_words(
+def _what(options: argparse.Namespace) -> str:
+    """Return the option that says what to read, of --document with --from the former."""
+    named = {
+        "--text": options.text is not None,
+        "--file": options.file is not None,
+        "--sentence": options.sentence is not None,
+        "--by-lag": options.by_lag,
+        "--flatness": options.flatness,
+        "--document": options.document is not None,
+        "--from": options.start is not None,
+        "--by-epoch": options.by_epoch,
+    }
+    given = [name for name, there in named.items() if there]
+    if not given:
+        raise InputError(f"one of {' '.join(named)} is required (see `spanlm attend --help`)")
+    if len(given) > 1 and given != ["--document", "--from"]:
+        raise InputError(f"{' and '.join(given)} do not go together: take one (or --document with --from)")
+    return given[0]
+
+
+def _check(options: argparse.Namespace, what: str) -> None:
+    """Refuse options that do not go with what is read, before anything is loaded.
+
+    Raises:
+        InputError: that. What a text can be written to depends on the model, and is checked when that is loaded.
+    """
+    count = len(options.runs)
+    if options.words is not None:
+        if what not in ("--document", "--from"):
+            raise InputError(f"--words={options.words}: is for --document and --from, not for {what}")
+        require(1 <= options.words <= MOST_WORDS, "--words", options.words, f"from 1 to {MOST_WORDS:,}")
+    for name, value in (("corpus", options.corpus), ("split", options.split)):
+        if what == "--by-epoch" and value is not None:
+            raise InputError(f"--{name}={value}: --by-epoch reads no text, but the run's own log of its valid part")
+        if what in ("--text", "--file", "--sentence") and value is not None:
+            raise InputError(f"--{name}={value}: is not read beside {what}, which is the text")
+    if what not in SIDE_BY_SIDE and count > 1:
+        *others, last = SIDE_BY_SIDE
+        raise InputError(
+            f"{count} runs: {what} takes one; several stand side by side with {', '.join(others)} and {last}"
+        )
+    for name, value in ((GATE, options.gate_temperature), ("--top", options.top), ("--state", options.state)):
+        if what in SIDE_BY_SIDE and value is not None:
+            raise InputError(f"{name}: changes nothing that {what} shows; it is for a text, --document or --from")
+    require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
+    check_gate(options.gate_temperature, count)
+    if what in SIDE_BY_SIDE and options.out is not None:
+        view = SIDE_BY_SIDE[what]
+        if checked_suffix(options.out, view.suffixes) in FIGURES:
+            view.check_figure(count)
+
+
+def _text(options: argparse.Namespace) -> None:
+    """Read a text; write what was looked at from each word, or print what was from the last."""
+    model = load_run(options.runs[0], options.device, options.gate_temperature)
+    suffixes = SPAN_SUFFIXES if model.has_spans else ATTENTION_SUFFIXES
+    if options.out is not None:
+        checked_suffix(options.out, suffixes)
+    elif not model.has_spans:
+        raise InputError(f"--out is missing: name a file that ends in {listed(suffixes)}")
+    text = _excerpt(model, options)
+    title, opened = model.title(text.source), model.texts.predict_first
+    if not model.has_spans:
+        expected = options.top or EXPECTED
+        record = attend_words(
+            model.model, model.vocabulary, text.words, title=title, opened=opened, starts=text.starts, expected=expected
+        )
+        save_attention(record, options.out)
+        return
+    spans = attend_spans(
         model.model,
         model.vocabulary,
         text.words,
-        expected=options.top or EXPECTED,
-        title=model.title(text.source),
-        opened=model.texts.predict_first,
+        title=title,
+        opened=opened,
+        first_token=text.first,
         starts=text.starts,
+        expected=options.top or EXPECTED_OF_PART,
     )
+    if options.out is None:
+        assert model.gate_temperature is not None  # what has spans has a gate
+        print_spans(spans, model.gate_temperature)
+    else:
+        save_spans(spans, options.out)
+    for line in gate_note(model):
+        note(line)
 
 
-def _named(models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
-    """Name models that attend to something."""
+def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
+    """Return the words to read and where contexts begin: at lines, or of a corpus as in training, unless --state is."""
+    if options.state is not None:
+        model.texts.refuse_context(options.state)
+    if options.text is None and options.file is None:
+        corpus, split = corpus_of(model, options)
+        length = options.words or WORDS
+        found = excerpt(corpus, split, document=options.document, start=options.start, length=length)
+        lines = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
+        starts = {"carry": [0], "document": found.starts, "line": lines}
+        state = options.state or ("line" if model.texts.line_by_line else "carry")
+        return replace(found, source=f": {found.source}", starts=starts[state])
+    if options.text is not None:
+        pieces = model.texts.pieces(options.text.split("\n"))
+    else:
+        pieces = _file_pieces(model, options.file, options.as_text)
+    words, starts_of_lines = text_to_attend(pieces, options.state or "line")
+    for line in model.texts.unk_notes() if any(word not in model.vocabulary for word in words) else []:
+        note(f"note: {line}")
+    return Excerpt(words, "", 1, starts_of_lines)
+
+
+def _file_pieces(model: TrainedModel, file: Path, as_text: bool) -> Iterator[Piece]:
+    held = 0
+    for piece in model.texts.pieces(Text(file, as_text=as_text)):
+        held += len(piece.words) + piece.closes
+        if held > MOST_WORDS:
+            raise InputError(f"--file={file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it")
+        yield piece
+
+
+def _models(options: argparse.Namespace, check: Callable[[TrainedModel], object] = id) -> dict[str, TrainedModel]:
+    """Load and name models that attend to something."""
+    models = [load_run(folder, options.device) for folder in options.runs]
     for model in models:
+        check(model)
         try:
             check_attends(model.model)
         except InputError as error:
@@ -91,20 +309,30 @@ def _named(models: Sequence[TrainedModel]) -> dict[str, TrainedModel]:
     return dict(zip(run_names([model.folder for model in models]), models, strict=True))
 
 
-def _sentences(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
+def _check_words(model: TrainedModel) -> None:
+    """Refuse a model that looks at spans of several words, of which a sentence has no triangle."""
+    length, *_ = slots_of(model)
+    if length > 1:
+        raise InputError(
+            f"--sentence: shows the weights of words, and {model.folder} looks at spans of {length}; "
+            "--text, --file, --document and --from show those"
+        )
+
+
+def _sentences(options: argparse.Namespace) -> None:
     """Print the triangles, or write them."""
-    named = _named(models)
+    models = _models(options, _check_words)
     sentences = [
         [
             attend_sentence(
                 model.model,
                 model.vocabulary,
-                sentence_of(model, sentence),
+                _sentence(model, sentence),
                 name=name,
                 memory=model.config.model.memory.description,
                 opened=model.texts.predict_first,
             )
-            for name, model in named.items()
+            for name, model in models.items()
         ]
         for sentence in options.sentence
     ]
@@ -115,10 +343,25 @@ def _sentences(models: Sequence[TrainedModel], options: argparse.Namespace) -> N
         save_sentence_maps(sentences, options.out)
 
 
-def _flatness(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
+def _sentence(model: TrainedModel, text: str) -> list[str]:
+    """Return the words of one sentence.
+
+    Raises:
+        InputError: the model was trained on text cut into sentences, and this is cut into several.
+    """
+    words = words_of(model.texts.pieces([text]))[:-1]
+    if EOS in words:
+        raise InputError(
+            f"--sentence={text!r}: is {1 + words.count(EOS)} sentences to a model trained on text cut into sentences "
+            "(data.lines=sentences); give each with its own --sentence"
+        )
+    return words
+
+
+def _flatness(options: argparse.Namespace) -> None:
     """Print the tables and write the file."""
     measured = {}
-    for name, model in _named(models).items():
+    for name, model in _models(options).items():
         corpus, split = corpus_of(model, options)
         flatness = attention_flatness(model.model, _batcher(model, corpus, split))
         measured[name] = (f"{corpus.name} {split}", flatness)
@@ -127,15 +370,16 @@ def _flatness(models: Sequence[TrainedModel], options: argparse.Namespace) -> No
         save_flatness(measured, options.out)
 
 
-def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None:
+def _by_lag(options: argparse.Namespace) -> None:
     """Print the table and write the file."""
-    named = _named(models)
-    check_alike({name: slots_of(model) for name, model in named.items()})
-    measured = [_measured(model, name, options) for name, model in named.items()]
-    if len(measured) == 1:
-        print_lags(measured[0])
-    else:
-        print_lags_of_several(measured)
+    models, measured = _models(options), []
+    check_alike({name: slots_of(model) for name, model in models.items()})
+    for name, model in models.items():
+        corpus, split = corpus_of(model, options)
+        nearest = NEAREST if remembers_everything(model.config.model.memory) else None
+        profile = attention_by_lag(model.model, _batcher(model, corpus, split), nearest)
+        measured.append(MeasuredLags(name, f"{corpus.name} {split}", profile, published_name(model.config)))
+    print_lags(measured)
     if options.out is None:
         return
     if len(measured) == 1 and options.out.suffix.lower() != ".md":
@@ -144,24 +388,17 @@ def _by_lag(models: Sequence[TrainedModel], options: argparse.Namespace) -> None
         save_lag_comparison(measured, options.out)
 
 
-def _measured(model: TrainedModel, name: str, options: argparse.Namespace) -> MeasuredLags:
-    corpus, split = corpus_of(model, options)
-    nearest = NEAREST if remembers_everything(model.config.model.memory) else None
-    profile = attention_by_lag(model.model, _batcher(model, corpus, split), nearest)
-    return MeasuredLags(name, f"{corpus.name} {split}", profile, published_name(model.config))
-
-
 def _batcher(model: TrainedModel, corpus: Corpus, split: str) -> Batcher:
     """Cut a split as the training's text was."""
     return model.texts.protocol(corpus, split).batcher(corpus, split)
 
 
-_SIDE_BY_SIDE: dict[str, Callable[[Sequence[TrainedModel], argparse.Namespace], None]] = {
-    "--by-lag": _by_lag,
-    "--flatness": _flatness,
-    "--sentence": _sentences,
-}
-"""What several runs that are loaded can stand side by side with."""
+def slots_of(model: TrainedModel) -> tuple[int, bool, int]:
+    """Return how many words what it looks at stands for, whether on a fixed grid, and the lag of its nearest span."""
+    memory = model.config.model.memory
+    if isinstance(memory, SpanBufferConfig):
+        return memory.stride, False, memory.nearest_lag
+    return 1, False, 1
 
 
 def published_name(config: RunConfig) -> str | None:
@@ -172,3 +409,34 @@ def published_name(config: RunConfig) -> str | None:
         case RecurrentMemoryConfig(temporal=True, composition="gated"):
             return RECURRENT_MEMORY
     return None
+
+
+def _by_epoch(options: argparse.Namespace) -> None:
+    """Print how often span buffers were used, from the logs of their runs, and write the file; no model is loaded."""
+    named = zip(run_names(options.runs), options.runs, strict=True)
+    measured = [read_utilisation(folder, name) for name, folder in named]
+    print_utilisation(measured)
+    if options.out is not None:
+        save_utilisation(measured, options.out)
+
+
+class View(NamedTuple):
+    """What several runs can stand side by side with.
+
+    Attributes:
+        suffixes: of files that it can be written to.
+        check_figure: refuses more runs than a figure has room for.
+        show: prints and writes it.
+    """
+
+    suffixes: tuple[str, ...]
+    check_figure: Callable[[int], object]
+    show: Callable[[argparse.Namespace], None]
+
+
+SIDE_BY_SIDE = {
+    "--by-lag": View(LAG_SUFFIXES, check_lags, _by_lag),
+    "--flatness": View(FLATNESS_SUFFIXES, id, _flatness),
+    "--by-epoch": View(UTILISATION_SUFFIXES, check_utilisation, _by_epoch),
+    "--sentence": View(SENTENCE_SUFFIXES, id, _sentences),
+}

@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from rich.table import Table
 
-from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_device, verb_parser
-from spanlm.cli.terminal import columns, console, note, out
+from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
+from spanlm.cli.render import grid, note, out
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, require
@@ -103,23 +101,21 @@ def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Cor
 def _show(report: TrainingReport) -> None:
     out(", ".join(f"{name} {value}" for name, value in report.started.items() if name != "command"))
     for name, training in report.trainings.items():
-        tables = [_speeds_table(name, training)]
-        tables += [_operations_table(one.precision, one.watched) for one in training.speeds if one.watched]
-        tables += [_threads_table(one.precision, one.by_threads) for one in training.speeds if one.by_threads]
-        for table in tables:
-            out()
-            console().print(table)
+        out()
+        _show_speeds(name, training)
+        for speed in training.speeds:
+            if speed.watched:
+                out()
+                _show_operations(speed.precision, speed.watched)
+        for speed in training.speeds:
+            if speed.by_threads:
+                out()
+                _show_threads(speed.precision, speed.by_threads)
 
 
-def _speeds_table(name: str, training: TimedTraining) -> Table:
-    table = columns(
-        ["training"],
-        ["ms a step", "tokens/s", "step MB", "an epoch", "its validation"],
-        f"{name} on {training.corpus}: V {training.vocabulary_size:,}, {training.epoch_tokens:,} tokens an epoch, "
-        f"{training.parameters:,} parameters",
-    )
-    for speed in training.speeds:
-        table.add_row(
+def _show_speeds(name: str, training: TimedTraining) -> None:
+    rows = [
+        (
             speed.precision,
             f"{speed.milliseconds:,.1f}",
             f"{speed.tokens_per_second:,.0f}",
@@ -127,24 +123,27 @@ def _speeds_table(name: str, training: TimedTraining) -> Table:
             f"{speed.epoch_seconds:,.1f} s",
             f"{speed.validation_seconds:,.1f} s",
         )
-    return table
+        for speed in training.speeds
+    ]
+    title = (
+        f"{name} on {training.corpus}: V {training.vocabulary_size:,}, {training.epoch_tokens:,} tokens an epoch, "
+        f"{training.parameters:,} parameters"
+    )
+    grid(["training", "ms a step", "tokens/s", "step MB", "an epoch", "its validation"], rows, title)
 
 
-def _operations_table(precision: str, step: WatchedStep) -> Table:
-    """Rows that add up to the whole step."""
-    title = f"a step in {precision}, watched: {step.milliseconds:,.1f} ms"
-    table = columns(["operation"], ["calls", "ms", "of the step"], title)
-    rows = [(one.name, f"{one.calls:,.1f}", one.milliseconds) for one in step.operations]
+def _show_operations(precision: str, step: WatchedStep) -> None:
+    """Print rows that add up to the whole step."""
+    found = [(one.name, f"{one.calls:,.1f}", one.milliseconds) for one in step.operations]
     if step.other_operations:
-        rows.append((f"{step.other_operations} other operations", "", step.other_milliseconds))
-    rows.append(("Python, waiting", "", max(0.0, step.milliseconds - sum(spent for *_, spent in rows))))
-    for operation, calls, spent in rows:
-        table.add_row(operation, calls, f"{spent:,.1f}", f"{spent / step.milliseconds:.0%}")
-    return table
+        found.append((f"{step.other_operations} other operations", "", step.other_milliseconds))
+    found.append(("Python, waiting", "", max(0.0, step.milliseconds - sum(spent for *_, spent in found))))
+    rows = [(name, calls, f"{spent:,.1f}", f"{spent / step.milliseconds:.0%}") for name, calls, spent in found]
+    title = f"a step in {precision}, watched: {step.milliseconds:,.1f} ms"
+    grid(["operation", "calls", "ms", "of the step"], rows, title)
 
 
-def _threads_table(precision: str, by_threads: dict[int, float]) -> Table:
-    table, best = columns(["threads"], ["tokens/s", "of the best"], f"in {precision}"), max(by_threads.values())
-    for count, rate in by_threads.items():
-        table.add_row(str(count), f"{rate:,.0f}", f"{rate / best:.0%}")
-    return table
+def _show_threads(precision: str, by_threads: dict[int, float]) -> None:
+    best = max(by_threads.values())
+    rows = [(str(count), f"{rate:,.0f}", f"{rate / best:.0%}") for count, rate in by_threads.items()]
+    grid(["threads", "tokens/s", "of the best"], rows, f"in {precision}")

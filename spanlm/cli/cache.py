@@ -1,13 +1,13 @@
-"""A neural cache on what `spanlm evaluate` evaluates: its options, and what is told of it."""
+"""A neural cache on what `spanlm evaluate` evaluates: its options and its rows."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from spanlm.cli.main import VerbParser
-from spanlm.cli.option_names import in_options, refusing_options
-from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
+from spanlm.cli.evaluation_report import both_counts, tuned_rows
+from spanlm.cli.main import VerbParser, in_options
+from spanlm.cli.options import TUNED_ON, refusing_options, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, require_grid, require_text
@@ -120,6 +120,6 @@ def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> list[tuple[str
     rows = [("without cache", both_counts(result.without_cache))]
     if tuning is not None:
         best = tuning.best
-        told = tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
-        rows += [(name, in_options(text, _OPTIONS)) for name, text in told]
+        tuned = tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
+        rows += [(name, in_options(text, _OPTIONS)) for name, text in tuned]
     return rows

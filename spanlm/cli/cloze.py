@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich.markup import escape
-from rich.table import Table
-
-from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_device, output, refuse_overwriting, verb_parser
-from spanlm.cli.ensemble import add_runs, described, load_runs, run_field, runs_and_files
-from spanlm.cli.terminal import console, out, out_json
+from spanlm.cli.evaluation_report import described, run_field
+from spanlm.cli.options import (
+    add_device,
+    add_runs,
+    keep_freed_memory,
+    load_runs,
+    output,
+    refuse_overwriting,
+    runs_and_files,
+    verb_parser,
+)
+from spanlm.cli.render import Progress, grid, out, out_json, paragraph
 from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import (
@@ -87,7 +91,7 @@ def run(arguments: list[str]) -> None:
     with output(options.out) if options.out else nullcontext() as records:
         for file in files:
             ranks = model.cloze(file.questions(options.limit), contexts=contexts, batch_size=options.batch_size)
-            _count(file, _watched(file, ranks), records, strict=options.strict)
+            _count(file, ranks if options.json else _watched(file, ranks), records, strict=options.strict)
     if options.json:
         out_json({**run_field(model), "files": [file.to_json() for file in files], "macro": _macro(files)})
     else:
@@ -133,7 +137,7 @@ def _file(name: str, given_class: str | None) -> _File:
         return _File(Path("/dev/stdin"), "standard input", given_class or "–", False)
     path = Path(name)
     if path.is_file() or path.is_dir() or not path.exists():
-        next(read_questions(path))  # one that cannot be read is told before time is spent on the others
+        next(read_questions(path))  # refused before time is spent on the others
     return _File(path, name, given_class or word_class(path), is_cbt_like(path))
 
 
@@ -152,16 +156,12 @@ def _count(file: _File, ranks: Iterable[RankedQuestion | Defect], records: TextI
 
 
 def _watched(file: _File, ranks: Iterator[RankedQuestion | Defect]) -> Iterator[RankedQuestion | Defect]:
-    """Show on a terminal how far it is."""
-    if not sys.stdout.isatty():
-        yield from ranks
-        return
-    name = escape(file.name)
-    with console().status(f"{name}: reading") as status:
+    """Show how far the reading is."""
+    with Progress() as progress:
         for ranked in ranks:
             yield ranked
             line = ranked.line if isinstance(ranked, Defect) else ranked.question.line
-            status.update(f"{name}: line {line:,}")
+            progress.show(f"{file.name}: line {line:,}", 0, None)
 
 
 def _macro(files: list[_File]) -> dict[ClozeContext, dict[Score, float | None]]:
@@ -175,24 +175,27 @@ def _macro(files: list[_File]) -> dict[ClozeContext, dict[Score, float | None]]:
 def _show(model: LoadedModel, files: list[_File]) -> None:
     for file in files:
         for defect in file.defects[:MOST_SHOWN]:
-            out(f"not scored: {defect}")
+            paragraph(f"not scored: {defect}")
         if len(file.defects) > MOST_SHOWN:
             out(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
     for line in described(model):
-        out(line)
+        paragraph(line)
     if model.texts.line_by_line:
-        out("trained on lines that know nothing of each other: the sentences before a query are not read")
+        paragraph("trained on lines that know nothing of each other: the sentences before a query are not read")
     if not model.texts.predict_first:
-        out("trained to read the first word of a line, not to predict it: that of a query has no part in its scores")
+        paragraph(
+            "trained to read the first word of a line, not to predict it: that of a query has no part in its scores"
+        )
     for line in (
         model.texts.unk_notes() if any(t.candidates_oov for file in files for t in file.tallies.values()) else []
     ):
-        out(f"note: {line}")
+        paragraph(f"note: {line}")
     for context, averages in _macro(files).items():
         out()
-        console().print(_table(context, files, averages))
+        grid(_HEADER, _rows(context, files, averages), _TITLES[context])
     if any(file.cbt_like for file in files):
-        out("\nCBT-like questions are not those of CBT: do not compare these accuracies with published ones.")
+        out()
+        paragraph("CBT-like questions are not those of CBT: do not compare these accuracies with published ones.")
 
 
 _TITLES: dict[ClozeContext, str] = {
@@ -202,24 +205,28 @@ _TITLES: dict[ClozeContext, str] = {
 }
 
 
-def _table(context: ClozeContext, files: list[_File], averages: dict[Score, float | None]) -> Table:
-    table = Table(title=_TITLES[context], title_justify="left", box=None, pad_edge=False, header_style="bold")
-    table.add_column("questions")
-    for column in ("scored", "defects", "sentence [95 %]", "right", "ties", "candidate [95 %]", "right", "ties", "OOV"):
-        table.add_column(column, justify="right")
+_HEADER = (
+    "questions",
+    "scored",
+    "defects",
+    *(cell for by in SCORES for cell in (f"{by} [95 %]", "right", "ties")),
+    "OOV",
+)
+
+
+def _rows(context: ClozeContext, files: list[_File], averages: dict[Score, float | None]) -> Iterator[Sequence[str]]:
     for file in files:
         tally = file.tallies[context]
         known = [tally.accuracy_in_vocabulary(by) for by in SCORES]
         both = [(tally.accuracy(by), tally.ties[by]) for by in SCORES]
         label = f"{file.word_class}{' (CBT-like)' if file.cbt_like else ''}  {Path(file.name).name}"
         cells = [cell for accuracy, ties in both for cell in (_shown(accuracy), f"{accuracy.right:,}", f"{ties:,}")]
-        table.add_row(label, f"{tally.questions:,}", f"{len(file.defects):,}", *cells, f"{tally.answers_oov:,}")
+        yield label, f"{tally.questions:,}", f"{len(file.defects):,}", *cells, f"{tally.answers_oov:,}"
         cells = [cell for accuracy in known for cell in (_shown(accuracy), f"{accuracy.right:,}", "")]
-        table.add_row("  answer in the vocabulary", f"{known[0].questions:,}", "", *cells, "")
+        yield "  answer in the vocabulary", f"{known[0].questions:,}", "", *cells, ""
     if len(files) > 1:
         cells = [cell for by in SCORES for cell in (_percent(averages[by]), "", "")]
-        table.add_row(f"mean of {len(files)} files", "", "", *cells, "")
-    return table
+        yield f"mean of {len(files)} files", "", "", *cells, ""
 
 
 def _shown(accuracy: Accuracy) -> str:

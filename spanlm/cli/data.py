@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from rich.progress import Progress, TextColumn, TimeRemainingColumn
-
-from spanlm.cli.arguments import verb_parser
 from spanlm.cli.main import VerbParser
-from spanlm.cli.terminal import PLAIN_SECONDS, bars, out, table
+from spanlm.cli.options import verb_parser
+from spanlm.cli.render import Progress, eta, out, table
 from spanlm.data.wikipedia.articles import PAPER_VOCABULARY, WikipediaConfig
 from spanlm.data.wikipedia.building import Built, build_corpus
 from spanlm.data.wikipedia.shards import Progress as Step
@@ -72,8 +67,8 @@ def _make_wikipedia(arguments: list[str]) -> None:
     options = vars(_wikipedia_parser().parse_args(arguments))
     config = WikipediaConfig(sources=tuple(options.pop("source")), **options)
     began = time.monotonic()
-    with stop_request() as stop, _report(stop) as report:
-        built = build_corpus(config, report)
+    with stop_request() as stop, Progress() as progress:
+        built = build_corpus(config, _Report(stop, progress))
     _show(built, config, time.monotonic() - began)
 
 
@@ -118,15 +113,11 @@ def _wikipedia_parser() -> VerbParser:
 
 
 class _Report:
-    """Shows progress: a live bar on a terminal, plain lines elsewhere; ends the build where the user asked for it."""
+    """Shows progress; ends the build where the user asked for it."""
 
-    def __init__(self, stop: StopRequest, bar: Progress | None) -> None:
-        self._stop = stop
-        self._bar = bar
-        self._task = None if bar is None else bar.add_task("", visible=False, text="")
-        self._began = self._last_line = time.monotonic()
-        self._phase = ""
-        self._told_reuse = False
+    def __init__(self, stop: StopRequest, progress: Progress) -> None:
+        self._stop, self._progress = stop, progress
+        self._began, self._phase, self._reuse_noted = time.monotonic(), "", False
 
     def __call__(self, step: Step) -> None:
         if self._stop.signal_number is not None:
@@ -135,29 +126,15 @@ class _Report:
                 f"stopped by {name}; sources that were read to their ends are kept. Go on with the same command",
                 self._stop.signal_number,
             )
-        if step.reused and not self._told_reuse:
-            self._told_reuse = True
+        if step.reused and not self._reuse_noted:
+            self._reuse_noted = True
             out("going on: sources that an earlier start has read are not read again")
         if step.phase != self._phase:
             self._phase, self._began = step.phase, time.monotonic()
-            if self._bar is not None and self._task is not None:
-                self._bar.reset(self._task, total=step.total, description=step.phase, visible=True)
-        rate = step.words / max(time.monotonic() - self._began, 1e-9)
-        text = f"{step.articles:,} articles  {step.words:,} words  {rate:,.0f} words/s"
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=step.done, total=step.total, text=text)
-        elif time.monotonic() - self._last_line >= PLAIN_SECONDS:
-            self._last_line = time.monotonic()
-            out(f"{step.phase}  {step.done / max(step.total, 1):4.0%}  {text}")
-
-
-@contextmanager
-def _report(stop: StopRequest) -> Iterator[_Report]:
-    if not sys.stdout.isatty():
-        yield _Report(stop, None)
-        return
-    with bars(TextColumn("{task.percentage:>3.0f} %  {task.fields[text]}  eta"), TimeRemainingColumn()) as bar:
-        yield _Report(stop, bar)
+        spent, share = max(time.monotonic() - self._began, 1e-9), step.done / max(step.total, 1)
+        left = eta(spent / share - spent) if share else ""
+        details = f"{step.articles:,} articles", f"{step.words:,} words", f"{step.words / spent:,.0f} words/s"
+        self._progress.show(step.phase, step.done, step.total, left, details, f"{share:4.0%}")
 
 
 def _show(built: Built, config: WikipediaConfig, seconds: float) -> None:

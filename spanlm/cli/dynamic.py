@@ -10,9 +10,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from spanlm.cli.evaluation_report import both_counts, tuned_rows
 from spanlm.cli.main import VerbParser
-from spanlm.cli.option_names import refusing_options
-from spanlm.cli.tuning import TUNED_ON, both_counts, tuned_rows, tuning_part
+from spanlm.cli.options import TUNED_ON, refusing_options, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, require
 from spanlm.evaluation.dynamic.evaluate import DivergedError
@@ -152,7 +152,7 @@ def _check_values(options: argparse.Namespace) -> None:
             "all three"
         )
     for decay in decays:
-        # divided by the number of tensors, which the model tells
+        # divided by the number of tensors, which only the model knows
         require(0 <= decay < math.inf, "dynamic.decay", decay, "finite and at least 0")
     dynamic_grid(rates, [0.0], epsilon, _length(options))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_corpus, add_device, corpus_of, verb_parser
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
 from spanlm.cli.dynamic import (
     add_dynamic,
@@ -18,29 +16,34 @@ from spanlm.cli.dynamic import (
     refusing_dynamic,
     stopping_search,
 )
-from spanlm.cli.ensemble import (
-    add_runs,
-    check_tuning,
-    described,
-    evaluate_several,
-    load_runs,
+from spanlm.cli.evaluation_report import (
+    gate_fields,
     members_fields,
+    parts_rows,
+    print_evaluation,
+    print_members,
+    print_members_and_ensemble,
     run_field,
-    show_members,
 )
-from spanlm.cli.gate import add_gate, check_gate, gate_fields, gate_rows, tempered
-from spanlm.cli.parts import add_parts, check_has_parts, check_parts, parts_rows
-from spanlm.cli.progress import progress
-from spanlm.cli.terminal import out, out_json, table
+from spanlm.cli.options import (
+    TUNED_ON,
+    add_corpus,
+    add_device,
+    add_gate,
+    add_runs,
+    corpus_of,
+    keep_freed_memory,
+    load_runs,
+    tuning_part,
+    verb_parser,
+)
+from spanlm.cli.render import out, out_json, progress
 from spanlm.data.corpora import Corpus
-from spanlm.errors import require
-from spanlm.evaluation.perplexity import Evaluation
+from spanlm.errors import InputError, require
+from spanlm.evaluation.parts import require_span_buffer
 from spanlm.evaluation.protocol import usable
-from spanlm.evaluation.scoring import shown
-from spanlm.models.counting import count_parameters
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel
-from spanlm.store.machine import with_threads
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
@@ -65,7 +68,8 @@ perplexity without it is shown, too; of several runs, which have one cache toget
 Dynamic evaluation lets a copy of the weights go on learning from the text, each word after it was predicted (Krause et
 al., 2018). It needs to know how large each weight's gradients were on the training text; that is found out once, for
 each --gate-temperature, and kept in the run's folder. --tune-dynamic looks for the rates on the valid part; stopped,
-the same command goes on with what it had read. The perplexity with the trained weights throughout is shown, too.
+the same command goes on with the trials that it had finished. The perplexity with the trained weights throughout is
+shown, too.
 
 A model with a span buffer mixes two predictions (Li et al., 2020). --parts shows each of them alone, the bound that no
 choice between them passes, and how often the gate prefers the buffer (PoU) and the buffer is better (oracle PoU), from
@@ -99,7 +103,11 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     )
     add_cache(parser)
     add_dynamic(parser)
-    add_parts(parser)
+    parser.add_argument(
+        "--parts",
+        action="store_true",
+        help="of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used",
+    )
     add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_intermixed_args(arguments)
@@ -111,16 +119,19 @@ def run(arguments: list[str]) -> None:
     options = _parsed(arguments)
     check_cache(options)
     runs = [options.run, *options.more]
-    check_tuning(options, len(runs))
+    _check_tuning(options, len(runs))
     check_dynamic(options, len(runs))
     require(options.batch_size is None or options.batch_size >= 1, "--batch-size", options.batch_size, "at least 1")
-    check_parts(options, len(runs))
-    check_gate(options, len(runs))
-    model = tempered(load_runs(runs, options), options)
-    check_has_parts(options, model)
+    if options.parts and len(runs) > 1:
+        raise InputError(f"--parts: is for one run; take each of the {len(runs)} apart by itself")
+    if options.parts and options.cache is not None:
+        raise InputError("--parts and --cache do not go together: measure the one, then the other")
+    model = load_runs(runs, options)
+    if options.parts:
+        require_span_buffer(model.config.model.memory, "--parts")
     corpus, options.split = corpus_of(model, options)
     if isinstance(model, TrainedEnsemble) and options.cache is None:
-        evaluate_several(model, corpus, options)
+        _evaluate_several(model, corpus, options)
         return
     with stopping_search(model, options):
         _evaluate(model, corpus, options)
@@ -149,59 +160,50 @@ def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -
             found["without_cache"] |= members_fields(*several)
         out_json(found)
     else:
-        changed = [*cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts_rows(result, options)]
-        _show(model, result, notes, changed)
+        changed = [
+            *cache_rows(result, tuning),
+            *dynamic_rows(result, adapted),
+            *(parts_rows(result) if options.parts else []),
+        ]
+        print_evaluation(model, result, notes, changed)
         if several:
             out("\nwithout the cache: each run alone, all as one, and the oracle bound")
-            show_members(*several)
+            print_members(*several)
 
 
-def _show(
-    model: LoadedModel,
-    result: Evaluation,
-    notes: list[str],
-    changed: list[tuple[str, str]],
-) -> None:
-    for note in notes:
-        out(note)
-    count = count_parameters(model.model)
-    without = result.perplexity_without_unk
-    what, *members = described(model)
-    table(
-        [
-            ("model", f"{what}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
-            *(("", member) for member in members),
-            ("text", f"{result.corpus} {result.split}: {result.tokens:,} tokens"),
-            ("protocol", result.protocol),
-            *gate_rows(model),
-            ("perplexity", shown(result.perplexity)),
-            *changed,
-            *_unscored(result),
-            (
-                "NLL",
-                f"{result.nll_per_token:.4f} nats = {result.bits_per_token:.4f} bits; total {result.nll:,.1f} nats",
-            ),
-            (
-                "unknown",
-                f"{result.oov_tokens:,} words of the text are not in the vocabulary ({result.oov_share:.2%})",
-            ),
-            (
-                "<unk>",
-                f"{result.unk_tokens:,} targets ({result.unk_share:.2%}); perplexity without them "
-                + ("– (there are no others)" if without is None else shown(without)),
-            ),
-            ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
-        ]
-    )
+def _check_tuning(options: argparse.Namespace, runs: int) -> None:
+    """Refuse to tune what is not to be tuned.
+
+    Raises:
+        InputError: there is one run, or weights are given, or the product is asked for.
+    """
+    if not options.tune_weights:
+        return
+    if runs == 1:
+        raise InputError(f"--tune-weights: is for several runs; name more than {options.run}")
+    if options.weights is not None:
+        raise InputError("--tune-weights and --weights do not go together: take one")
+    if options.combine == "geometric":
+        raise InputError(
+            "--tune-weights: only the weights of --combine linear are tuned; those of geometric are equal, or given "
+            "by --weights"
+        )
 
 
-def _unscored(result: Evaluation) -> list[tuple[str, str]]:
-    """Say the count of Salton et al. (2017) beside the standard one, where each line begins anew."""
-    found = result.salton2017
-    if found is None:
-        return []
-    return [
-        ("Salton's count", f"{shown(found.perplexity)} = exp(NLL of {found.predicted:,} tokens / {found.counted:,})"),
-        ("", f"{found.protocol}; not comparable with other papers;"),
-        ("", f"per predicted token {shown(found.perplexity_per_predicted)}"),
-    ]
+def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.Namespace) -> None:
+    """Print each run's perplexity, that of all as one, and the oracle bound."""
+    how = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
+    tuned = None
+    if options.tune_weights:
+        valid = tuning_part(model, options, "--tune-weights", "the weights by --weights")
+        tuned = model.tune_weights(valid, TUNED_ON, **how)
+        model = model.reweighted(tuned.weights)
+    result = model.evaluate_members(corpus, options.split, **how)
+    if not options.json:
+        print_members_and_ensemble(model, result, corpus.notes, tuned)
+        return
+    found = {"precision": usable(options.precision, model.model.device), **run_field(model), "notes": corpus.notes}
+    found |= result.to_json() | members_fields(model, result)
+    if tuned is not None:
+        found["tuned"] = {"on": TUNED_ON, "steps": tuned.steps, "gap": tuned.gap}
+    out_json(found)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from spanlm.cli.arguments import add_device, verb_parser
-from spanlm.cli.ensemble import add_runs, load_runs
-from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
-from spanlm.cli.option_names import refusing_options
-from spanlm.cli.terminal import note
+from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.options import add_device, add_gate, add_runs, load_runs, verb_parser
+from spanlm.cli.render import note
 from spanlm.data.vocabulary import EOS
 
 _DESCRIPTION = """
@@ -22,15 +20,7 @@ ends where its line does.
 
   spanlm generate runs/demo --prompt "the name" --temperature 0.8 --top-p 0.9
 """
-
-_OPTIONS = {
-    "prompt=": "--prompt=",
-    "length=": "--length=",
-    "temperature=": "--temperature=",
-    "top_k=": "--top-k=",
-    "top_p=": "--top-p=",
-    "seed=": "--seed=",
-}
+_CHOICES = ("length", "temperature", "top_k", "top_p", "seed", "unk")
 
 
 def run(arguments: list[str]) -> None:
@@ -51,19 +41,8 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--unk", action="store_true", help="let <unk> be drawn, too")
     add_gate(parser)
     options = parser.parse_intermixed_args(arguments)
-    runs = [options.run, *options.more]
-    check_gate(options, len(runs))
-    model = tempered(load_runs(runs, options), options)
-    with refusing_options(_OPTIONS):
-        words = model.words(
-            options.prompt,
-            length=options.length,
-            temperature=options.temperature,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            seed=options.seed,
-            unk=options.unk,
-        )
+    model = load_runs([options.run, *options.more], options)
+    words = model.words(options.prompt, **{name: getattr(options, name) for name in _CHOICES})
     sys.stdout.write(options.prompt)
     at_line_start = not options.prompt or options.prompt.endswith("\n")
     for word in words:
@@ -71,6 +50,6 @@ def run(arguments: list[str]) -> None:
         sys.stdout.flush()
         at_line_start = word == EOS
     sys.stdout.write("" if at_line_start else "\n")
-    sys.stdout.flush()  # the words come before what is said of them
+    sys.stdout.flush()  # the words come before the notes
     for line in [*(f"note: {line}" for line in model.texts.unk_notes() if options.unk), *gate_note(model)]:
         note(line)

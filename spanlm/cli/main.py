@@ -11,15 +11,15 @@ import importlib
 import io
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TextIO
 
 from spanlm import __version__
-from spanlm.cli.option_names import in_options
 from spanlm.errors import InputError, SpanlmError, nearest
 from spanlm.store.plain import visible
 from spanlm.training.signals import stop_at_once
@@ -37,8 +37,22 @@ VERBS = {
     "bench": "speed: how long an epoch of a preset takes here, and where a step's time goes",
 }
 
-_OPTIONS = {f"{name}=": f"--{name}=" for name in ("split", "state", "base", "oov", "context")}
-"""What several verbs take and hand on: how errors begin -> how it was typed."""
+_HANDED_ON = ("split", "state", "base", "oov", "context", "prompt", "length", "temperature", "top_k", "top_p", "seed")
+_OPTIONS = {f"{name}=": f"--{name.replace('_', '-')}=" for name in _HANDED_ON} | {"weights=": "--weights "}
+"""What verbs hand on to the library as it was typed: how errors begin -> the option."""
+
+
+def in_options(message: str, options: Mapping[str, str], *, first: bool = False) -> str:
+    """Return a message with options in place of fields.
+
+    Args:
+        message: of the library.
+        options: what to say for a field, written as it stands there: `cache.window=` is `--cache=`.
+        first: only of the one that the message begins with: the rest may be a user's words or a path.
+    """
+    fields = "|".join(map(re.escape, options))
+    begins = "^" if first else r"(?<![\w.])"
+    return re.sub(f"{begins}(?:{fields})", lambda found: options[found[0]], message)
 
 
 def _filled(text: str) -> str:

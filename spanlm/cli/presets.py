@@ -6,9 +6,9 @@ import json
 from itertools import groupby
 from typing import Any
 
-from spanlm.cli.arguments import verb_parser
-from spanlm.cli.report import describe
-from spanlm.cli.terminal import out, paragraph, table
+from spanlm.cli.options import verb_parser
+from spanlm.cli.render import grid, out, paragraph, table
+from spanlm.cli.training_report import describe
 from spanlm.errors import InputError, nearest
 from spanlm.models.counting import count_configured
 from spanlm.presets import PRESETS, Preset
@@ -24,8 +24,8 @@ perplexities the paper printed.
 On another corpus the embedding and the softmax have another size: `--match-parameters` keeps the comparison fair
 there.
 """
-_COLUMNS = ("units", "θ_M", "θ_W+M", "valid", "test", "dynamic")
-_WIDTHS = (6, 8, 8, 7, 7, 8)
+_COLUMNS = {"units": 5, "θ_M": 6, "θ_W+M": 6, "valid": 5, "test": 5, "dynamic": 7}
+"""Numbers of a preset, and how wide they are in every group."""
 
 
 def run(arguments: list[str]) -> None:
@@ -76,13 +76,11 @@ def describe_preset(preset: Preset) -> dict[str, Any]:
 
 def _show_all(rows: list[dict[str, Any]]) -> None:
     """Print a line a preset, grouped by paper and corpus."""
-    width = max(len(row["name"]) for row in rows)
+    width = max(len(row["name"]) for row in rows) + 2
     for heading, group in groupby(rows, _heading):
         out(heading)
-        out(" " * (width + 2) + "".join(f"{name:>{size}}" for name, size in zip(_COLUMNS, _WIDTHS, strict=True)))
-        for row in group:
-            cells = "".join(f"{cell:>{size}}" for cell, size in zip(_cells(row), _WIDTHS, strict=True))
-            out(f"  {row['name']:<{width}}{cells}".rstrip())
+        header = [" " * width, *(f"{name:>{size}}" for name, size in _COLUMNS.items())]
+        grid(header, ([f"  {row['name']}", *_cells(row)] for row in group))
         out()
     paragraph(
         "Sizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them. Perplexities are "

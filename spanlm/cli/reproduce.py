@@ -9,12 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT
 
-from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_device, verb_parser
 from spanlm.cli.main import VerbParser
-from spanlm.cli.progress import progress
-from spanlm.cli.report import TrainingReport
-from spanlm.cli.terminal import columns, console, note, out
+from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
+from spanlm.cli.render import grid, note, out, paragraph, progress
+from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction.papers import Paper, Table
 from spanlm.reproduction.plan import PAPERS, Measurement, Plan, Request, Task, make_plan
@@ -126,15 +124,15 @@ def _introduce(plan: Plan) -> None:
         f"{plan.scale.name} ({plan.scale.purpose})"
     )
     for line in plan.corpus.notes:
-        out(line)
+        paragraph(line)
     done = sum(task.record.exists() for task in plan.tasks)
     if done:
         out(f"{done} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
 
 
 def _dry_run(plan: Plan) -> None:
-    """Print the plan; a step of every kind of model tells the time."""
-    shown = columns(["row"], ["seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "about"])
+    """Print the plan; its times come from one measured step of each kind of model."""
+    rows = list[Sequence[str]]()
     estimator, total, searching = Estimator(plan, lambda row: note(f"measuring: {row}")), 0.0, False
     for task in plan.tasks:
         measured = isinstance(task, Measurement)
@@ -152,8 +150,8 @@ def _dry_run(plan: Plan) -> None:
                 searching = searching or (isinstance(task, Measurement) and task.search is not None)
             except (InputError, RunError, RuntimeError) as error:
                 about = f"fails: {error}"
-        shown.add_row(task.row, task.seeds.partition(" ")[2], *sizes, *cells, about)
-    console().print(shown)
+        rows.append((task.row, task.seeds.partition(" ")[2], *sizes, *cells, about))
+    grid(["row", "seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "about"], rows)
     out(f"in all about {_duration(total)} on this machine as it is now; runs that stop improving end before")
     if searching:
         out("more, where none of a search's finalists helps: it reads on, one pair of η and λ after another")
@@ -232,15 +230,13 @@ def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
     lines = summarise(outcomes, table, plan.paper)
     out(f"\n{table.title}")
     for line in protocol(plan, table, lines):
-        out(f"  {line.replace('**', '')}")
-    for grid in grids(table, lines, plan.paper):
-        out(f"\n{grid.caption}" if grid.caption else "")
-        shown = columns(grid.header[:1], grid.header[1:])
-        for row in grid.rows:
-            shown.add_row(*row)
-        console().print(shown)
+        paragraph(f"  {line.replace('**', '')}")
+    for one in grids(table, lines, plan.paper):
+        out(f"\n{one.caption}" if one.caption else "")
+        grid(one.header, one.rows)
     for line in order_notes(table, lines, plan.paper):
-        out(f"\n{line}")
+        out()
+        paragraph(line)
 
 
 def _duration(seconds: float) -> str:

@@ -10,10 +10,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.arguments import add_as_text, add_device, output, refuse_overwriting, verb_parser
-from spanlm.cli.ensemble import add_runs, load_runs, runs_and_files
-from spanlm.cli.gate import add_gate, check_gate, gate_note, tempered
-from spanlm.cli.terminal import note
+from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.main import VerbParser
+from spanlm.cli.options import (
+    add_as_text,
+    add_device,
+    add_gate,
+    add_runs,
+    load_runs,
+    output,
+    refuse_overwriting,
+    runs_and_files,
+    verb_parser,
+)
+from spanlm.cli.render import note
 from spanlm.data.text import Text
 from spanlm.evaluation.words import WordScore
 from spanlm.store.plain import cells_line, finite
@@ -46,6 +56,37 @@ COLUMNS = [field.name for field in fields(WordScore)]
 
 def run(arguments: list[str]) -> None:
     """Score."""
+    options = _parser().parse_intermixed_args(arguments)
+    runs, files = runs_and_files(options)
+    texts = [Text(Path("/dev/stdin" if name == "-" else name), as_text=options.as_text) for name in files or ["-"]]
+    refuse_overwriting(options.out, [text.path for text in texts])
+    model = load_runs(runs, options)
+    if not files and sys.stdin is not None and sys.stdin.isatty():
+        note("reading standard input; end it with Ctrl-D")
+    how: dict[str, Any] = {"state": options.state, "base": BASES[options.base], "oov": options.oov, "eos": options.eos}
+    names = [{"file": name} for name in files] if len(files) > 1 else [{}]
+    rows = (name | vars(score) for name, text in zip(names, texts, strict=True) for score in model.score(text, **how))
+    # before anything is written: a file that cannot be read leaves nothing behind; what is a pipe cannot be read twice
+    for text in texts[1:]:
+        if text.path.is_file() or text.path.is_dir() or not text.path.exists():
+            next(model.texts.pieces(text), None)
+    first = next(rows, None)
+    with output(options.out) as file:
+        if options.format == "tsv":
+            file.write(cells_line([*names[0], *COLUMNS]))
+        unknown = False
+        for row in chain([] if first is None else [first], rows):
+            unknown = unknown or row["oov"]
+            if options.format == "tsv":
+                file.write(cells_line(map(cell, row.values())))
+            else:
+                file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
+    unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
+    for line in [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *gate_note(model)]:
+        note(line)
+
+
+def _parser() -> VerbParser:
     parser = verb_parser("score", _DESCRIPTION)
     add_runs(parser, "FILE", "text files [.gz]; - or nothing: standard input")
     add_device(parser)
@@ -72,38 +113,11 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--eos", action="store_true", help="give line ends rows, too")
     add_as_text(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
-    options = parser.parse_intermixed_args(arguments)
-    runs, files = runs_and_files(options)
-    check_gate(options, len(runs))
-    texts = [Text(Path("/dev/stdin" if name == "-" else name), as_text=options.as_text) for name in files or ["-"]]
-    refuse_overwriting(options.out, [text.path for text in texts])
-    model = tempered(load_runs(runs, options), options)
-    if not files and sys.stdin is not None and sys.stdin.isatty():
-        note("reading standard input; end it with Ctrl-D")
-    how: dict[str, Any] = {"state": options.state, "base": BASES[options.base], "oov": options.oov, "eos": options.eos}
-    names = [{"file": name} for name in files] if len(files) > 1 else [{}]
-    rows = (name | vars(score) for name, text in zip(names, texts, strict=True) for score in model.score(text, **how))
-    # before anything is written: a file that cannot be read leaves nothing behind; what is a pipe cannot be read twice
-    for text in texts[1:]:
-        if text.path.is_file() or text.path.is_dir() or not text.path.exists():
-            next(model.texts.pieces(text), None)
-    first = next(rows, None)
-    with output(options.out) as file:
-        if options.format == "tsv":
-            file.write(cells_line([*names[0], *COLUMNS]))
-        unknown = False
-        for row in chain([] if first is None else [first], rows):
-            unknown = unknown or row["oov"]
-            if options.format == "tsv":
-                file.write(cells_line(map(_cell, row.values())))
-            else:
-                file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
-    unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
-    for line in [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *gate_note(model)]:
-        note(line)
+    return parser
 
 
-def _cell(value: object) -> object:
+def cell(value: object) -> object:
+    """Return a value as a table has it: six decimals, 0 or 1 for a truth value, NaN for what is missing."""
     # NaN rather than an empty cell: R, pandas and float() all read it as a number
     if isinstance(value, float) and not math.isnan(value):
         return f"{value:z.6f}"  # z: nothing is ever minus zero

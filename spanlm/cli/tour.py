@@ -1,4 +1,4 @@
-"""The end of the main job: what a newcomer wants to see of the model that was just trained."""
+"""The demo report (`--tour`): what a newcomer wants to see of the model that was just trained."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import groupby
 from pathlib import Path
 
 from spanlm.analysis.export import save_attention
-from spanlm.cli.report import TrainingReport
-from spanlm.cli.terminal import out, table
+from spanlm.cli.render import out, table
+from spanlm.cli.training_report import TrainingReport
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.vocabulary import EOS
@@ -24,7 +24,7 @@ from spanlm.training.run import train
 WORDS_SHOWN = 120
 
 
-def tour(config: RunConfig, corpus: Corpus, folder: Path) -> None:
+def print_demo_report(config: RunConfig, corpus: Corpus, folder: Path) -> None:
     """Test perplexity beside a same-budget LSTM's, three generated lines, the attention page."""
     model = load(folder)
     results = [("this model", model.evaluate(corpus).perplexity)]

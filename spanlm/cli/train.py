@@ -1,29 +1,41 @@
-"""`spanlm train [PRESET] [TEXT]`."""
+"""`spanlm train [PRESET] [TEXT]`: one run, or with --seeds a family of runs that differ in nothing but their seed."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
-from spanlm.cli.allocation import keep_freed_memory
-from spanlm.cli.arguments import add_as_text, add_threads
-from spanlm.cli.configuring import named_config, print_fields, value_of, with_options
-from spanlm.cli.family import members_begun, train_family
 from spanlm.cli.main import VerbParser
-from spanlm.cli.matching import matched
-from spanlm.cli.report import TrainingReport
-from spanlm.cli.terminal import out
-from spanlm.cli.tour import tour
-from spanlm.config import RunConfig, config_parser, kinds_of
+from spanlm.cli.options import add_as_text, add_threads, keep_freed_memory
+from spanlm.cli.render import out
+from spanlm.cli.tour import print_demo_report
+from spanlm.cli.training_report import TrainingReport, ppl
+from spanlm.config import (
+    PARTS,
+    ConfigParser,
+    RunConfig,
+    Tree,
+    config_parser,
+    flat,
+    kinds_of,
+    parsed_config,
+    read_yaml,
+    upgraded,
+    upgraded_options,
+)
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, require
-from spanlm.presets import PRESETS
+from spanlm.models.counting import count_configured, lstm_budget, match_parameters
+from spanlm.models.encoders import AWDLSTMConfig
+from spanlm.presets import PRESETS, find_preset
 from spanlm.store.files import expanded
-from spanlm.store.run_folder import CONFIG
-from spanlm.training.run import train
+from spanlm.store.run_folder import CONFIG, FolderInUse, locked
+from spanlm.training.run import finished, refuse_changes, train
 from spanlm.training.stages import refuse_unfit
 
 _DESCRIPTION = """
@@ -54,67 +66,65 @@ SHORT = {
 }
 """Options that are short for a field of the configuration: its name, what stands for its value, what it means."""
 
-
-@dataclass(frozen=True)
-class Request:
-    """What the command line asks for beside the configuration."""
-
-    preset: str | None
-    config: Path | None
-    out: Path | None
-    resume: bool
-    begun: Path | None
-    seeds: int | None
-    match: str | None
-    print_config: bool
-    tour: bool
-    as_text: bool
-    threads: int | None
+_BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,2})?)(?P<scale>[KM]?)")
+_DEFAULT_PRESET = "demo"
+_SEED = "seed-"
 
 
 def run(arguments: list[str]) -> None:
     """Train."""
     keep_freed_memory()
-    request, rest, asked = _request(arguments)
-    if asked is not None:
-        out(_own_parser().help_text(everything=True))
-        if asked == "all":
-            out("fields of the configuration:")
-            print_fields(named_config(request.preset, None), rest)
-        else:
-            out("`spanlm train --help all` shows every field of the configuration.")
+    own, fields = parsed_options(arguments)
+    if own.help is not None:
+        _print_help(own.help, own.preset, fields)
         return
-    config = _with_words(with_options(_base_config(request), rest), request.begun)
-    if request.print_config:
+    begun: Path | None = own.begun
+    config = _with_words(with_options(_base_config(own.preset, own.config, begun), fields), begun)
+    if own.print_config:
         out(config.to_yaml())
         return
     world = os.environ.get("WORLD_SIZE") or "1"
     require(world == "1", "WORLD_SIZE", world, "1: each process would train the same model. Start it without torchrun")
     refuse_unfit(config)  # before a large text is read
     # the text of a run that is begun was accepted then
-    corpus = load_corpus(config.data, as_text=request.as_text or request.begun is not None)
-    if request.match is not None:
-        config = matched(config, request.match, len(corpus.vocabulary))
-    folder = request.out or _free_folder(request, config)
+    corpus = load_corpus(config.data, as_text=own.as_text or begun is not None)
+    if own.match_parameters is not None:
+        config = _matched(config, own.match_parameters, len(corpus.vocabulary))
+    folder = own.out or free_folder(own.preset, config)
     try:
-        if request.seeds is not None:
-            train_family(config, corpus, folder, request.seeds, train_and_tell, resume=request.resume)
+        if own.seeds is not None:
+            _train_family(config, corpus, folder, own.seeds, resume=own.resume)
         else:
-            train_and_tell(config, corpus, folder, resume=request.resume)
-        if request.tour:
-            tour(config, corpus, folder)
+            train_and_report(config, corpus, folder, resume=own.resume)
+        if own.tour:
+            print_demo_report(config, corpus, folder)
     except Interrupted as stop:
-        given = {"seeds": request.seeds, "threads": request.threads}
-        more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * request.tour
+        given = {"seeds": own.seeds, "threads": own.threads}
+        more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * own.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
 
 
-def train_and_tell(config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool) -> None:
+def train_and_report(config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool) -> None:
     """Train with a report on the terminal."""
     with TrainingReport() as report:
         position = train(config, corpus, folder, report, resume=resume)
     report.ended(position, folder)
+
+
+# --- options ---
+
+
+def _print_help(asked: str, preset: str | None, fields: list[str]) -> None:
+    """Print the help, with `asked` "all" that of every field, too: what it means and would be."""
+    out(_own_parser().help_text(everything=True))
+    if asked != "all":
+        out("`spanlm train --help all` shows every field of the configuration.")
+        return
+    out("fields of the configuration:")
+    parser = _field_parser(named_config(preset, None), fields)
+    parser.prog, parser.usage = "spanlm train", argparse.SUPPRESS
+    parser.print_help()
 
 
 def _own_parser() -> VerbParser:
@@ -157,66 +167,62 @@ def _own_parser() -> VerbParser:
     return parser
 
 
-def _request(arguments: list[str]) -> tuple[Request, list[str], str | None]:
-    mine, rest = _split(arguments)
-    own = _own_parser().parse_intermixed_args(mine)
-    own.names += [own.help] if own.help not in (None, "", "all") else []
-    as_path = ("/", ".", "~"), (".txt", ".gz")
-    files = [x for x in own.names if os.path.exists(x) or x.startswith(as_path[0]) or x.endswith(as_path[1])]
-    texts = [name for name in files if name not in PRESETS]
-    presets = [name for name in own.names if name not in texts]
-    texts += [] if own.corpus is None else [own.corpus]
-    if more := [*presets[1:], *texts[1:]]:
-        raise InputError(f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them")
-    own.preset, own.corpus = next(iter(presets), None), next(iter(texts), None)
-    _refuse_twice_said(own, rest)
-    if own.corpus is not None:
-        rest += ["--data.corpus", own.corpus]
-    begun = _begun(own) if own.resume == "auto" and own.out is not None else None
-    names_corpus = any(field.partition("=")[0] == "--data.corpus" for field in rest)
-    alone = own.preset is None and own.config is None and not names_corpus and begun is None
-    require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
-    if own.seeds is not None and own.tour:
-        raise InputError("--tour and --seeds do not go together: the tour is of one run")
-    if own.resume == "auto" and own.out is None:
-        raise InputError("--resume auto: needs --out, the folder of the run to go on with")
-    if own.resume == "auto" and own.seeds is None and begun is None and members_begun(own.out):
-        raise InputError(f"--out={own.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
-    request = Request(
-        preset=own.preset,
-        config=own.config,
-        out=own.out,
-        resume=own.resume == "auto",
-        begun=begun,
-        seeds=own.seeds,
-        match=own.match_parameters,
-        print_config=own.print_config,
-        tour=alone and own.seeds is None if own.tour is None else own.tour,
-        as_text=own.as_text,
-        threads=own.threads,
-    )
-    return request, rest, own.help
+def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return this verb's own options and those of the configuration's fields.
 
-
-def _refuse_twice_said(own: argparse.Namespace, fields: list[str]) -> None:
-    """Refuse a field beside the option that would take its place.
+    Beside what is typed, the former have `preset`, `begun` (the folder of the run to go on with, or of the first of a
+    family), and `resume` and `tour` as true or false.
 
     Raises:
-        InputError: both are given.
+        InputError: options that do not go together, or a number of seeds below 1.
     """
+    mine, fields = _split(arguments)
+    own = _own_parser().parse_intermixed_args(mine)
+    _name_preset_and_corpus(own)
     for option, value, field in (
         ("--corpus", own.corpus, "--data.corpus"),
         ("--match-parameters", own.match_parameters, "--model.encoder.hidden_size"),
     ):
-        if value is not None and (given := value_of(field, fields)) is not None:
+        if value is not None and (given := _value_of(field, fields)) is not None:
             raise InputError(f"{option}={value} and {field}={given}: say the same thing twice; take one")
+    fields += [] if own.corpus is None else ["--data.corpus", own.corpus]
+    own.resume = own.resume == "auto"
+    own.begun = _begun(own.out, own.seeds) if own.resume and own.out is not None else None
+    alone = own.preset is None and own.config is None and _value_of("--data.corpus", fields) is None
+    require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
+    if own.seeds is not None and own.tour:
+        raise InputError("--tour and --seeds do not go together: the tour is of one run")
+    if own.resume and own.out is None:
+        raise InputError("--resume auto: needs --out, the folder of the run to go on with")
+    if own.resume and own.seeds is None and own.begun is None and _members_begun(own.out):
+        raise InputError(f"--out={own.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
+    if own.tour is None:
+        own.tour = alone and own.begun is None and own.seeds is None
+    return own, fields
 
 
-def _begun(own: argparse.Namespace) -> Path | None:
+def _name_preset_and_corpus(own: argparse.Namespace) -> None:
+    """Part the operands: a preset, and a text, which `--corpus` names, too.
+
+    Raises:
+        InputError: several of either.
+    """
+    names = [*own.names, *([own.help] if own.help not in (None, "", "all") else [])]
+    starts, ends = ("/", ".", "~"), (".txt", ".gz")
+    files = [name for name in names if os.path.exists(name) or name.startswith(starts) or name.endswith(ends)]
+    texts = [name for name in files if name not in PRESETS]
+    presets = [name for name in names if name not in texts]
+    texts += [] if own.corpus is None else [own.corpus]
+    if more := [*presets[1:], *texts[1:]]:
+        raise InputError(f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them")
+    own.preset, own.corpus = next(iter(presets), None), next(iter(texts), None)
+
+
+def _begun(folder: Path, seeds: int | None) -> Path | None:
     """Return the folder of the run to go on with, or of the first of a family; None if there is none."""
-    if own.seeds is not None:
-        return next(iter(members_begun(own.out)), None)
-    return own.out if (own.out / CONFIG).exists() else None
+    if seeds is not None:
+        return next(iter(_members_begun(folder)), None)
+    return folder if (folder / CONFIG).exists() else None
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -239,11 +245,82 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return mine, fields
 
 
-def _base_config(request: Request) -> RunConfig:
+# --- configuration ---
+
+
+def _base_config(preset: str | None, file: Path | None, begun: Path | None) -> RunConfig:
     """Return what the options change: the folder's own when going on, else what is named."""
-    if request.preset is None and request.config is None and request.begun is not None:
-        return RunConfig.load(request.begun / CONFIG, whole=True)
-    return named_config(request.preset, request.config)
+    if preset is None and file is None and begun is not None:
+        return RunConfig.load(begun / CONFIG, whole=True)
+    return named_config(preset, file)
+
+
+def named_config(preset: str | None, config: Path | None) -> RunConfig:
+    """Return a preset's configuration, a file's, or a file's over a preset's; with neither, the demo's.
+
+    Raises:
+        InputError: no such preset or file, or a file that is no configuration.
+    """
+    base = find_preset(preset or _DEFAULT_PRESET).config
+    if config is None:
+        return base
+    tree = upgraded(read_yaml(config, pipes=True), base)
+    return RunConfig.from_tree(tree if preset is None else _overlaid(base.to_tree(), tree), str(config))
+
+
+def with_options(base: RunConfig, options: list[str]) -> RunConfig:
+    """Apply `--group.field value` options.
+
+    Raises:
+        InputError: no such field, or a value that it cannot have.
+    """
+    kinds = {part: getattr(base.model, part).kind for part in PARTS} | _kinds_in(options)
+    options = upgraded_options(options, kinds)
+    parser = _field_parser(base, options)
+    return parsed_config(parser, parser.parse_args(options))
+
+
+def _field_parser(base: RunConfig, options: list[str]) -> ConfigParser:
+    """Make the parser of the fields that there are with these options, with `base` as the defaults."""
+    changed: Tree = {"model": {part: {"kind": kind} for part, kind in _kinds_in(options).items()}}
+    if _value_of("--training.finetune.stages", options) == "0":
+        changed["training"] = {"finetune": {"stages": 0}}
+    tree = _overlaid(base.to_tree(), changed)
+    parser = config_parser(kinds_of(tree))
+    parser.set_defaults(flat(tree))
+    return parser
+
+
+def _kinds_in(options: list[str]) -> dict[str, str]:
+    found = {part: _value_of(f"--model.{part}.kind", options) for part in PARTS}
+    return {part: kind for part, kind in found.items() if kind is not None}
+
+
+def _value_of(field: str, options: list[str]) -> str | None:
+    """Return what is given for a field, the last time it is; None if it is not."""
+    given = None
+    for position, option in enumerate(options):
+        name, _, value = option.partition("=")
+        if name == field:
+            given = value or (options[position + 1] if position + 1 < len(options) else "")
+    return given
+
+
+def _overlaid(base: Tree, change: Tree) -> Tree:
+    """Put `change` over `base`; a part of another kind, or without stages, takes nothing over from the old one."""
+    merged = dict(base)
+    for name, value in change.items():
+        old = base.get(name)
+        if isinstance(value, dict) and isinstance(old, dict) and not _begins_anew(value, old):
+            merged[name] = _overlaid(old, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def _begins_anew(change: Tree, old: Tree) -> bool:
+    """Say whether what was said of a group goes: of a part with its kind, of finetuning with its stages."""
+    return change.get("kind", old.get("kind")) != old.get("kind") or change.get("stages") == 0
 
 
 def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
@@ -257,11 +334,99 @@ def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=data.min_count or old.min_count))
 
 
-def _free_folder(request: Request, config: RunConfig) -> Path:
+def free_folder(preset: str | None, config: RunConfig) -> Path:
+    """Return the next free folder in runs/, named by preset and text."""
     corpus = Path(config.data.corpus).name.split(".")[0]
-    stem = "-".join(dict.fromkeys([*(request.preset or "").split("/"), corpus]).keys()).strip("-")
+    stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
     folder, number = Path("runs") / stem, 1
     while folder.exists():
         number += 1
         folder = Path("runs") / f"{stem}-{number}"
     return folder
+
+
+def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
+    """Choose the hidden size that meets a budget, and say it.
+
+    Args:
+        config: of the model.
+        wanted: θ_M as a number (3731200, 3.7M), or LSTMn: that of a one-layer LSTM with n units.
+        vocabulary_size: of the corpus.
+
+    Raises:
+        InputError: neither, or no hidden size meets it.
+    """
+    model = match_parameters(config.model, vocabulary_size, _budget(wanted, config, vocabulary_size))
+    count = count_configured(model, vocabulary_size)
+    field = "last_size" if isinstance(model.encoder, AWDLSTMConfig) else "hidden_size"
+    out(
+        f"matched to {wanted}: model.encoder.{field}={model.encoder.output_size}, θ_M {count.model:,} "
+        f"at a vocabulary of {vocabulary_size:,} words"
+    )
+    return replace(config, model=model)
+
+
+def _budget(wanted: str, config: RunConfig, vocabulary_size: int) -> int:
+    found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
+    if found is None:
+        raise InputError(
+            f"--match-parameters={wanted}: must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
+        )
+    if found["units"]:
+        return lstm_budget(int(found["units"]), config.model, vocabulary_size)
+    return round(float(found["number"]) * {"": 1, "K": 1e3, "M": 1e6}[found["scale"]])
+
+
+# --- a family of seeds ---
+
+
+def _members_begun(folder: Path) -> list[Path]:
+    """Return the runs of a family that were begun, by seed."""
+    found = {path.parent for path in folder.glob(f"{_SEED}*/{CONFIG}")}
+    numbered = {path: path.name.removeprefix(_SEED) for path in found}
+    return sorted((path for path in found if numbered[path].isdecimal()), key=lambda path: int(numbered[path]))
+
+
+def _train_family(config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *, resume: bool) -> None:
+    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on, but what is trained or is being trained.
+
+    Raises:
+        InputError: the folder is a run itself, or holds members that cannot be gone on with; nothing was trained.
+        Interrupted: Ctrl-C or SIGTERM ends the family; the run is saved.
+    """
+    first = config.training.seed
+    configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
+    members = {folder / f"{_SEED}{member.training.seed}": member for member in configs}
+    _check_family(members, folder, resume)
+    elsewhere: list[str] = []
+    for number, (path, member) in enumerate(members.items(), start=1):
+        try:
+            with locked(path) if path.exists() else nullcontext():
+                before = finished(member, corpus, path)
+            if before is not None:
+                best = f"best epoch {before.best_epoch} of {before.epoch}: valid ppl {ppl(before.best_loss)}"
+                out(f"run {number} of {seeds}, {path}: finished before; {best}")
+                continue
+            out(f"run {number} of {seeds}: {path}")
+            train_and_report(member, corpus, path, resume=resume)
+            out()
+        except FolderInUse:
+            out(f"run {number} of {seeds}, {path}: passed over, since another process trains it")
+            elsewhere.append(path.name)
+    some = f"{seeds - len(elsewhere)} of {seeds} runs are trained; other processes train {', '.join(elsewhere)}"
+    every = f"{seeds} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / _SEED))}*"
+    out(some if elsewhere else every)
+
+
+def _check_family(members: dict[Path, RunConfig], folder: Path, resume: bool) -> None:
+    """Refuse before the first run what would be refused at a later one."""
+    if (folder / CONFIG).exists():
+        raise InputError(f"--out={folder}: is one run, not a family of seeds. Choose another --out.")
+    begun = [path for path in members if (path / CONFIG).exists()]
+    if begun and not resume:
+        raise InputError(
+            f"--out={folder}: already holds runs ({', '.join(path.name for path in begun)}). "
+            "Go on with them by --resume auto, or choose another --out."
+        )
+    for path in begun:
+        refuse_changes(RunConfig.load(path / CONFIG, whole=True), members[path], path)

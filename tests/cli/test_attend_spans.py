@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+import shutil
 from pathlib import Path
 
 import pytest
 
 import spanlm
-from spanlm.analysis.by_lag import LagProfile
-from spanlm.cli.attend_spans import _print
 from spanlm.evaluation.spans import PARTS, attend_spans
 from spanlm.models.language_model import LanguageModel
-from tests.analysis.span_records import make_spans
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat as on_one_line
 
@@ -59,15 +56,6 @@ def test_words_are_numbered_as_the_text_they_are_from(cli: Cli, span_run: Path) 
         assert [model.vocabulary.word(i) for i in tokens[int(first) - 1 : int(last)]] == words.split()
 
 
-def test_outputs_in_place_of_spans_are_words(capsys: pytest.CaptureFixture[str]) -> None:
-    _print(replace(make_spans(["<eos>", "the", "cat", "sat", "on"], span=1), first_token=7), 0.1)
-    said = capsys.readouterr().out
-    assert "it looked at 3 words:" in said
-    assert {tuple(row) for row in re.findall(r"% +(\d+)  (\S+)", said)} == {("7", "<eos>"), ("8", "the"), ("9", "cat")}
-    _print(make_spans(["<eos>", "the", "cat"], span=1), 0.1)
-    assert "it looked at 1 word:" in capsys.readouterr().out
-
-
 def test_the_gate_can_have_another_temperature(cli: Cli, span_run: Path) -> None:
     said = cli("attend", span_run, "--text", TEXT, "--gate-temperature", 0.2)
     assert (said.status, said.err) == (0, "note: gate's T: 0.2 in place of the run's 1\n")
@@ -106,12 +94,6 @@ def test_files_are_those_of_the_library(cli: Cli, span_run: Path, suffix: str) -
         assert {"csv": '"the dog"', "svg": "the dog", "html": '"dog"'}[suffix] in text
 
 
-def test_a_stretch_of_the_corpus(cli: Cli, span_run: Path) -> None:
-    said = cli("attend", span_run, "--split", "valid", "--from", 40, "--words", 30).done
-    assert "tiny valid, tokens " in said and "span buffer, spans of 2, 6 steps back" in said
-    assert "… " in said, "what stands farther back is left out"
-
-
 def test_what_is_told_of_words_is_refused(cli: Cli, span_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LanguageModel, "forward", lambda *_: pytest.fail("it was read"))
     said = cli("attend", span_run, "--sentence", "the cat")
@@ -139,15 +121,6 @@ def test_spans_by_lag(cli: Cli, span_run: Path) -> None:
     assert sum(content["measured_percent"]) == pytest.approx(100, abs=0.01)
 
 
-def test_a_long_buffer_by_lag_is_told_in_groups(cli: Cli, span_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    profile = LagProfile((0.25,) * 128 + (0.5,) * 127 + (4.5,), 10, 0, span=8, fixed=True)
-    monkeypatch.setattr("spanlm.cli.attend.attention_by_lag", lambda *arguments: profile)
-    lines = cli("attend", span_run, "--by-lag").done.splitlines()
-    assert lines[1].split() == ["−2048", "…", "−1025", "32.0", "%", "if", "all", "were", "equal", "50.0", "%"]
-    assert lines[-2].split() == ["−8", "…", "−1", "4.5", "%", "if", "all", "were", "equal", "0.4", "%"]
-    assert len(lines) == 11 and "at one of 8 neighbouring lags" in lines[-1]
-
-
 def test_by_lag_spans_do_not_stand_beside_words(
     cli: Cli, span_run: Path, tiny_run: Path, lstm_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,11 +128,6 @@ def test_by_lag_spans_do_not_stand_beside_words(
     said = cli("attend", span_run, tiny_run, "--by-lag")
     said.refused("by lag: spans looks at spans of 2 words on a sliding grid and tiny at words", "name one alone")
     cli("attend", span_run, lstm_run, "--by-lag").refused("attends to nothing")
-
-
-def test_what_cannot_be_drawn_is_refused(cli: Cli, span_run: Path) -> None:
-    cli("attend", span_run, "--text", TEXT, "--out", "a.npz").refused("a.npz: cannot write .npz")
-    cli("attend", span_run, "--text", " ").refused("no words")
 
 
 def test_as_many_words_as_are_asked_for(cli: Cli, span_run: Path, tmp_path: Path) -> None:
@@ -173,3 +141,75 @@ def test_as_many_words_as_are_asked_for(cli: Cli, span_run: Path, tmp_path: Path
     assert {len(position["mixture"]) for position in content["positions"]} == {7}
     cli("attend", span_run, *text, "--top", 0).refused("--top=0", "at least 1")
     cli("attend", span_run, "--flatness", "--top", 3).refused("--top", "--flatness")
+
+
+@pytest.mark.parametrize("what", [("--text", TEXT), ("--by-lag",), ("--flatness",), ("--by-epoch",)], ids=str)
+def test_a_json_file_says_what_made_it(cli: Cli, span_run: Path, what: tuple[str, ...]) -> None:
+    assert "wrote a.json" in cli("attend", span_run, *what, "--out", "a.json").done
+    content = json.loads(Path("a.json").read_text(encoding="utf-8"))
+    assert list(content)[:2] == ["format", "made"] and content["made"]["time"]
+    assert content["made"]["spanlm"] == spanlm.__version__
+
+
+# --- by epoch: from the log of a run, without its model ---
+
+
+def logged(run: Path) -> list[dict[str, float]]:
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [row["parts"]["valid"] for row in rows if row["event"] == "valid"]
+
+
+@pytest.fixture
+def in_training(span_run: Path, tmp_path: Path) -> Path:
+    """A run that has not saved a model yet."""
+    folder = tmp_path / "in-training"
+    folder.mkdir()
+    shutil.copy(span_run / "metrics.jsonl", folder)
+    return folder
+
+
+def test_every_epoch_has_its_line(cli: Cli, in_training: Path) -> None:
+    head, names, *rows, explained = cli("attend", in_training, "--by-epoch").done.splitlines()
+    assert "valid, in percent" in head and names.split() == ["epoch", "in-training", "oracle"]
+    assert [row.split() for row in rows] == [
+        [str(n), f"{100 * parts['utilisation']:.1f}", f"{100 * parts['oracle_utilisation']:.1f}"]
+        for n, parts in enumerate(logged(in_training), start=1)
+    ]
+    assert "λ ≥ ½" in explained
+
+
+def test_runs_of_different_lengths_stand_side_by_side(cli: Cli, span_run: Path, in_training: Path) -> None:
+    metrics = in_training / "metrics.jsonl"
+    last = [line for line in metrics.read_text(encoding="utf-8").splitlines() if '"valid", "step"' in line][-1]
+    metrics.write_text(metrics.read_text(encoding="utf-8") + last + "\n", encoding="utf-8")
+    *_, row, _ = cli("attend", span_run, in_training, "--by-epoch").done.splitlines()
+    assert len(row.split()) == 3, "the first run has no such epoch"
+
+
+@pytest.mark.parametrize("suffix", ["svg", "csv", "json"])
+def test_files_are_written(cli: Cli, in_training: Path, suffix: str) -> None:
+    assert cli("attend", in_training, "--by-epoch", "--out", f"a.{suffix}").done.endswith(f"wrote a.{suffix}\n")
+    assert "in-training" in Path(f"a.{suffix}").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", ["{", "5", "\xff", "[" * 10_000], ids=lambda line: line[:3])
+def test_a_damaged_line_is_refused(cli: Cli, in_training: Path, line: str) -> None:
+    with (in_training / "metrics.jsonl").open("a", encoding="latin-1") as file:
+        file.write(line + "\n")
+    cli("attend", in_training, "--by-epoch").refused("metrics.jsonl: damaged: a line", "take that line out")
+
+
+def test_a_line_that_is_being_written_is_not_read(cli: Cli, in_training: Path) -> None:
+    before = cli("attend", in_training, "--by-epoch").done
+    with (in_training / "metrics.jsonl").open("a") as file:
+        file.write('{"event": "val')
+    assert cli("attend", in_training, "--by-epoch").done == before
+
+
+def test_what_cannot_be_told_is_refused(cli: Cli, tiny_run: Path, in_training: Path) -> None:
+    cli("attend", tiny_run, "--by-epoch").refused("no span buffer to show")
+    cli("attend", in_training, "--by-epoch", "--out", "a.html").refused("a.html: cannot write .html")
+    cli("attend", in_training, "--by-epoch", "--by-lag").refused("--by-lag and --by-epoch do not go together")
+    cli("attend", in_training, "--by-epoch", "--corpus", "ptb").refused("--corpus=ptb: --by-epoch reads no text")
+    cli("attend", in_training, "--by-epoch", "--split", "test").refused("--split=test: --by-epoch reads no text")
+    cli("attend", in_training, in_training, "--by-epoch").refused("is named twice")

@@ -34,20 +34,6 @@ def test_json_is_the_evaluation_with_and_without(cli: Cli, tiny_run: Path, state
     assert "tuning" not in result
 
 
-def test_no_cache_says_nothing_of_one(cli: Cli, tiny_run: Path) -> None:
-    assert "cache" not in cli("evaluate", tiny_run).done
-    result = json.loads(cli("evaluate", tiny_run, "--json").done)
-    assert "cache" not in result and result["without_cache"] is None
-
-
-def test_the_table_has_both(cli: Cli, tiny_run: Path) -> None:
-    flat = " ".join(cli("evaluate", tiny_run, *GIVEN).done.split())
-    model = spanlm.load(tiny_run)
-    assert f"perplexity {model.evaluate(cache=CACHE).perplexity:.2f} " in flat
-    assert f"without cache {model.evaluate().perplexity:.2f} " in flat
-    assert CACHE.description in flat
-
-
 def test_the_options_may_come_before_the_run(cli: Cli, tiny_run: Path) -> None:
     result = json.loads(cli("evaluate", "--cache", "20", *GIVEN[2:], "--json", tiny_run).done)
     assert result["cache"]["window"] == 20

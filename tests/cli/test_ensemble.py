@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import spanlm
-from spanlm.models.counting import count_parameters
 from tests.cli.conftest import Cli
 from tests.cli.test_cloze import BLOCKS
 
@@ -20,9 +18,9 @@ def both(tiny_run: Path, lstm_run: Path) -> list[Path]:
     return [tiny_run, lstm_run]
 
 
-def expected(both: list[Path], split: Any = "test", **options: Any) -> dict[str, Any]:
+def expected(both: list[Path], split: Any = "test", state: Any = "auto", **options: Any) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(
-        json.dumps(spanlm.load_ensemble(both, **options).evaluate_members(split=split).to_json())
+        json.dumps(spanlm.load_ensemble(both, **options).evaluate_members(split=split, state=state).to_json())
     )
     return result
 
@@ -63,61 +61,14 @@ def test_the_precision_is_as_asked_for(cli: Cli, both: list[Path]) -> None:
     assert found["ensemble"]["nll"] == pytest.approx(right.ensemble.nll, rel=1e-9)
 
 
-def rows(out: str) -> list[list[str]]:
-    """Cells of the table that ends a report."""
-    lines = out.splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith("model "))
-    return [re.split(r" {2,}", line.strip()) for line in lines[start:]]
-
-
-def test_the_table_has_each_run_the_ensemble_and_the_bound_with_its_name(cli: Cli, both: list[Path]) -> None:
-    out = cli("evaluate", *both).done
-    right = expected(both)
-    header, *found = rows(out)
-    assert header == ["model", "weight", "perplexity", "without <unk>", "nats/token"]
-    values = [*right["members"], right["ensemble"]]
-    for row, value in zip(found[:3], values, strict=True):
-        shown = [
-            f"{value['perplexity']:.2f}",
-            f"{value['perplexity_without_unk']:.2f}",
-            f"{value['nll_per_token']:.4f}",
-        ]
-        assert row[-3:] == shown
-    assert [row[0] for row in found[:3]] == [
-        "tiny: LSTM 12, key-value-predict memory, window 3, softmax",
-        "lstm: LSTM 12, no memory, softmax",
-        "ensemble of 2 (linear)",
-    ]
-    assert [row[1] for row in found[:2]] == ["0.500", "0.500"]
-    oracle = right["oracle_bound"]
-    assert found[3] == [
-        "oracle bound: at each token the best of them, chosen after the fact; no model's perplexity",
-        f"{oracle['bound']:.2f}",
-        f"{oracle['nll_per_token']:.4f}",
-    ]
-    assert len(found) == 4
-    flat = " ".join(out.split())
-    count = count_parameters(spanlm.load_ensemble(both).model)
-    for part in (
-        "2 runs as one: average of the probabilities (linear), equal weights",
-        f"θ_M {count.model:,}, θ_W+M {count.total:,}",
-        right["ensemble"]["protocol"],
-        f"{right['ensemble']['tokens']:,} tokens",
-        "3 words of the text are not in the vocabulary",
-    ):
-        assert part in flat, part
-    assert "\x1b" not in out
-
-
-def test_the_table_has_saltons_count_where_each_line_begins_anew(cli: Cli, both: list[Path]) -> None:
-    out = cli("evaluate", *both, "--state", "line").done
-    header, *found = rows(out)
-    assert header[3:5] == ["Salton's count", "per predicted"]
-    alone = [spanlm.load(run).evaluate(state="line").salton2017 for run in both]
-    assert [row[3:5] for row in found[:2]] == [
-        [f"{count.perplexity:.2f}", f"{count.perplexity_per_predicted:.2f}"] for count in alone if count
-    ]
-    assert "the first word of each line is not predicted, but counted" in out
+def test_the_table_has_every_number(cli: Cli, both: list[Path]) -> None:
+    out, right = cli("evaluate", *both, "--state", "line").done, expected(both, state="line")
+    for result in (*right["members"], right["ensemble"]):
+        counts = result["salton2017"]["perplexity"], result["salton2017"]["perplexity_per_predicted"]
+        numbers = result["perplexity"], *counts, result["perplexity_without_unk"]
+        (row,) = [line for line in out.splitlines() if all(f" {number:.2f}" in line for number in numbers)]
+        assert row.endswith(f"{result['nll_per_token']:.4f}")
+    assert f"{right['oracle_bound']['bound']:.2f}" in out
 
 
 def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: list[Path]) -> None:
@@ -129,12 +80,8 @@ def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: lis
     assert found["ensemble"]["split"] == "test"
     right = expected(both, weights=tuned.weights)
     assert found["ensemble"]["nll"] == pytest.approx(right["ensemble"]["nll"])
-    out = cli("evaluate", *both, "--tune-weights").done
-    shown = " ".join(f"{weight:.4f}" for weight in tuned.weights)
-    assert re.search(rf"^weights +{shown}, tuned on valid \({tuned.steps} steps of EM; .*\)$", out, re.M)
-    assert f"no others are better by more than {tuned.gap:.0e} nats/token" in out
-    same = cli("evaluate", *both, "--tune-weights", "--split", "valid").done
-    assert "the part shown here, too, so what follows is optimistic" in same
+    out = cli("evaluate", *both, "--tune-weights", "--split", "valid").done
+    assert " ".join(f"{weight:.4f}" for weight in tuned.weights) in out and "so what follows is optimistic" in out
 
 
 def test_a_text_file_has_nothing_to_tune_on(cli: Cli, both: list[Path], tmp_path: Path) -> None:

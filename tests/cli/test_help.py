@@ -85,16 +85,10 @@ def test_help_of_train_follows_the_kinds(cli: Cli) -> None:
     assert "--model.memory.order" in text and "--model.memory.window" not in text
     text = cli("train", "--memory", "span_buffer", "--help", "all").done
     for field in fields(SpanBufferConfig):
-        assert f"--model.memory.{field.name} " in text, field.name
+        assert re.search(rf"--model\.memory\.{field.name}[ .]", text), field.name
     text = cli("train", "--model.head.kind=mixture_of_softmaxes", "--help", "all").done
     for field in fields(MixtureOfSoftmaxesConfig):
         assert f"--model.head.{field.name} " in text, field.name
-
-
-def test_help_of_train_shows_the_presets_defaults(cli: Cli) -> None:
-    assert re.search(
-        r"hidden_size HIDDEN_SIZE\s.*default: 834\)", cli("train", "daniluk2017/kvp-w5", "--help", "all").done, re.S
-    )
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["help"]], ids=str)
@@ -172,22 +166,6 @@ def test_commands_are_found() -> None:
         ["presets"],
         ["attend", "r", "--text", "a b", "--out", "a.html"],
     ]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "trian",
-        "train nopreset",
-        "train demo --epocs=3",
-        "train --out r --resume maybe",
-        "score r --bas 2",
-        "attend r --out-file x",
-    ],
-)
-def test_wrong_commands_are_found(cli: Cli, wrong: str) -> None:
-    with pytest.raises(AssertionError):
-        check(cli, wrong.split())
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -55,12 +55,6 @@ def test_a_cache_that_was_damaged_is_made_again_and_told_once(tiny_run: Path, tm
     assert evaluated() == (nll, "")
 
 
-def test_words_outside_the_terminals_encoding(tiny_run: Path) -> None:
-    found = shell("presets", PYTHONIOENCODING="utf-8")
-    assert (found.returncode, found.stderr) == (0, "")
-    assert "θ_M" in found.stdout
-
-
 def test_a_terminal_without_greek(tiny_run: Path) -> None:
     assert shell("presets", encoding="latin-1", PYTHONIOENCODING="latin-1").returncode == 0
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,10 +15,14 @@ import yaml
 from safetensors.torch import load_file
 
 import spanlm
+from spanlm.cli.train import free_folder, parsed_options
 from spanlm.config import RunConfig
+from spanlm.data.config import DataConfig
+from spanlm.models.counting import count_parameters
 from spanlm.models.memories import NGramConfig, NoMemoryConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import FinetuneConfig
+from spanlm.training.trainer import Trainer
 from tests.cli.conftest import Cli
 from tests.conftest import tiny_lines
 
@@ -30,65 +36,23 @@ SMALL = (
 )
 
 
-@pytest.fixture
-def dry(monkeypatch: pytest.MonkeyPatch) -> list[tuple[RunConfig, str, bool]]:
-    """(configuration, folder, tour) of every run that would have been trained."""
-    runs: list[Any] = []
-
-    def train_and_tell(config: RunConfig, corpus: object, folder: Path, *, resume: bool) -> None:
-        runs.append((config, str(folder), False))
-
-    def tour(*arguments: object) -> None:
-        runs[-1] = (*runs[-1][:2], True)
-
-    monkeypatch.setattr("spanlm.cli.train.train_and_tell", train_and_tell)
-    monkeypatch.setattr("spanlm.cli.train.tour", tour)
-    return runs
-
-
 # a run from end to end
 
 
-def test_a_run_tells_its_story_in_plain_lines(cli: Cli, tiny_corpus: Path) -> None:
+def test_a_run_from_end_to_end(cli: Cli, tiny_corpus: Path) -> None:
     out = cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run").done
     assert "\x1b" not in out and "\r" not in out
-    flat = [" ".join(line.split()) for line in out.splitlines()]
     model = spanlm.load("run")
-    count = sum(p.numel() for p in model.model.parameters() if p.requires_grad)
-    words = model.model.embedding.weight.numel()
-    assert "model LSTM 12, key-value-predict memory, window 5, softmax; embedding 6" in flat
-    assert f"parameters θ_M {count - words:,} (without word representations), θ_W+M {count:,}" in flat
-    sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in model.corpus().splits.items())
-    assert f"data tiny: {sizes} tokens; vocabulary {len(model.vocabulary):,}" in flat
-    assert "folder run" in flat
-    epochs = [line for line in flat if line.startswith("epoch")]
+    count = count_parameters(model.model)
+    assert f"θ_M {count.model:,} (without word representations), θ_W+M {count.total:,}" in out
+    assert ", ".join(f"{name} {len(tokens):,}" for name, tokens in model.corpus().splits.items()) in out
+    epochs = [line for line in out.splitlines() if line.startswith("epoch")]
     assert [line.split()[1] for line in epochs] == ["1", "2"]
-    assert all(re.search(r"train ppl [\d.]+ valid ppl [\d.]+ .*tok/s", line) for line in epochs)
     best = re.search(r"best epoch (\d) of 2: valid ppl ([\d.]+)\. Test it once: spanlm evaluate run --split test", out)
-    assert best is not None
-    assert f"valid ppl {best[2]}" in epochs[int(best[1]) - 1]
-    assert epochs[int(best[1]) - 1].endswith("best, saved")
-    assert {path.name for path in Path("run").iterdir()} >= {
-        "config.yaml",
-        "vocabulary.json",
-        "model.safetensors",
-        "metrics.jsonl",
-        "checkpoints",
-    }
+    assert best is not None and best[2] in epochs[int(best[1]) - 1] and epochs[int(best[1]) - 1].endswith("best, saved")
+    files = {"config.yaml", "vocabulary.json", "model.safetensors", "metrics.jsonl", "checkpoints"}
+    assert {path.name for path in Path("run").iterdir()} >= files
     assert model.config.model.encoder.hidden_size == 12
-
-
-def test_progress_is_a_line_now_and_then(cli: Cli, tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spanlm.cli.report.PLAIN_SECONDS", 0.0)
-    out = cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run").done
-    lines = [line for line in out.splitlines() if line.startswith("epoch 1/2")]
-    assert len(lines) > 10
-    pattern = r"epoch 1/2  (\d+)/(\d+)  loss [\d.]+  ppl [\d.,]+  [\d,]+ tok/s  lr 0\.002  eta \d:\d\d:\d\d"
-    pattern += r", all at most \d:\d\d:\d\d"
-    places = [re.fullmatch(pattern, line) for line in lines]
-    assert all(places)
-    assert [int(place[1]) for place in places if place] == list(range(1, len(lines) + 1))
-    assert places[-1][2] == places[-1][1]  # type: ignore[index]
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(cli: Cli, tiny_run: Path, tiny_corpus: Path) -> None:
@@ -121,15 +85,9 @@ def test_going_on(cli: Cli, tiny_corpus: Path) -> None:
     refused.refused("training.optimizer.lr=0.002, not 0.5")
 
 
-def test_auto_begins_where_nothing_is(cli: Cli, tiny_corpus: Path) -> None:
-    cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", "--resume", "auto").done  # noqa: B018
-    assert Path("run/model.safetensors").exists()
-
-
 # which folder, which configuration
 
 
-@pytest.mark.usefixtures("dry")
 @pytest.mark.parametrize("zero", [["--training.finetune.stages", "0"], ["--training.finetune.stages=0"]], ids=str)
 def test_a_preset_without_its_stages_is_without_what_it_says_of_them(zero: list[str], cli: Cli) -> None:
     name = "wang2019/mos-ps-at-ptb"
@@ -140,7 +98,6 @@ def test_a_preset_without_its_stages_is_without_what_it_says_of_them(zero: list[
     cli("train", name, *zero, "--training.finetune.epochs", "7").refused("training.finetune.epochs=7")
 
 
-@pytest.mark.usefixtures("dry")
 def test_a_file_without_the_stages_of_a_preset_is_as_the_option(cli: Cli, tmp_path: Path) -> None:
     name, file = "wang2019/mos-ps-at-ptb", tmp_path / "f.yaml"
     file.write_text("training: {finetune: {stages: 0}}\n")
@@ -153,59 +110,6 @@ def test_a_file_without_the_stages_of_a_preset_is_as_the_option(cli: Cli, tmp_pa
     assert finetune.stages > 0
     kept = printed(cli, name, "--config", "f.yaml").training.finetune
     assert kept == replace(finetune, epochs=7)
-
-
-def test_print_config_trains_nothing(cli: Cli, dry: list[Any], tmp_path: Path) -> None:
-    assert yaml.safe_load(cli("train", "--print_config").done) == PRESETS["demo"].config.to_tree()
-    assert dry == []
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_next_free_folder(cli: Cli, dry: list[Any], tiny_corpus: Path, tmp_path: Path) -> None:
-    for _ in range(2):
-        cli("train", "daniluk2017/kvp-w5", "--corpus", tiny_corpus).done  # noqa: B018 (checks)
-        Path(dry[-1][1]).mkdir(parents=True)
-    (tmp_path / "my.words.txt").write_text("a\nb\nc\n")
-    cli("train", "demo", "--corpus", "my.words.txt").done  # noqa: B018 (checks)
-    assert [folder for _, folder, _ in dry] == [
-        "runs/daniluk2017-kvp-w5-tiny",
-        "runs/daniluk2017-kvp-w5-tiny-2",
-        "runs/demo-my",
-    ]
-
-
-def test_the_main_job(cli: Cli, dry: list[Any]) -> None:
-    cli("train").done  # noqa: B018 (checks)
-    assert dry == [(PRESETS["demo"].config, "runs/demo", True)]
-
-
-@pytest.mark.parametrize(
-    ("words", "tour"),
-    [
-        (["demo"], False),
-        (["--corpus", "tiny"], False),
-        (["--config", "c.yaml"], False),
-        (["--tour", "demo"], True),
-        (["demo", "--tour"], True),
-        (["--no-tour", "--out", "x"], False),
-        (["--out", "x"], True),
-        (["--training.epochs=2"], True),
-        (["--data.corpus=tiny"], False),
-    ],
-    ids=str,
-)
-def test_who_gets_the_tour(
-    cli: Cli, dry: list[Any], tiny_corpus: Path, tmp_path: Path, words: list[str], tour: bool
-) -> None:
-    (tmp_path / "tiny").symlink_to(tiny_corpus)
-    (tmp_path / "c.yaml").write_text("data: {corpus: tiny}\n")
-    cli("train", *words).done  # noqa: B018 (checks)
-    assert dry[-1][2] == tour
-
-
-def test_going_on_is_no_tour(cli: Cli, dry: list[Any], tiny_run: Path) -> None:
-    cli("train", "--out", tiny_run, "--resume", "auto").done  # noqa: B018 (checks)
-    assert dry[-1][2] is False
 
 
 def printed(cli: Cli, *words: object) -> RunConfig:
@@ -262,10 +166,6 @@ def test_what_is_printed_can_be_read_back(cli: Cli, tmp_path: Path, name: str) -
     assert cli("train", name, "--config", "c.yaml", "--print_config").done == text
 
 
-def test_short_and_long_names_of_the_corpus(cli: Cli) -> None:
-    assert printed(cli, "demo", "--corpus", "x") == printed(cli, "demo", "--data.corpus=x")
-
-
 def test_a_resumed_run_has_its_own_configuration(cli: Cli, tiny_run: Path) -> None:
     assert printed(cli, "--out", tiny_run, "--resume", "auto") == RunConfig.load(tiny_run / "config.yaml")
     assert printed(cli, "--out", tiny_run).model.encoder.hidden_size == 300
@@ -279,7 +179,44 @@ def test_matched_sizes_are_those_of_the_run(cli: Cli, tiny_corpus: Path) -> None
     assert size % 3 == 0 and size != 12
 
 
-# the tour
+def test_print_config_trains_nothing(cli: Cli, tmp_path: Path) -> None:
+    assert yaml.safe_load(cli("train", "--print_config").done) == PRESETS["demo"].config.to_tree()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_next_free_folder(tmp_path: Path) -> None:
+    config = RunConfig(data=DataConfig(corpus="texts/my.words.txt"))
+    for expected in ("runs/daniluk2017-kvp-w5-my", "runs/daniluk2017-kvp-w5-my-2"):
+        folder = free_folder("daniluk2017/kvp-w5", config)
+        assert folder == Path(expected)
+        folder.mkdir(parents=True)
+    assert free_folder(None, PRESETS["demo"].config) == Path("runs/demo")
+
+
+# the demo report
+
+
+@pytest.mark.parametrize(
+    ("words", "tour"),
+    [
+        ([], True),
+        (["demo"], False),
+        (["--corpus", "tiny"], False),
+        (["--config", "c.yaml"], False),
+        (["--tour", "demo"], True),
+        (["demo", "--tour"], True),
+        (["--no-tour", "--out", "x"], False),
+        (["--out", "x"], True),
+        (["--training.epochs=2"], True),
+        (["--data.corpus=tiny"], False),
+        (["--seeds", "2"], False),
+        (["--out", "RUN", "--resume", "auto"], False),
+    ],
+    ids=str,
+)
+def test_who_gets_the_tour(tiny_run: Path, words: list[str], tour: bool) -> None:
+    own, _ = parsed_options([str(tiny_run) if word == "RUN" else word for word in words])
+    assert own.tour is tour
 
 
 @pytest.fixture
@@ -300,16 +237,10 @@ def test_the_tour(cli: Cli, prose: Path) -> None:
     assert replace(other.config, model=own.config.model) == own.config, "nothing else differs"
     sizes = [sum(p.numel() for p in run.model.parameters()) for run in (own, other)]
     assert sizes[1] == pytest.approx(sizes[0], rel=0.1)
-    at = next(i for i, line in enumerate(lines) if line.startswith("three lines"))
-    written = [line.removeprefix("  ") for line in out.splitlines()[at + 1 : at + 4]]
-    assert len(written) == 3
-    assert all(set(line.split()) <= {*own.vocabulary.words, "…"} for line in written)
-    assert lines[at + 4] == ""
     page = Path("a run/attention.html").read_text(encoding="utf-8")
     assert "mat" in page
     assert "://" not in page.replace("http://www.w3.org", ""), "nothing is fetched"
     assert "open a run/attention.html in a browser" in out
-    assert out.splitlines()[-1].startswith("next: spanlm score 'a run' FILE · spanlm generate 'a run' --prompt")
     assert "Test it once: spanlm evaluate 'a run' --split test" in out
 
 
@@ -321,11 +252,6 @@ def test_the_tour_of_a_resumed_run_trains_nothing_again(cli: Cli, prose: Path) -
     assert [line for line in first.splitlines() if "test ppl" in line] == [
         line for line in again.splitlines() if "test ppl" in line
     ]
-
-
-def test_the_tour_of_a_text_with_blank_lines(cli: Cli, tiny_corpus: Path) -> None:
-    cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", "--tour").done  # noqa: B018 (checks)
-    assert Path("run/attention.html").exists()
 
 
 @pytest.mark.parametrize("option", ["--model.memory.kind=none", "--model.memory.kind=ngram", "--model.head.tied=true"])
@@ -362,3 +288,102 @@ def test_a_configuration_can_come_from_a_pipe(tmp_path: Path, cli: Cli) -> None:
     writer.start()
     assert "epochs: 7" in cli("train", "--config", pipe, "--print_config").done
     cli("train", "--config", "/dev/zero", "--print_config").refused("/dev/zero", "1,048,576 bytes")
+
+
+# --- `--seeds N`: a family of runs ---
+
+
+@pytest.fixture
+def command(tiny_corpus: Path) -> list[object]:
+    return ["train", "demo", *SMALL, "--training.batching.batch_size=16", "--corpus", tiny_corpus]
+
+
+def weights(folder: str) -> dict[str, torch.Tensor]:
+    return load_file(Path(folder) / "model.safetensors")
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def epochs(out: str) -> int:
+    return sum(line.startswith("epoch ") for line in out.splitlines())
+
+
+def test_a_family_is_runs_that_differ_in_their_seed(cli: Cli, command: list[object]) -> None:
+    out = cli(*command, "--training.seed=4", "--seeds", "2", "--out", "fam").done
+    assert sorted(path.name for path in Path("fam").iterdir()) == ["seed-4", "seed-5"]
+    assert re.findall(r"^run (\d) of 2: fam/(.*)$", out, re.M) == [("1", "seed-4"), ("2", "seed-5")]
+    assert out.splitlines()[-1] == "2 runs are trained. All as one: spanlm evaluate fam/seed-*"
+    configs = [RunConfig.load(Path(f"fam/seed-{seed}/config.yaml")).to_tree() for seed in (4, 5)]
+    assert [config["training"].pop("seed") for config in configs] == [4, 5]
+    assert configs[0] == configs[1]
+    cli(*command, "--training.seed=5", "--out", "alone").done  # noqa: B018 (checks)
+    assert same(weights("fam/seed-5"), weights("alone"))
+    assert not same(weights("fam/seed-4"), weights("alone"))
+    found = json.loads(cli("evaluate", *sorted(Path("fam").glob("seed-*")), "--json").done)
+    assert [member["run"] for member in found["members"]] == ["fam/seed-4", "fam/seed-5"]
+
+
+def interrupt_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Ctrl-C after so many steps of all runs together."""
+    plain, done = Trainer.step, [0]
+
+    def step(self: Trainer, segment: object) -> None:
+        plain(self, segment)  # type: ignore[arg-type]
+        done[0] += 1
+        if done[0] == steps:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Trainer, "step", step)
+
+
+def test_ctrl_c_stops_the_family_and_it_goes_on(
+    cli: Cli, command: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli(*command, "--seeds", "3", "--out", "whole").done  # noqa: B018 (checks)
+    per_run = max(int(path.name.removeprefix("step-")) for path in Path("whole/seed-1/checkpoints").iterdir())
+    with monkeypatch.context() as patch:
+        interrupt_after(patch, per_run + 5)
+        stopped = cli(*command, "--seeds", "3", "--out", "my fam")
+    again = "spanlm train --out 'my fam' --resume auto --seeds 3"
+    stopped.refused("stopped by Ctrl-C after step 5", "my fam/seed-2", again, status=130, out=None)
+    assert not Path("my fam/seed-3").exists(), "the next one is not begun"
+    finished = Path("my fam/seed-1/model.safetensors").stat().st_mtime_ns
+    result = cli(*shlex.split(again)[1:])
+    assert re.search(
+        r"^run 1 of 3, my fam/seed-1: finished before; best epoch \d of 2: valid ppl [\d.]+$", result.done, re.M
+    )
+    assert "going on from step 5 (epoch 1)" in result.done
+    assert epochs(result.done) == 4
+    assert result.done.splitlines()[-1] == "3 runs are trained. All as one: spanlm evaluate 'my fam/seed-'*"
+    assert Path("my fam/seed-1/model.safetensors").stat().st_mtime_ns == finished
+    assert all(same(weights(f"my fam/seed-{seed}"), weights(f"whole/seed-{seed}")) for seed in (1, 2, 3))
+    third = cli(*shlex.split(again)[1:]).done
+    assert epochs(third) == 0 and third.count("finished before") == 3
+
+
+def test_a_family_can_grow(cli: Cli, command: list[object]) -> None:
+    cli(*command, "--training.seed=10", "--seeds", "1", "--out", "fam").done  # noqa: B018 (checks)
+    out = cli("train", "--out", "fam", "--seeds", "2", "--resume", "auto").done
+    assert "fam/seed-10: finished before" in out and "run 2 of 2: fam/seed-11" in out
+    assert epochs(out) == 2
+    longer = cli("train", "--out", "fam", "--seeds", "2", "--resume", "auto", "--training.epochs=3").done
+    assert epochs(longer) == 2 and "finished before" not in longer
+
+
+def test_what_is_refused_is_refused_before_the_first_run(cli: Cli, command: list[object], tiny_run: Path) -> None:
+    cli(*command, "--training.seed=2", "--seeds", "1", "--out", "fam").done  # noqa: B018 (checks)
+    before = sorted(Path("fam").iterdir())
+    cli(*command, "--seeds", "3", "--out", "fam").refused("--out=fam: already holds runs (seed-2)", "--resume auto")
+    more = ["--seeds", "3", "--out", "fam", "--resume", "auto"]
+    cli(*command, *more, "--training.optimizer.lr=0.5").refused("fam/seed-2: the run began with", "not 0.5")
+    assert sorted(Path("fam").iterdir()) == before
+    cli("train", "--out", "fam", "--resume", "auto").refused(
+        "--out=fam: holds no run to go on with. It holds a family of runs: add --seeds"
+    )
+    cli(*command, "--seeds", "2", "--out", tiny_run, "--resume", "auto").refused("is one run, not a family of seeds")
+    cli(*command, "--seeds", "0").refused("--seeds=0: must be at least 1")
+    cli(*command, "--seeds", "many").refused("--seeds", "'many'")
+    cli(*command, "--seeds", "2", "--tour").refused("--tour and --seeds do not go together")
+    cli(*command, "--seeds", "2", "--training.seed=9223372036854775807").refused("training.seed=9223372036854775808")

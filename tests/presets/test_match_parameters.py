@@ -139,7 +139,7 @@ def matched(
     monkeypatch.chdir(tmp_path)
     trained: list[ModelConfig] = []
     monkeypatch.setattr(
-        "spanlm.cli.train.train_and_tell", lambda config, *rest, **options: trained.append(config.model)
+        "spanlm.cli.train.train_and_report", lambda config, *rest, **options: trained.append(config.model)
     )
 
     def run(wanted: str, *more: str) -> tuple[int, ModelConfig | None, str, str]:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from spanlm.cli.main import main
-from spanlm.cli.report import TrainingReport
+from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import Interrupted
 from spanlm.evaluation.scoring import Tally
 from spanlm.store.checkpoints import load_last_checkpoint

@@ -1,4 +1,4 @@
-"""`spanlm attend --sentence` and `--flatness`: one run, and several side by side."""
+"""`spanlm attend --by-lag`, `--sentence`, `--flatness`, `--by-epoch`: one run, and several side by side."""
 
 from __future__ import annotations
 
@@ -12,12 +12,167 @@ import numpy as np
 import pytest
 
 import spanlm
+from spanlm.analysis.attend import attention_by_lag
+from spanlm.analysis.by_lag import LagProfile
+from spanlm.analysis.compare import PUBLISHED, MeasuredLags
+from spanlm.cli.attend import SIDE_BY_SIDE, published_name
+from spanlm.cli.attend_show import print_lags
+from spanlm.cli.options import run_names
 from spanlm.config import RunConfig
-from spanlm.models.memories import AttentiveConfig
+from spanlm.evaluation.protocol import Protocol
+from spanlm.models.config import ModelConfig
+from spanlm.models.memories import (
+    AnyMemoryConfig,
+    AttentiveConfig,
+    KeyValueConfig,
+    NoMemoryConfig,
+    RecurrentMemoryConfig,
+)
 from spanlm.training.config import BatchingConfig
 from tests.cli.conftest import Cli
 from tests.conftest import configure_anew
 from tests.training.small import with_batching
+
+TEXT = "the cat zebra sat\non the mat ."
+
+
+def test_by_lag_is_a_table(cli: Cli, tiny_run: Path) -> None:
+    model = spanlm.load(tiny_run)
+    out = cli("attend", tiny_run, "--by-lag", "--split", "valid").done
+    profile = attention_by_lag(model.model, Protocol(context="document", batch_size=1).batcher(model.corpus(), "valid"))
+    lines = out.splitlines()
+    assert f"tiny valid, {profile.positions:,} positions" in lines[0]
+    assert "windows of 15 only" in lines[-1]  # the window is 3: nothing was published for it, and it is said
+    rows = [line.split() for line in lines[1:-1]]
+    assert rows == [[f"−{lag}", f"{percent:.1f}", "%"] for lag, percent in zip((3, 2, 1), profile.percent, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def current_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> Path:
+    """A run whose model attends to the current word, too."""
+    folder = tmp_path_factory.mktemp("runs") / "current"
+    memory = RecurrentMemoryConfig(window=4)
+    training = replace(tiny_config.training, epochs=1)
+    config = replace(tiny_config, model=replace(tiny_config.model, memory=memory), training=training)
+    spanlm.train(config, spanlm.load_corpus(config.data), folder)
+    return folder
+
+
+def test_by_lag_of_a_model_of_the_current_word_says_so(cli: Cli, current_run: Path) -> None:
+    lines = cli("attend", current_run, "--by-lag", "--split", "valid", "--out", "lags.json").done.splitlines()
+    labels = [line[2:20].strip() for line in lines[1:5]]
+    assert labels == ["−3", "−2", "−1", "0 (current word)"]
+    content = json.loads(Path("lags.json").read_text())
+    assert content["lags"] == [3, 2, 1, 0]
+    assert [float(line[20:].split()[0]) for line in lines[1:5]] == [
+        pytest.approx(percent, abs=0.051) for percent in content["measured_percent"]
+    ]
+
+
+def test_several_runs_stand_side_by_side(cli: Cli, tiny_run: Path, current_run: Path) -> None:
+    out = cli("attend", tiny_run, current_run, "--by-lag", "--split", "valid", "--out", "lags.csv").done
+    header, *rows = (line.split("  ") for line in out.splitlines()[1:9])
+    header, *rows = ([cell.strip() for cell in row if cell.strip()] for row in [header, *rows])
+    assert header == ["lag", "tiny", "paper", "current", "paper"]
+    assert [row[0] for row in rows[:5]] == ["−3", "−2", "−1", "0 (current word)", "last 5"]
+    for run, split in ((tiny_run, slice(0, 3)), (current_run, slice(3, 7))):
+        cli("attend", run, "--by-lag", "--split", "valid", "--out", "one.csv").done  # noqa: B018 (checks)
+        one, several = (list(csv.DictReader(Path(name).read_text().splitlines())) for name in ("one.csv", "lags.csv"))
+        found = several[split]
+        assert {row["run"] for row in found} == {run.name} and {row["text"] for row in found} == {"tiny valid"}
+        assert [(row["lag"], row["measured_percent"]) for row in found] == [
+            (row["lag"], row["measured_percent"]) for row in one
+        ]
+    # Daniluk et al. (2017), Figure 3b, the last three of Key-Value-Predict: 9.5, 12.5 and 17.8 of 39.8
+    assert [row[2] for row in rows[:3]] == ["23.9", "31.4", "44.7"]
+    assert "scaled to sum to 100" in out and "cannot be compared" in out and "≈ (lag 0)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--text", "a", "--out", "a.svg"], ["2 runs: --text takes one", *SIDE_BY_SIDE]),
+        (["--document", "1", "--out", "a.svg"], ["2 runs: --document takes one"]),
+        (["--by-lag", "--out", "a.npz"], ["cannot write .npz"]),
+    ],
+)
+def test_what_several_runs_cannot_do(
+    cli: Cli, tiny_run: Path, lstm_run: Path, arguments: list[str], parts: list[str]
+) -> None:
+    cli("attend", tiny_run, lstm_run, *arguments).refused(*parts)
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        (["runs/kv"], ["kv"]),
+        (["runs/kv", "runs/kvp"], ["kv", "kvp"]),
+        (["runs/kv/seed-1", "runs/kvp/seed-1"], ["kv", "kvp"]),
+        (["runs/kv/seed-1", "runs/kv/seed-2"], ["seed-1", "seed-2"]),
+        (["runs/kv/seed-1", "runs/kv/seed-2", "runs/kvp/seed-1"], ["kv/seed-1", "kv/seed-2", "kvp/seed-1"]),
+        (["runs/demo", "runs/demo/lstm"], ["demo", "lstm"]),
+        (["a/x/b/s", "a/y/c/s"], ["b", "c"]),
+        (["a/s", "s"], ["a", "FOLDER"]),
+        (["runs/kv"], ["kv"]),
+        (["runs/kv/seed-12"], ["kv/seed-12"]),
+        (["runs/kv/seed-x"], ["seed-x"]),
+    ],
+    ids=str,
+)
+def test_runs_are_named_by_what_tells_them_apart(folders: list[str], names: list[str]) -> None:
+    assert run_names([Path(folder) for folder in folders]) == [
+        name.replace("FOLDER", Path.cwd().name) for name in names
+    ]
+
+
+@pytest.mark.parametrize(
+    ("memory", "name"),
+    [
+        (KeyValueConfig(roles=1), "attention"),
+        (KeyValueConfig(roles=2), "key-value"),
+        (KeyValueConfig(roles=3), "key-value-predict"),
+        (RecurrentMemoryConfig(), "RM(+tM-g)"),
+        (RecurrentMemoryConfig(temporal=False), None),
+        (RecurrentMemoryConfig(composition="linear"), None),
+        (NoMemoryConfig(), None),
+    ],
+)
+def test_a_model_stands_beside_the_row_of_its_own_kind(memory: AnyMemoryConfig, name: str | None) -> None:
+    assert published_name(RunConfig(model=ModelConfig(memory=memory))) == name
+    assert name is None or name in PUBLISHED
+
+
+EQUAL = tuple([100 / 15] * 15)
+
+
+@pytest.mark.parametrize(
+    ("measured", "rows"),
+    [
+        # Daniluk et al. (2017), Figure 3b
+        (
+            MeasuredLags("a", "t", LagProfile(EQUAL, 10, 0), "key-value-predict"),
+            ["−15 6.7 % paper 4.0 %", "−1 6.7 % paper 17.8 %"],
+        ),
+        (
+            MeasuredLags("a", "t", LagProfile(EQUAL, 10, 0, 0), "RM(+tM-g)"),
+            ["−1 6.7 % paper 15.2 %", "0 (current word) 6.7 % paper ≈39.9 %"],
+        ),
+        # as a pointer's weights: its gate is what they miss
+        (MeasuredLags("a", "t", LagProfile((10.0, 27.5), 10, 0, 0)), ["0 (current word) 27.5 %", "no word 62.5 %"]),
+        (MeasuredLags("a", "t", LagProfile((20.0, 55.0), 10, 0, older=25.0)), ["older 25.0 %", "−1 55.0 %"]),
+        # a long buffer is shown in groups
+        (
+            MeasuredLags("a", "t", LagProfile((0.25,) * 128 + (0.5,) * 127 + (4.5,), 10, 0, span=8, fixed=True)),
+            ["−2048 … −1025 32.0 % if all were equal 50.0 %", "−8 … −1 4.5 % if all were equal 0.4 %"],
+        ),
+    ],
+    ids=["published", "inferred", "no word", "older", "groups"],
+)
+def test_mean_attention_of_one_run(measured: MeasuredLags, rows: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    print_lags([measured])
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert set(rows) <= set(printed) and len(printed) < 20
+
 
 SENTENCE = "the cat zebra sat on the mat ."
 
@@ -157,40 +312,6 @@ def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> N
     )
 
 
-def test_flatness_of_runs_with_texts_of_their_own_names_each(cli: Cli, tiny_run: Path, sentence_run: Path) -> None:
-    runs = {"tiny": (tiny_run, "tiny valid"), "sentences": (sentence_run, "paragraphs valid")}
-    texts = {name: text for name, (_, text) in runs.items()}
-    arguments = (*(run for run, _ in runs.values()), "--flatness", "--split", "valid")
-    lines = cli("attend", *arguments, "--out", "a.json").done.splitlines()
-    assert [line for line in lines if line.endswith(" valid")] == [f"{name}, {text}" for name, text in texts.items()]
-    content = json.loads(Path("a.json").read_text())
-    assert {run["run"]: run["text"] for run in content["runs"]} == texts
-    cli("attend", *arguments, "--out", "a.csv").done  # noqa: B018 (checks)
-    rows = list(csv.DictReader(Path("a.csv").read_text().splitlines()))
-    assert {(row["run"], row["text"]) for row in rows} == set(texts.items())
-    assert {row["run"]: row["rows"] for row in rows if row["slots"] == "all"} == {
-        run["run"]: str(run["overall"]["rows"]) for run in content["runs"]
-    }
-
-
-def test_by_lag_of_a_memory_of_the_whole_sentence(
-    cli: Cli, attentive_run: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cli("attend", attentive_run, "--by-lag", "--split", "valid").refused("has 15 words to look back at", out=None)
-    monkeypatch.setattr("spanlm.cli.attend.NEAREST", 4)
-    out = cli("attend", attentive_run, "--by-lag", "--split", "valid", "--out", "lags.json").done
-    content, lines = json.loads(Path("lags.json").read_text()), out.splitlines()
-    assert "with at least 4 words to look back at" in lines[0]
-    assert lines[1].split() == ["older", f"{content['older_percent']:.1f}", "%"]
-    assert lines[2].split() == ["−4", f"{content['measured_percent'][0]:.1f}", "%"]
-    assert "beyond the nearest 4" in lines[6]
-    assert content["older_percent"] + sum(content["measured_percent"]) == pytest.approx(100, abs=1e-3)
-    several = cli("attend", attentive_run, tiny_run, "--by-lag", "--split", "valid").done.splitlines()
-    assert several[2].split() == ["older", f"{content['older_percent']:.1f}"]
-    assert any("at least 4 words to look back at or with a full window" in line for line in several)
-    assert any("cannot be compared" in line for line in several)
-
-
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
@@ -208,6 +329,16 @@ def test_what_is_refused(cli: Cli, tiny_run: Path, arguments: list[str], parts: 
     cli("attend", tiny_run, *arguments).refused(*parts)
 
 
-@pytest.mark.parametrize("what", [["--sentence", "the cat"], ["--flatness"]], ids=["sentence", "flatness"])
+@pytest.mark.parametrize("what", [["--sentence", "the cat"], ["--flatness"], ["--by-lag"]], ids=lambda what: what[0])
 def test_the_run_without_attention_is_named(cli: Cli, tiny_run: Path, lstm_run: Path, what: list[str]) -> None:
     cli("attend", tiny_run, lstm_run, *what).refused(str(lstm_run), "attends to nothing")
+
+
+@pytest.mark.parametrize("how", [("--sentence", "the cat"), ("--by-lag", "--split", "valid")], ids=["maps", "by lag"])
+def test_a_file_of_several_runs_says_what_made_it(
+    cli: Cli, tiny_run: Path, tmp_path: Path, how: tuple[str, ...]
+) -> None:
+    other = shutil.copytree(tiny_run, tmp_path / "other")
+    assert "wrote a.json" in cli("attend", tiny_run, other, *how, "--out", "a.json").done
+    content = json.loads(Path("a.json").read_text(encoding="utf-8"))
+    assert list(content)[:2] == ["format", "made"] and content["made"]["spanlm"] == spanlm.__version__

@@ -10,9 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 
-from rich.progress import Progress, TaskID
-
-from spanlm.cli.terminal import PLAIN_SECONDS, bars, console, out, table
+from spanlm.cli.render import Progress, eta, out, paragraph, table
 from spanlm.evaluation.protocol import usable
 from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.config import ModelConfig
@@ -41,25 +39,19 @@ class TrainingReport(Watcher):
     """
 
     def __init__(self, notes: bool = True) -> None:
-        self._notes = notes
-        self._console = console()
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-        self._last_line = self._last_step = time.monotonic()
+        self._notes, self._progress, self._last_step = notes, Progress(), time.monotonic()
         self._validation, self._finetune_epochs, self._at_most = 0.0, 0, True
 
     def __enter__(self) -> TrainingReport:
         """Start the live bar where there is a terminal."""
-        if self._console.is_terminal:
-            self._bar = bars()
+        self._progress.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Take the bar away."""
-        if self._bar is not None:
-            self._bar.stop()
+        self._progress.__exit__(kind, value, trace)
 
     def start(self, run: Prepared) -> None:
         """Print the sizes of model and data."""
@@ -69,7 +61,7 @@ class TrainingReport(Watcher):
         self._finetune_epochs = training.finetune.epochs
         self._at_most = training.patience is not None or training.finetune.stages > 0
         for note in corpus.notes if self._notes else ():
-            out(note)
+            paragraph(note)
         table(
             [
                 ("model", f"{describe(model)}; embedding {model.embedding_size}"),
@@ -100,20 +92,9 @@ class TrainingReport(Watcher):
         """Move the bar, or print a line now and then."""
         self._last_step = time.monotonic()
         label = ", ".join(filter(None, [f"epoch {event.epoch}/{event.epochs}", str(event.phase)]))
-        loss, perplexity = f"loss {event.loss:.3f}", f"ppl {ppl(event.loss)}"
-        rates = f"{event.tokens_per_second:,.0f} tok/s", f"lr {event.rate:g}"
-        if self._bar is not None:
-            if self._task is None:
-                self._bar.start()
-                self._task = self._bar.add_task("")
-            # what fits beside a short bar
-            line = f"{label}  {self._left(event)}"
-            for part in (perplexity, *rates):
-                line = f"{line}  {part}" if len(line) + len(part) + 10 <= self._console.width else line
-            self._bar.update(self._task, description=line, total=event.segments, completed=event.segment)
-        elif self._last_step - self._last_line >= PLAIN_SECONDS:
-            self._last_line = self._last_step
-            out("  ".join([label, f"{event.segment}/{event.segments}", loss, perplexity, *rates, self._left(event)]))
+        details = f"ppl {ppl(event.loss)}", f"{event.tokens_per_second:,.0f} tok/s", f"lr {event.rate:g}"
+        place = f"{event.segment}/{event.segments}  loss {event.loss:.3f}"
+        self._progress.show(label, event.segment, event.segments, self._left(event), details, place)
 
     def _left(self, event: StepEvent) -> str:
         """Say how long the epoch will take still, and all epochs with their validations."""
@@ -121,17 +102,13 @@ class TrainingReport(Watcher):
         whole = event.segments / event.segment * event.epoch_tokens / max(event.tokens_per_second, 1e-3)
         left = whole * (1 - event.segment / event.segments)
         later = event.epochs - event.epoch + (event.phase.stages - event.phase.stage) * self._finetune_epochs
-        seconds = left, left + self._validation + later * (whole + self._validation)
-        epoch, training = (timedelta(seconds=round(x)) for x in seconds)
-        return f"eta {epoch}, all {'at most ' * self._at_most}{training}"
+        training = timedelta(seconds=round(left + self._validation + later * (whole + self._validation)))
+        return f"{eta(left)}, all {'at most ' * self._at_most}{training}"
 
     def epoch(self, event: EpochEvent) -> None:
         """Print an epoch's line."""
-        now = time.monotonic()
-        self._validation, self._last_line = now - self._last_step, now
-        if self._bar is not None and self._task is not None:
-            self._bar.remove_task(self._task)
-            self._task = None
+        self._validation = time.monotonic() - self._last_step
+        self._progress.pause()
         said = ", ".join(filter(None, [str(event.phase), "best, saved" if event.improved else ""]))
         line = (
             f"epoch {event.epoch:>3}  train ppl {ppl(event.train_loss):>10}  valid ppl {ppl(event.valid_loss):>10}  "

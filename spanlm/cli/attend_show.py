@@ -1,0 +1,175 @@
+"""What `spanlm attend` prints: attention by lag, in sentences, how flat it is, and spans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from spanlm.analysis.by_lag import LEAST_SHOWN, lag_groups, signed
+from spanlm.analysis.compare import (
+    ABOUT,
+    MeasuredLags,
+    format_lag_table,
+    lag_columns,
+    notes,
+    published_by_lag,
+    published_notes,
+)
+from spanlm.analysis.flatness import Flatness, FlatnessRow
+from spanlm.analysis.sentences import SentenceMap, common_scale, mean_flatness, triangle_lines
+from spanlm.analysis.utilisation import EXPLAINED, Utilisation, longest, spread_epochs
+from spanlm.cli.render import grid, out, paragraph, table
+from spanlm.evaluation.attention import Expected
+from spanlm.evaluation.spans import PARTS, Look, SpanRecord
+
+_FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
+
+LOOKS = 8
+"""Spans that are printed."""
+CONTEXT = 16
+"""Words before the next one that are printed."""
+EPOCHS = 30
+"""Epochs that are printed; a file has all of them."""
+
+
+def print_lags(measured: Sequence[MeasuredLags]) -> None:
+    """Print mean attention by lag, of several models with a column for each."""
+    if len(measured) == 1:
+        _print_lags_of_one(measured[0])
+        return
+    out("mean attention by lag, percent")
+    header, *rows = lag_columns(measured)
+    grid(header, rows)
+    for note in notes(measured):
+        paragraph(note)
+
+
+def _print_lags_of_one(measured: MeasuredLags) -> None:
+    """Print mean attention by lag of one model, with what the paper printed of it."""
+    profile = measured.profile
+    paragraph(f"mean attention by lag, {measured.text}, {profile.positions:,} positions {profile.counted}")
+    rows = list(_lag_rows(measured))
+    width = max(7, *(len(label) for label, *_ in rows))
+    for label, percent, beside in rows:
+        out(f"  {label:<{width}} {percent:5.1f} %{beside}")
+    if profile.older is not None:
+        paragraph(f"  (it looks at all words since the last reset; older: beyond the nearest {profile.window})")
+    if profile.about_spans:
+        paragraph(f"  ({profile.about_spans[:-1]})")
+    published = published_by_lag(measured.model, profile.window)
+    if measured.model is not None and published is None:
+        paragraph("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
+    for note in published_notes([published] if published else []):
+        paragraph(f"  ({note})")
+
+
+def _lag_rows(measured: MeasuredLags) -> Iterator[tuple[str, float, str]]:
+    """Yield lags, percent, and what stands beside that."""
+    profile, rows = measured.profile, format_lag_table(measured.profile, measured.model)
+    if profile.older is not None:
+        yield "older", profile.older, ""
+    groups, left = lag_groups(profile.lags), iter(rows)
+    for group in groups:
+        inside = list(islice(left, len(group)))
+        beside = f"   if all were equal {100 * len(group) / len(rows):5.1f} %" * (len(groups) < len(rows))
+        if inside[0].published is not None:
+            beside = f"   paper {ABOUT * inside[0].inferred + f'{inside[0].published:.1f}':>5} %"
+        yield profile.label(group[0], group[-1]), sum(row.measured for row in inside), beside
+    if profile.null_mass >= LEAST_SHOWN:
+        yield "no word", profile.null_mass, ""
+
+
+def print_maps(sentences: Sequence[Sequence[SentenceMap]]) -> None:
+    """Print every sentence as every model saw it."""
+    for maps in sentences:
+        top, _ = common_scale(maps)
+        for one in maps:
+            out(f"{one.name}: {one.memory}")
+            for line in triangle_lines(one, top):
+                out(f"  {line}")
+            out()
+
+
+def print_sentence_flatness(sentences: Sequence[Sequence[SentenceMap]]) -> None:
+    """Print a number for each sentence and model and, of several sentences, for all of them."""
+    rows = [(f"sentence {number}", [one.flatness for one in maps]) for number, maps in enumerate(sentences, start=1)]
+    if len(sentences) > 1:
+        rows.append(("all sentences", [mean_flatness(maps) for maps in zip(*sentences, strict=True)]))
+    shown = [[name, *("-" if one is None else f"{one.overall.flatness:.3f}" for one in found)] for name, found in rows]
+    grid(["", *(one.name for one in sentences[0])], shown, f"flatness ({_FLATNESS})")
+
+
+def print_flatness(measured: Mapping[str, tuple[str, Flatness]]) -> None:
+    """Print a table for each model: how flat its rows are, by how many words there were to choose from."""
+    paragraph(f"flatness of attention ({_FLATNESS})")
+    for name, (text, flatness) in measured.items():
+        slots, nearest = ("words", f"at {signed(flatness.nearest_lag)}") if flatness.span == 1 else ("spans", "newest")
+        elsewhere = flatness.overall.on_no_word >= LEAST_SHOWN / 100
+        header = [slots, "rows", "flatness", "largest", nearest, "equal", *["on no word"] * elsewhere]
+        rows = [_flatness_cells(row)[: len(header)] for row in (*flatness.groups, flatness.overall)]
+        grid(header, rows, f"{name}, {text}")
+        out(f"{flatness.left_out:,} rows without a choice are left out")
+    paragraph(
+        "largest, at ...: mean share of the largest weight and of the nearest word; equal: of each if all were equal"
+    )
+    if any(one.span > 1 for _, one in measured.values()):
+        out("newest: mean share of the span that ended last")
+
+
+def _flatness_cells(row: FlatnessRow) -> list[str]:
+    shares = (f"{100 * share:.1f} %" for share in (row.largest, row.nearest, row.equal, row.on_no_word))
+    return [str(row.slots), f"{row.rows:,}", f"{row.flatness:.3f}", *shares]
+
+
+def print_utilisation(measured: Sequence[Utilisation]) -> None:
+    """Print how often each run's buffer was used after each epoch, and how often it was better."""
+    header = ["epoch", *(head for one in measured for head in (one.name, "oracle"))]
+    rows = [
+        [str(epoch + 1), *(_percent(shares, epoch) for one in measured for shares in (one.learned, one.oracle))]
+        for epoch in spread_epochs(longest(measured), EPOCHS)
+    ]
+    grid(header, rows, "use of the span buffer on valid, in percent")
+    paragraph(EXPLAINED)
+
+
+def _percent(shares: Sequence[float], epoch: int) -> str:
+    return f"{100 * shares[epoch]:.1f}" if epoch < len(shares) else ""
+
+
+def print_spans(record: SpanRecord, temperature: float) -> None:
+    """Print the last position: after what, where it looked, and what each part of the model expected."""
+    last = len(record.words) - 1
+    paragraph(record.title)
+    read = record.words[max(last + 1 - CONTEXT, 0) :]
+    rows = [
+        ("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)),
+        ("came", record.targets[last]),
+    ]
+    if record.filled[last]:
+        preferred = "buffer" if record.gate[last] >= 0.5 else "encoder"
+        shares = f"λ {record.gate[last]:.3f}, used as {record.used[last]:.3f} (T {temperature:g})"
+        rows.append(("gate", f"{shares}: the {preferred} is preferred"))
+        rows.append(("buffer alone", _expected(record, "buffer")))
+    table([*rows, ("encoder alone", _expected(record, "encoder")), ("both", _expected(record, "mixture"))])
+    looks = record.looks(last)
+    if not looks:
+        out("it looked at nothing: no span has passed yet")
+        return
+    out()
+    what = f"{len(looks)} {'word' if record.span == 1 else 'span'}{'s' if len(looks) > 1 else ''}"
+    out(f"it looked at {what}{f'; the {LOOKS} with the largest weights' if len(looks) > LOOKS else ''}:")
+    for look in looks[:LOOKS]:
+        out(f"  {look.weight:6.1%}  {_place(record, look)}  {record.words_of(look)}")
+
+
+def _place(record: SpanRecord, look: Look) -> str:
+    """Number its words as the text does."""
+    first, last = look.first + record.first_token, look.last + record.first_token
+    return f"{last:>6}" if record.span == 1 else f"{first:>6}–{last:<6}"
+
+
+def _expected(record: SpanRecord, part: str) -> str:
+    """Say what a part expected at the last position, and what it gave the word that came."""
+    expected: Expected = getattr(record, part)[-1]
+    came = f'"{record.targets[-1]}" {record.chance[-1, PARTS.index(part)]:.3f}'
+    return f"{', '.join(f'{word} {chance:.3f}' for word, chance in expected)}; {came}"

@@ -1,0 +1,305 @@
+"""Options that several verbs share, and what they ask for."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import io
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from spanlm.cli.main import VerbParser, in_options
+from spanlm.data.config import SPLITS, Split
+from spanlm.data.corpora import WHOLE, Corpus
+from spanlm.errors import InputError, SpanlmError, require
+from spanlm.store.files import replacing, run_name
+from spanlm.store.run_folder import CONFIG
+
+if TYPE_CHECKING:
+    from spanlm.runs.trained_model import LoadedModel, TrainedModel
+
+PROCESSORS = os.cpu_count() or 1
+GATE = "--gate-temperature"
+TUNED_ON: Split = "valid"
+
+_MALLOPT = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 * 2**20)}
+"""Of mallopt(3) in the GNU C library: parameter and value."""
+
+
+def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = True) -> VerbParser:
+    """Make a verb's parser; without `threads` it computes nothing."""
+    parser = VerbParser(verb, description, more=more)
+    if threads:
+        add_threads(parser)
+    return parser
+
+
+class _Threads(argparse.Action):
+    """Sets the number of threads of this process as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
+        import torch
+
+        require(0 < value <= PROCESSORS, "--threads", value, f"1 to {PROCESSORS}, the processors of this machine")
+        torch.set_num_threads(value)
+
+
+def add_threads(parser: VerbParser) -> None:
+    """Add the number of threads."""
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        action=_Threads,
+        help="threads of the processor to compute with (default: all cores; 1 is best for small models beside other "
+        "work)",
+    )
+
+
+def add_device(parser: VerbParser) -> None:
+    """Add the device."""
+    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+
+
+def add_as_text(parser: VerbParser) -> None:
+    """Add what insists that a file is text."""
+    parser.add_argument(
+        "--as-text", action="store_true", rare=True, help="read as text what is known to be another format"
+    )
+
+
+def add_corpus(parser: VerbParser) -> None:
+    """Add what names a corpus and a part of it."""
+    parser.add_argument(
+        "--corpus",
+        metavar="NAME|PATH",
+        help="a registered corpus, a folder, or a whole text file (default: as in training)",
+    )
+    parser.add_argument(
+        "--split", choices=SPLITS, help="which part of a corpus (default: test); a text file alone is taken whole"
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
+    parser.add_argument(
+        "--download", action="store_true", rare=True, help="fetch a registered corpus that is not there"
+    )
+    add_as_text(parser)
+
+
+def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
+    """Load the corpus that `add_corpus` names, and say which part of it is meant.
+
+    Raises:
+        InputError: there is no such corpus or part, or a part is named of a file that is taken whole.
+    """
+    split: Split = options.split or "test"
+    how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
+    corpus = model.corpus(options.corpus, split, **how)
+    if WHOLE not in corpus.splits:
+        return corpus, split
+    if options.split is not None:
+        raise InputError(
+            f"--split={options.split}: {options.corpus} is one file, which is taken whole. Leave --split out, or name "
+            "a folder with train.txt, valid.txt and test.txt."
+        )
+    return corpus, WHOLE
+
+
+def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
+    """Add the runs, and how several of them are combined.
+
+    Args:
+        parser: of a verb; it must parse intermixed arguments.
+        files: what may follow the runs, if anything does.
+        files_help: what that is.
+    """
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run")
+    parser.add_argument(
+        "more",
+        metavar=f"RUN|{files}" if files else "RUN",
+        nargs="*",
+        default=[],
+        help=f"more runs, which predict with it as one{f'; then {files_help}' if files else ''}",
+    )
+    parser.add_argument(
+        "--combine",
+        choices=("linear", "geometric"),
+        help="several runs: the average of their probabilities (linear, the default) or their normalised product",
+    )
+    parser.add_argument(
+        "--weights", type=float, nargs="+", metavar="W", help="of several runs, in their order (default: equal)"
+    )
+
+
+def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
+    """Part the runs, which are folders with a configuration, from the files after them."""
+    more: list[str] = options.more
+    count = next((n for n, name in enumerate(more) if not (Path(name) / CONFIG).is_file()), len(more))
+    return [options.run, *map(Path, more[:count])], more[count:]
+
+
+def add_gate(parser: VerbParser) -> None:
+    """Add another temperature of a span buffer's gate."""
+    parser.add_argument(
+        GATE,
+        rare=True,
+        type=float,
+        metavar="T",
+        help="of a model with a span buffer: the gate's temperature (default: the run's "
+        "model.memory.gate.evaluation_temperature)",
+    )
+
+
+def check_gate(temperature: float | None, runs: int) -> None:
+    """Refuse a temperature of several gates, or one that is too low, before anything is loaded.
+
+    Raises:
+        InputError: several runs; below 1e-6, or not finite.
+    """
+    if temperature is None:
+        return
+    if runs > 1:
+        raise InputError(f"{GATE}: is for one run; each of the {runs} has a gate of its own")
+    from spanlm.models.memories.span_buffer import require_temperature
+
+    require_temperature(temperature, GATE)
+
+
+def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
+    """Load one run, with the gate that is asked for.
+
+    Raises:
+        InputError: see `load`; or it has no gate.
+    """
+    # here, since torch takes a second to load, and not every verb that has shared options needs it
+    from spanlm.runs.loading import load
+
+    model = load(folder, device)
+    if gate_temperature is None:
+        return model
+    with refusing_options({"gate_temperature": GATE}):
+        return model.at_gate_temperature(gate_temperature)
+
+
+def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
+    """Load one run, or several as one.
+
+    Raises:
+        InputError: see `load` and `load_ensemble`; or options for several runs where there is one, or the reverse.
+    """
+    from spanlm.models.ensemble import normalised
+    from spanlm.runs.ensemble import load_ensemble
+
+    temperature: float | None = vars(options).get("gate_temperature")  # not every verb has that option
+    check_gate(temperature, len(runs))
+    if len(runs) > 1:
+        normalised(options.weights, len(runs))  # before anything is loaded
+        return load_ensemble(
+            runs, combination=options.combine or "linear", weights=options.weights, device=options.device
+        )
+    for name, given in (("--combine", options.combine), ("--weights", options.weights)):
+        if given is not None:
+            raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
+    return load_run(runs[0], options.device, temperature)
+
+
+def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
+    """Load what is tuned on, in the model's vocabulary.
+
+    Args:
+        model: what is measured.
+        options: name the corpus.
+        option: that asks for the tuning.
+        otherwise: what can be given instead.
+
+    Raises:
+        InputError: the corpus has no such part.
+    """
+    valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
+    if TUNED_ON not in valid.splits:
+        raise InputError(
+            f"{option}: {valid.name} has no {TUNED_ON} part to tune on. Name a corpus that has one, or give "
+            f"{otherwise}."
+        )
+    return valid
+
+
+def refuse_overwriting(path: Path | None, read: Iterable[Path]) -> None:
+    """Refuse to write over a file that is read.
+
+    Raises:
+        InputError: it would be.
+    """
+    for source in read:
+        if path is not None and path.exists() and source.exists() and path.samefile(source):
+            raise InputError(f"--out={path}: is the file that is read, which would be lost. Choose another.")
+
+
+@contextmanager
+def output(path: Path | None) -> Iterator[TextIO]:
+    """Open `path` for writing as it will be when complete, or standard output for None."""
+    if path is None:
+        yield sys.stdout
+        return
+    if path.is_dir():
+        raise InputError(f"--out={path}: is a folder. Name a file in it.")
+    if not path.parent.is_dir():
+        raise InputError(f"--out={path}: there is no folder {path.parent}. Make it first.")
+    with replacing(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        yield text
+        text.flush()
+        text.detach()  # the bytes below it are for `replacing` to sync and close
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """Name runs by the end of their paths that tells them apart: kv/seed-1 and kvp/seed-1 are kv and kvp.
+
+    Raises:
+        InputError: one run twice.
+    """
+    paths = [folder.resolve() for folder in folders]
+    twice = [folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1]
+    if twice:
+        raise InputError(f"{twice[0]}: is named twice; name each run once")
+    if len(folders) == 1:
+        return [run_name(folders[0])]
+    while len({path.name for path in paths}) == 1:
+        paths = [path.parent for path in paths]
+    longest = max(len(path.parts) for path in paths)
+    return next(
+        names
+        for names in (["/".join(path.parts[-count:]) for path in paths] for count in range(1, longest + 1))
+        if len(set(names)) == len(names)
+    )
+
+
+@contextmanager
+def refusing_options(options: Mapping[str, str], more: str = "") -> Iterator[None]:
+    """Name options in what the library refuses within, as `in_options` does, with `more` at the end."""
+    try:
+        yield
+    except SpanlmError as error:
+        said = in_options(str(error), options)
+        if said != str(error):
+            error.args = (f"{said}{more}", *error.args[1:])
+        raise
+
+
+def keep_freed_memory() -> None:
+    """Let the large tensors of one step serve the next, instead of going back to the system page by page.
+
+    The logits of a step are tens of megabytes, which the C library maps anew for every step; touching new pages cost
+    a quarter of a training step of a small model (measured: 64 ms against 48 with 1,280 tokens, 16,000 words, 64 units,
+    bf16, one thread). For the whole process, so only for verbs that compute. Elsewhere than with the GNU C library
+    nothing happens.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return
+    for parameter, value in _MALLOPT.values():
+        mallopt(parameter, value)

@@ -1,0 +1,195 @@
+"""What is printed: lines, tables, JSON, and how far a work is. No torch here: every verb prints, not all compute."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import zip_longest
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn
+from rich.progress import Progress as Bar
+from rich.table import Column
+
+from spanlm.store.plain import finite, visible
+
+PLAIN_SECONDS = 60.0
+"""How often a line is printed where there is no terminal to draw a bar on."""
+
+_BAR = 10
+"""Columns of a terminal that its bar has at least."""
+
+
+def out(text: str = "") -> None:
+    """Print a line of plain text to standard output."""
+    print(visible(text), flush=True)
+
+
+def note(text: str) -> None:
+    """Print a line beside the output, to standard error: progress, or what a reader of the output should know."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def out_json(value: Any) -> None:
+    """Print a value as one line of JSON; a number that is not finite, which JSON has no word for, becomes null."""
+    out(json.dumps(finite(value), allow_nan=False))
+
+
+def paragraph(text: str) -> None:
+    """Print prose; a terminal's lines are broken between words."""
+    for line in _broken(text, _columns()):
+        out(line)
+
+
+def table(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and values side by side; a terminal's lines are broken between words."""
+    width, columns = max(len(name) for name, _ in rows), _columns()
+    for name, value in rows:
+        lines = _broken(value, columns and max(columns - width - 2, 20))
+        for first, line in zip_longest([name], lines, fillvalue=""):
+            out(f"{first:<{width}}  {line}")
+
+
+def grid(header: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
+    """Print a column of text and columns of numbers.
+
+    In a file or a pipe a row is a line, as wide as its cells need. A terminal's cells are broken between words; where
+    even the longest words do not fit side by side, each row becomes a list of names and values.
+    """
+    cells = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    least = [max(len(word) for cell in column for word in cell.split() or [""]) for column in zip(*cells, strict=True)]
+    columns = _columns()
+    if title is not None:
+        paragraph(title)
+    while columns is not None and sum(widths) + 2 * (len(widths) - 1) > columns:
+        wide = max(range(len(widths)), key=lambda n: widths[n] if widths[n] > least[n] else -1)
+        if widths[wide] <= least[wide]:
+            _stacked(header, cells[1:])
+            return
+        widths[wide] -= 1
+    for row in cells:
+        broken = [_broken(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for first, *others in zip_longest(*broken, fillvalue=""):
+            right = "".join(f"  {cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+            out(f"{first:<{widths[0]}}{right}".rstrip())
+
+
+def _stacked(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    for first, *others in rows:
+        paragraph(f"{header[0]} {first}".strip())
+        for name, cell in zip(header[1:], others, strict=True):
+            if cell:
+                paragraph(f"  {name}  {cell}")
+
+
+def _columns() -> int | None:
+    """Return the width of the terminal; None of a file or a pipe, which has none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _broken(text: str, width: int | None) -> list[str]:
+    """Break a text between words, keeping the blanks that it begins with."""
+    if width is None or len(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave a reader that is gone to `main`, which knows the exit status."""
+        raise BrokenPipeError
+
+
+class Progress:
+    """How far a work is: a live bar on a terminal, elsewhere a line now and then.
+
+    Use it as a context; it draws nothing before the first `show`.
+    """
+
+    def __init__(self) -> None:
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._last_line = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        """Find out whether there is a terminal."""
+        if sys.stdout.isatty():
+            columns = TextColumn("{task.description}", markup=False), BarColumn(None, table_column=Column(max_width=24))
+            console = _Console(file=getattr(sys.stdout, "terminal", None), highlight=False, markup=False)
+            self._bar = Bar(*columns, console=console, transient=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(
+        self, what: str, done: int, total: int | None, left: str = "", details: Sequence[str] = (), place: str = ""
+    ) -> None:
+        """Move the bar, or print a line if the last one is old.
+
+        Args:
+            what: is being done.
+            done: how much of it.
+            total: of how much, if that is known.
+            left: how long it will take; never cut.
+            details: what else there is to say, as much of it as fits beside a short bar.
+            place: `done` and `total` in words, which the bar shows by its length.
+        """
+        if self._bar is None:
+            if time.monotonic() - self._last_line >= PLAIN_SECONDS:
+                out("  ".join(filter(None, [what, place, *details, left])))
+                self._last_line = time.monotonic()
+            return
+        if self._task is None:
+            self._bar.start()
+            self._task = self._bar.add_task("")
+        line = "  ".join(filter(None, [what, left]))
+        for detail in details:
+            line = f"{line}  {detail}" if len(line) + len(detail) + _BAR <= self._bar.console.width else line
+        self._bar.update(self._task, description=visible(line), total=total, completed=done)
+
+    def pause(self) -> None:
+        """Take the bar away until there is more to show, and count the time to the next line from now."""
+        self._last_line = time.monotonic()
+        if self._bar is not None and self._task is not None:
+            self._bar.remove_task(self._task)
+            self._task = None
+
+
+def eta(seconds: float) -> str:
+    """`eta 0:01:30`."""
+    return f"eta {timedelta(seconds=round(seconds))}"
+
+
+@contextmanager
+def progress(shown: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Give what shows how far a work is that calls it with what it does, how much is done, and of how much.
+
+    The time left is reckoned anew with each part of the work, and with another text of the same.
+    """
+    what_now, began, first, last = "", 0.0, 0, 0
+    with Progress() as shows:
+
+        def report(what: str, done: int, total: int) -> None:
+            nonlocal what_now, began, first, last
+            if what != what_now or done < last:
+                what_now, began, first = what, time.monotonic(), done
+            last = done
+            rate = (done - first) / max(time.monotonic() - began, 1e-9)
+            left = eta((total - done) / rate) if rate else ""
+            shows.show(what, done, total, left, [f"{rate:,.0f} tok/s"], f"{done:,}/{total:,} tokens")
+
+        yield report if shown else lambda what, done, total: None

@@ -1,0 +1,209 @@
+"""What all verbs print with: as wide as its cells where there is no terminal, as wide as that where there is one."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pty
+import re
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spanlm.cli import render
+from spanlm.cli.main import main
+from spanlm.cli.render import grid, note, out, out_json, paragraph, progress, table
+from spanlm.cli.training_report import TrainingReport
+from spanlm.training.events import EpochEvent, Phase, StepEvent
+from tests.cli.conftest import Cli
+
+LONG = "an attentive language model " * 20
+HEADER, *ROWS = [["row", LONG.strip(), "ppl"], [LONG.strip(), "said " * 30, "70.10"], ["x", "", "8.00"]]
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e"
+SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e"
+OnTerminal = Callable[[Callable[[], object]], str]
+
+
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> OnTerminal:
+    """Returns what comes to a terminal that is standard output."""
+    monkeypatch.setenv("TERM", "xterm")
+
+    def on_terminal(act: Callable[[], object]) -> str:
+        reader, slave = pty.openpty()
+        with open(slave, "w", encoding="utf-8") as stream, redirect_stdout(stream):
+            act()
+        found = b""
+        with suppress(OSError):  # the end
+            while part := os.read(reader, 1 << 16):
+                found += part
+        os.close(reader)
+        return found.decode().replace("\r\n", "\n")
+
+    return on_terminal
+
+
+def print_all() -> None:
+    grid(HEADER, ROWS, LONG)
+    table([("name", LONG), ("", "x")])
+    paragraph(LONG)
+
+
+@pytest.mark.parametrize("columns", ["20", "80", None])
+def test_where_there_is_no_terminal_a_row_is_a_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str | None
+) -> None:
+    """Whatever the environment says of a width: cells stand side by side, two blanks apart at least."""
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setenv("FORCE_COLOR", "1")  # a pipe is no terminal for that
+    print_all()
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert title == LONG and len(lines) == 3 + 2 + 1
+    widths = [max(len(row[n]) for row in (HEADER, *ROWS)) for n in range(3)]
+    ends = [widths[0], widths[0] + widths[1] + 2, sum(widths) + 4]
+    for line, row in zip(lines[:3], (HEADER, *ROWS), strict=True):
+        assert [line[a:b].strip() for a, b in zip([0, *ends], ends, strict=False)] == [cell.strip() for cell in row]
+
+
+words = st.lists(st.text("abc−%", min_size=1, max_size=14), max_size=12).map(" ".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 9).flatmap(lambda n: st.lists(st.lists(words, min_size=n, max_size=n), min_size=2, max_size=4)))
+def test_a_terminal_breaks_no_word_and_no_line(cells: list[list[str]]) -> None:
+    """Where a table is too wide, its rows become lists."""
+    lines: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(render, "_columns", lambda: 40)
+        patch.setattr(render, "out", lambda text="": lines.append(text))
+        grid(cells[0], cells[1:])
+    assert max(map(len, lines)) <= 40
+    printed, asked = " ".join(lines).split(), " ".join(cell for row in cells for cell in row).split()
+    assert set(printed) <= set(asked)
+    assert not asked or set(" ".join(cell for row in cells[1:] for cell in row).split()) <= set(printed)
+
+
+def test_a_terminal_of_80_columns_is_never_written_beyond(
+    monkeypatch: pytest.MonkeyPatch, on_terminal: OnTerminal
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = on_terminal(print_all).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert {word for line in lines for word in line.split()} <= {
+        *LONG.split(),
+        *["row", "said", "ppl", "70.10", "8.00", "x", "name"],
+    }
+
+
+def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    out_json({"a": [math.nan, (math.inf, 1.5)], "b": "NaN"})
+    assert json.loads(capsys.readouterr().out) == {"a": [None, [None, 1.5]], "b": "NaN"}
+
+
+# what a terminal would obey
+
+
+def test_a_terminal_obeys_no_word(tiny_run: Path, tmp_path: Path, on_terminal: OnTerminal) -> None:
+    command = ["generate", str(tiny_run), "--prompt", f"{HOSTILE} the", "--length", "1"]
+    assert on_terminal(lambda: main(command)).startswith(f"{SHOWN} the ")
+    (tmp_path / "text.txt").write_text("the \x1b[2Jcat\u202e sat\n", encoding="utf-8")
+    text = on_terminal(lambda: main(["score", str(tiny_run), "text.txt"]))
+    assert "\x1b" not in text and "\t\\x1b[2Jcat\\u202e\t" in text
+
+
+def test_a_terminal_obeys_no_cell_and_no_bar(monkeypatch: pytest.MonkeyPatch, on_terminal: OnTerminal) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def act() -> None:
+        grid(["a"], [[HOSTILE]])
+        with progress(shown=True) as report:
+            report(HOSTILE, 1, 2)
+
+    text = on_terminal(act)
+    assert text.count(r"\x1b]0;owned") >= 2 and not {"\x1b]", "\x07", "\x9b", "\u202e"} & {
+        *text,
+        *re.findall(r"\x1b.", text),
+    }
+
+
+def test_data_in_a_pipe_are_as_they_are_and_what_is_said_is_shown(
+    tiny_run: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli("generate", tiny_run, "--prompt", f"{HOSTILE} the").done.startswith(f"{HOSTILE} the ")
+    cli("evaluate", f"no{HOSTILE.replace(chr(13), '')}run").refused(f"no{SHOWN.replace(chr(92) + 'r', '')}run")
+    out(HOSTILE)
+    note(HOSTILE)
+    assert capsys.readouterr() == (f"{SHOWN}\n", f"{SHOWN}\n")
+
+
+# progress
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_time_left_is_never_cut(monkeypatch: pytest.MonkeyPatch, on_terminal: OnTerminal, columns: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    def act() -> None:
+        with TrainingReport() as report:
+            report.step(StepEvent(12, 40, 12_345, 67_890, 14.5, 0.00125, 20, 400_000, 12_345.6))
+
+    frames = re.split(r"[\r\n]+", re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", on_terminal(act)))
+    shown = [frame.rstrip() for frame in frames if "epoch" in frame]
+    assert shown and max(map(len, shown)) <= columns and "…" not in "".join(shown)
+    assert all("epoch 12/40  eta 0:02:26, all at most 1:25:35" in frame for frame in shown)
+    assert columns < 120 or all("12,346 tok/s  lr 0.00125" in frame for frame in shown)
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line is always due."""
+    monkeypatch.setattr(render, "PLAIN_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("always")
+def test_the_time_left_is_that_of_segments_as_they_were_on_the_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    """A quarter had 60 tokens; the other three have 180, at 2 a second; and so has another epoch, of 240."""
+    with TrainingReport() as report:
+        report.step(StepEvent(1, 2, 5, 20, 4.0, 25.0, 1, 60, 2.0, Phase(1, 1, True)))
+    line = capsys.readouterr().out
+    assert line.startswith("epoch 1/2, finetune 1/1, averaged  5/20  loss 4.000")
+    assert line.rstrip().endswith("eta 0:01:30, all at most 0:03:30")
+
+
+@pytest.mark.usefixtures("always")
+def test_each_part_of_an_evaluation_is_reckoned_from_its_own_begin(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress(shown=True) as report:
+        report("statistics", 500, 1000)
+        report("statistics", 1000, 1000)
+        report("reading", 10, 1000)
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.startswith("statistics  500/1,000 tokens") and "eta" not in first
+    assert "eta 0:00:00" in second and third.startswith("reading  10/1,000 tokens") and "eta" not in third
+
+
+def test_nothing_is_shown_beside_json_or_before_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    for shown in (True, False):
+        with progress(shown) as report:
+            report("reading", 1, 2)
+    assert capsys.readouterr().out == ""
+
+
+def test_an_epoch_is_a_line_and_one_for_each_split_of_a_span_buffer(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = {"encoder_nll": math.log(60.0), "buffer_nll": math.log(400.0), "reward": -0.25, "gate": 0.4}
+    parts |= {"utilisation": 0.123, "oracle_utilisation": 0.07}
+    with TrainingReport() as report:
+        report.epoch(EpochEvent(7, 4.0, 4.1, True, 1000.0, 65.0, Phase(1, 3, True)))
+        report.epoch(EpochEvent(8, 4.0, 4.1, False, 1000.0, 65.0, train_parts=parts, valid_parts=parts | {"gate": 0.6}))
+    seventh, eighth, *of_parts = capsys.readouterr().out.splitlines()
+    assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("finetune 1/3, averaged, best, saved")
+    assert eighth.endswith(" s")
+    alone = "encoder alone 60.00, buffer alone 400.00, PoU 12.3%, oracle PoU 7.0%, buffer's share"
+    assert [line.strip() for line in of_parts] == [
+        f"{split} {alone} {share}, reward -0.250" for split, share in (("train", "0.400"), ("valid", "0.600"))
+    ]
