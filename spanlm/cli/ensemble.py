@@ -25,7 +25,7 @@ from spanlm.models.ensemble import normalised
 from spanlm.runs.ensemble import TrainedEnsemble, load_ensemble
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import LoadedModel
-from spanlm.store.machine import with_threads
+from spanlm.store.process import with_threads
 from spanlm.store.run_folder import CONFIG
 
 ORACLE = "oracle bound: at each token the best of them, chosen after the fact; no model's perplexity"

@@ -32,7 +32,7 @@ from spanlm.evaluation.search_log import SearchLog
 from spanlm.models.counting import count_parameters
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
-from spanlm.store.machine import with_threads
+from spanlm.store.process import with_threads
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly

@@ -37,11 +37,10 @@ from spanlm.reproduction.record import (
 )
 from spanlm.runs.loading import load
 from spanlm.store.files import make_folder
-from spanlm.store.machine import pick_device
-from spanlm.training.events import Watcher
+from spanlm.store.process import pick_device, stop_request
+from spanlm.training.journal import Watcher
 from spanlm.training.run import train
 from spanlm.training.setup import build_model
-from spanlm.training.signals import stop_request
 from spanlm.training.trainer import Trainer
 
 Reporting = Callable[[], AbstractContextManager[Report]]

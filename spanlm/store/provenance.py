@@ -20,8 +20,8 @@ import torch
 import spanlm
 from spanlm.errors import RunError
 from spanlm.store.files import regular, replace_file
-from spanlm.store.machine import processor_name
 from spanlm.store.plain import json_object
+from spanlm.store.process import processor_name
 
 PROVENANCE = "provenance.jsonl"
 """One line for every start of a run: the code, the machine and the command."""

@@ -15,7 +15,7 @@ from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.training.events import EpochEvent, Phase, StepEvent
+from spanlm.training.journal import EpochEvent, Phase, StepEvent
 from spanlm.training.run import train
 from tests.training.small import RUNS, make_config, make_corpus, with_batching, with_training
 from tests.training.test_stages import STAGES

@@ -19,7 +19,7 @@ import spanlm.cli
 from spanlm.cli.main import main
 from spanlm.cli.report import TrainingReport
 from spanlm.cli.terminal import console, note, out, out_json
-from spanlm.training.events import StepEvent
+from spanlm.training.journal import StepEvent
 from tests.cli.conftest import Cli
 
 LONG = "an attentive language model " * 20

@@ -33,8 +33,7 @@ from spanlm.reproduction.scales import (
     published_length,
     scaled,
 )
-from spanlm.training.config import ScheduleConfig, TrainingConfig
-from spanlm.training.optimizer_config import FinetuneConfig
+from spanlm.training.config import FinetuneConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.optimizers import next_rate
 
 TEXT = DataConfig(corpus="ptb")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -9,7 +10,7 @@ import time
 
 import pytest
 
-from spanlm.store.processes import SPAWN, starting
+from spanlm.store.process import starting
 
 
 def own_mask(connection: object) -> None:
@@ -17,10 +18,10 @@ def own_mask(connection: object) -> None:
 
 
 def test_every_process_is_started_deaf_the_first_one_too() -> None:
-    masks = []
+    masks, spawn = [], multiprocessing.get_context("spawn")
     for _ in range(2):
-        ours, theirs = SPAWN.Pipe(duplex=False)
-        process = SPAWN.Process(target=own_mask, args=(theirs,))
+        ours, theirs = spawn.Pipe(duplex=False)
+        process = spawn.Process(target=own_mask, args=(theirs,))
         with starting():
             process.start()
         masks.append(ours.recv())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.store import machine
+from spanlm.store import process as machine
 
 TWO = """processor\t: 0
 vendor_id\t: AuthenticAMD

@@ -37,8 +37,7 @@ from spanlm.models.memories import (
     SpanBufferConfig,
 )
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
-from spanlm.training.events import EpochEvent, StepEvent, Watcher
-from spanlm.training.run import Prepared
+from spanlm.training.journal import EpochEvent, StepEvent, Watcher
 
 WORDS = (EOS, UNK, *(f"w{number}" for number in range(22)))
 CLOCK = ("time", "tokens_per_second")
@@ -301,10 +300,6 @@ class Heard(Watcher):
         self.notes: list[str] = []
         self.steps: list[StepEvent] = []
         self.epochs: list[EpochEvent] = []
-        self.prepared: list[Prepared] = []
-
-    def start(self, run: Prepared) -> None:
-        self.prepared.append(run)
 
     def step(self, event: StepEvent) -> None:
         self.steps.append(event)

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spanlm.training import clock as module
-from spanlm.training.clock import Clock
+from spanlm.training import journal as module
+from spanlm.training.journal import Clock
 
 
 def test_the_rate_is_tokens_a_second_of_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.parts import log_of, log_of_training
 from spanlm.models.interfaces import MixingHead, Scores
 from spanlm.runs.loading import load
-from spanlm.training.optimizer_config import FinetuneConfig
+from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
 from tests.training.small import RUNS, Heard, make_config, make_corpus, rows, with_batching, with_training
 from tests.training.test_stages import STAGES

@@ -12,7 +12,7 @@ import torch
 
 import spanlm
 from spanlm.errors import RunError
-from spanlm.store import machine
+from spanlm.store import process as machine
 from spanlm.store.provenance import PROVENANCE, changed_texts, record_start, starts
 
 CPU = torch.device("cpu")

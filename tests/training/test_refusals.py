@@ -19,7 +19,7 @@ from spanlm.errors import InputError, SpanlmError
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
-from spanlm.training.generators import refuse_another_device
+from spanlm.training.position import refuse_another_device
 from spanlm.training.run import train
 from tests.training.small import WORDS, checkpoints, make_config, make_corpus, with_batching, with_training
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.training.stepping import activation, neighbours, temporal_activation
+from spanlm.training.step import activation, neighbours, temporal_activation
 
 T, B, D = 4, 3, 5
 

@@ -16,8 +16,8 @@ from spanlm.cli.report import TrainingReport
 from spanlm.errors import Interrupted
 from spanlm.evaluation.scoring import Tally
 from spanlm.store.checkpoints import load_last_checkpoint
+from spanlm.store.process import stop_request
 from spanlm.training.run import train
-from spanlm.training.signals import stop_request
 from tests.training.processes import Processes
 from tests.training.small import Heard, differing, make_config, make_corpus, outcome, rows
 

@@ -15,7 +15,7 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from spanlm.training.config import OptimizerConfig
-from spanlm.training.stepping import add_gradients
+from spanlm.training.step import backward
 from spanlm.training.trainer import Trainer
 from tests.training.small import SGD, Heard, make_config, with_batching, with_model, with_training
 
@@ -35,7 +35,7 @@ def test_a_step_adds_both_to_its_gradient_and_not_to_what_it_logs(
         torch.manual_seed(5)
         model.zero_grad()
         training = with_training(config, activation_penalty=penalties[0], temporal_penalty=penalties[1]).training
-        passed.append(add_gradients(model, segment, trainer.initial, training))
+        passed.append(backward(model, segment, trainer.initial, training))
         gradients.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
     torch.manual_seed(5)
     model.zero_grad()
@@ -92,7 +92,7 @@ def gradients_of(
             break
         state = model(segment.inputs, state)[1].detach()
     model.zero_grad()
-    passed = add_gradients(model, segment, state, training)
+    passed = backward(model, segment, state, training)
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     return gradients, float(passed.nll), passed.state.flat()
 
@@ -154,6 +154,6 @@ def test_each_group_draws_its_own_masks(corpus: Corpus, room: Path) -> None:
     for size in (None, 1):
         torch.manual_seed(3)
         training = with_batching(config, group_size=size).training
-        state = add_gradients(model, twice, trainer.initial, training).state.encoder["h"]
+        state = backward(model, twice, trainer.initial, training).state.encoder["h"]
         found.append(torch.equal(state[:, 0], state[:, 1]))
     assert found == [True, False]

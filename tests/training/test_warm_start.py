@@ -18,7 +18,7 @@ from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.store.provenance import starts
 from spanlm.store.run_folder import CHECKPOINTS, CONFIG, read_weights
 from spanlm.training.config import OptimizerConfig
-from spanlm.training.events import Watcher
+from spanlm.training.journal import Watcher
 from spanlm.training.run import Prepared, train
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer
