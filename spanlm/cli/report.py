@@ -72,6 +72,7 @@ class TrainingReport(Watcher):
         sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
         self._finetune_epochs = training.finetune.epochs
         self._at_most = training.patience is not None or training.finetune.stages > 0
+        left_out = _left_out(batching, len(corpus.splits["train"]), predicted)
         for note in corpus.notes if self._notes else ():
             out(note)
         table(
@@ -89,11 +90,7 @@ class TrainingReport(Watcher):
                     f"{usable(training.precision, device)} on {with_threads(device)}; "
                     f"seed {training.seed}{_stages(training)}",
                 ),
-                *(
-                    [("left out", left_out)]
-                    if (left_out := _left_out(batching, len(corpus.splits["train"]), predicted))
-                    else []
-                ),
+                *([("left out", left_out)] if left_out else []),
                 *([("begins with", str(started))] if started else []),
                 *([("learns", "the memory alone")] if training.learns == "memory" else []),
                 ("folder", str(folder)),

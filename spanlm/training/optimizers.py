@@ -128,7 +128,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[
 def expected_state(
     optimizer: torch.optim.Optimizer, model: nn.Module, steps: int, averaged_steps: int | None
 ) -> set[str]:
-    """Return the names that `optimizer_state` has after so many steps."""
+    """Return the names that `optimizer_state` has after so many steps, of which so many were averaged."""
     # Adagrad makes its state at once, the others with their first step or average
     begun, entries = {
         torch.optim.Adam: (steps > 0, ("step", "exp_avg", "exp_avg_sq")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from pathlib import Path
 
 import pytest
@@ -41,17 +40,6 @@ def test_the_first_processor_is_named_with_its_family_and_model(told: Path) -> N
 def test_a_name_without_a_family_is_the_name(told: Path) -> None:
     told.write_text("processor\t: 0\nmodel name\t: A: Processor\n")
     assert machine.processor_name() == "A: Processor"
-
-
-@pytest.mark.parametrize("text", [None, "", "processor\t: 0\nBogoMIPS\t: 50.00\n"])
-def test_where_the_system_does_not_tell_the_platform_does(
-    text: str | None, told: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if text is not None:
-        told.write_text(text)
-    monkeypatch.setattr(platform, "processor", lambda: "")
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert machine.processor_name() == "aarch64"
 
 
 def test_bytes_that_are_no_text_are_no_error(told: Path) -> None:

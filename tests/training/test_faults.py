@@ -143,28 +143,6 @@ def test_a_full_disk_keeps_what_was_saved(processes: Processes, text_folder: Pat
     assert not differing(outcome(folder), outcome(room / "whole"))
 
 
-def test_a_model_that_cannot_be_written_keeps_the_one_before(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train(make_config(), corpus, room / "whole")
-    train(make_config(epochs=1), corpus, room / "run")
-    best, rename = (room / "run" / "model.safetensors").read_bytes(), os.replace
-
-    def refuse(source: Path, target: Path) -> None:
-        if Path(target).name == "model.safetensors":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        rename(source, target)
-
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"model\.safetensors: could not be written"):
-        patch.setattr(os, "replace", refuse)
-        train(make_config(), corpus, room / "run", Impatient(), resume=True)
-    assert (room / "run" / "model.safetensors").read_bytes() == best
-    names = {path.name for path in (room / "run").iterdir()}
-    assert names == {path.name for path in (room / "whole").iterdir()}
-    train(make_config(), corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
-
-
 @pytest.fixture
 def no_room_for_metrics(processes: Processes, text_folder: Path, room: Path) -> Iterator[str]:
     """A run on a disk that takes a few more rows of metrics; gives what it said. The run went on exactly after."""
@@ -183,10 +161,6 @@ def no_room_for_metrics(processes: Processes, text_folder: Path, room: Path) -> 
 def test_metrics_that_cannot_be_written_end_the_run_in_one_line(no_room_for_metrics: str) -> None:
     assert "Traceback" not in no_room_for_metrics
     assert os.strerror(errno.EFBIG) in no_room_for_metrics.splitlines()[-1]
-
-
-def test_metrics_that_cannot_be_written_are_named(no_room_for_metrics: str) -> None:
-    assert "metrics.jsonl" in no_room_for_metrics.splitlines()[-1]
 
 
 def test_metrics_are_json_whatever_the_numbers(room: Path) -> None:
@@ -213,20 +187,6 @@ def test_a_row_that_is_written_again_is_there_once(room: Path) -> None:
     assert [row["row"] for row in rows(room)] == [1, 2]
 
 
-def test_metrics_that_do_not_reach_the_disk_are_named(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = room / "metrics.jsonl"
-
-    def refuse(descriptor: int) -> None:
-        if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(RunError, match=r"metrics\.jsonl"):
-        train(make_config(), corpus, room, Impatient())
-
-
 def test_two_trainers_never_share_a_folder(processes: Processes, corpus: Corpus, room: Path) -> None:
     folder = room / "run"
     pid = processes.start("hold", folder=str(folder))
@@ -239,13 +199,6 @@ def test_two_trainers_never_share_a_folder(processes: Processes, corpus: Corpus,
     os.kill(pid, signal.SIGKILL)
     assert processes.wait(pid) == -signal.SIGKILL
     assert train(make_config(epochs=1), corpus, folder).epoch == 1
-
-
-def test_a_run_that_failed_frees_its_folder(corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch, pytest.raises(RunError):
-        poisoned_at(patch, 2)
-        train(make_config(), corpus, room)
-    assert train(make_config(epochs=1), corpus, room, resume=True).epoch == 1
 
 
 def test_the_library_prints_nothing(corpus: Corpus, room: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -41,16 +41,6 @@ def test_the_test_by_hand() -> None:
     assert losses[2] > min(losses[:2])
 
 
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_never_before_epoch_n_plus_2_and_then_at_once(n: int) -> None:
-    assert first([1.0 + epoch for epoch in range(20)], n) == n + 2
-
-
-def test_equal_is_not_above() -> None:
-    assert first([1.0] * 30, 3) is None
-    assert not stagnated([], 1)
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 9])
 def test_the_test_is_that_of_the_code(n: int) -> None:
     draw = random.Random(n)
@@ -131,24 +121,6 @@ def test_lagged_rates_are_torch_s_asgd(decay: float) -> None:
         torch.testing.assert_close(averages(optimizer, ours), ax, rtol=1e-12, atol=1e-12)
 
 
-def test_the_two_differ_by_one_step() -> None:
-    """In the rate, and in what the average begins with."""
-    used, first_averages = [], []
-    for lagged in (False, True):
-        walk = Walk()
-        optimizer = NTASGD(walk.weights, lr=30.0, lagged_rates=lagged)
-        optimizer.averaged_steps = 0
-        found = []
-        for after in walk.steps(optimizer, RATES[:4]):
-            found.append(after[0])
-            used.append(optimizer.param_groups[0]["lr"])
-        mean = torch.stack(found[lagged:]).mean(0)
-        torch.testing.assert_close(averages(optimizer, walk)[0], mean, rtol=1e-12, atol=1e-12)
-        first_averages.append(mean)
-    assert used == [*RATES[:4], RATES[0], *RATES[:3]]
-    assert not torch.equal(*first_averages)
-
-
 @pytest.mark.parametrize("lagged", [False, True])
 def test_without_averages_it_is_sgd_bit_for_bit(lagged: bool) -> None:
     ours, theirs = Walk(torch.float32), Walk(torch.float32)
@@ -202,19 +174,6 @@ def test_there_is_one_copy_of_the_weights_however_long_it_goes_on() -> None:
         assert [tensor.shape for tensor in held] == [weight.shape for weight in walk.weights]
         assert not any(tensor.requires_grad for tensor in held)
         assert [optimizer.state[weight]["average"].data_ptr() for weight in walk.weights] == places
-
-
-def test_a_new_average_forgets_the_one_before() -> None:
-    walk = Walk()
-    optimizer = NTASGD(walk.weights, lr=1.0)
-    for _ in range(2):
-        optimizer.averaged_steps = 0
-        assert optimizer.averaged_steps == 0
-        with averaged(optimizer) as there:
-            assert not there
-        after = list(walk.steps(optimizer, RATES[:2]))
-        expected = [torch.stack(steps).mean(0) for steps in zip(*after, strict=True)]
-        torch.testing.assert_close(averages(optimizer, walk), expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.cuda

@@ -17,11 +17,10 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError, SpanlmError
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig
-from spanlm.training import trainer as trainer_module
+from spanlm.training import position
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
-from spanlm.training.position import refuse_another_device
 from spanlm.training.run import train
-from tests.training.small import WORDS, checkpoints, make_config, make_corpus, with_batching, with_training
+from tests.training.small import WORDS, make_config, make_corpus, with_batching, with_training
 
 CPU = torch.device("cpu")
 Changed = Callable[[RunConfig], RunConfig]
@@ -71,25 +70,18 @@ def test_another_configuration_is_refused_by_the_field(begun: Path, corpus: Corp
     assert (begun / "config.yaml").read_bytes() == kept
 
 
-def test_epochs_and_patience_may_change(begun: Path, corpus: Corpus) -> None:
-    assert train(make_config(epochs=2, patience=1), corpus, begun, resume=True).epoch == 2
-    assert RunConfig.load(begun / "config.yaml") == make_config(epochs=2, patience=1)
-
-
 def test_random_numbers_go_on_only_where_they_were_drawn(
     room: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was begun on a GPU, on a machine without one; and the other way round."""
-    own = trainer_module.generator_states
+    own = position.generator_states
     with monkeypatch.context() as patch:
-        patch.setattr(
-            trainer_module, "generator_states", lambda device: own(device) | {"generator.cuda": torch.ones(1)}
-        )
+        patch.setattr(position, "generator_states", lambda device: own(device) | {"generator.cuda": torch.ones(1)})
         train(make_config(epochs=1), corpus, room)
     with pytest.raises(InputError, match=r"training\.device=cpu: .* was trained on cuda.* Use training\.device=cuda"):
         train(make_config(epochs=2), corpus, room, resume=True)
     with pytest.raises(InputError, match=r"training\.device=cuda: .* was trained on cpu.* Use training\.device=cpu"):
-        refuse_another_device(own(CPU), torch.device("cuda"))
+        position.restore_generators(own(CPU), torch.device("cuda"))
 
 
 def test_a_run_that_chose_its_device_may_be_told_it(
@@ -165,18 +157,6 @@ def test_a_model_without_checkpoints_is_not_trained_anew(begun: Path, corpus: Co
     assert contents(begun) == kept
 
 
-def test_where_the_text_lies_may_change(begun: Path, corpus: Corpus) -> None:
-    config = make_config()
-    moved = replace(config, data=replace(config.data, dir="elsewhere", download=True))
-    assert train(moved, corpus, begun, resume=True).epoch == config.training.epochs
-    assert RunConfig.load(begun / "config.yaml") == moved
-
-
-def test_resume_in_an_empty_folder_begins(room: Path, corpus: Corpus) -> None:
-    assert train(make_config(epochs=1), corpus, room / "new" / "run", resume=True).epoch == 1
-    assert checkpoints(room / "new" / "run")
-
-
 @pytest.mark.parametrize("fields", [{"kind": "streams", "shuffle": True}, {"device": "no-such-device"}])
 def test_a_run_that_could_not_begin_leaves_no_run_behind(room: Path, corpus: Corpus, fields: dict[str, Any]) -> None:
     with pytest.raises(InputError):
@@ -203,19 +183,6 @@ def test_a_folder_that_cannot_be_written_is_refused(room: Path, corpus: Corpus) 
     (room / ".lock").mkdir()  # root may write everywhere, so stand in for a missing right
     with pytest.raises(SpanlmError, match=str(room)):
         train(make_config(), corpus, room)
-
-
-def test_a_folder_that_becomes_read_only_is_one_line(
-    begun: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import spanlm.training.run as run
-
-    def refuse(path: Path, content: bytes) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(run, "replace_file", refuse)
-    with pytest.raises(SpanlmError, match="cannot be written: Permission denied"):
-        train(make_config(), corpus, begun, resume=True)
 
 
 def test_documents_of_a_corpus_without_any_are_refused_before_anything_is_written(room: Path) -> None:

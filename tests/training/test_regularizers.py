@@ -56,10 +56,6 @@ def test_over_a_whole_batch_they_are_means_over_all_elements(x: Tensor) -> None:
     assert found == pytest.approx(float((x[1:] - x[:-1]).pow(2).mean()), rel=1e-12)
 
 
-def test_of_one_step_there_is_no_change(x: Tensor) -> None:
-    assert float(temporal_activation(x[:1], whole()[:1])) == 0.0
-
-
 def test_padding_is_never_read(x: Tensor) -> None:
     mask = ragged()
     poisoned = torch.where(mask[..., None], x, float("nan"))

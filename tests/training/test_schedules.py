@@ -34,10 +34,6 @@ def rates(config: ScheduleConfig, improvements: list[bool], first: float = 1.0) 
     return found
 
 
-def test_constant() -> None:
-    assert rates(ScheduleConfig(), [True, False] * 4) == [1.0] * 9
-
-
 @pytest.mark.parametrize("full", [1, 2, 5])
 def test_step_has_exactly_that_many_full_epochs(full: int) -> None:
     found = rates(ScheduleConfig(kind="step", factor=2.0, full_epochs=full), [True] * 8)
@@ -55,13 +51,6 @@ def test_the_published_code_has_one_more_than_it_says() -> None:
 def test_plateau_divides_after_each_epoch_that_is_not_the_best() -> None:
     improvements = [True, True, False, False, True, False]
     assert rates(ScheduleConfig(kind="plateau", factor=2.0), improvements) == [1, 1, 1, 0.5, 0.25, 0.25, 0.125]
-
-
-def test_position_counts_the_best_and_what_came_after() -> None:
-    position = Position(rate=1.0)
-    improved = [position.next_epoch(loss) for loss in LOSSES]
-    assert improved == [True, True, False, False, True, False, False]
-    assert (position.best_loss, position.best_epoch, position.stale, position.epoch) == (2.4, 5, 2, 7)
 
 
 def test_a_position_survives_json() -> None:
@@ -197,8 +186,3 @@ def test_values_that_cannot_train_are_refused_by_name(build: Any, fields: dict[s
     with pytest.raises(InputError, match="must be") as error:
         build(**fields)
     assert said in str(error.value)
-
-
-def test_infinite_rates_are_refused() -> None:
-    with pytest.raises(InputError, match=r"training\.optimizer\.lr=inf"):
-        OptimizerConfig(lr=math.inf)

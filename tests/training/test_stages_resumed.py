@@ -30,7 +30,6 @@ from tests.training.small import (
     Heard,
     checkpoints,
     differing,
-    make_config,
     make_corpus,
     outcome,
     with_model,
@@ -38,7 +37,7 @@ from tests.training.small import (
 )
 from tests.training.test_kills import killed_and_resumed
 from tests.training.test_signals import Signals
-from tests.training.test_stages import LAGGED, STAGES, averaging, script
+from tests.training.test_stages import STAGES, averaging, script
 
 STEPS = 17
 """Of an epoch of `STAGES`: 300 words in 3 streams, 6 steps a segment."""
@@ -118,19 +117,6 @@ def test_dead_between_a_better_model_and_its_checkpoint(
     assert not differing(outcome(room), outcome(done))
 
 
-def test_a_validation_of_averages_that_is_not_finite_can_be_gone_on_from(
-    room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, corpus = with_training(RUNS[LAGGED](), epochs=3), make_corpus()
-    train(config, corpus, room / "whole")
-    train(with_training(config, epochs=2), corpus, room / "run")
-    with monkeypatch.context() as patch, pytest.raises(RunError, match="epoch 3: the validation loss is nan"):
-        patch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=float("nan")))
-        train(config, corpus, room / "run", resume=True)
-    train(config, corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
-
-
 @pytest.mark.slow
 def test_kills_where_a_stage_begins(processes: Processes, room: Path) -> None:
     survey = room / "moments"
@@ -179,11 +165,6 @@ def test_stages_with_other_settings_are_none_of_the_past_of_a_run_without(room: 
     with pytest.raises(InputError, match=r"began with training\.optimizer\.lr=1\.0, not 0\.5"):
         changed = replace(other.training.optimizer, lr=0.5)
         refuse_changes(none, with_training(other, optimizer=changed), room)
-
-
-def test_stages_that_have_begun_are_not_taken_back(done: Path) -> None:
-    with pytest.raises(InputError, match=r"training\.finetune\.stages was 2, not 0, and the run is in finetune"):
-        train(with_stages(RUNS[STAGES](), 0), make_corpus(), done, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -277,17 +258,6 @@ def test_the_stage_under_way_does_not_become_the_last(room: Path) -> None:
         train(with_finetune(config, stages=1), corpus, room, resume=True)
 
 
-def test_more_stages_after_the_last_where_it_was_like_the_others(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(monkeypatch, [5.0, 4.0, 3.0])
-    first = averaging(epochs=1, switch_after=None, finetune=FinetuneConfig(stages=1, epochs=1))
-    train(first, make_corpus(), room)
-    assert train(with_finetune(first, stages=2), make_corpus(), room, resume=True).stage == 2
-    with pytest.raises(
-        InputError, match=r"training\.finetune\.stages was 2, not 1, and the run is in finetune stage 2"
-    ):
-        train(first, make_corpus(), room, resume=True)
-
-
 def test_a_stage_does_not_begin_with_another_model(room: Path, corpus: Corpus) -> None:
     """As when a damaged checkpoint was passed over, and the file holds a later stage's."""
     config = averaging(epochs=1, switch_after=None)
@@ -347,26 +317,3 @@ def test_what_is_said_of_margins_needs_some_in_a_stage_or_another(
     assert str(error.value).startswith(said)
     assert "Use model.head.adversarial or training.finetune.adversarial above 0" in str(error.value)
     assert not (room / "config.yaml").exists()
-
-
-def test_documents_have_no_partial_shuffle(room: Path, corpus: Corpus) -> None:
-    config = make_config(optimizer=NT_ASGD, finetune=FinetuneConfig(stages=1, partial_shuffle=True))
-    with pytest.raises(InputError, match=r"^training\.finetune: training\.batching\.partial_shuffle=true: must be"):
-        train(config, corpus, room)
-
-
-def test_the_first_model_of_a_stage_draws_nothing(room: Path) -> None:
-    """The generators go on through a stage's beginning, as if the weights alone had been changed."""
-    config = RUNS[STAGES]()
-    trainer = Trainer(config, make_corpus(), room, Heard())
-    seen = []
-    next_stage = trainer._next_stage
-
-    def spied() -> None:
-        before = torch.get_rng_state()
-        next_stage()
-        seen.append(torch.equal(before, torch.get_rng_state()))
-
-    trainer._next_stage = spied  # type: ignore[method-assign]
-    trainer.run()
-    assert seen == [True, True]

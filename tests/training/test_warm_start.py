@@ -16,10 +16,9 @@ from spanlm.models.encoders import ENCODERS, LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.store.provenance import starts
-from spanlm.store.run_folder import CHECKPOINTS, CONFIG, read_weights
+from spanlm.store.run_folder import CONFIG, read_weights
 from spanlm.training.config import OptimizerConfig
-from spanlm.training.journal import Watcher
-from spanlm.training.run import Prepared, train
+from spanlm.training.run import train
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer
 from tests.training.small import (
@@ -99,18 +98,6 @@ def test_a_run_that_goes_on_does_not_need_the_other_any_more(corpus: Corpus, tmp
     assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
 
 
-def test_one_killed_before_its_first_checkpoint_begins_with_the_other_again(
-    corpus: Corpus, first: Path, tmp_path: Path
-) -> None:
-    config = with_buffer(start_from=str(first))
-    folder = tmp_path / "run"
-    train(config, corpus, folder)
-    for checkpoint in (folder / CHECKPOINTS).iterdir():
-        checkpoint.rename(tmp_path / checkpoint.name)
-    trainer = begun(config, corpus, folder)
-    assert trainer.started is not None
-
-
 @pytest.mark.parametrize(
     "optimizer", [None, ADAGRAD, SGD, replace(NT_ASGD, switch_after=None)], ids=["adam", "adagrad", "sgd", "nt_asgd"]
 )
@@ -166,20 +153,6 @@ def test_every_encoder_can_be_held(corpus: Corpus, tmp_path: Path, kind: str) ->
     assert all(torch.equal(mine[name], weight) for name, weight in theirs.items())
 
 
-def test_all_parameters_are_counted_whichever_learn(corpus: Corpus, first: Path, tmp_path: Path) -> None:
-    counts = []
-    for learns in ("all", "memory"):
-        watcher = Started()
-        train(with_buffer(start_from=str(first), learns=learns, epochs=1), corpus, tmp_path / learns, watcher)
-        counts.append(watcher.parameters)
-    assert counts[0] == counts[1]
-
-
-class Started(Watcher):
-    def start(self, run: Prepared) -> None:
-        self.parameters = run.parameters
-
-
 def test_what_cannot_be_held_is_refused(corpus: Corpus, first: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"training\.learns=memory: must be all unless training\.start_from names"):
         plain(learns="memory")
@@ -232,10 +205,3 @@ def test_other_words_are_refused(first: Path, tmp_path: Path) -> None:
     others = make_corpus(words=(*WORDS[:-1], "other"), documents=False)
     with pytest.raises(InputError, match="its vocabulary is not that of the training text"):
         train(plain(start_from=str(first)), others, tmp_path / "run")
-
-
-def test_it_is_another_run_than_one_without(corpus: Corpus, first: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    train(plain(epochs=1), corpus, folder)
-    with pytest.raises(InputError, match=r"began with training\.start_from=null"):
-        train(plain(epochs=1, start_from=str(first)), corpus, folder, resume=True)
