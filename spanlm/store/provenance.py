@@ -36,24 +36,20 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 def made() -> dict[str, Any]:
     """Return the time, the command and the code of this process."""
-    commit, changed = _commit(Path(spanlm.__file__).parent)
+    (commit, changed), program = _commit(Path(spanlm.__file__).parent), Path(sys.argv[0]).name
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join([_program(), *map(_without_folders, sys.argv[1:])]),
+        "command": shlex.join(
+            ["spanlm" if program == "__main__.py" else program, *map(_without_folders, sys.argv[1:])]
+        ),
         "spanlm": spanlm.__version__,
         "commit": commit,
         "changed": changed,
     }
 
 
-def _program() -> str:
-    """Return what this process was started as, without the folder: that is the machine's own."""
-    name = Path(sys.argv[0]).name
-    return "spanlm" if name == "__main__.py" else name
-
-
 def _without_folders(argument: str) -> str:
-    """Cut an absolute path down to its name."""
+    """Cut an absolute path down to its name: folders are the machine's own."""
     option, equals, value = argument.rpartition("=")
     return f"{option}{equals}{Path(value).name}" if os.path.isabs(value) else argument
 
@@ -150,20 +146,6 @@ def read_precision(folder: Path, otherwise: str) -> str:
 
 
 def read_texts(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each part of the corpus when a run was last started; empty if that was not recorded.
-
-    Raises:
-        RunError: see `starts`.
-    """
+    """Return the SHA-256 of each part of the corpus when a run was last started (see `starts`); else nothing."""
     found = (start.get("texts") for start in reversed(starts(folder)))
     return next((texts for texts in found if isinstance(texts, dict)), {})
-
-
-def changed_texts(folder: Path, texts: Mapping[str, str]) -> list[str]:
-    """Return which parts of a corpus are not what they were when a run was last started.
-
-    Raises:
-        RunError: see `starts`.
-    """
-    before = read_texts(folder)
-    return [part for part, text in texts.items() if before.get(part, text) != text]

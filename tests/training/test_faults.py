@@ -19,7 +19,7 @@ from spanlm.cli.main import main
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.scoring import Tally
-from spanlm.models.interfaces import Head
+from spanlm.models.interfaces import MixingHead
 from spanlm.store.run_folder import MetricsLog
 from spanlm.training import trainer as trainer_module
 from spanlm.training.run import train
@@ -72,16 +72,16 @@ def test_what_is_not_finite_is_never_applied(
 
 def poisoned_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     calls = []
-    score = Head.score
+    score = MixingHead.score
 
-    def poisoned(self: Head, *arguments: Any) -> Any:
+    def poisoned(self: MixingHead, *arguments: Any) -> Any:
         scores = score(self, *arguments)
         if self.training:
             calls.append(1)
         poison = self.training and len(calls) == step
         return replace(scores, log_prob=scores.log_prob * float("nan")) if poison else scores
 
-    monkeypatch.setattr(Head, "score", poisoned)
+    monkeypatch.setattr(MixingHead, "score", poisoned)
 
 
 def test_a_run_stops_at_the_step_that_is_not_finite_and_can_go_on(
