@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
-from spanlm.training.step import backward
+from spanlm.training.step import activation, backward, neighbours, temporal_activation
 from spanlm.training.trainer import Trainer
 from tests.training.small import SGD, Heard, make_config, with_batching, with_model, with_training
 
@@ -136,3 +137,28 @@ def test_each_group_draws_its_own_masks(corpus: Corpus, room: Path) -> None:
         state = backward(model, twice, trainer.initial, training).state.encoder["h"]
         found.append(torch.equal(state[:, 0], state[:, 1]))
     assert found == [True, False]
+
+
+T, B, D = 4, 3, 5
+WHOLE = torch.ones(T, B, dtype=torch.bool)
+RAGGED = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 0], [1, 0, 0]], dtype=torch.bool)
+"""Streams of 4, 2 and 0 predicted words, and one with a hole."""
+
+
+@pytest.mark.parametrize("mask", [WHOLE, RAGGED], ids=["whole", "ragged"])
+def test_penalties_are_sums_over_places_of_means(mask: Tensor) -> None:
+    """Against loops over single numbers; padding is never read, and of one step there is no change."""
+    x = torch.randn(T, B, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    places = [(t, b) for t in range(T) for b in range(B) if mask[t, b]]
+    pairs = [(t, b) for t, b in places if t + 1 < T and mask[t + 1, b]]
+    squares = math.fsum(float(x[t, b, d]) ** 2 / D for t, b in places for d in range(D))
+    changes = math.fsum(float(x[t + 1, b, d] - x[t, b, d]) ** 2 / D for t, b in pairs for d in range(D))
+    poisoned = torch.where(mask[..., None], x, float("nan"))
+    assert float(activation(poisoned, mask)) == pytest.approx(squares, rel=1e-12)
+    assert float(temporal_activation(poisoned, mask)) == pytest.approx(changes, rel=1e-12)
+    assert int(neighbours(mask).sum()) == len(pairs)
+    assert float(temporal_activation(x[:1], mask[:1])) == 0.0
+    for function in (activation, temporal_activation):  # narrow numbers are added up wide
+        narrow = x.bfloat16()
+        assert function(narrow, mask).dtype == torch.float32
+        assert float(function(narrow, mask)) == pytest.approx(float(function(narrow.double(), mask)), rel=1e-6)
