@@ -114,13 +114,6 @@ def test_every_field_is_required(run: Path) -> None:
     assert not accepted
 
 
-def test_comments_order_and_form_are_free(run: Path) -> None:
-    expected = spanlm.load(run).vocabulary
-    text = (run / "config.yaml").read_text().replace("lr: 0.02", "lr: 2.0e-2 # mine").replace("clip: 5.0", "clip: 5")
-    (run / "config.yaml").write_text("# a run\n" + text)
-    assert spanlm.load(run).vocabulary == expected
-
-
 def test_what_may_change_by_hand_or_by_going_on_leaves_the_run_whole(run: Path, corpus: Corpus, room: Path) -> None:
     train(make_config(**{**SHORT, "epochs": 3}), corpus, room / "whole")
     edit(run, r"  epochs: 1\n", "  epochs: 2\n")
@@ -185,8 +178,3 @@ def test_such_weights_are_not_gone_on_with_and_not_saved(run: Path, corpus: Corp
     signed(last, "weights.safetensors", to_bytes(weights))
     with pytest.raises(InputError, match=r"head\.bias: 1 of 24 values"):
         going_on(run, corpus, epochs=2)
-
-
-def test_a_device_that_computes_nothing_is_none(run: Path) -> None:
-    with pytest.raises(InputError, match="there is no such device"):
-        spanlm.load(run, device="meta")

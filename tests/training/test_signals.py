@@ -128,18 +128,6 @@ def test_interrupted_while_validating(room: Path, monkeypatch: pytest.MonkeyPatc
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
 
 
-class TwoSignals(Heard):
-    def step(self, event: object) -> None:
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_a_second_ctrl_c_does_not_wait(room: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        train(make_config(), make_corpus(), room, TwoSignals())
-    train(make_config(), make_corpus(), room, resume=True)  # the folder is free, and what is in it is good
-
-
 def test_the_command_line_ends_at_the_second_ctrl_c(
     text_folder: Path, room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -220,16 +220,6 @@ def test_no_stage_begins_inside_an_epoch(
     assert finished(config, corpus, room) is None
 
 
-def test_a_stage_that_is_to_end_a_run_may_end_inside_an_epoch(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing comes after it, and more epochs go on from there."""
-    script(monkeypatch, [5.0, 4.0, 3.0])
-    config, corpus = averaging(epochs=3, switch_after=1), make_corpus()
-    with pytest.raises(Interrupted):
-        train(config, corpus, room, Signals(signal.SIGTERM, 2 * STEPS + 3))
-    assert train(with_training(config, epochs=2), corpus, room, resume=True).epoch == 2
-    assert train(config, corpus, room, resume=True).epoch == 3
-
-
 @pytest.mark.parametrize(
     ("config", "fewer", "said"),
     [
