@@ -97,15 +97,10 @@ def record_start(
     precision: str = "fp32",
     unk: int | None = None,
 ) -> None:
-    """Add this start to the run's `provenance.jsonl`.
+    """Add this start of a run on a device to its `provenance.jsonl`.
 
-    Args:
-        folder: of the run.
-        device: what it trains on.
-        started_from: SHA-256 of the weights that it took from another run.
-        texts: the SHA-256 of each part of the corpus.
-        precision: of the products, as `spanlm.evaluation.scoring.usable` has it.
-        unk: how many tokens of the training part are <unk>.
+    With it the SHA-256 of the weights that it took from another run and of each part of the corpus, the precision of
+    its products as `spanlm.evaluation.scoring.usable` has it, and how many tokens of the training part are <unk>.
 
     Raises:
         RunError: the disk refused.
