@@ -138,22 +138,6 @@ def test_a_full_disk_keeps_what_was_saved(processes: Processes, text_folder: Pat
     assert not differing(outcome(folder), outcome(room / "whole"))
 
 
-def test_metrics_that_cannot_be_written_end_the_run_in_one_line_and_it_goes_on(
-    processes: Processes, text_folder: Path, room: Path
-) -> None:
-    begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--training.epochs", "3", "--out"]
-    folder, said = room / "run", room / "said"
-    assert processes.run("command", arguments=[*begin, str(room / "whole")]) == 0
-    assert processes.run("command", arguments=[*begin, str(folder), "--training.epochs", "1"]) == 0
-    limit = (folder / "metrics.jsonl").stat().st_size + 1000
-    again = [*begin, str(folder), "--resume", "auto"]
-    assert processes.run("command", said, arguments=again, largest_file=limit) == 1
-    last = said.read_text().splitlines()[-1]
-    assert "Traceback" not in said.read_text() and os.strerror(errno.EFBIG) in last and "metrics.jsonl" in last
-    assert processes.run("command", arguments=again) == 0
-    assert not differing(outcome(folder), outcome(room / "whole"))
-
-
 def test_metrics_are_json_whatever_the_numbers(room: Path) -> None:
     log = MetricsLog(room / "metrics.jsonl")
     log.write({"loss": 701.0, "perplexity": math.inf, "parts": {"valid": {"gate": math.nan}}})

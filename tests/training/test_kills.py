@@ -118,17 +118,6 @@ def test_kills_at_writes_and_renames(processes: Processes, undisturbed: Undistur
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OTHERS)
-def test_many_kills_in_a_row(processes: Processes, undisturbed: Undisturbed, room: Path, name: str) -> None:
-    expected, moments = undisturbed(name, checkpoint_every=2)
-    draw = random.Random(3)
-    kills = [draw.randrange(len(moments) // 4) for _ in range(8)]
-    died = killed_and_resumed(processes, room / "killed", name, kills, checkpoint_every=2)
-    assert died >= 5
-    assert not differing(outcome(room / "killed"), expected)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_kills_from_outside_at_random_times(
     processes: Processes, undisturbed: Undisturbed, room: Path, name: str
@@ -151,17 +140,6 @@ def test_a_finished_run_stays_as_it_is(processes: Processes, undisturbed: Undist
     assert processes.run("train_run", name=FIRST, folder=str(room / "whole")) == 0
     assert not differing(outcome(room / "whole"), expected)
     assert {path.name for path in (room / "whole").iterdir()} == FILES
-
-
-@pytest.mark.parametrize("name", [FIRST, OTHERS[0]])
-def test_more_epochs_are_as_if_wanted_from_the_start(
-    processes: Processes, undisturbed: Undisturbed, room: Path, name: str
-) -> None:
-    expected, _ = undisturbed(name, epochs=4)
-    folder = str(room / "extended")
-    assert processes.run("train_run", name=name, folder=folder, fields={"epochs": 1}) == 0
-    assert processes.run("train_run", name=name, folder=folder, fields={"epochs": 4}) == 0
-    assert not differing(outcome(room / "extended"), expected)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(processes: Processes, room: Path) -> None:

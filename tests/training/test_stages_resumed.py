@@ -16,7 +16,6 @@ import torch
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
-from spanlm.evaluation.scoring import Tally
 from spanlm.store.run_folder import save_model
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig
@@ -67,27 +66,6 @@ def test_interrupted_about_the_ends_of_epochs_and_stages(done: Path, room: Path,
     config, corpus = with_training(RUNS[STAGES](), checkpoint_every=1000), make_corpus()
     with pytest.raises(Interrupted, match=rf"after step {step}; everything is saved"):
         train(config, corpus, room, Signals(signal.SIGTERM, step))
-    train(config, corpus, room, resume=True)
-    assert not differing(outcome(room), outcome(done))
-
-
-@pytest.mark.parametrize("epoch", [2, 3])
-def test_interrupted_while_averages_are_validated(
-    done: Path, room: Path, monkeypatch: pytest.MonkeyPatch, epoch: int
-) -> None:
-    """The checkpoint has the weights that training goes on from, not the averages that the model had just then."""
-    config, corpus = RUNS[STAGES](), make_corpus()
-    real, calls = trainer_module.tally, []
-
-    def interrupted(*arguments: Any, **named: Any) -> Tally:
-        calls.append(1)
-        if len(calls) == epoch:
-            signal.raise_signal(signal.SIGINT)
-        return real(*arguments, **named)
-
-    with monkeypatch.context() as patch, pytest.raises(Interrupted, match=rf"after step {epoch * STEPS};"):
-        patch.setattr(trainer_module, "tally", interrupted)
-        train(config, corpus, room)
     train(config, corpus, room, resume=True)
     assert not differing(outcome(room), outcome(done))
 
