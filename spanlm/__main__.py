@@ -1,4 +1,4 @@
-from spanlm.training.signals import stop_at_once
+from spanlm.store.process import stop_at_once
 
 stop_at_once(loading=True)
 

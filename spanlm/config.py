@@ -39,19 +39,15 @@ OPTIONAL = {
 }
 """Fields that may be null, beside those that are null by default."""
 
-EXTENDABLE = ("epochs", "patience", "finetune.epochs", "finetune.stages")
-"""Fields of `training` that a resumed run may change while what they end is still to end: when, not how to step.
+CHANGEABLE = (
+    *("training.epochs", "training.patience", "training.finetune.epochs", "training.finetune.stages"),
+    *("data.dir", "data.download", "training.device"),
+)
+"""Fields that a resumed run may change: when something ends, while it is still to end; where the text lies, and the
+machine's name for what it trains on (what the text is, and whether it was a GPU, vocabulary and checkpoint tell).
 
 While a run has no finetune stages, or is to have none, all of `finetune` may change: no step was or will be of it.
 """
-
-MOVABLE = ("data.dir", "data.download", "training.device")
-"""Fields that a resumed run may change: where the text lies, and the machine's name for what it trains on.
-
-What the text is, vocabulary and checkpoint tell; and the checkpoint, whether it was a GPU.
-"""
-
-CHANGEABLE = (*(f"training.{name}" for name in EXTENDABLE), *MOVABLE)
 
 LONGEST = 2**20
 """Bytes of a YAML file."""

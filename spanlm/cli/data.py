@@ -13,7 +13,7 @@ from spanlm.data.wikipedia.articles import PAPER_VOCABULARY, WikipediaConfig
 from spanlm.data.wikipedia.building import Built, build_corpus
 from spanlm.data.wikipedia.shards import Progress as Step
 from spanlm.errors import InputError, Interrupted, nearest
-from spanlm.training.signals import StopRequest, stop_request
+from spanlm.store.process import StopRequest, stop_request
 
 CORPORA = {
     "wikipedia": "articles of Wikipedia, prepared as in Daniluk et al. (2017)",

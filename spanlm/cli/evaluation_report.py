@@ -16,7 +16,7 @@ from spanlm.evaluation.scoring import shown
 from spanlm.models.counting import count_parameters
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
-from spanlm.store.machine import with_threads
+from spanlm.store.process import with_threads
 
 Rows = list[tuple[str, str]]
 

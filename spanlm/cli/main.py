@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TextIO
 from spanlm import __version__
 from spanlm.errors import InputError, SpanlmError, nearest
 from spanlm.store.plain import visible
-from spanlm.training.signals import stop_at_once
+from spanlm.store.process import stop_at_once
 
 VERBS = {
     "train": "train a model: a preset, your own configuration, or (with nothing else) the demo",

@@ -11,14 +11,17 @@ from pathlib import Path
 from types import TracebackType
 
 from spanlm.cli.render import Progress, eta, out, paragraph, table
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus
 from spanlm.evaluation.protocol import usable
 from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.config import ModelConfig
-from spanlm.store.machine import with_threads
+from spanlm.models.counting import count_configured
+from spanlm.store.process import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig
-from spanlm.training.events import EpochEvent, StepEvent, Watcher
+from spanlm.training.journal import EpochEvent, StepEvent, Watcher
 from spanlm.training.position import Position
-from spanlm.training.run import Prepared
+from spanlm.training.setup import WarmStart
 
 _UNTRAINED_UNK = (
     "occurs nowhere in the training text, so the probabilities of unknown words will mean nothing (a larger "
@@ -53,13 +56,16 @@ class TrainingReport(Watcher):
         """Take the bar away."""
         self._progress.__exit__(kind, value, trace)
 
-    def start(self, run: Prepared) -> None:
+    def start(
+        self, config: RunConfig, corpus: Corpus, folder: Path, device: str, predicted: int, started: WarmStart | None
+    ) -> None:
         """Print the sizes of model and data."""
-        config, corpus = run.config, run.corpus
         model, training, batching = config.model, config.training, config.training.batching
+        parameters = count_configured(model, len(corpus.vocabulary))  # all of them, whichever learn
         sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
         self._finetune_epochs = training.finetune.epochs
         self._at_most = training.patience is not None or training.finetune.stages > 0
+        left_out = _left_out(batching, len(corpus.splits["train"]), predicted)
         for note in corpus.notes if self._notes else ():
             paragraph(note)
         table(
@@ -67,20 +73,20 @@ class TrainingReport(Watcher):
                 ("model", f"{describe(model)}; embedding {model.embedding_size}"),
                 (
                     "parameters",
-                    f"θ_M {run.parameters.model:,} (without word representations), θ_W+M {run.parameters.total:,}",
+                    f"θ_M {parameters.model:,} (without word representations), θ_W+M {parameters.total:,}",
                 ),
                 ("data", f"{corpus.name}: {sizes} tokens; vocabulary {len(corpus.vocabulary):,}"),
                 *([("<unk>", _UNTRAINED_UNK)] if not corpus.unk_tokens("train") else []),
                 (
                     "training",
                     f"{training.optimizer.kind}, lr {training.optimizer.lr:g}; {_batches(batching)}; "
-                    f"{usable(training.precision, run.device)} on {with_threads(run.device)}; "
+                    f"{usable(training.precision, device)} on {with_threads(device)}; "
                     f"seed {training.seed}{_stages(training)}",
                 ),
-                *([("left out", left_out)] if (left_out := _left_out(run)) else []),
-                *([("begins with", str(run.started))] if run.started else []),
+                *([("left out", left_out)] if left_out else []),
+                *([("begins with", str(started))] if started else []),
                 *([("learns", "the memory alone")] if training.learns == "memory" else []),
-                ("folder", str(run.folder)),
+                ("folder", str(folder)),
             ]
         )
 
@@ -136,10 +142,9 @@ def _batches(batching: BatchingConfig) -> str:
     return f"{batching.batch_size} sentences a step{', of similar length' if batching.bucket else ''}"
 
 
-def _left_out(run: Prepared) -> str:
+def _left_out(batching: BatchingConfig, tokens: int, predicted: int) -> str:
     """Say what of the training text is never predicted; nothing where all of it is."""
-    batching, tokens = run.config.training.batching, len(run.corpus.splits["train"])
-    lost = tokens - run.predicted
+    lost = tokens - predicted
     why = [f"what is beyond {batching.length} words of a sentence"] if batching.long_sentences == "cut" else []
     why += [] if batching.predict_first else ["the first word of each"]
     return f"{lost:,} of {tokens:,} training tokens ({lost / tokens:.1%}): {' and '.join(why)}" if lost else ""

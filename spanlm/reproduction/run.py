@@ -35,9 +35,9 @@ from spanlm.reproduction.record import (
 )
 from spanlm.runs.loading import load
 from spanlm.store.files import make_folder
-from spanlm.training.events import Watcher
+from spanlm.store.process import stop_request
+from spanlm.training.journal import Watcher
 from spanlm.training.run import train
-from spanlm.training.signals import stop_request
 from spanlm.training.trainer import Trainer
 
 Reporting = Callable[[], AbstractContextManager[Report]]

@@ -9,7 +9,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import FEW, InputError
 from spanlm.models.language_model import LanguageModel
 from spanlm.runs.trained_model import TrainedModel
-from spanlm.store.machine import pick_device
+from spanlm.store.process import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 from spanlm.training.setup import refuse_too_large
 

@@ -21,7 +21,7 @@ from spanlm.evaluation.protocol import KINDS, Context, Precision, Protocol
 from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.store.files import expanded
-from spanlm.store.provenance import changed_texts, read_texts, starts
+from spanlm.store.provenance import read_texts, starts
 from spanlm.training.setup import batching_kind, remembers_everything
 
 State = Literal["auto", "carry", "document", "line"]
@@ -129,7 +129,8 @@ class Texts:
 
     def _as_in_training(self, corpus: Corpus) -> Corpus:
         """Note it if the corpus of the training is not what it was."""
-        changed = changed_texts(self.folder, corpus.texts)
+        before = read_texts(self.folder)
+        changed = [part for part, text in corpus.texts.items() if before.get(part, text) != text]
         note = (
             f"{corpus.name} {' and '.join(changed)}: not the text that it was when this model was trained, which may "
             "have read some of it"

@@ -19,7 +19,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,8 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
     temporary = folder / f".tmp-{final.name}"
     try:
         own(folder).mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(folder)
+        for leftover in folder.glob(".tmp-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir()
         _write_contents(temporary, checkpoint)
         _step_aside(final)
@@ -80,10 +81,7 @@ def holds_checkpoints(folder: Path) -> bool:
 
 
 def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Read the newest checkpoint that matches its manifest.
-
-    Returns:
-        The checkpoint, or None where there is none at all, and what was refused on the way.
+    """Read the newest checkpoint that matches its manifest; say what was refused on the way.
 
     Raises:
         RunError: there are checkpoints, and all are damaged.
@@ -130,11 +128,6 @@ def _steps(folder: Path) -> list[Path]:
     return sorted(order, key=order.__getitem__)
 
 
-def _remove_leftovers(folder: Path) -> None:
-    for leftover in folder.glob(".tmp-*"):
-        shutil.rmtree(leftover, ignore_errors=True)
-
-
 def _write_contents(folder: Path, checkpoint: Checkpoint) -> None:
     manifest = {}
 
@@ -163,18 +156,6 @@ def _read(path: Path) -> Checkpoint:
 
     tensors = {name: safetensors.torch.load(get(f"{name}.safetensors")) for name in TENSOR_FILES}
     return Checkpoint(**tensors, position=json.loads(get("position.json")))
-
-
-def require_names(found: Collection[str], expected: Collection[str], what: str) -> None:
-    """Refuse a checkpoint that lacks something, or holds something unknown.
-
-    Raises:
-        RunError: names the first difference.
-    """
-    wrong = sorted(set(found) ^ set(expected))
-    if wrong:
-        state = "is missing" if wrong[0] in expected else "is unknown"
-        raise RunError(f"checkpoint: {what}: {wrong[0]} {state}; it is not one of this run. Use another --out.")
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

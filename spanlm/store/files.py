@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from spanlm.errors import InputError
-from spanlm.store.machine import memory
+from spanlm.store.process import memory
 
 UNFINISHED = ".unfinished"
 _REPEATED = 50

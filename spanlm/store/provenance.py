@@ -20,8 +20,8 @@ import torch
 from spanlm.errors import RunError
 from spanlm.store import VERSION
 from spanlm.store.files import regular, replace_file
-from spanlm.store.machine import processor_name
 from spanlm.store.plain import json_object
+from spanlm.store.process import processor_name
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -38,24 +38,20 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 def made() -> dict[str, Any]:
     """Return the time, the command and the code of this process."""
-    commit, changed = _commit(PACKAGE)
+    (commit, changed), program = _commit(PACKAGE), Path(sys.argv[0]).name
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join([_program(), *map(_without_folders, sys.argv[1:])]),
+        "command": shlex.join(
+            ["spanlm" if program == "__main__.py" else program, *map(_without_folders, sys.argv[1:])]
+        ),
         "spanlm": VERSION,
         "commit": commit,
         "changed": changed,
     }
 
 
-def _program() -> str:
-    """Return what this process was started as, without the folder: that is the machine's own."""
-    name = Path(sys.argv[0]).name
-    return "spanlm" if name == "__main__.py" else name
-
-
 def _without_folders(argument: str) -> str:
-    """Cut an absolute path down to its name."""
+    """Cut an absolute path down to its name: folders are the machine's own."""
     option, equals, value = argument.rpartition("=")
     return f"{option}{equals}{Path(value).name}" if os.path.isabs(value) else argument
 
@@ -103,7 +99,7 @@ def record_start(
     precision: str = "fp32",
     unk: int | None = None,
 ) -> None:
-    """Add this start to the run's `provenance.jsonl`.
+    """Add this start of a run on a device to its `provenance.jsonl`.
 
     Args:
         folder: of the run.
@@ -152,20 +148,6 @@ def read_precision(folder: Path, otherwise: str) -> str:
 
 
 def read_texts(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each part of the corpus when a run was last started; empty if that was not recorded.
-
-    Raises:
-        RunError: see `starts`.
-    """
+    """Return the SHA-256 of each part of the corpus when a run was last started (see `starts`); else nothing."""
     found = (start.get("texts") for start in reversed(starts(folder)))
     return next((texts for texts in found if isinstance(texts, dict)), {})
-
-
-def changed_texts(folder: Path, texts: Mapping[str, str]) -> list[str]:
-    """Return which parts of a corpus are not what they were when a run was last started.
-
-    Raises:
-        RunError: see `starts`.
-    """
-    before = read_texts(folder)
-    return [part for part, text in texts.items() if before.get(part, text) != text]

@@ -24,13 +24,8 @@ from spanlm.store.checkpoints import to_bytes
 from spanlm.store.files import hold, own, regular, replace_file
 from spanlm.store.plain import finite, json_object
 
-CONFIG, VOCABULARY, MODEL, METRICS, CHECKPOINTS = (
-    "config.yaml",
-    "vocabulary.json",
-    "model.safetensors",
-    "metrics.jsonl",
-    "checkpoints",
-)
+CONFIG, VOCABULARY, MODEL = "config.yaml", "vocabulary.json", "model.safetensors"
+METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,9 +87,8 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
     try:
         replace_file(folder / MODEL, to_bytes(weights, {"spanlm": json.dumps(marks)}))
     except OSError as error:
-        raise RunError(
-            f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
-        ) from error
+        said = f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
+        raise RunError(said) from error
     return digest
 
 
@@ -162,13 +156,9 @@ def weights_digest(weights: Mapping[str, Tensor]) -> str:
 def copy_weights(tensors: dict[str, Any], model: nn.Module, source: str) -> None:
     """Copy named tensors into the model's parameters, in place; all must be there, of its shapes and finite."""
     parameters = dict(model.named_parameters())
-    wrong = [
-        name
-        for name in parameters.keys() | tensors.keys()
-        if name not in tensors or name not in parameters or tensors[name].shape != parameters[name].shape
-    ]
-    if wrong:
-        raise InputError(f"{source}: does not fit the model of {CONFIG}: {sorted(wrong)[0]} differs.")
+    shapes, found = ({name: x.shape for name, x in named.items()} for named in (parameters, tensors))
+    if wrong := sorted(name for name in {**shapes, **found} if shapes.get(name) != found.get(name)):
+        raise InputError(f"{source}: does not fit the model of {CONFIG}: {wrong[0]} differs.")
     if no_numbers := _not_finite(tensors):
         raise InputError(f"{source}: {no_numbers}. Train again, or copy it again.")
     for name, parameter in parameters.items():

@@ -27,9 +27,9 @@ from spanlm.evaluation.protocol import Precision, Protocol, usable
 from spanlm.evaluation.scoring import score, tally
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
-from spanlm.store.machine import pick_device
+from spanlm.store.process import pick_device
 from spanlm.store.provenance import provenance
-from spanlm.training.events import Watcher
+from spanlm.training.journal import Watcher
 from spanlm.training.trainer import Trainer
 
 Result = TypeVar("Result")

@@ -3,14 +3,144 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
 from spanlm.data.config import SHORTEST, LongSentences, SentenceRules, StreamRules
-from spanlm.errors import require, require_defaults
-from spanlm.training.optimizer_config import FinetuneConfig, OptimizerConfig, ScheduleConfig
+from spanlm.errors import InputError, as_written, require, require_defaults
 
-__all__ = ["BatchingConfig", "FinetuneConfig", "OptimizerConfig", "ScheduleConfig", "TrainingConfig"]
+USUAL_PAST = 5
+"""n of the non-monotone test (Merity et al., 2018)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerConfig:
+    """How a gradient becomes an update.
+
+    Attributes:
+        kind: adam (Kingma & Ba, 2015; betas 0.9 and 0.999, epsilon 1e-8), adagrad (Duchi et al., 2011; sums of
+            squares from 0, epsilon 1e-10), sgd (no momentum) or nt_asgd (Merity et al., 2018: sgd that, once
+            validation stagnates, is judged and saved by the average of its weights over all steps since then).
+        lr: learning rate at the start.
+        weight_decay: L2, added to the gradient after clipping.
+        clip: largest global gradient norm; null: never clipped.
+        nonmonotone: of nt_asgd, n: averages begin after an epoch whose validation loss is above the best of all epochs
+            but the last n before it.
+        switch_after: of nt_asgd: averages begin after this many epochs instead, whatever the losses; fewer than
+            training.epochs.
+        lagged_rates: of nt_asgd: averages as torch.optim.ASGD, which the published numbers come from. Each step but
+            the first has the rate of the step before (which matters where rates follow the drawn length), and the
+            average leaves the first weights out.
+    """
+
+    kind: Literal["adam", "adagrad", "sgd", "nt_asgd"] = "adam"
+    lr: float = 0.001
+    weight_decay: float = 0.0
+    clip: float | None = 5.0
+    nonmonotone: int = USUAL_PAST
+    switch_after: int | None = None
+    lagged_rates: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot train, and those of averages where there are none."""
+        for name, fits, limit in (
+            ("lr", 0 < self.lr < math.inf, "positive and finite"),
+            ("weight_decay", 0 <= self.weight_decay < math.inf, "0 or positive"),
+            ("clip", self.clip is None or self.clip > 0, "positive, or null"),
+            ("nonmonotone", self.nonmonotone >= 1, "at least 1"),
+            ("switch_after", self.switch_after is None or self.switch_after >= 1, "at least 1, or null"),
+        ):
+            require(fits, f"training.optimizer.{name}", getattr(self, name), limit)
+        if self.kind != "nt_asgd":
+            of_averages = "nonmonotone", "switch_after", "lagged_rates"
+            require_defaults(self, "training.optimizer", of_averages, "unless training.optimizer.kind is nt_asgd")
+        require(
+            self.switch_after is None or self.nonmonotone == USUAL_PAST,
+            "training.optimizer.nonmonotone",
+            self.nonmonotone,
+            f"{USUAL_PAST}, its default, with training.optimizer.switch_after={self.switch_after}: averages then begin "
+            "whatever the losses are. Use training.optimizer.switch_after=null for another",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleConfig:
+    """How the learning rate changes from epoch to epoch.
+
+    Attributes:
+        kind: constant; step: divided by `factor` after every epoch once `full_epochs` epochs had the full rate;
+            plateau: divided by `factor` after every epoch whose validation loss is not the best so far.
+        factor: what the rate is divided by (Zaremba's medium model: 1.2, large: 1.15).
+        full_epochs: for step. The published codes count from 0, so their "max_epoch" m means m + 1 here.
+        warmup: optimiser steps at the start over which the rate rises from 0, in a line; 0: it is there at once.
+    """
+
+    kind: Literal["constant", "step", "plateau"] = "constant"
+    factor: float = 2.0
+    full_epochs: int = 5
+    warmup: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a rate that would grow, and numbers of another kind of schedule."""
+        require(1 <= self.factor < math.inf, "training.schedule.factor", self.factor, "at least 1")
+        require(self.full_epochs >= 1, "training.schedule.full_epochs", self.full_epochs, "at least 1")
+        require(self.warmup >= 0, "training.schedule.warmup", self.warmup, "0 or more optimiser steps")
+        for name, kinds in (("factor", ("step", "plateau")), ("full_epochs", ("step",))):
+            if self.kind not in kinds:
+                unless = f"unless training.schedule.kind is {' or '.join(kinds)}"
+                require_defaults(self, "training.schedule", [name], unless)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneConfig:
+    """Further stages of a run of nt_asgd, one after the other (Merity et al., 2018; Wang et al., 2019).
+
+    Each loads the best weights so far and averages from its first step on. It ends when the test of
+    `training.optimizer.nonmonotone`, here over its own validation losses, says so, or at `epochs`. Without stages all
+    other fields keep their defaults; a run without stages may be given some later, with any of them.
+
+    Attributes:
+        stages: how many; 0: none.
+        lr: of every stage; null: training.optimizer.lr.
+        epochs: of a stage, at most.
+        nonmonotone: n of the test that ends a stage.
+        adversarial: ε of the adversarial softmax from the first stage on; null: as before.
+        input_noise: model.input_noise from the first stage on; null: as before.
+        last_latent_dropout: model.head.latent_dropout in the last stage; null: as before.
+        partial_shuffle: training.batching.partial_shuffle from the first stage on; null: as before.
+    """
+
+    stages: int = 0
+    lr: float | None = None
+    epochs: int = 1000
+    nonmonotone: int = USUAL_PAST
+    adversarial: float | None = None
+    input_noise: float | None = None
+    last_latent_dropout: float | None = None
+    partial_shuffle: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse stages that cannot train, and settings of none; overrides are refused by the fields they stand for."""
+        require(self.stages >= 0, "training.finetune.stages", self.stages, "0 or more")
+        rate_fits = self.lr is None or 0 < self.lr < math.inf
+        require(rate_fits, "training.finetune.lr", self.lr, "positive and finite, or null")
+        for name in ("epochs", "nonmonotone"):
+            require(getattr(self, name) >= 1, f"training.finetune.{name}", getattr(self, name), "at least 1")
+        if not self.stages:
+            self._refuse_settings()
+
+    def _refuse_settings(self) -> None:
+        """Refuse what no stage is there for, all of it in one message: a preset may have set several."""
+        idle = [
+            f"training.finetune.{one.name}={as_written(getattr(self, one.name))} (default {as_written(one.default)})"
+            for one in fields(self)
+            if getattr(self, one.name) != one.default
+        ]
+        if idle:
+            raise InputError(
+                f"training.finetune.stages=0: nothing is finetuned, so that this does nothing: {', '.join(idle)}. "
+                "Use training.finetune.stages=1 or more, or the defaults."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,48 +187,36 @@ class BatchingConfig:
     group_size: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse empty batches, and rules for sentences or streams where there are none."""
-        for name in ("batch_size", "length", "eval_batch_size"):
-            value = getattr(self, name)
-            require(value >= 1, f"training.batching.{name}", value, "at least 1")
-        choices = get_args(LongSentences)
-        require(
-            self.long_sentences in choices,
-            "training.batching.long_sentences",
-            self.long_sentences,
-            f"one of {', '.join(choices)}",
-        )
-        require(
-            not self.bucket or (self.kind == "sentences" and self.shuffle),
-            "training.batching.bucket",
-            self.bucket,
-            "false unless training.batching.kind is sentences and training.batching.shuffle is true",
+        """Refuse empty batches, rules for sentences or streams where there are none, and what cannot be drawn."""
+        choices, size = get_args(LongSentences), self.group_size
+        buckets = self.kind == "sentences" and self.shuffle
+        in_buckets = "false unless training.batching.kind is sentences and training.batching.shuffle is true"
+        divides = f"at least 1 and a divisor of training.batching.batch_size={self.batch_size}, or null"
+        self._require(
+            ("batch_size", self.batch_size >= 1, "at least 1"),
+            ("length", self.length >= 1, "at least 1"),
+            ("eval_batch_size", self.eval_batch_size >= 1, "at least 1"),
+            ("long_sentences", self.long_sentences in choices, f"one of {', '.join(choices)}"),
+            ("bucket", not self.bucket or buckets, in_buckets),
         )
         for kind, names in _OF_ONE_KIND.items():
             if self.kind != kind:
                 require_defaults(self, "training.batching", names, f"unless training.batching.kind is {kind}")
-        self._check_streams()
-        size = self.group_size
-        require(
-            size is None or (size >= 1 and self.batch_size % size == 0),
-            "training.batching.group_size",
-            size,
-            f"at least 1 and a divisor of training.batching.batch_size={self.batch_size}, or null",
-        )
-
-    def _check_streams(self) -> None:
-        """Refuse what cannot be drawn, and to draw an order where there is one."""
         spread, over = self.length_spread, self.longest_over
         one_order = "false with training.batching.kind=streams, which have one order; use partial_shuffle"
         drawn = spread > 0 or self.short_share > 0
-        for name, fits, limit in (
+        self._require(
             ("shuffle", not (self.kind == "streams" and self.shuffle), one_order),
             ("length_spread", 0 <= spread <= self.length, "in [0, training.batching.length]"),
             ("short_share", 0 <= self.short_share <= 1, "in [0, 1]"),
             ("length", not drawn or self.length >= SHORTEST, f"at least {SHORTEST} where lengths are drawn"),
             ("longest_over", over is None or spread > 0, "null unless training.batching.length_spread is positive"),
             ("longest_over", over is None or over >= 0, "at least 0, or null"),
-        ):
+            ("group_size", size is None or (size >= 1 and self.batch_size % size == 0), divides),
+        )
+
+    def _require(self, *checks: tuple[str, bool, str]) -> None:
+        for name, fits, limit in checks:
             require(fits, f"training.batching.{name}", getattr(self, name), limit)
 
     def streams(self, *, training: bool) -> StreamRules:
@@ -179,38 +297,26 @@ class TrainingConfig:
     log_every: int = 50
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
-        require(
-            self.finetune.stages == 0 or self.optimizer.kind == "nt_asgd",
-            "training.finetune.stages",
-            self.finetune.stages,
-            "0 unless training.optimizer.kind is nt_asgd, whose averages are what a stage is judged by",
-        )
-        for name in ("activation_penalty", "temporal_penalty"):
-            value = getattr(self, name)
-            require(0 <= value < math.inf, f"training.{name}", value, "0 or positive, and finite")
-        require(self.epochs >= 1, "training.epochs", self.epochs, "at least 1")
-        switch_after = self.optimizer.switch_after
-        require(
-            switch_after is None or switch_after < self.epochs,
-            "training.optimizer.switch_after",
-            switch_after,
+        """Refuse values outside their range, and what means nothing beside others."""
+        stages, switch_after = self.finetune.stages, self.optimizer.switch_after
+        alpha, beta, positive = self.activation_penalty, self.temporal_penalty, "0 or positive, and finite"
+        of_averages = "0 unless training.optimizer.kind is nt_asgd, whose averages are what a stage is judged by"
+        too_late = (
             f"less than training.epochs={self.epochs}, or no epoch is left for averages; or null, for the test of "
-            "training.optimizer.nonmonotone",
+            "training.optimizer.nonmonotone"
         )
-        require(
-            self.patience is None or self.patience >= 1,
-            "training.patience",
-            self.patience,
-            "at least 1, or null",
-        )
-        require(self.learns in ("all", "memory"), "training.learns", self.learns, "all or memory")
-        require(
-            self.learns == "all" or self.start_from is not None,
-            "training.learns",
-            self.learns,
-            "all unless training.start_from names a run whose weights are to stay: what is drawn would never learn",
-        )
-        require(self.checkpoint_every >= 1, "training.checkpoint_every", self.checkpoint_every, "at least 1")
-        require(self.log_every >= 1, "training.log_every", self.log_every, "at least 1")
-        require(0 <= self.seed < 2**63, "training.seed", self.seed, "in [0, 2^63)")
+        drawn = "all unless training.start_from names a run whose weights are to stay: what is drawn would never learn"
+        for name, value, fits, limit in (
+            ("finetune.stages", stages, stages == 0 or self.optimizer.kind == "nt_asgd", of_averages),
+            ("activation_penalty", alpha, 0 <= alpha < math.inf, positive),
+            ("temporal_penalty", beta, 0 <= beta < math.inf, positive),
+            ("epochs", self.epochs, self.epochs >= 1, "at least 1"),
+            ("optimizer.switch_after", switch_after, switch_after is None or switch_after < self.epochs, too_late),
+            ("patience", self.patience, self.patience is None or self.patience >= 1, "at least 1, or null"),
+            ("learns", self.learns, self.learns in ("all", "memory"), "all or memory"),
+            ("learns", self.learns, self.learns == "all" or self.start_from is not None, drawn),
+            ("checkpoint_every", self.checkpoint_every, self.checkpoint_every >= 1, "at least 1"),
+            ("log_every", self.log_every, self.log_every >= 1, "at least 1"),
+            ("seed", self.seed, 0 <= self.seed < 2**63, "in [0, 2^63)"),
+        ):
+            require(fits, f"training.{name}", value, limit)

@@ -1,16 +1,106 @@
-"""Optimisers, their state by parameter name, and the learning-rate schedule."""
+"""Optimisers, their state by parameter name, and the learning-rate schedule.
+
+Non-monotonically triggered averaged SGD (Merity et al., 2018), as in the authors' code, is SGD until validation
+stagnates (`stages.stagnated`); from then on SGD goes on as it was, and beside the weights w_k of step k stands
+
+    w̄_K = (1/K) Σ_{k=1..K} w_k    over the K steps since then,
+
+which is what is validated and saved.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
-from spanlm.training.nt_asgd import NTASGD
-from spanlm.training.position import Position
+
+
+class NTASGD(torch.optim.SGD):
+    """SGD that can begin to average; whoever validates says when.
+
+    Args:
+        parameters: all of them are averaged.
+        lr: η; to be set in `param_groups` before each step, after which it is the rate that the step had.
+        weight_decay: L2, added to the gradient.
+        lagged_rates: be torch.optim.ASGD(t0=0, lambd=0), which refreshes η and the weight of the average after it has
+            used them: each averaged step but the first has the rate that was asked for at the one before, and the
+            average leaves w_1 out.
+        fused: as of SGD.
+
+    Attributes:
+        averaged_steps: K; None before averages begin, 0 to begin with the next step, over no weights before it.
+        late_rate: with lagged rates, that of the next step.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float,
+        weight_decay: float = 0.0,
+        lagged_rates: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
+        self.lagged_rates = lagged_rates
+        self.averaged_steps: int | None = None
+        self.late_rate = lr
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Do a step of SGD, and bring the average up to date."""
+        (group,) = self.param_groups
+        asked = group["lr"]
+        if self.lagged_rates and self.averaged_steps:  # the first rate is taken as asked
+            group["lr"] = self.late_rate
+        loss = super().step(closure)
+        self.late_rate = asked
+        self._average()
+        return loss
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        """w̄ += (w − w̄) / K, in place: one copy of the weights however long it goes on."""
+        if self.averaged_steps is None:
+            return
+        self.averaged_steps += 1
+        weight = 1 / max(1, self.averaged_steps - self.lagged_rates)
+        for parameter in self.param_groups[0]["params"]:
+            state = self.state[parameter]
+            if "average" in state:
+                state["average"].lerp_(parameter, weight)
+            else:
+                state["average"] = parameter.detach().clone()
+
+    @torch.no_grad()
+    def exchange(self) -> None:
+        """Swap weights and averages in place: what points to the weights (a fused kernel's buffer) still does."""
+        for parameter in self.param_groups[0]["params"]:
+            average = self.state[parameter]["average"]
+            weight = parameter.detach().clone()
+            parameter.copy_(average)
+            average.copy_(weight)
+
+
+@contextmanager
+def averaged(optimizer: torch.optim.Optimizer) -> Iterator[bool]:
+    """Put averages into the model while inside, and its own weights back after, whatever happened.
+
+    Yields:
+        Whether there are averages; without them nothing is done.
+    """
+    if not (isinstance(optimizer, NTASGD) and optimizer.averaged_steps):
+        yield False
+        return
+    optimizer.exchange()
+    try:
+        yield True
+    finally:
+        optimizer.exchange()
 
 
 def build_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
@@ -35,25 +125,23 @@ def optimizer_state(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[
     }
 
 
-_ENTRIES = {"adam": ("step", "exp_avg", "exp_avg_sq"), "adagrad": ("step", "sum"), "sgd": (), "nt_asgd": ("average",)}
-
-
-def expected_state(config: OptimizerConfig, model: nn.Module, position: Position) -> set[str]:
-    """Return the names that `optimizer_state` has at this position."""
+def expected_state(
+    optimizer: torch.optim.Optimizer, model: nn.Module, steps: int, averaged_steps: int | None
+) -> set[str]:
+    """Return the names that `optimizer_state` has after so many steps, of which so many were averaged."""
     # Adagrad makes its state at once, the others with their first step or average
-    begun = {"adagrad": True, "nt_asgd": bool(position.averaged_steps)}.get(config.kind, position.step > 0)
-    if not begun:
-        return set()
+    begun, entries = {
+        torch.optim.Adam: (steps > 0, ("step", "exp_avg", "exp_avg_sq")),
+        torch.optim.Adagrad: (True, ("step", "sum")),
+        torch.optim.SGD: (False, ()),
+        NTASGD: (bool(averaged_steps), ("average",)),
+    }[type(optimizer)]
     trainable = (name for name, parameter in model.named_parameters() if parameter.requires_grad)
-    return {f"{name}/{entry}" for name in trainable for entry in _ENTRIES[config.kind]}
+    return {f"{name}/{entry}" for name in trainable for entry in entries if begun}
 
 
-def restore_optimizer(
-    optimizer: torch.optim.Optimizer, model: nn.Module, state: dict[str, Tensor], position: Position
-) -> None:
+def restore_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, state: dict[str, Tensor]) -> None:
     """Undo `optimizer_state`, on the parameters' device."""
-    if isinstance(optimizer, NTASGD):
-        optimizer.averaged_steps, optimizer.late_rate = position.averaged_steps, position.late_rate
     parameters = dict(model.named_parameters())
     for key, value in state.items():
         name, entry = key.rsplit("/", 1)
@@ -67,9 +155,5 @@ def next_rate(config: ScheduleConfig, rate: float, epochs_done: int, improved: b
     step: rate_e = rate_0 / factor^max(0, e + 1 − full_epochs) for e = 0, 1, …; plateau: divided unless the last
     epoch gave the best validation loss so far.
     """
-    divide = {
-        "constant": False,
-        "step": epochs_done >= config.full_epochs,
-        "plateau": not improved,
-    }[config.kind]
+    divide = {"constant": False, "step": epochs_done >= config.full_epochs, "plateau": not improved}[config.kind]
     return rate / config.factor if divide else rate

@@ -1,13 +1,20 @@
-"""Where a run stands: everything of a checkpoint that is not a tensor."""
+"""Where a run stands, and all of it as a checkpoint: weights, optimiser, the streams' state, generators, position."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from spanlm.errors import RunError
+import torch
+from torch import Tensor, nn
+
+from spanlm.errors import InputError, RunError
+from spanlm.models.state import LMState
+from spanlm.store.checkpoints import Checkpoint
+from spanlm.store.run_folder import copy_weights
+from spanlm.training.optimizers import NTASGD, expected_state, optimizer_state, restore_optimizer
 
 _LATEST = {"metrics_checksums", "config"}
 _ADDED = {*_LATEST, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts"}
@@ -127,3 +134,84 @@ class Position:
         self.stage += 1
         self.stage_began, self.losses, self.rate = self.epoch, [], rate
         self.begin_averages()
+
+
+def generator_states(device: torch.device) -> dict[str, Tensor]:
+    """Return the states of the random number generators that training draws from."""
+    states = {"generator.cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["generator.cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_generators(carried: Mapping[str, Tensor], device: torch.device) -> None:
+    """Undo `generator_states`.
+
+    Raises:
+        InputError: they are of another kind of device, where other generators drew; names the field and the device.
+    """
+    before = "cuda" if "generator.cuda" in carried else "cpu"
+    if device.type != before:
+        raise InputError(
+            f"training.device={device.type}: the run was trained on {before}, and its random numbers go on only there. "
+            f"Use training.device={before}, or begin another run from its weights (training.start_from)."
+        )
+    torch.set_rng_state(carried["generator.cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(carried["generator.cuda"], device)
+
+
+def as_checkpoint(
+    model: nn.Module, optimizer: torch.optim.Optimizer, state: LMState, position: Position, device: torch.device
+) -> Checkpoint:
+    """Return all that a run needs to go on exactly from between two steps."""
+    if isinstance(optimizer, NTASGD):
+        position.late_rate = optimizer.late_rate
+    return Checkpoint(
+        weights=dict(model.named_parameters()),
+        optimizer=optimizer_state(optimizer, model),
+        carried={**state.flat(), **generator_states(device)},
+        position=position.to_json(),
+    )
+
+
+def restore_checkpoint(
+    checkpoint: Checkpoint,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    initial: LMState,
+    position: Position,
+    device: torch.device,
+) -> LMState:
+    """Undo `as_checkpoint` in a model and an optimiser just made; return the streams' state.
+
+    Args:
+        checkpoint: as it was read.
+        model: gets its weights.
+        optimizer: of the model.
+        initial: what the streams' state is at first, which says what its parts are.
+        position: that of the checkpoint.
+        device: of the model.
+
+    Raises:
+        InputError: the run was trained on another kind of device, or weights do not fit.
+        RunError: something is missing or unknown.
+    """
+    copy_weights(checkpoint.weights, model, "checkpoint")
+    expected = expected_state(optimizer, model, position.step, position.averaged_steps)
+    _require_names(checkpoint.optimizer, expected, "optimizer.safetensors")
+    carried = checkpoint.carried
+    _require_names(carried.keys() - {"generator.cuda"}, {*initial.flat(), "generator.cpu"}, "carried.safetensors")
+    restore_generators(carried, device)
+    restore_optimizer(optimizer, model, checkpoint.optimizer)
+    if isinstance(optimizer, NTASGD):
+        optimizer.averaged_steps, optimizer.late_rate = position.averaged_steps, position.late_rate
+    return LMState.from_flat({name: x.to(device) for name, x in carried.items() if not name.startswith("generator.")})
+
+
+def _require_names(found: Collection[str], expected: Collection[str], what: str) -> None:
+    """Refuse a checkpoint that lacks something, or holds something unknown; RunError names the first difference."""
+    wrong = sorted(set(found) ^ set(expected))
+    if wrong:
+        state = "is missing" if wrong[0] in expected else "is unknown"
+        raise RunError(f"checkpoint: {what}: {wrong[0]} {state}; it is not one of this run. Use another --out.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from spanlm.config import CHANGEABLE, RunConfig, fixed_parts
@@ -10,40 +10,15 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.sources import findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
-from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint
 from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
 from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
 from spanlm.training.config import TrainingConfig
-from spanlm.training.events import Watcher
+from spanlm.training.journal import Watcher
 from spanlm.training.position import Position
 from spanlm.training.setup import data_fingerprint
 from spanlm.training.stages import run_over, stage_over
 from spanlm.training.trainer import Trainer
-from spanlm.training.warm_start import WarmStart
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A run about to start.
-
-    Attributes:
-        config: the whole run's.
-        corpus: what it trains on.
-        folder: where.
-        parameters: how large the model is.
-        device: where it is trained.
-        predicted: how many training tokens an epoch predicts.
-        started: what it begins with if that is another run.
-    """
-
-    config: RunConfig
-    corpus: Corpus
-    folder: Path
-    parameters: ParameterCount
-    device: str
-    predicted: int
-    started: WarmStart | None = None
 
 
 def train(
@@ -74,10 +49,7 @@ def train(
         trainer = Trainer(config, corpus, folder, watcher)  # refuses what cannot be trained, before anything is written
         trainer.restore()
         trainer.journal.lasting(lambda: _claim(config, corpus, folder))
-        # all of them, whichever learn
-        size, device = count_configured(config.model, len(corpus.vocabulary)), str(trainer.device)
-        predicted = trainer.batcher.targets
-        watcher.start(Prepared(config, corpus, folder, size, device, predicted, trainer.started))
+        watcher.start(config, corpus, folder, str(trainer.device), trainer.batcher.targets, trainer.started)
         return trainer.run()
 
 
@@ -97,14 +69,14 @@ def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
     """Refuse a folder that holds a run which is not this one; return the configuration as it is to be kept."""
-    data = findable(config.data)
+    data, metrics = findable(config.data), folder / METRICS
     existing = [name for name in (CONFIG, CHECKPOINTS, MODEL, METRICS) if (folder / name).exists()]
     if existing and not resume:
         raise InputError(
             f"--out={folder}: already holds a run ({', '.join(existing)}). "
             "Go on with it by --resume auto, or choose another --out."
         )
-    if (folder / CONFIG).exists():
+    if CONFIG in existing:
         old = RunConfig.load(folder / CONFIG, whole=True)
         refuse_changes(old, config, folder)
         data = replace(old.data, dir=data.dir, download=data.download)
@@ -113,23 +85,15 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
             f"{folder / VOCABULARY}: is not the vocabulary of {config.data.corpus} as it is now. "
             "Put the text back, or start with another --out."
         )
-    if existing and not holds_checkpoints(folder / CHECKPOINTS):
-        _refuse_lost_checkpoints(folder)
+    if MODEL in existing and not holds_checkpoints(folder / CHECKPOINTS):
+        # a run that was killed before its first checkpoint may have the model of one epoch, but of no more
+        epochs = regular(metrics, 2**30).read_bytes().count(b'"event": "valid"') if METRICS in existing else 2
+        if epochs > 1:
+            raise InputError(
+                f"{folder}: holds a trained model, but no {CHECKPOINTS}/ to go on from: training would begin anew and "
+                f"replace it. Put {CHECKPOINTS}/ back, or choose another --out."
+            )
     return replace(config, data=data)
-
-
-def _refuse_lost_checkpoints(folder: Path) -> None:
-    """Refuse to begin anew over a model that took longer than an epoch: there is nothing to go on from.
-
-    A run that was killed before its first checkpoint may have the model of one epoch.
-    """
-    metrics = folder / METRICS
-    epochs = regular(metrics, 2**30).read_bytes().count(b'"event": "valid"') if metrics.exists() else 0
-    if (folder / MODEL).exists() and (epochs > 1 or not metrics.exists()):
-        raise InputError(
-            f"{folder}: holds a trained model, but no {CHECKPOINTS}/ to go on from: training would begin anew and "
-            f"replace it. Put {CHECKPOINTS}/ back, or choose another --out."
-        )
 
 
 def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
@@ -169,36 +133,31 @@ def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path)
     """
     checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)
     position = Position.from_json(checkpoint.position) if checkpoint else Position(rate=new.optimizer.lr)
-    stage, before, now = position.stage, old.finetune, new.finetune
+    stage, done, before, now = position.stage, position.stage_epochs, old.finetune, new.finetune
     last_differs = before.last_latent_dropout is not None and stage in (before.stages, now.stages) and stage > 0
-    for field, was, wanted, fits in (
+    for field, was, wanted, allowed in (
         ("epochs", old.epochs, new.epochs, stage == 0),
         ("patience", old.patience, new.patience, stage == 0),
         ("finetune.stages", before.stages, now.stages, now.stages >= stage and not last_differs),
         ("finetune.epochs", before.epochs, now.epochs, stage < 2),
     ):
-        if was != wanted and not fits:
+        if was != wanted and not allowed:
             raise InputError(
                 f"{folder}: training.{field} was {as_written(was)}, not {as_written(wanted)}, and the run is in "
                 f"finetune stage {stage} already. Leave training.{field} as it was, or choose another --out."
             )
-    _refuse_fewer_than_done(position, new, folder)
+    field, wanted = ("finetune.epochs", now.epochs) if stage else ("epochs", new.epochs)
+    if wanted < done:
+        where = f" in finetune stage {stage}" if stage else ""
+        raise InputError(
+            f"training.{field}={wanted}: {folder} has had {done} already{where}. Take that or more, "
+            "or choose another --out."
+        )
     if position.segment and stage_over(position, new) and not run_over(position, new):
         raise InputError(
             f"{folder}: is inside epoch {position.epoch + 1}, and with the training.epochs, training.patience or "
             "training.finetune.epochs that you give the next stage would begin there. Leave them as they were until "
             "the epoch has ended, or choose another --out."
-        )
-
-
-def _refuse_fewer_than_done(position: Position, new: TrainingConfig, folder: Path) -> None:
-    """Refuse to say that a stage has fewer epochs than it has had."""
-    field, wanted = ("finetune.epochs", new.finetune.epochs) if position.stage else ("epochs", new.epochs)
-    if wanted < position.stage_epochs:
-        where = f" in finetune stage {position.stage}" if position.stage else ""
-        raise InputError(
-            f"training.{field}={wanted}: {folder} has had {position.stage_epochs} already{where}. Take that or more, "
-            "or choose another --out."
         )
 
 

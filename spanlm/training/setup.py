@@ -1,25 +1,31 @@
-"""What a run is made of before its first step: the model, the cut of the text, the identity of the data."""
+"""What a run is made of before its first step: the model, its first weights, and the text, cut and identified."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 import torch
+from torch import nn
 
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
+from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.models.counting import count_configured
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig
-from spanlm.store.machine import memory, pick_device
-from spanlm.training.config import BatchingConfig
+from spanlm.store.process import memory, pick_device
+from spanlm.store.run_folder import CONFIG, VOCABULARY, copy_weights, read_weights
+
+NEW = ("memory.", "head.projection.")
+"""What a model may have that the run it begins with lacks: a memory, and the buffer's own way into the softmax."""
 
 
 def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
@@ -40,42 +46,9 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
     return cast(BatchingKind, kind)
 
 
-def resolved(batching: BatchingConfig, tokens: TokenFile) -> tuple[BatchingKind, BatchingConfig]:
-    """Return how to cut a text, and the configuration with this kind.
-
-    Raises:
-        InputError: as `batching_kind`, or what auto means here cannot have something that is asked for.
-    """
-    kind = batching_kind(batching.kind, tokens)
-    try:
-        return kind, replace(batching, kind=kind)
-    except InputError as error:
-        raise InputError(f"training.batching.kind={batching.kind}, which is {kind} for this text: {error}") from None
-
-
 def remembers_everything(memory: AnyMemoryConfig) -> bool:
     """Say whether what a memory holds grows until a reset."""
     return isinstance(memory, AttentiveConfig) and memory.window is None and memory.score != "none"
-
-
-def refuse_unbounded(memory: AnyMemoryConfig, kind: BatchingKind, asked: str) -> None:
-    """Refuse to train a memory that holds everything since the last reset, unless each sentence is one.
-
-    Args:
-        memory: the model's.
-        kind: how the training text is cut.
-        asked: training.batching.kind as it was asked for.
-
-    Raises:
-        InputError: what is remembered would grow with the text.
-    """
-    if remembers_everything(memory) and kind != "sentences":
-        cut = kind if asked == kind else f"{asked} (here {kind})"
-        raise InputError(
-            "model.memory.window=null: everything since the last reset is remembered, which needs a reset at each "
-            f"sentence, but training.batching.kind={cut}. Take training.batching.kind=sentences, or give "
-            "model.memory.window a number."
-        )
 
 
 def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int, *, whole: bool) -> Batcher:
@@ -89,11 +62,22 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
         whole: every token is predicted, in the order of the text, as in validation; else as in training.
 
     Raises:
-        InputError: as `resolved` and `refuse_unbounded`.
+        InputError: as `batching_kind`; what auto means here cannot have something that is asked for; or what a memory
+            holds would grow with the text.
     """
     asked, tokens = config.training.batching, corpus.splits[split]
-    kind, batching = resolved(asked, corpus.splits["train"])
-    refuse_unbounded(config.model.memory, kind, asked.kind)
+    kind = batching_kind(asked.kind, corpus.splits["train"])
+    try:
+        batching = replace(asked, kind=kind)
+    except InputError as error:
+        raise InputError(f"training.batching.kind={asked.kind}, which is {kind} for this text: {error}") from None
+    if remembers_everything(config.model.memory) and kind != "sentences":
+        cut = kind if asked.kind == kind else f"{asked.kind} (here {kind})"
+        raise InputError(
+            "model.memory.window=null: everything since the last reset is remembered, which needs a reset at each "
+            f"sentence, but training.batching.kind={cut}. Take training.batching.kind=sentences, or give "
+            "model.memory.window a number."
+        )
     if kind == "documents" and whole:
         batch_size = min(batch_size, len(tokens.documents))  # more streams would only read padding
     steps = min(batching.length, -(-len(tokens) // batch_size)) if kind == "streams" else 1
@@ -159,3 +143,79 @@ def data_fingerprint(corpus: Corpus) -> str:
         digest.update(np.ascontiguousarray(corpus.splits[split].ids).data)
         digest.update(corpus.splits[split].documents.tobytes())
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """What a run began with.
+
+    Attributes:
+        folder: of the run whose best weights they were.
+        weights: their SHA-256.
+        fresh: names of the parameters that it lacks, which began as usual.
+    """
+
+    folder: Path
+    weights: str
+    fresh: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        new = f"; new: {', '.join(self.fresh)}" if self.fresh else ""
+        return f"the weights of {self.folder}{new}"
+
+
+def hold_all_but_new(model: nn.Module) -> None:
+    """Let nothing learn but what may be new.
+
+    Raises:
+        InputError: there is nothing new.
+    """
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(parameter.requires_grad and name.startswith(NEW))
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise InputError(
+            "training.learns=memory: the model has no memory with weights. Name one with model.memory.kind, or take "
+            "training.learns=all."
+        )
+
+
+def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmStart:
+    """Give a new model the best weights of a run; each of them must have its place in it.
+
+    Args:
+        model: just made; a memory that the run lacks stays as it is.
+        folder: of the run.
+        vocabulary: the model's.
+
+    Raises:
+        InputError: no such run, one of other words, one with a weight that the model lacks or has in another shape, or
+            one without a weight that only a memory could do without, or with one that is not finite.
+    """
+    field = f"training.start_from={folder}"
+    if not (folder / CONFIG).is_file():
+        raise InputError(f"{field}: is not the folder of a run. Name one that `spanlm train --out` has made.")
+    if Vocabulary.load(folder / VOCABULARY).hash != vocabulary.hash:
+        raise InputError(
+            f"{field}: its vocabulary is not that of the training text. Train it on the same text, with the "
+            "same fields of data."
+        )
+    weights, parameters = read_weights(folder, vocabulary.hash), dict(model.named_parameters())
+    tensors = weights.tensors
+    for name, tensor in sorted(tensors.items()):
+        there = parameters.get(name)
+        if there is None or there.shape != tensor.shape:
+            has = "lacks it" if there is None else f"has {tuple(there.shape)}"
+            raise InputError(
+                f"{field}: its weight {name} is {tuple(tensor.shape)}, and this model {has}. Give "
+                "model.embedding_size, model.encoder and model.head the values of that run's config.yaml, and leave "
+                "out nothing that it has."
+            )
+    fresh = tuple(sorted(parameters.keys() - tensors.keys()))
+    if strange := [name for name in fresh if not name.startswith(NEW)]:
+        raise InputError(
+            f"{field}: it has no weight {strange[0]}, which would begin at random. Give model.encoder and model.head "
+            "the values of that run's config.yaml; only a memory may be new."
+        )
+    copy_weights({**parameters, **tensors}, model, field)
+    return WarmStart(folder, weights.digest, fresh)

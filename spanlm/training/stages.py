@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -9,7 +10,6 @@ from spanlm.config import RunConfig
 from spanlm.errors import InputError, require, require_defaults
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.training.config import TrainingConfig
-from spanlm.training.nt_asgd import stagnated
 from spanlm.training.position import Position
 
 Part = TypeVar("Part", bound=Any)
@@ -57,18 +57,23 @@ def refuse_unfit(config: RunConfig) -> None:
     for stage in range(1, finetune.stages + 1):
         stage_config(config, stage)
     if not (head.adversarial or finetune.adversarial):
-        _refuse_margins(config)
-
-
-def _refuse_margins(config: RunConfig) -> None:
-    """Refuse, in a run without an adversarial softmax, what only changes something about its margins."""
-    why = "without an adversarial softmax. Use model.head.adversarial or training.finetune.adversarial above 0"
-    require_defaults(config.model.head, "model.head", ["adversarial_direction", "adversarial_gate"], why)
+        why = "without an adversarial softmax. Use model.head.adversarial or training.finetune.adversarial above 0"
+        require_defaults(head, "model.head", ["adversarial_direction", "adversarial_gate"], why)
 
 
 def _changed(part: Part, **values: object) -> Part:
     """Copy a part of a configuration with those values that are not None."""
     return replace(part, **{name: value for name, value in values.items() if value is not None})
+
+
+def stagnated(losses: Sequence[float], n: int) -> bool:
+    """Say whether the last of these validation losses is above the best of those more than n epochs before it.
+
+    With the n losses just before it left out there must be one left: never before epoch n + 2. The test is that of the
+    authors' code: the paper prints the last n, which its authors call a misprint.
+    """
+    older = losses[: max(0, len(losses) - 1 - n)]
+    return bool(older) and losses[-1] > min(older)
 
 
 def stage_over(position: Position, training: TrainingConfig) -> bool:
@@ -91,16 +96,14 @@ def averages_begin(position: Position, training: TrainingConfig, loss: float) ->
 
     They begin once, never end, and take nothing over from the weights before.
     """
-    optimizer = training.optimizer
+    optimizer, averaged = training.optimizer, position.averaging_since is not None
     if optimizer.kind != "nt_asgd":
         return False
-    before = position.averaging_since is None
-    if before or position.stage:
+    if position.stage or not averaged:
         position.losses.append(loss)
-    if not before:
-        return False
     last = optimizer.switch_after
     due = stagnated(position.losses, optimizer.nonmonotone) if last is None else position.epoch >= last
-    if due:
-        position.begin_averages()
-    return due
+    if averaged or not due:
+        return False
+    position.begin_averages()
+    return True

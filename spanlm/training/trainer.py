@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -18,23 +16,23 @@ from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.parts import log_of_training
 from spanlm.evaluation.protocol import Protocol, usable
 from spanlm.evaluation.scoring import score, tally, to_device
-from spanlm.models.state import LMState
-from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, require_names, save_checkpoint
+from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint, save_checkpoint
 from spanlm.store.files import expanded
-from spanlm.store.machine import pick_device
+from spanlm.store.process import StopRequest, pick_device, stop_request
 from spanlm.store.provenance import read_precision, record_start
-from spanlm.store.run_folder import CHECKPOINTS, CONFIG, MODEL, copy_weights, load_weights, save_model
-from spanlm.training.events import Watcher
-from spanlm.training.generators import generator_states, is_generator, refuse_another_device, restore_generators
-from spanlm.training.journal import Journal
-from spanlm.training.nt_asgd import NTASGD
-from spanlm.training.optimizers import build_optimizer, expected_state, next_rate, optimizer_state, restore_optimizer
-from spanlm.training.position import Position
-from spanlm.training.setup import build_model, data_fingerprint, split_batcher
-from spanlm.training.signals import StopRequest, stop_request
+from spanlm.store.run_folder import CHECKPOINTS, CONFIG, MODEL, load_weights, save_model
+from spanlm.training.journal import Journal, Watcher
+from spanlm.training.optimizers import NTASGD, averaged, build_optimizer, next_rate
+from spanlm.training.position import (
+    Position,
+    as_checkpoint,
+    generator_states,
+    restore_checkpoint,
+    restore_generators,
+)
+from spanlm.training.setup import WarmStart, build_model, data_fingerprint, hold_all_but_new, split_batcher, warm_start
 from spanlm.training.stages import averages_begin, refuse_unfit, run_over, stage_config, stage_over
-from spanlm.training.stepping import add_gradients, clip
-from spanlm.training.warm_start import WarmStart, hold_all_but_new, warm_start
+from spanlm.training.step import backward, clip
 
 
 class Trainer:
@@ -63,7 +61,11 @@ class Trainer:
         # streams of equal length in training; in validation the context of a word must not depend on the batch size
         self.valid = split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
         self._set_up()
-        self.started = self._warm_start()
+        self.started: WarmStart | None = None
+        origin = config.training.start_from
+        # a run that goes on has its own weights and does not need the other any more
+        if origin is not None and not holds_checkpoints(folder / CHECKPOINTS):
+            self.started = warm_start(self.model, expanded(origin), corpus.vocabulary)
 
     def _set_up(self) -> None:
         """Make what the stage of the position trains: its model, its optimiser, its batches."""
@@ -76,8 +78,38 @@ class Trainer:
             hold_all_but_new(self.model)
         self.optimizer = build_optimizer(config.training.optimizer, self.model)
         self.segments = self.batcher.count(self._order())
-        self.initial = self.model.init_state(streams)
-        self.state = self.initial
+        self.state = self.initial = self.model.init_state(streams)
+
+    def restore(self) -> None:
+        """Go on from the last checkpoint, if there is one.
+
+        Raises:
+            InputError: it is of another text, or of another configuration than the folder has.
+            RunError: all checkpoints are damaged, or lack something.
+        """
+        checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)
+        for text in refused:
+            self.journal.watcher.note(text)
+        if checkpoint is None:
+            return
+        position = Position.from_json(checkpoint.position)
+        if position.data != self.position.data:
+            raise InputError(
+                f"{self.folder}: was trained on another text than {self.config.data.corpus} now holds; "
+                "resuming would mix the two. Put the text back, or start with another --out."
+            )
+        check_config(position.config, self._found, self.folder / CHECKPOINTS)
+        self.position = replace(position, config=self.position.config)
+        if position.stage:
+            self._set_up()
+        self.state = restore_checkpoint(
+            checkpoint, self.model, self.optimizer, self.initial, self.position, self.device
+        )
+        self.journal.watcher.note(
+            f"finished before, after {position.epoch} epochs; more training.epochs go on"
+            if self.finished
+            else f"going on from step {position.step} (epoch {position.epoch + 1})"
+        )
 
     def run(self) -> Position:
         """Train until the last stage has ended, from where it stands; see `restore`.
@@ -87,15 +119,8 @@ class Trainer:
             RunError: a loss that is not a number, or a full disk.
         """
         if not self.finished:
-            asked = self.config.training.precision
-            now, before = usable(asked, self.device), read_precision(self.folder, asked)
-            if self.position.step and now != before:
-                self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
-            origin = None if self.started is None else self.started.weights
-            start = (self.folder, self.device, origin, self.corpus.texts, now, self.corpus.unk_tokens("train"))
-            self.journal.lasting(lambda: record_start(*start))
-        self.journal.open(self.position)
-        try:
+            self._record_start()
+        with self.journal.open(self.position):
             if self.started is not None:
                 self._checkpoint()  # before a better model takes the place of the one that was read
             with stop_request() as request:
@@ -104,21 +129,21 @@ class Trainer:
                     if stage_over(self.position, self.config.training):
                         self._next_stage()
                     self._epoch(request)
-        finally:
-            self.journal.close()
         return self.position
-
-    def _warm_start(self) -> WarmStart | None:
-        """Begin with the weights of another run; one that goes on has its own and does not need the other any more."""
-        origin = self.config.training.start_from
-        if origin is None or holds_checkpoints(self.folder / CHECKPOINTS):
-            return None
-        return warm_start(self.model, expanded(origin), self.corpus.vocabulary)
 
     @property
     def finished(self) -> bool:
         """Whether the last stage has ended."""
         return run_over(self.position, self.config.training)
+
+    def _record_start(self) -> None:
+        asked = self.config.training.precision
+        now, before = usable(asked, self.device), read_precision(self.folder, asked)
+        if self.position.step and now != before:
+            self.journal.watcher.note(f"in {before} until now, in {now} from here on: the weights will differ")
+        origin = None if self.started is None else self.started.weights
+        start = (self.folder, self.device, origin, self.corpus.texts, now, self.corpus.unk_tokens("train"))
+        self.journal.lasting(lambda: record_start(*start))
 
     def _order(self) -> int:
         # one order an epoch, known without having drawn those before it
@@ -142,20 +167,23 @@ class Trainer:
         Raises:
             RunError: the loss or the gradient is not finite; nothing was updated.
         """
+        position, training = self.position, self.config.training
         state = self.state.reset(segment.reset, self.initial)
-        segment = to_device(segment, self.device)
-        passed = add_gradients(self.model, segment, state, self.config.training)
-        norm = clip(self.model, self.config.training.optimizer.clip)
+        result = backward(self.model, to_device(segment, self.device), state, training)
+        norm = clip(self.model, training.optimizer.clip)
         # all that is asked of the device in a step is asked at once: each question waits for it
-        numbers = torch.stack([passed.nll, passed.tokens.double(), norm.double()])
-        total, count, norm_value, *metrics = torch.cat([numbers, passed.metrics]).tolist()
-        self._refuse_not_finite(total, norm_value)
-        self._set_step_rate(segment.rate_share)
+        numbers = torch.stack([result.nll, result.tokens.double(), norm.double()])
+        nll, tokens, norm_value, *metrics = torch.cat([numbers, result.metrics]).tolist()
+        self._refuse_not_finite(nll, norm_value)
+        warmup = training.schedule.warmup
+        rate = position.rate * min(1.0, (position.step + 1) / warmup) if warmup else position.rate
+        (group,) = self.optimizer.param_groups
+        group["lr"] = rate * segment.rate_share  # the segment's share of the epoch's rate
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.state = passed.state
-        self.position.advance(total, int(count), dict(zip(passed.names, metrics, strict=True)))
-        self.journal.step(self.position, self.segments, self._rate, norm_value, int(count))
+        self.state = result.state
+        position.advance(nll, int(tokens), dict(zip(result.names, metrics, strict=True)))
+        self.journal.step(position, self.segments, group["lr"], norm_value, int(tokens))
 
     def _refuse_not_finite(self, nll: float, norm: float) -> None:
         if math.isfinite(nll) and math.isfinite(norm):
@@ -170,7 +198,7 @@ class Trainer:
     def _validate(self, request: StopRequest) -> None:
         position, training = self.position, self.config.training
         train = position.epoch_nll / position.epoch_tokens, log_of_training(position.parts)
-        with self._averaged():
+        with averaged(self.optimizer):
             segments = takewhile(lambda _: request.signal_number is None, self.valid.segments())
             scored = score(self.model, segments, Protocol(precision=training.precision))
             found = tally(scored, self.corpus.vocabulary.unk_id)
@@ -218,83 +246,18 @@ class Trainer:
             f"epoch {position.best_epoch}"
         )
 
-    @property
-    def _averages(self) -> NTASGD | None:
-        return self.optimizer if isinstance(self.optimizer, NTASGD) else None
-
     def _begin_averages(self) -> None:
-        assert self._averages is not None  # a configuration that asks for averages has them
-        self._averages.start_averaging()
-
-    def _averaged(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self._averages is None else self._averages.averaged()
-
-    @property
-    def _rate(self) -> float:
-        """Of the last step."""
-        rate: float = self.optimizer.param_groups[0]["lr"]
-        return rate if self._averages is None else self._averages.used_rate
-
-    def _set_step_rate(self, share: float) -> None:
-        """Give the optimiser the rate of this step: the segment's share of the epoch's, or less while it warms up."""
-        warmup = self.config.training.schedule.warmup
-        rate = self.position.rate * min(1.0, (self.position.step + 1) / warmup) if warmup else self.position.rate
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * share
+        assert isinstance(self.optimizer, NTASGD)  # a configuration that asks for averages has them
+        self.optimizer.averaged_steps = 0
 
     def _checkpoint(self) -> None:
         self.journal.sync(self.position)
-        if self._averages is not None:
-            self.position.late_rate = self._averages.late_rate
-        checkpoint = Checkpoint(
-            weights=dict(self.model.named_parameters()),
-            optimizer=optimizer_state(self.optimizer, self.model),
-            carried={**self.state.flat(), **generator_states(self.device)},
-            position=self.position.to_json(),
-        )
+        checkpoint = as_checkpoint(self.model, self.optimizer, self.state, self.position, self.device)
         folder, step = self.folder / CHECKPOINTS, self.position.step
         left = self.journal.lasting(lambda: save_checkpoint(folder, step, checkpoint))
         if left and not self._told_of_leftovers:
             self.journal.watcher.note(f"{left[0]}: is not needed any more, and could not be removed")
             self._told_of_leftovers = True
-
-    def restore(self) -> None:
-        """Go on from the last checkpoint, if there is one.
-
-        Raises:
-            InputError: it is of another text, or of another configuration than the folder has.
-            RunError: all checkpoints are damaged, or lack something.
-        """
-        checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)
-        for text in refused:
-            self.journal.watcher.note(text)
-        if checkpoint is None:
-            return
-        position = Position.from_json(checkpoint.position)
-        if position.data != self.position.data:
-            raise InputError(
-                f"{self.folder}: was trained on another text than {self.config.data.corpus} now holds; "
-                "resuming would mix the two. Put the text back, or start with another --out."
-            )
-        check_config(position.config, self._found, self.folder / CHECKPOINTS)
-        self.position = replace(position, config=self.position.config)
-        if position.stage:
-            self._set_up()
-        copy_weights(checkpoint.weights, self.model, "checkpoint")
-        expected = expected_state(self.config.training.optimizer, self.model, position)
-        require_names(checkpoint.optimizer, expected, "optimizer.safetensors")
-        refuse_another_device(checkpoint.carried, self.device)
-        names = {*self.initial.flat(), *generator_states(self.device)}
-        require_names(checkpoint.carried, names, "carried.safetensors")
-        restore_optimizer(self.optimizer, self.model, checkpoint.optimizer, position)
-        carried = {name: x.to(self.device) for name, x in checkpoint.carried.items() if not is_generator(name)}
-        self.state = LMState.from_flat(carried)
-        restore_generators(checkpoint.carried, self.device)
-        self.journal.watcher.note(
-            f"finished before, after {position.epoch} epochs; more training.epochs go on"
-            if run_over(position, self.config.training)
-            else f"going on from step {position.step} (epoch {position.epoch + 1})"
-        )
 
     def _interrupt(self, number: int) -> None:
         self._checkpoint()

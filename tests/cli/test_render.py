@@ -19,7 +19,7 @@ from spanlm.cli import render
 from spanlm.cli.main import main
 from spanlm.cli.render import grid, note, out, out_json, paragraph, progress, table
 from spanlm.cli.training_report import TrainingReport
-from spanlm.training.events import EpochEvent, Phase, StepEvent
+from spanlm.training.journal import EpochEvent, Phase, StepEvent
 from tests.cli.conftest import Cli
 
 LONG = "an attentive language model " * 20

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from spanlm.models.ops import linear as module
 from spanlm.models.ops.linear import crossed, linear, product
-from spanlm.store import machine
+from spanlm.store import process as machine
 from tests.models.small import bitwise
 
 LIBRARY_IS_SLOWER = module._library_is_slower

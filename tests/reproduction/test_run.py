@@ -21,8 +21,16 @@ import pytest
 import spanlm
 from spanlm.errors import InputError, Interrupted
 from spanlm.reproduction.plan import Plan, Request, make_plan
-from spanlm.reproduction.run import Estimator, Outcome, finished_before, label, run_all, run_plan, run_side_by_side
-from spanlm.training.events import EpochEvent, Watcher
+from spanlm.reproduction.run import (
+    Estimator,
+    Outcome,
+    finished_before,
+    label,
+    run_all,
+    run_plan,
+    run_side_by_side,
+)
+from spanlm.training.journal import EpochEvent, Watcher
 
 
 @pytest.fixture(autouse=True)

@@ -31,8 +31,7 @@ from spanlm.reproduction.scales import (
     published_length,
     scaled,
 )
-from spanlm.training.config import ScheduleConfig, TrainingConfig
-from spanlm.training.optimizer_config import FinetuneConfig
+from spanlm.training.config import FinetuneConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.optimizers import next_rate
 
 PRESETS = {name: sorted({row.preset for row in paper.rows.values()}) for name, paper in PAPERS.items()}

@@ -37,8 +37,7 @@ from spanlm.models.memories import (
     SpanBufferConfig,
 )
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
-from spanlm.training.events import EpochEvent, StepEvent, Watcher
-from spanlm.training.run import Prepared
+from spanlm.training.journal import EpochEvent, StepEvent, Watcher
 
 WORDS = (EOS, UNK, *(f"w{number}" for number in range(22)))
 CLOCK = ("time", "tokens_per_second")
@@ -196,12 +195,7 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     ),
     "mixture of softmaxes, span buffer, two finetune stages": lambda: with_model(
         make_config(
-            SpanBufferConfig(
-                buffer_size=12,
-                span_length=3,
-                attention_size=4,
-                dropout=0.1,
-            ),
+            SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, dropout=0.1),
             dropout=0.0,
             kind="streams",
             shuffle=False,
@@ -301,10 +295,6 @@ class Heard(Watcher):
         self.notes: list[str] = []
         self.steps: list[StepEvent] = []
         self.epochs: list[EpochEvent] = []
-        self.prepared: list[Prepared] = []
-
-    def start(self, run: Prepared) -> None:
-        self.prepared.append(run)
 
     def step(self, event: StepEvent) -> None:
         self.steps.append(event)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,24 +13,10 @@ import torch
 
 from spanlm.config import RunConfig
 from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
-from spanlm.training.bench import StepSpeed, spread, step_speed, training_report, watched_step
+from spanlm.training.bench import spread, training_report, watched_step
 from tests.training.small import make_config, make_corpus, with_batching
 
 CPU = torch.device("cpu")
-
-
-def test_speed_is_the_median_of_steps_and_of_what_each_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that goes on by the length of what is read."""
-    now = 0.0
-
-    def step(piece: Any) -> None:
-        nonlocal now
-        now += piece.seconds
-
-    monkeypatch.setattr(time, "perf_counter", lambda: now)
-    pieces = [SimpleNamespace(seconds=s, mask=torch.arange(10) < n) for s, n in ((1.0, 2), (9.0, 9), (2.0, 10))]
-    reader: Any = SimpleNamespace(device=CPU, step=step)
-    assert step_speed(reader, pieces) == StepSpeed(2000.0, 2.0)
 
 
 def test_segments_are_from_all_over_an_epoch() -> None:

@@ -7,7 +7,6 @@ import math
 import os
 import resource
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,31 +83,27 @@ def poisoned_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(MixingHead, "score", poisoned)
 
 
-def test_a_run_stops_at_the_step_that_is_not_finite_and_can_go_on(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train(make_config(), corpus, room / "whole")
-    with monkeypatch.context() as patch, pytest.raises(RunError, match="step 31 "):
-        poisoned_at(patch, 31)
-        train(make_config(), corpus, room / "run")
-    assert checkpoints(room / "run")[-1].name == "step-000000028"
-    train(make_config(), corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
-
-
-def test_a_validation_that_is_not_finite_keeps_the_best_model(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("where", ["step 31 ", "epoch 2: the validation loss is nan"])
+def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     train(make_config(), corpus, room / "whole")
     train(make_config(epochs=1), corpus, room / "run")
     best = (room / "run" / "model.safetensors").read_bytes()
-    with monkeypatch.context() as patch, pytest.raises(RunError, match="epoch 2: the validation loss is nan"):
-        nothing = Tally(tokens=10, nll=float("nan"))
-        patch.setattr(trainer_module, "tally", lambda *a, **k: nothing)
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=where):
+        if where.startswith("step"):
+            poisoned_at(patch, 31 - checkpointed(room / "run"))
+        else:
+            patch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=float("nan")))
         train(make_config(), corpus, room / "run", resume=True)
     assert (room / "run" / "model.safetensors").read_bytes() == best
     train(make_config(), corpus, room / "run", resume=True)
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+def checkpointed(folder: Path) -> int:
+    """The step of the last checkpoint."""
+    return int(checkpoints(folder)[-1].name.removeprefix("step-"))
 
 
 def test_the_command_line_says_one_line_and_exits_1(
@@ -143,52 +138,6 @@ def test_a_full_disk_keeps_what_was_saved(processes: Processes, text_folder: Pat
     assert not differing(outcome(folder), outcome(room / "whole"))
 
 
-def test_a_model_that_cannot_be_written_keeps_the_one_before(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train(make_config(), corpus, room / "whole")
-    train(make_config(epochs=1), corpus, room / "run")
-    best, rename = (room / "run" / "model.safetensors").read_bytes(), os.replace
-
-    def refuse(source: Path, target: Path) -> None:
-        if Path(target).name == "model.safetensors":
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        rename(source, target)
-
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"model\.safetensors: could not be written"):
-        patch.setattr(os, "replace", refuse)
-        train(make_config(), corpus, room / "run", Impatient(), resume=True)
-    assert (room / "run" / "model.safetensors").read_bytes() == best
-    names = {path.name for path in (room / "run").iterdir()}
-    assert names == {path.name for path in (room / "whole").iterdir()}
-    train(make_config(), corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
-
-
-@pytest.fixture
-def no_room_for_metrics(processes: Processes, text_folder: Path, room: Path) -> Iterator[str]:
-    """A run on a disk that takes a few more rows of metrics; gives what it said. The run went on exactly after."""
-    begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--training.epochs", "3", "--out"]
-    folder, said = room / "run", room / "said"
-    assert processes.run("command", arguments=[*begin, str(room / "whole")]) == 0
-    assert processes.run("command", arguments=[*begin, str(folder), "--training.epochs", "1"]) == 0
-    limit = (folder / "metrics.jsonl").stat().st_size + 1000
-    again = [*begin, str(folder), "--resume", "auto"]
-    assert processes.run("command", said, arguments=again, largest_file=limit) == 1
-    yield said.read_text()
-    assert processes.run("command", arguments=again) == 0
-    assert not differing(outcome(folder), outcome(room / "whole"))
-
-
-def test_metrics_that_cannot_be_written_end_the_run_in_one_line(no_room_for_metrics: str) -> None:
-    assert "Traceback" not in no_room_for_metrics
-    assert os.strerror(errno.EFBIG) in no_room_for_metrics.splitlines()[-1]
-
-
-def test_metrics_that_cannot_be_written_are_named(no_room_for_metrics: str) -> None:
-    assert "metrics.jsonl" in no_room_for_metrics.splitlines()[-1]
-
-
 def test_metrics_are_json_whatever_the_numbers(room: Path) -> None:
     log = MetricsLog(room / "metrics.jsonl")
     log.write({"loss": 701.0, "perplexity": math.inf, "parts": {"valid": {"gate": math.nan}}})
@@ -213,20 +162,6 @@ def test_a_row_that_is_written_again_is_there_once(room: Path) -> None:
     assert [row["row"] for row in rows(room)] == [1, 2]
 
 
-def test_metrics_that_do_not_reach_the_disk_are_named(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = room / "metrics.jsonl"
-
-    def refuse(descriptor: int) -> None:
-        if path.exists() and os.fstat(descriptor).st_ino == path.stat().st_ino:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(RunError, match=r"metrics\.jsonl"):
-        train(make_config(), corpus, room, Impatient())
-
-
 def test_two_trainers_never_share_a_folder(processes: Processes, corpus: Corpus, room: Path) -> None:
     folder = room / "run"
     pid = processes.start("hold", folder=str(folder))
@@ -239,13 +174,6 @@ def test_two_trainers_never_share_a_folder(processes: Processes, corpus: Corpus,
     os.kill(pid, signal.SIGKILL)
     assert processes.wait(pid) == -signal.SIGKILL
     assert train(make_config(epochs=1), corpus, folder).epoch == 1
-
-
-def test_a_run_that_failed_frees_its_folder(corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch, pytest.raises(RunError):
-        poisoned_at(patch, 2)
-        train(make_config(), corpus, room)
-    assert train(make_config(epochs=1), corpus, room, resume=True).epoch == 1
 
 
 def test_the_library_prints_nothing(corpus: Corpus, room: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -295,14 +223,20 @@ def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
 
 
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [("checkpoints/step-", "is intact"), ("model.safetensors", "could not be written"), ("metrics.jsonl", "metrics")],
+)
 def test_what_the_disk_refuses_a_fourth_time_ends_the_run_and_it_goes_on(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, file: str, said: str
 ) -> None:
     train(make_config(), corpus, room / "whole")
     train(make_config(epochs=1), corpus, room / "run")
-    with monkeypatch.context() as patch, pytest.raises(RunError, match="is intact"):
-        Refusing(patch, "replace", "checkpoints/step-", 4, errno.EIO)
+    best = (room / "run" / "model.safetensors").read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=said):
+        Refusing(patch, "fsync" if file == "metrics.jsonl" else "replace", file, 4, errno.EIO)
         train(make_config(), corpus, room / "run", Impatient(), resume=True)
+    assert (room / "run" / "model.safetensors").read_bytes() == best
     train(make_config(), corpus, room / "run", resume=True)
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
 

@@ -153,6 +153,7 @@ def test_a_finished_run_stays_as_it_is(processes: Processes, undisturbed: Undist
     assert {path.name for path in (room / "whole").iterdir()} == FILES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [FIRST, OTHERS[0]])
 def test_more_epochs_are_as_if_wanted_from_the_start(
     processes: Processes, undisturbed: Undisturbed, room: Path, name: str

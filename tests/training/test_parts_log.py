@@ -13,8 +13,7 @@ from spanlm.analysis.utilisation import read_utilisation
 from spanlm.errors import InputError
 from spanlm.evaluation.parts import log_of, log_of_training
 from spanlm.models.interfaces import MixingHead, Scores
-from spanlm.runs.loading import load
-from spanlm.training.optimizer_config import FinetuneConfig
+from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
 from tests.training.small import RUNS, Heard, make_config, make_corpus, rows, with_batching, with_training
 from tests.training.test_stages import STAGES
@@ -90,19 +89,6 @@ def test_rows_and_events_tell_the_means_of_an_epoch(
     assert 200 < row["parts"]["train"]["steps"] < 300 and row["parts"]["train"]["reward_loss"] != 0
 
 
-def test_valid_is_told_as_an_evaluation_tells_it(room: Path) -> None:
-    """`evaluate --parts` of the model that was saved."""
-    config, corpus = RUNS[STAGES](), make_corpus()
-    optimizer = replace(config.training.optimizer, switch_after=None)
-    config = with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
-    train(config, corpus, room)
-    (row,) = [row for row in rows(room) if row["event"] == "valid"]
-    found = load(room).evaluate(corpus, "valid", batch_size=config.training.batching.eval_batch_size)
-    assert found.parts is not None and found.perplexity == pytest.approx(row["perplexity"], rel=1e-6)
-    for name in ("encoder_nll", "buffer_nll", "gate", "utilisation", "oracle_utilisation", "reward"):
-        assert row["parts"]["valid"][name] == pytest.approx(getattr(found.parts, name), rel=1e-6)
-
-
 def test_a_validation_text_too_short_for_spans_hides_nothing_of_the_training(room: Path) -> None:
     config = RUNS[STAGES]()
     optimizer = replace(config.training.optimizer, switch_after=None)
@@ -113,14 +99,6 @@ def test_a_validation_text_too_short_for_spans_hides_nothing_of_the_training(roo
     assert row["parts"] == {"train": watcher.epochs[0].train_parts} and row["parts"]["train"]["steps"] > 0
     with pytest.raises(InputError, match=r"never held a span of the validation text, which is too short"):
         read_utilisation(room, "room")
-
-
-def test_every_epoch_begins_its_sums_anew(room: Path) -> None:
-    train(RUNS[STAGES](), make_corpus(), room)
-    found = [row["parts"] for row in rows(room) if row["event"] == "valid"]
-    assert len(found) == 4 and len({parts["train"]["gate"] for parts in found}) == 4
-    assert {parts["train"]["steps"] for parts in found} == {found[0]["train"]["steps"]}
-    assert {parts["valid"]["steps"] for parts in found} == {found[0]["valid"]["steps"]}
 
 
 def test_within_an_epoch_it_is_told_what_was_so_far(room: Path) -> None:

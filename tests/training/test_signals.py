@@ -16,16 +16,18 @@ from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import Interrupted
 from spanlm.evaluation.scoring import Tally
 from spanlm.store.checkpoints import load_last_checkpoint
+from spanlm.store.process import stop_request
 from spanlm.training.run import train
-from spanlm.training.signals import stop_request
 from tests.training.processes import Processes
-from tests.training.small import Heard, differing, make_config, make_corpus, outcome, rows
+from tests.training.small import RUNS, Heard, differing, make_config, make_corpus, outcome, rows
 
 OPTIONS = (
     *("--model.embedding_size", "5", "--model.encoder.hidden_size", "6", "--training.batching.batch_size", "3"),
     *("--training.batching.length", "6", "--training.epochs", "12", "--training.patience", "null"),
     *("--training.device", "cpu", "--training.log_every", "1", "--training.checkpoint_every", "1000"),
 )
+
+PLAIN, *_, STAGES = RUNS
 
 
 def until(condition: object, seconds: float = 60) -> None:
@@ -108,36 +110,30 @@ def test_interrupted_on_a_gpu(room: Path) -> None:
     torch.testing.assert_close(found.weights, expected.weights, rtol=0, atol=0.01)
 
 
-def test_interrupted_while_validating(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config, corpus = make_config(), make_corpus()
+@pytest.mark.parametrize(
+    ("name", "call", "epochs"), [(PLAIN, 3, 0), (STAGES, 12, 1), (STAGES, 21, 2)], ids=["weights", "averages", "stage"]
+)
+def test_interrupted_while_validating(
+    room: Path, monkeypatch: pytest.MonkeyPatch, name: str, call: int, epochs: int
+) -> None:
+    """The checkpoint has the weights that training goes on from, also where averages are what is validated."""
+    config, corpus = RUNS[name](), make_corpus()
     train(config, corpus, room / "whole")
     plus, calls = Tally.plus, []
 
     def interrupted(self: Tally, scored: object, unk_id: int) -> Tally:
         calls.append(1)
-        if len(calls) == 3:
+        if len(calls) == call:
             signal.raise_signal(signal.SIGINT)
         return plus(self, scored, unk_id)
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(Tally, "plus", interrupted)
         train(config, corpus, room / "run")
-    assert len(calls) == 3  # it did not wait for the end of the validation
-    assert not [row for row in rows(room / "run") if row["event"] == "valid"]
+    assert len(calls) == call  # it did not wait for the end of the validation
+    assert [row["event"] for row in rows(room / "run")].count("valid") == epochs
     train(config, corpus, room / "run", resume=True)
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
-
-
-class TwoSignals(Heard):
-    def step(self, event: object) -> None:
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_a_second_ctrl_c_does_not_wait(room: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        train(make_config(), make_corpus(), room, TwoSignals())
-    train(make_config(), make_corpus(), room, resume=True)  # the folder is free, and what is in it is good
 
 
 def test_the_command_line_ends_at_the_second_ctrl_c(

@@ -18,7 +18,7 @@ from spanlm.evaluation.scoring import Tally, tally
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig
-from spanlm.training.events import EpochEvent, Phase, StepEvent
+from spanlm.training.journal import EpochEvent, Phase, StepEvent
 from spanlm.training.stages import stage_config
 from spanlm.training.trainer import Trainer
 from tests.training.small import (
@@ -228,14 +228,6 @@ def test_a_stage_averages_anew_from_its_first_step(room: Path, monkeypatch: pyte
     assert [rate for (rate,) in valid_rows(room, "rate")] == [8.0] * 4  # no rate of its own: that of the run
 
 
-def test_a_worse_stage_leaves_the_best_model(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(monkeypatch, [5.0, 4.0, 4.1, 4.1, 4.0])
-    watcher = Follows()
-    position = watcher.follow(averaging(epochs=2, finetune=FinetuneConfig(stages=1, epochs=3)), room).position
-    assert (position.best_epoch, position.best_loss) == (2, 4.0)
-    assert same(saved(room), watcher.begun[0])
-
-
 class Looks(Follows):
     """Keeps what `training.finetune` may change."""
 
@@ -261,11 +253,7 @@ class Looks(Follows):
 def test_what_a_stage_changes(room: Path) -> None:
     watcher = Looks()
     watcher.follow(RUNS[STAGES](), room)
-    assert watcher.seen == {
-        0: (0.0, 0.0, 0.1, 1.0),
-        1: (0.001, 0.01, 0.1, 0.5),
-        2: (0.001, 0.01, 0.2, 0.5),
-    }
+    assert watcher.seen == {0: (0.0, 0.0, 0.1, 1.0), 1: (0.001, 0.01, 0.1, 0.5), 2: (0.001, 0.01, 0.2, 0.5)}
     assert not torch.equal(watcher.first_words[0], watcher.first_words[1])
     assert not torch.equal(watcher.first_words[1], watcher.first_words[2])
     assert watcher.trainer.position.stage == 2

@@ -16,7 +16,6 @@ import torch
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
-from spanlm.evaluation.scoring import Tally
 from spanlm.store.run_folder import save_model
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig
@@ -30,7 +29,6 @@ from tests.training.small import (
     Heard,
     checkpoints,
     differing,
-    make_config,
     make_corpus,
     outcome,
     with_model,
@@ -38,7 +36,7 @@ from tests.training.small import (
 )
 from tests.training.test_kills import killed_and_resumed
 from tests.training.test_signals import Signals
-from tests.training.test_stages import LAGGED, STAGES, averaging, script
+from tests.training.test_stages import STAGES, averaging, script
 
 STEPS = 17
 """Of an epoch of `STAGES`: 300 words in 3 streams, 6 steps a segment."""
@@ -72,27 +70,6 @@ def test_interrupted_about_the_ends_of_epochs_and_stages(done: Path, room: Path,
     assert not differing(outcome(room), outcome(done))
 
 
-@pytest.mark.parametrize("epoch", [2, 3])
-def test_interrupted_while_averages_are_validated(
-    done: Path, room: Path, monkeypatch: pytest.MonkeyPatch, epoch: int
-) -> None:
-    """The checkpoint has the weights that training goes on from, not the averages that the model had just then."""
-    config, corpus = RUNS[STAGES](), make_corpus()
-    real, calls = trainer_module.tally, []
-
-    def interrupted(*arguments: Any, **named: Any) -> Tally:
-        calls.append(1)
-        if len(calls) == epoch:
-            signal.raise_signal(signal.SIGINT)
-        return real(*arguments, **named)
-
-    with monkeypatch.context() as patch, pytest.raises(Interrupted, match=rf"after step {epoch * STEPS};"):
-        patch.setattr(trainer_module, "tally", interrupted)
-        train(config, corpus, room)
-    train(config, corpus, room, resume=True)
-    assert not differing(outcome(room), outcome(done))
-
-
 class Died(Exception):
     """Stands for the end of the process."""
 
@@ -118,19 +95,6 @@ def test_dead_between_a_better_model_and_its_checkpoint(
     assert not differing(outcome(room), outcome(done))
 
 
-def test_a_validation_of_averages_that_is_not_finite_can_be_gone_on_from(
-    room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, corpus = with_training(RUNS[LAGGED](), epochs=3), make_corpus()
-    train(config, corpus, room / "whole")
-    train(with_training(config, epochs=2), corpus, room / "run")
-    with monkeypatch.context() as patch, pytest.raises(RunError, match="epoch 3: the validation loss is nan"):
-        patch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=float("nan")))
-        train(config, corpus, room / "run", resume=True)
-    train(config, corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
-
-
 @pytest.mark.slow
 def test_kills_where_a_stage_begins(processes: Processes, room: Path) -> None:
     survey = room / "moments"
@@ -146,25 +110,23 @@ def test_kills_where_a_stage_begins(processes: Processes, room: Path) -> None:
         assert not differing(outcome(folder), expected), moments[moment]
 
 
-@pytest.mark.parametrize("stages", [(0, 2), (1, 2)])
-def test_more_stages_are_as_if_wanted_from_the_start(room: Path, stages: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("fewer", "more", "fields"),
+    [(0, 2, {}), (1, 2, {}), (0, 0, {"epochs": 3}), (1, 1, {"finetune": 2})],
+    ids=["stages", "a stage", "epochs", "epochs of a stage"],
+)
+def test_more_is_as_if_wanted_from_the_start(room: Path, fewer: int, more: int, fields: dict[str, int]) -> None:
     config, corpus = with_finetune(RUNS[STAGES](), last_latent_dropout=None), make_corpus()
-    fewer, more = (with_stages(config, count) for count in stages)
-    train(more, corpus, room / "whole")
-    train(fewer, corpus, room / "run")
-    assert finished(fewer, corpus, room / "run") and not finished(more, corpus, room / "run")
-    train(more, corpus, room / "run", resume=True)
-    assert finished(more, corpus, room / "run")
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
-
-
-@pytest.mark.parametrize(("stages", "more"), [(0, {"epochs": 3}), (1, {"finetune": 2})])
-def test_more_epochs_are_as_if_wanted_from_the_start(room: Path, stages: int, more: dict[str, int]) -> None:
-    config, corpus = with_stages(with_finetune(RUNS[STAGES](), last_latent_dropout=None), stages), make_corpus()
-    longer = with_finetune(config, epochs=more["finetune"]) if "finetune" in more else with_training(config, **more)
+    config, longer = (with_stages(config, count) for count in (fewer, more))
+    if "finetune" in fields:
+        longer = with_finetune(longer, epochs=fields["finetune"])
+    elif fields:
+        longer = with_training(longer, **fields)
     train(longer, corpus, room / "whole")
     train(config, corpus, room / "run")
+    assert finished(config, corpus, room / "run") and not finished(longer, corpus, room / "run")
     train(longer, corpus, room / "run", resume=True)
+    assert finished(longer, corpus, room / "run")
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
 
 
@@ -181,18 +143,13 @@ def test_stages_with_other_settings_are_none_of_the_past_of_a_run_without(room: 
         refuse_changes(none, with_training(other, optimizer=changed), room)
 
 
-def test_stages_that_have_begun_are_not_taken_back(done: Path) -> None:
-    with pytest.raises(InputError, match=r"training\.finetune\.stages was 2, not 0, and the run is in finetune"):
-        train(with_stages(RUNS[STAGES](), 0), make_corpus(), done, resume=True)
-
-
 @pytest.mark.parametrize(
     ("fields", "finetune", "said"),
     [
         ({"epochs": 3}, {}, "training.epochs was 2, not 3, and the run is in finetune stage 2 already"),
         ({"patience": 1}, {}, "training.patience was null, not 1, and"),
         ({}, {"epochs": 2}, "training.finetune.epochs was 1, not 2, and"),
-        ({}, {"stages": 1}, "training.finetune.stages was 2, not 1, and"),
+        *(({}, {"stages": n}, f"training.finetune.stages was 2, not {n}, and") for n in (0, 1)),
         # stage 2 was trained as the last one
         ({}, {"stages": 3}, "training.finetune.stages was 2, not 3, and"),
         ({}, {"nonmonotone": 2}, "the run began with training.finetune.nonmonotone=5, not 2"),
@@ -205,7 +162,9 @@ def test_stages_that_have_begun_are_not_taken_back(done: Path) -> None:
 def test_what_would_change_the_past_is_refused(done: Path, fields: Any, finetune: Any, said: str) -> None:
     kept = (done / "config.yaml").read_bytes()
     with pytest.raises(InputError) as error:
-        train(with_finetune(with_training(RUNS[STAGES](), **fields), **finetune), make_corpus(), done, resume=True)
+        changed = with_stages(RUNS[STAGES](), finetune.get("stages", 2))
+        changed = with_finetune(changed, **finetune)
+        train(with_training(changed, **fields), make_corpus(), done, resume=True)
     assert said in str(error.value) and "choose another --out" in str(error.value) and "\n" not in str(error.value)
     assert (done / "config.yaml").read_bytes() == kept
 
@@ -239,33 +198,29 @@ def test_no_stage_begins_inside_an_epoch(
     assert finished(config, corpus, room) is None
 
 
-def test_a_stage_that_is_to_end_a_run_may_end_inside_an_epoch(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing comes after it, and more epochs go on from there."""
-    script(monkeypatch, [5.0, 4.0, 3.0])
-    config, corpus = averaging(epochs=3, switch_after=1), make_corpus()
-    with pytest.raises(Interrupted):
-        train(config, corpus, room, Signals(signal.SIGTERM, 2 * STEPS + 3))
-    assert train(with_training(config, epochs=2), corpus, room, resume=True).epoch == 2
-    assert train(config, corpus, room, resume=True).epoch == 3
-
-
-@pytest.mark.parametrize("config", [UNSWITCHED, with_stages(UNSWITCHED, 0)], ids=["a stage", "none"])
+@pytest.mark.parametrize(
+    ("config", "fewer", "said"),
+    [
+        (UNSWITCHED, {"epochs": 1}, r"training\.epochs=1: .* has had 2 already\. Take that or more"),
+        (with_stages(UNSWITCHED, 0), {"epochs": 1}, r"training\.epochs=1: .* has had 2 already\. Take that or more"),
+        (
+            averaging(epochs=1, switch_after=None, finetune=FinetuneConfig(stages=1, epochs=2)),
+            {"finetune": FinetuneConfig(stages=1, epochs=1)},
+            r"finetune\.epochs=1: .* has had 2 already in finetune stage 1\.",
+        ),
+    ],
+    ids=["a stage to come", "none", "a stage"],
+)
 def test_no_stage_has_fewer_epochs_than_it_has_had(
-    room: Path, monkeypatch: pytest.MonkeyPatch, config: RunConfig
+    room: Path, monkeypatch: pytest.MonkeyPatch, config: RunConfig, fewer: dict[str, Any], said: str
 ) -> None:
-    script(monkeypatch, [5.0, 4.0])
-    with pytest.raises(Interrupted):
-        train(config, make_corpus(), room, Signals(signal.SIGTERM, 2 * STEPS + 3))
-    with pytest.raises(InputError, match=r"training\.epochs=1: .* has had 2 already\. Take that or more"):
-        train(with_training(config, epochs=1), make_corpus(), room, resume=True)
-
-
-def test_a_finetune_stage_has_no_fewer_epochs_than_it_has_had(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(monkeypatch, [5.0, 4.0, 3.0])
-    config, corpus = averaging(epochs=1, switch_after=None, finetune=FinetuneConfig(stages=1, epochs=2)), make_corpus()
-    train(config, corpus, room)
-    with pytest.raises(InputError, match=r"finetune\.epochs=1: .* has had 2 already in finetune stage 1\."):
-        train(with_finetune(config, epochs=1), corpus, room, resume=True)
+    try:
+        train(config, make_corpus(), room, Signals(signal.SIGTERM, 2 * STEPS + 3 if "epochs" in fewer else 0))
+    except Interrupted:
+        assert "epochs" in fewer
+    with pytest.raises(InputError, match=said):
+        train(with_training(config, **fewer), make_corpus(), room, resume=True)
 
 
 def test_the_stage_under_way_does_not_become_the_last(room: Path) -> None:
@@ -275,17 +230,6 @@ def test_the_stage_under_way_does_not_become_the_last(room: Path) -> None:
         train(config, corpus, room, Signals(signal.SIGTERM, 2 * STEPS + 3))
     with pytest.raises(InputError, match=r"finetune\.stages was 2, not 1, and the run is in finetune stage 1 already"):
         train(with_finetune(config, stages=1), corpus, room, resume=True)
-
-
-def test_more_stages_after_the_last_where_it_was_like_the_others(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script(monkeypatch, [5.0, 4.0, 3.0])
-    first = averaging(epochs=1, switch_after=None, finetune=FinetuneConfig(stages=1, epochs=1))
-    train(first, make_corpus(), room)
-    assert train(with_finetune(first, stages=2), make_corpus(), room, resume=True).stage == 2
-    with pytest.raises(
-        InputError, match=r"training\.finetune\.stages was 2, not 1, and the run is in finetune stage 2"
-    ):
-        train(first, make_corpus(), room, resume=True)
 
 
 def test_a_stage_does_not_begin_with_another_model(room: Path, corpus: Corpus) -> None:
@@ -326,47 +270,13 @@ def test_stages_that_do_not_fit_are_refused_before_anything_is_written(
     assert not (room / "config.yaml").exists()
 
 
-@pytest.mark.parametrize(
-    ("head", "said"),
-    [
-        ({"adversarial_direction": "shared"}, "model.head.adversarial_direction=shared: must be own without an"),
-        ({"adversarial_gate": "none"}, "model.head.adversarial_gate=none: must be cosine without an adversarial"),
-    ],
-    ids=str,
-)
-def test_what_is_said_of_margins_needs_some_in_a_stage_or_another(
-    room: Path, corpus: Corpus, head: dict[str, str], said: str
-) -> None:
+@pytest.mark.parametrize(("name", "value", "kept"), [("direction", "shared", "own"), ("gate", "none", "cosine")])
+def test_what_is_said_of_margins_needs_some_in_a_stage_or_another(name: str, value: str, kept: str) -> None:
     config = RUNS[STAGES]()
-    model = replace(config.model, head=replace(config.model.head, **head))
-    config = replace(config, model=model)
+    head: Any = replace(config.model.head, **{f"adversarial_{name}": value})
+    config = with_model(config, head=head)
     refuse_unfit(config)  # which has margins while finetuning
-    refuse_unfit(with_model(with_stages(config, 0), head=replace(model.head, adversarial=0.1)))
-    with pytest.raises(InputError) as error:
-        train(with_stages(config, 0), corpus, room)
-    assert str(error.value).startswith(said)
-    assert "Use model.head.adversarial or training.finetune.adversarial above 0" in str(error.value)
-    assert not (room / "config.yaml").exists()
-
-
-def test_documents_have_no_partial_shuffle(room: Path, corpus: Corpus) -> None:
-    config = make_config(optimizer=NT_ASGD, finetune=FinetuneConfig(stages=1, partial_shuffle=True))
-    with pytest.raises(InputError, match=r"^training\.finetune: training\.batching\.partial_shuffle=true: must be"):
-        train(config, corpus, room)
-
-
-def test_the_first_model_of_a_stage_draws_nothing(room: Path) -> None:
-    """The generators go on through a stage's beginning, as if the weights alone had been changed."""
-    config = RUNS[STAGES]()
-    trainer = Trainer(config, make_corpus(), room, Heard())
-    seen = []
-    next_stage = trainer._next_stage
-
-    def spied() -> None:
-        before = torch.get_rng_state()
-        next_stage()
-        seen.append(torch.equal(before, torch.get_rng_state()))
-
-    trainer._next_stage = spied  # type: ignore[method-assign]
-    trainer.run()
-    assert seen == [True, True]
+    refuse_unfit(with_model(with_stages(config, 0), head=replace(head, adversarial=0.1)))
+    said = rf"^model\.head\.adversarial_{name}={value}: must be {kept} without an .*Use model\.head\.adversarial or"
+    with pytest.raises(InputError, match=said):
+        refuse_unfit(with_stages(config, 0))

@@ -27,6 +27,9 @@ from spanlm.training.trainer import Trainer
 from tests.training.small import RUNS, Heard, make_config, rows, with_batching, with_training
 
 PLAIN = OptimizerConfig(kind="sgd", lr=0.5, clip=None)
+DRAWN = with_batching(
+    make_config(kind="streams", shuffle=False), length_spread=2.0, short_share=0.2, partial_shuffle=True
+)
 
 
 class Spied:
@@ -56,18 +59,6 @@ class Spied:
 
 def norm_of(gradients: dict[str, Tensor]) -> float:
     return math.sqrt(sum(float(gradient.double().pow(2).sum()) for gradient in gradients.values()))
-
-
-def test_time_sum_is_the_mean_times_tokens_by_streams(corpus: Corpus, room: Path) -> None:
-    """mean divides by the predicted tokens, time-sum by the streams, padding or not."""
-    config = make_config(optimizer=PLAIN, dropout=0.0, batch_size=4)
-    mean = Spied(config, corpus, room).steps(1)
-    time_sum = Spied(with_training(config, loss="time-sum"), corpus, room).steps(1)
-    segment = next(mean.trainer.batcher.segments(seed=1_000_003))
-    tokens, streams = int(segment.mask.sum()), segment.mask.shape[1]
-    assert tokens > 0 and streams == 4
-    for name, gradient in mean.gradients[0].items():
-        torch.testing.assert_close(time_sum.gradients[0][name], gradient * tokens / streams, rtol=2e-5, atol=1e-7)
 
 
 def test_time_sum_divides_by_the_streams_that_read_nothing_too(corpus: Corpus, room: Path) -> None:
@@ -111,44 +102,28 @@ def test_clipping_is_by_the_global_norm(corpus: Corpus, room: Path, clip: float)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_sgd_with_decay_added_after_clipping(corpus: Corpus, room: Path, decay: float) -> None:
-    optimizer = OptimizerConfig(kind="sgd", lr=0.5, clip=0.05, weight_decay=decay)
-    spied = Spied(make_config(optimizer=optimizer), corpus, room).steps(3)
-    for gradients, before, after in zip(spied.gradients, spied.weights, spied.weights[1:], strict=False):
-        for name, gradient in gradients.items():
-            expected = before[name] - 0.5 * (gradient + decay * before[name])
-            torch.testing.assert_close(after[name], expected, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_adam(corpus: Corpus, room: Path, decay: float) -> None:
-    """Kingma & Ba (2015), algorithm 1, in float64."""
-    optimizer = OptimizerConfig(kind="adam", lr=0.02, clip=0.5, weight_decay=decay)
-    spied = Spied(make_config(optimizer=optimizer), corpus, room).steps(4)
+@pytest.mark.parametrize("kind", ["sgd", "adam", "adagrad"])
+def test_optimisers_are_as_published_with_decay_added_after_clipping(
+    corpus: Corpus, room: Path, kind: Any, decay: float
+) -> None:
+    """Adam: Kingma & Ba (2015), algorithm 1; Adagrad: Duchi et al. (2011); in float64."""
+    spied = Spied(make_config(optimizer=OptimizerConfig(kind=kind, lr=0.1, clip=0.1, weight_decay=decay)), corpus, room)
+    spied.steps(4)
     for name in spied.gradients[0]:
         weight = spied.weights[0][name].double()
-        first = second = torch.zeros_like(weight)
-        for t, gradients in enumerate(spied.gradients, start=1):
-            # decay reads the weight that the run has: differences of rounding must not grow
-            gradient = gradients[name].double() + decay * spied.weights[t - 1][name].double()
-            first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
-            weight = weight - 0.02 * (first / (1 - 0.9**t)) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
-        torch.testing.assert_close(spied.weights[-1][name].double(), weight, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_adagrad(corpus: Corpus, room: Path, decay: float) -> None:
-    """Duchi et al. (2011): each weight's rate falls with the root of the sum of its squared gradients."""
-    optimizer = OptimizerConfig(kind="adagrad", lr=0.2, clip=0.1, weight_decay=decay)
-    spied = Spied(make_config(optimizer=optimizer), corpus, room).steps(4)
-    for name in spied.gradients[0]:
-        weight = spied.weights[0][name].double()
-        squares = torch.zeros_like(weight)
-        for before, gradients in zip(spied.weights, spied.gradients, strict=False):
+        first = second = squares = torch.zeros_like(weight)
+        # decay reads the weight that the run has: differences of rounding must not grow
+        for t, (gradients, before) in enumerate(zip(spied.gradients, spied.weights, strict=False), start=1):
             gradient = gradients[name].double() + decay * before[name].double()
+            first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
             squares = squares + gradient**2
-            weight = weight - 0.2 * gradient / (squares.sqrt() + 1e-10)
-        torch.testing.assert_close(spied.weights[-1][name].double(), weight, rtol=1e-4, atol=1e-5)
+            update = {
+                "sgd": gradient,
+                "adam": (first / (1 - 0.9**t)) / ((second / (1 - 0.999**t)).sqrt() + 1e-8),
+                "adagrad": gradient / (squares.sqrt() + 1e-10),
+            }
+            weight = weight - 0.1 * update[kind]
+        torch.testing.assert_close(spied.weights[-1][name].double(), weight, rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("loss", ["mean", "time-sum"])
@@ -295,41 +270,23 @@ def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str
     assert found.tokens == len(corpus.splits["valid"])
 
 
-def test_sentences_are_cut_in_training_alone(corpus: Corpus, room: Path) -> None:
-    config = make_config(kind="sentences", shuffle=True)
-    config = with_batching(config, length=3, long_sentences="cut", predict_first=False, bucket=True)
+@pytest.mark.parametrize("config", [make_config(), DRAWN], ids=["documents", "drawn lengths"])
+def test_each_epoch_has_an_order_of_its_own(corpus: Corpus, room: Path, config: RunConfig) -> None:
     trainer = Trainer(config, corpus, room, Heard())
-
-    def words(split: str) -> list[int]:
-        """How many targets each line has after its first word."""
-        lines = " ".join(map(str, corpus.splits[split].ids)).split(" 0")
-        return [len(line.split()) - (n == len(lines) - 1) for n, line in enumerate(lines) if line.split()]
-
-    def read(batcher: Any) -> list[int]:
-        return sorted(int(n) for segment in batcher.segments() for n in segment.mask.sum(0) if n)
-
-    assert max(words("train")) > 3
-    assert read(trainer.batcher) == sorted(min(n, 3) for n in words("train") if n)
-    assert read(trainer.valid) == sorted(n for n in words("valid") if n)
-
-
-def test_dropout_is_in_training_and_not_in_validation(corpus: Corpus, room: Path) -> None:
-    trainer = Trainer(make_config(dropout=0.5), corpus, room, Heard())
-    segment = next(trainer.batcher.segments())
-    trainer.model.train()
-    drawn = [trainer.model.log_prob(segment.inputs, segment.targets, trainer.initial)[0] for _ in range(2)]
-    assert not torch.equal(*drawn)
-    assert trainer.model.training
-    before = torch.get_rng_state()
-    evaluate(trainer.model, corpus, "valid", protocol=Protocol(context="document", batch_size=2))
-    assert torch.equal(before, torch.get_rng_state()) and trainer.model.training
-
-
-def test_each_epoch_has_an_order_of_its_own(corpus: Corpus, room: Path) -> None:
-    trainer = Trainer(make_config(), corpus, room, Heard())
     orders = []
     for epoch in range(3):
         trainer.position.epoch = epoch
         orders.append(torch.cat([s.targets[s.mask] for s in trainer.batcher.segments(trainer._order())]))
     assert not any(torch.equal(orders[a], orders[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
     assert all(torch.equal(order.sort().values, orders[0].sort().values) for order in orders)
+
+
+def test_an_epoch_has_as_many_steps_as_were_drawn_for_it(corpus: Corpus, room: Path) -> None:
+    watcher = Heard()
+    train(DRAWN, corpus, room, watcher)
+    by_epoch = {epoch: [e for e in watcher.steps if e.epoch == epoch] for epoch in (1, 2)}
+    for events in by_epoch.values():
+        assert [event.segment for event in events] == list(range(1, len(events) + 1))
+        assert {event.segments for event in events} == {len(events)}
+        assert sum(event.tokens for event in events) == len(corpus.splits["train"])
+    assert len(by_epoch[1]) != len(by_epoch[2]), "else this test would say nothing"

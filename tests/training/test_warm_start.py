@@ -16,10 +16,9 @@ from spanlm.models.encoders import ENCODERS, LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.store.provenance import starts
-from spanlm.store.run_folder import CHECKPOINTS, CONFIG, read_weights
+from spanlm.store.run_folder import CONFIG, read_weights
 from spanlm.training.config import OptimizerConfig
-from spanlm.training.events import Watcher
-from spanlm.training.run import Prepared, train
+from spanlm.training.run import train
 from spanlm.training.setup import build_model
 from spanlm.training.trainer import Trainer
 from tests.training.small import (
@@ -80,13 +79,6 @@ def test_every_weight_is_that_of_the_other_run_and_new_ones_are_as_the_seed_draw
     assert trainer.started.fresh
 
 
-def test_the_start_is_told_and_kept(corpus: Corpus, first: Path, tmp_path: Path) -> None:
-    train(with_buffer(start_from=str(first), epochs=1), corpus, tmp_path / "run")
-    (start,) = starts(tmp_path / "run")
-    assert start["started_from_weights"] == read_weights(first, corpus.vocabulary.hash).digest
-    assert RunConfig.load(tmp_path / "run" / CONFIG).training.start_from == str(first)
-
-
 def test_a_run_that_goes_on_does_not_need_the_other_any_more(corpus: Corpus, tmp_path: Path, first: Path) -> None:
     other = tmp_path / "other"
     train(plain(epochs=1), corpus, other)
@@ -97,18 +89,6 @@ def test_a_run_that_goes_on_does_not_need_the_other_any_more(corpus: Corpus, tmp
         path.unlink() if path.is_file() else path.rmdir()
     train(config, corpus, tmp_path / "cut", resume=True)
     assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
-
-
-def test_one_killed_before_its_first_checkpoint_begins_with_the_other_again(
-    corpus: Corpus, first: Path, tmp_path: Path
-) -> None:
-    config = with_buffer(start_from=str(first))
-    folder = tmp_path / "run"
-    train(config, corpus, folder)
-    for checkpoint in (folder / CHECKPOINTS).iterdir():
-        checkpoint.rename(tmp_path / checkpoint.name)
-    trainer = begun(config, corpus, folder)
-    assert trainer.started is not None
 
 
 @pytest.mark.parametrize(
@@ -166,20 +146,6 @@ def test_every_encoder_can_be_held(corpus: Corpus, tmp_path: Path, kind: str) ->
     assert all(torch.equal(mine[name], weight) for name, weight in theirs.items())
 
 
-def test_all_parameters_are_counted_whichever_learn(corpus: Corpus, first: Path, tmp_path: Path) -> None:
-    counts = []
-    for learns in ("all", "memory"):
-        watcher = Started()
-        train(with_buffer(start_from=str(first), learns=learns, epochs=1), corpus, tmp_path / learns, watcher)
-        counts.append(watcher.parameters)
-    assert counts[0] == counts[1]
-
-
-class Started(Watcher):
-    def start(self, run: Prepared) -> None:
-        self.parameters = run.parameters
-
-
 def test_what_cannot_be_held_is_refused(corpus: Corpus, first: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"training\.learns=memory: must be all unless training\.start_from names"):
         plain(learns="memory")
@@ -196,21 +162,19 @@ def killed(*_: object) -> None:
 def test_what_cannot_be_begun_with_is_refused_before_anything_is_written(
     corpus: Corpus, first: Path, tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    wider = with_model(plain(start_from=str(first)), embedding_size=7)
-    for config, text in (
-        (plain(start_from=str(tmp_path / "nowhere")), r"training\.start_from=.*nowhere: is not the folder of a run"),
-        (wider, r"its weight embedding\.weight is \(24, 5\), and this model has \(24, 7\)"),
-    ):
-        with pytest.raises(InputError, match=text):
-            train(config, corpus, run)
-        assert not (run / CONFIG).exists()
-
-
-def test_a_weight_without_a_place_is_not_dropped(corpus: Corpus, tmp_path: Path) -> None:
     train(with_buffer(epochs=1), corpus, tmp_path / "buffered")
-    with pytest.raises(InputError, match=r"its weight memory\.\w+.* and this model lacks it"):
-        train(plain(start_from=str(tmp_path / "buffered")), corpus, tmp_path / "run")
+    others = make_corpus(words=(*WORDS[:-1], "other"), documents=False)
+    mine, wider = plain(start_from=str(first)), with_model(plain(start_from=str(first)), embedding_size=7)
+    buffered, nowhere = (plain(start_from=str(tmp_path / name)) for name in ("buffered", "nowhere"))
+    for config, text, said in (
+        (nowhere, corpus, r"training\.start_from=.*nowhere: is not the folder of a run"),
+        (wider, corpus, r"its weight embedding\.weight is \(24, 5\), and this model has \(24, 7\)"),
+        (buffered, corpus, r"its weight memory\.\w+.* and this model lacks it"),
+        (mine, others, "its vocabulary is not that of the training text"),
+    ):
+        with pytest.raises(InputError, match=said):
+            train(config, text, tmp_path / "run")
+        assert not (tmp_path / "run" / CONFIG).exists()
 
 
 @pytest.mark.parametrize(
@@ -226,16 +190,3 @@ def test_only_a_memory_may_be_new(corpus: Corpus, tmp_path: Path, changed: dict[
     config = with_model(replace(tied, training=replace(tied.training, start_from=str(tmp_path / "tied"))), **changed)
     with pytest.raises(InputError, match=rf"start_from=.*: it has no weight {name}, which would begin at random"):
         train(config, corpus, tmp_path / "run")
-
-
-def test_other_words_are_refused(first: Path, tmp_path: Path) -> None:
-    others = make_corpus(words=(*WORDS[:-1], "other"), documents=False)
-    with pytest.raises(InputError, match="its vocabulary is not that of the training text"):
-        train(plain(start_from=str(first)), others, tmp_path / "run")
-
-
-def test_it_is_another_run_than_one_without(corpus: Corpus, first: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    train(plain(epochs=1), corpus, folder)
-    with pytest.raises(InputError, match=r"began with training\.start_from=null"):
-        train(plain(epochs=1, start_from=str(first)), corpus, folder, resume=True)

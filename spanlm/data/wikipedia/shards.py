@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import multiprocessing
 import platform
 import unicodedata
 from array import array
@@ -40,7 +41,7 @@ from spanlm.data.wikipedia.sources import ByteStream, Source, read_batches
 from spanlm.errors import InputError, RunError
 from spanlm.store import VERSION as PACKAGE_VERSION
 from spanlm.store.files import replacing
-from spanlm.store.processes import SPAWN, end_with_parent, starting
+from spanlm.store.process import end_with_parent, starting
 
 REPEATED = "repeated"
 """Skipped: an article with this id came before."""
@@ -313,7 +314,7 @@ def in_order(
     if jobs == 1:
         yield from ((item, function(item)) for item in items)
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=SPAWN, initializer=end_with_parent)
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent)
     under_way: deque[tuple[Item, Future[Result]]] = deque()
     try:
         for item in items:

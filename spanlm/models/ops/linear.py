@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from spanlm.models.ops.precision import without_autocast
-from spanlm.store.machine import processor_fields
+from spanlm.store.process import processor_fields
 
 LEAST_PRODUCTS = 2**20
 """Multiplications of a product below which the call of the kernel costs more than it saves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,7 @@ from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
-from spanlm.training.config import OptimizerConfig
-from spanlm.training.stepping import add_gradients
+from spanlm.training.step import activation, backward, neighbours, temporal_activation
 from spanlm.training.trainer import Trainer
 from tests.training.small import SGD, Heard, make_config, with_batching, with_model, with_training
 
@@ -35,7 +35,7 @@ def test_a_step_adds_both_to_its_gradient_and_not_to_what_it_logs(
         torch.manual_seed(5)
         model.zero_grad()
         training = with_training(config, activation_penalty=penalties[0], temporal_penalty=penalties[1]).training
-        passed.append(add_gradients(model, segment, trainer.initial, training))
+        passed.append(backward(model, segment, trainer.initial, training))
         gradients.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
     torch.manual_seed(5)
     model.zero_grad()
@@ -59,26 +59,6 @@ def test_a_segment_of_one_step_has_no_change_to_weigh(corpus: Corpus, room: Path
     assert all(bool(parameter.isfinite().all()) for parameter in trainer.model.parameters())
 
 
-@pytest.mark.parametrize("name", ["activation_penalty", "temporal_penalty"])
-def test_each_is_minimised(corpus: Corpus, room: Path, name: str) -> None:
-    """A few steps with a strong penalty leave less of what it weighs than without."""
-    left = []
-    for strength in (0.0, 200.0):
-        optimizer = OptimizerConfig(kind="sgd", lr=0.1, clip=None)
-        config = make_config(NoMemoryConfig(), kind="streams", shuffle=False, dropout=0.0, optimizer=optimizer)
-        config = with_training(with_model(config, init_range=0.5), **{name: strength}, log_every=1000)
-        trainer = Trainer(config, corpus, room, Heard())
-        segments = list(trainer.batcher.segments())
-        for segment in segments:
-            trainer.step(segment)
-        with torch.no_grad():
-            readout, _ = trainer.model(segments[0].inputs, trainer.initial)
-        assert readout.hidden is not None
-        weighed = {"activation_penalty": readout.features, "temporal_penalty": readout.hidden.diff(dim=0)}
-        left.append(float(weighed[name].pow(2).mean()))
-    assert left[1] < 0.8 * left[0]
-
-
 def gradients_of(
     model: LanguageModel, trainer: Trainer, group_size: int | None, segment_number: int, **fields: float
 ) -> tuple[dict[str, Tensor], float, dict[str, Tensor]]:
@@ -92,7 +72,7 @@ def gradients_of(
             break
         state = model(segment.inputs, state)[1].detach()
     model.zero_grad()
-    passed = add_gradients(model, segment, state, training)
+    passed = backward(model, segment, state, training)
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     return gradients, float(passed.nll), passed.state.flat()
 
@@ -154,6 +134,31 @@ def test_each_group_draws_its_own_masks(corpus: Corpus, room: Path) -> None:
     for size in (None, 1):
         torch.manual_seed(3)
         training = with_batching(config, group_size=size).training
-        state = add_gradients(model, twice, trainer.initial, training).state.encoder["h"]
+        state = backward(model, twice, trainer.initial, training).state.encoder["h"]
         found.append(torch.equal(state[:, 0], state[:, 1]))
     assert found == [True, False]
+
+
+T, B, D = 4, 3, 5
+WHOLE = torch.ones(T, B, dtype=torch.bool)
+RAGGED = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 0], [1, 0, 0]], dtype=torch.bool)
+"""Streams of 4, 2 and 0 predicted words, and one with a hole."""
+
+
+@pytest.mark.parametrize("mask", [WHOLE, RAGGED], ids=["whole", "ragged"])
+def test_penalties_are_sums_over_places_of_means(mask: Tensor) -> None:
+    """Against loops over single numbers; padding is never read, and of one step there is no change."""
+    x = torch.randn(T, B, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    places = [(t, b) for t in range(T) for b in range(B) if mask[t, b]]
+    pairs = [(t, b) for t, b in places if t + 1 < T and mask[t + 1, b]]
+    squares = math.fsum(float(x[t, b, d]) ** 2 / D for t, b in places for d in range(D))
+    changes = math.fsum(float(x[t + 1, b, d] - x[t, b, d]) ** 2 / D for t, b in pairs for d in range(D))
+    poisoned = torch.where(mask[..., None], x, float("nan"))
+    assert float(activation(poisoned, mask)) == pytest.approx(squares, rel=1e-12)
+    assert float(temporal_activation(poisoned, mask)) == pytest.approx(changes, rel=1e-12)
+    assert int(neighbours(mask).sum()) == len(pairs)
+    assert float(temporal_activation(x[:1], mask[:1])) == 0.0
+    for function in (activation, temporal_activation):  # narrow numbers are added up wide
+        narrow = x.bfloat16()
+        assert function(narrow, mask).dtype == torch.float32
+        assert float(function(narrow, mask)) == pytest.approx(float(function(narrow.double(), mask)), rel=1e-6)

@@ -21,7 +21,6 @@ from torch import Tensor
 from spanlm.data.batching import Segment
 from spanlm.evaluation.protocol import autocast
 from spanlm.evaluation.scoring import metric_sums
-from spanlm.models.interfaces import Readout, Scores
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.precision import wide
 from spanlm.models.state import LMState
@@ -29,7 +28,7 @@ from spanlm.training.config import TrainingConfig
 
 
 @dataclass(frozen=True)
-class Passed:
+class StepResult:
     """What a forward and backward pass leave beside gradients.
 
     Attributes:
@@ -47,7 +46,7 @@ class Passed:
     metrics: Tensor
 
 
-def add_gradients(model: LanguageModel, segment: Segment, state: LMState, training: TrainingConfig) -> Passed:
+def backward(model: LanguageModel, segment: Segment, state: LMState, training: TrainingConfig) -> StepResult:
     """Add the gradients of a segment's loss to those of the parameters.
 
     With `batching.group_size` G, each G streams have a forward and backward pass of their own, and dropout masks of
@@ -59,43 +58,27 @@ def add_gradients(model: LanguageModel, segment: Segment, state: LMState, traini
         state: of its streams.
         training: the loss, the penalties, the groups and the precision.
     """
-    share, found = _Share(segment.mask, training), []
+    tokens, streams = segment.mask.sum(), segment.mask.shape[1]
+    pairs = neighbours(segment.mask).sum().clamp(min=1)
+    divisor = tokens if training.loss == "mean" else streams
+    found = []
     for part, before in _groups(segment, state, training.batching.group_size):
         with autocast(model.device, training.precision):
             readout, after = model(part.inputs, before)
             scores = model.head.score(readout, part.targets)
-        nll = torch.where(part.mask, -scores.log_prob, 0.0).sum()
-        loss = share.of_loss(nll, scores, part.mask)
-        weights = model.head.penalty() * (part.mask.shape[1] / segment.mask.shape[1])
-        (loss + weights + share.of_activations(readout, part.mask)).backward()  # type: ignore[no-untyped-call]
+        nll, extra = torch.where(part.mask, -scores.log_prob, 0.0).sum(), scores.extra_loss
+        said = nll if isinstance(extra, float) else nll + torch.where(part.mask, extra, 0.0).sum()
+        loss = said / divisor + model.head.penalty() * (part.mask.shape[1] / streams)
+        penalties: Tensor | float = 0.0  # means whatever the loss is
+        if training.activation_penalty:
+            penalties += training.activation_penalty * activation(readout.features, part.mask) / tokens
+        if training.temporal_penalty:
+            assert readout.hidden is not None  # every language model of one's own says what its encoder gave
+            penalties += training.temporal_penalty * temporal_activation(readout.hidden, part.mask) / pairs
+        (loss + penalties).backward()  # type: ignore[no-untyped-call]
         sums = metric_sums(scores.metrics, part.mask)
-        found.append(Passed(after.detach(), nll.detach().double(), share.tokens, tuple(scores.metrics), sums))
+        found.append(StepResult(after.detach(), nll.detach().double(), tokens, tuple(scores.metrics), sums))
     return found[0] if len(found) == 1 else _joined(found)
-
-
-class _Share:
-    """What the sums of a group of streams are divided by, so that groups add up to the whole segment's means."""
-
-    def __init__(self, mask: Tensor, training: TrainingConfig) -> None:
-        self._training = training
-        self.tokens = mask.sum()
-        self._divisor: Tensor | int = self.tokens if training.loss == "mean" else mask.shape[1]
-        self._pairs = neighbours(mask).sum().clamp(min=1) if training.temporal_penalty else None
-
-    def of_loss(self, nll: Tensor, scores: Scores, mask: Tensor) -> Tensor:
-        """NLL and what the head adds, a token or a stream."""
-        extra = scores.extra_loss
-        return (nll if isinstance(extra, float) else nll + torch.where(mask, extra, 0.0).sum()) / self._divisor
-
-    def of_activations(self, readout: Readout, mask: Tensor) -> Tensor | float:
-        """AR and TAR; means whatever the loss is."""
-        assert readout.hidden is not None  # every language model of one's own says what its encoder gave
-        total: Tensor | float = 0.0
-        if self._training.activation_penalty:
-            total += self._training.activation_penalty * activation(readout.features, mask) / self.tokens
-        if self._pairs is not None:
-            total += self._training.temporal_penalty * temporal_activation(readout.hidden, mask) / self._pairs
-        return total
 
 
 def neighbours(mask: Tensor) -> Tensor:
@@ -131,8 +114,8 @@ def _groups(segment: Segment, state: LMState, size: int | None) -> Iterator[tupl
         yield replace(segment, reset=segment.reset[chosen], **cut), before
 
 
-def _joined(groups: list[Passed]) -> Passed:
-    return Passed(
+def _joined(groups: list[StepResult]) -> StepResult:
+    return StepResult(
         LMState.beside([group.state for group in groups]),
         torch.stack([group.nll for group in groups]).sum(),
         groups[0].tokens,

@@ -1,0 +1,180 @@
+"""This process: the machine it runs on, the signals that end it, and the processes that it starts.
+
+Processes are started afresh ("spawn"): a fork would take over locks and threads of the one that starts them. Ctrl-C is
+not for them, and they end with their parent.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from spanlm.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+_TOLD = Path("/proc/cpuinfo")
+_KIND = {"family": "cpu family", "model": "model"}
+_PR_SET_PDEATHSIG = 1
+
+
+def processor_fields() -> dict[str, str]:
+    """Return the fields of the first processor in Linux's words; nothing where the system does not tell them."""
+    try:
+        told = _TOLD.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    lines = (line.partition(":") for line in told.partition("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def processor_name() -> str:
+    """Name the processor, with its family and model: `AMD EPYC (family 25, model 17)`.
+
+    Machines that are rented hide which of a maker's processors they have, of which one can have twice another's speed.
+    """
+    found = processor_fields()
+    name = found.get("model name") or platform.processor() or platform.machine()
+    kind = ", ".join(f"{what} {found[field]}" for what, field in _KIND.items() if found.get(field))
+    return f"{name} ({kind})" if kind else name
+
+
+def memory() -> int:
+    """Return the bytes that this process holds and those that are free, swap among them; or a container's limit."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with suppress(OSError):  # Linux alone has these
+        told = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
+        limits[0] = 1024 * sum(map(int, re.findall(r"^(?:MemAvailable|SwapFree|VmRSS):\s*(\d+)", told, re.M)))
+    for path in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            limits.append(int(Path("/sys/fs/cgroup", path).read_text()))
+    return min(limits)
+
+
+def pick_device(name: str, field: str) -> torch.device:
+    """Return the device of that name; auto is a GPU if there is one.
+
+    Args:
+        name: auto, cpu, cuda, cuda:1, …
+        field: where the name was given, for messages.
+
+    Raises:
+        InputError: no such device here.
+    """
+    import torch  # takes seconds: what only asks for the memory does without
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device).cpu()  # from `meta`, which computes nothing, nothing can be copied
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise InputError(f"{field}={name}: there is no such device here. Use auto or cpu.") from None
+    return device
+
+
+def with_threads(device: torch.device | str) -> str:
+    """Name a device for people: `cpu, 2 threads`, `cuda:0`."""
+    import torch
+
+    count = torch.get_num_threads()
+    return f"{device}, {count} thread{'s' * (count > 1)}" if str(device) == "cpu" else str(device)
+
+
+class StopRequest:
+    """Remembers which signal asked for an end, if any."""
+
+    signal_number: int | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Note the signal; a second Ctrl-C does not wait."""
+        if self.signal_number is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal_number = number
+
+
+@contextmanager
+def stop_request() -> Iterator[StopRequest]:
+    """Catch Ctrl-C and SIGTERM, which are to end work between two steps, while inside.
+
+    Outside the main thread, where Python cannot, nothing is caught.
+    """
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():
+        yield request
+        return
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop_at_once(loading: bool) -> None:
+    """End the process on Ctrl-C while modules load: an exception amid an import may be swallowed or become another."""
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _stop):
+        signal.signal(signal.SIGINT, _stop if loading else signal.default_int_handler)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"spanlm: stopped\n")
+    os._exit(128 + number)
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """Start processes inside: they never hear of Ctrl-C, which the parent hears of when the block ends."""
+    from multiprocessing import resource_tracker  # what starts no process does without
+
+    # it starts with the first process, and would let the signal through while that one is made
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which processes take over
+    try:
+        # threads of libraries have masks of their own, and whichever takes the signal, it is for the main thread
+        with _deferred() if threading.current_thread() is threading.main_thread() else nullcontext():
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _deferred() -> Iterator[None]:
+    """Answer Ctrl-C when the block ends."""
+    heard: list[int] = []
+    answer = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, answer)
+        if heard:
+            signal.raise_signal(signal.SIGINT)
+
+
+def end_with_parent() -> None:
+    """In a process that was started: end when its parent has ended, however it did."""
+    import ctypes
+    import multiprocessing
+    from multiprocessing.connection import wait
+
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    sentinel = parent.sentinel
+    if sys.platform == "linux":  # the thread below waits for whatever holds the interpreter's lock
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def follow() -> None:
+        wait([sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()

@@ -1,0 +1,90 @@
+"""Processes that never hear of Ctrl-C, a parent that always does, and what is told of a processor."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from spanlm.store import process
+from spanlm.store.process import starting
+
+
+def own_mask(connection: object) -> None:
+    connection.send(signal.pthread_sigmask(signal.SIG_BLOCK, []))  # type: ignore[attr-defined]
+
+
+def test_every_process_is_started_deaf_the_first_one_too() -> None:
+    masks, spawn = [], multiprocessing.get_context("spawn")
+    for _ in range(2):
+        ours, theirs = spawn.Pipe(duplex=False)
+        child = spawn.Process(target=own_mask, args=(theirs,))
+        with starting():
+            child.start()
+        masks.append(ours.recv())
+        child.join()
+    assert masks == [{signal.SIGINT}] * 2
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_ctrl_c_in_between_is_not_lost(others: int) -> None:
+    """Nor heard too early where another thread, such as a library has, takes the signal."""
+    over = threading.Event()
+    threads = [threading.Thread(target=over.wait) for _ in range(others)]
+    for thread in threads:
+        thread.start()
+    reached = False
+    with pytest.raises(KeyboardInterrupt), starting():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)
+        reached = True
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+TWO = """processor\t: 0
+vendor_id\t: AuthenticAMD
+cpu family\t: 25
+model\t\t: 17
+model name\t: AMD EPYC
+
+processor\t: 1
+vendor_id\t: AuthenticAMD
+cpu family\t: 99
+model\t\t: 99
+model name\t: Another
+power management:
+"""
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the system tells of its processors; nothing does yet."""
+    path = tmp_path / "cpuinfo"
+    monkeypatch.setattr(process, "_TOLD", path)
+    return path
+
+
+def test_the_first_processor_is_named_with_its_family_and_model(told: Path) -> None:
+    told.write_text(TWO)
+    assert process.processor_name() == "AMD EPYC (family 25, model 17)"
+    assert process.processor_fields()["vendor_id"] == "AuthenticAMD"
+
+
+def test_a_name_without_a_family_is_the_name(told: Path) -> None:
+    told.write_text("processor\t: 0\nmodel name\t: A: Processor\n")
+    assert process.processor_name() == "A: Processor"
+
+
+def test_bytes_that_are_no_text_are_no_error(told: Path) -> None:
+    told.write_bytes(b"model name\t: \xff\n")
+    assert process.processor_name() == "\N{REPLACEMENT CHARACTER}"
