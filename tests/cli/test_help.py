@@ -144,12 +144,11 @@ def test_the_readme_makes_the_runs_that_it_names() -> None:
         made.add(f"{own}/seed-*" if "--seeds" in rest else own)
 
 
-def test_the_readme_has_only_commands_that_exist(cli: Cli) -> None:
-    text = README.read_text(encoding="utf-8")
-    if not text.strip():
-        pytest.skip("README.md is empty")
-    found = commands(text)
-    assert {words[0] for words in found} >= {"train", "evaluate", "score", "attend", "generate"}
+@pytest.mark.parametrize("page", [README, *sorted((README.parent / "docs").glob("*.md"))], ids=lambda page: page.name)
+def test_the_pages_have_only_commands_that_exist(cli: Cli, page: Path) -> None:
+    found = commands(page.read_text(encoding="utf-8"))
+    if page == README:
+        assert {words[0] for words in found} >= {"train", "evaluate", "score", "attend", "generate"}
     for words in found:
         check(cli, words)
 
