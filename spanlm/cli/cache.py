@@ -23,7 +23,7 @@ def add_cache(parser: VerbParser) -> None:
         "--cache",
         type=int,
         metavar="C",
-        help="mix in a neural cache of the last C words (Grave et al., 2017); needs the next two, or --tune-cache",
+        help="mix in a neural cache of the last C words (Grave et al., 2017); with --tune-cache, or --cache-theta and --cache-lambda",
     )
     parser.add_argument(
         "--cache-theta",
