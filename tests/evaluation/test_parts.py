@@ -12,12 +12,11 @@ import pytest
 import torch
 
 from spanlm.data.batching import Segment
-from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
-from spanlm.evaluation.parts import Parts, require_span_buffer
+from spanlm.evaluation.parts import Parts
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import metric_sums, score
@@ -25,8 +24,8 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import AttentiveConfig, SpanBufferConfig
-from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory, SpanMixture
+from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
 from tests.models import small
@@ -145,13 +144,6 @@ def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing
     assert (found.utilisation, found.oracle_utilisation, found.gate, found.reward) == (None, None, None, None)
 
 
-def test_a_gate_in_the_middle_counts_as_preferred_and_a_tie_does_not_count_as_better() -> None:
-    ones, gate, same = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[[0.0, 0.0], [0.0, 1.0]]]), torch.zeros(1, 2)
-    mixture = SpanMixture(same.unsqueeze(-1), gate, ones, GateConfig(), RewardConfig())
-    found = mixture.metrics(same - 1, same - 1, same)
-    assert found["utilisation"].tolist() == [[1.0, 0.0]] and not found["oracle_utilisation"].any()
-
-
 def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:
     numbers = small.values(3, 2, 4)
     mask = torch.tensor([[1, 0, 1, 0], [0, 1, 1, 0]]).bool()
@@ -219,9 +211,3 @@ def test_other_models_have_no_parts() -> None:
     batcher = STANDARD.batcher(CORPUS, "test")
     scored = next(score(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
     assert not scored.metrics, "something else was asked"
-
-
-def test_a_model_of_one_part_is_refused() -> None:
-    assert require_span_buffer(MEMORY, "--parts") is MEMORY
-    with pytest.raises(InputError, match=r"--parts: .*\(model\.memory\.kind=attentive\).*kind=span_buffer"):
-        require_span_buffer(AttentiveConfig(), "--parts")

@@ -253,22 +253,6 @@ def test_other_weights_are_of_the_same_members_combined_alike(combination: Combi
     assert all(a is b for a, b in zip(again.members, whole.members, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([1, 2], r"weights=1 2: must be as many as models, 3"),
-        ([1, 2, 3, 4], r"must be as many as models, 3"),
-        ([1, -0.5, 1], r"weights=1 -0.5 1: must be finite and at least 0"),
-        ([1, math.nan, 1], r"weights=1 nan 1: must be finite"),
-        ([1, math.inf, 1], r"weights=1 inf 1: must be finite"),
-        ([0, 0, 0], r"weights=0 0 0: must be above 0 in sum"),
-    ],
-)
-def test_weights_that_are_none_are_refused(weights: list[float], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Ensemble(models()[:3], "linear", weights)
-
-
 def test_members_that_make_no_ensemble_are_refused() -> None:
     with pytest.raises(InputError, match="members=0: must be at least 1 model"):
         Ensemble([])

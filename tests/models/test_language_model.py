@@ -37,7 +37,7 @@ def answers(model: LanguageModel, tokens: Tensor, targets: Tensor, state: LMStat
 
 @every_model
 @given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5), fresh=st.booleans())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_any_cut_is_the_same_stream(config: ModelConfig, lengths: list[int], fresh: bool) -> None:
     model = language_model(config)
     tokens, targets = words(sum(lengths), 2), words(sum(lengths), 2, seed=1)
@@ -56,7 +56,7 @@ def test_any_cut_is_the_same_stream(config: ModelConfig, lengths: list[int], fre
 
 @every_model
 @given(last=st.integers(0, 6), seed=st.integers(1, 1000), double=st.booleans())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_later_words_change_nothing_before_them(config: ModelConfig, last: int, seed: int, double: bool) -> None:
     """Bit by bit: other words after step `last` leave every answer up to it as it was."""
     model = language_model(config, torch.float64 if double else torch.float32)

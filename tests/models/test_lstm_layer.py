@@ -209,17 +209,6 @@ def test_it_is_chosen_for_gradients_in_bfloat16_and_for_large_layers_alone(monke
     assert not chosen(stack(hidden=500).float(), monkeypatch, **bf16)
 
 
-def test_a_few_words_are_read_as_a_loop_in_float32_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As dynamic evaluation reads them, for whose gradients the model is in evaluation mode."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    for plain in ({"enabled": False}, {"dtype": torch.bfloat16}):
-        assert chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW, **plain)
-        assert not chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW + 1, **plain)
-        assert not chosen(stack(hidden=450).float().eval(), monkeypatch, steps=FEW, **plain)
-    with torch.no_grad():
-        assert not chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW, enabled=False)
-
-
 def read(steps: int = LONG, streams: int = 1, **kind: Any) -> Tensor:
     return torch.empty(steps, streams, 1, **kind)
 
