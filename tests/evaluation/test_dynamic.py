@@ -85,51 +85,6 @@ def summed(model: LanguageModel, inputs: list[int], targets: list[int], state: L
     return sum(x.item() for x in nll), state
 
 
-def numeric_gradient(model: LanguageModel, inputs: list[int], targets: list[int], state: LMState) -> list[list[float]]:
-    """Of the mean cross-entropy, by differences: no autograd."""
-    found = []
-    for weight in reference_dynamic.learning(model):
-        flat, gradient = weight.data.view(-1), []
-        for i, value in enumerate(flat.tolist()):
-            sides = []
-            for flat[i] in (value + 1e-5, value - 1e-5):
-                sides.append(summed(model, inputs, targets, state)[0] / len(targets))
-            flat[i] = value
-            gradient.append((sides[0] - sides[1]) / 2e-5)
-        found.append(gradient)
-    return found
-
-
-def test_two_steps_by_hand() -> None:
-    """θ ← θ + λ min(MS/ḡ, 1/λ) (θ_g − θ) − η g/(MS + ε), one weight at a time, with gradients by differences."""
-    config = small.model_config(LSTMConfig(hidden_size=2), NoMemoryConfig(), SoftmaxConfig(tied=True))
-    model = small.language_model(config)
-    by_hand, statistics, (ids,) = copy.deepcopy(model), statistics_of(model)[0], stream("carry")
-    sizes = [x.flatten().tolist() for x in statistics.root_mean_squares.values()]
-    mean = sum(sum(x) / len(x) for x in sizes) / len(sizes)
-    assert any(size / mean > 1 / 0.4 for x in sizes for size in x)
-    learning = [weight.data.view(-1) for weight in reference_dynamic.learning(by_hand)]
-    trained = [weight.tolist() for weight in learning]
-    state, nll = by_hand.init_state(1), 0.0
-    for start in (0, 5):
-        inputs, targets = ids[start : start + 5], ids[start + 1 : start + 6]
-        gradients = numeric_gradient(by_hand, inputs, targets, state)
-        total, state = summed(by_hand, inputs, targets, state)
-        nll += total
-        for weight, first, gradient, size in zip(learning, trained, gradients, sizes, strict=True):
-            for i, (now, g, ms) in enumerate(zip(weight.tolist(), gradient, size, strict=True)):
-                weight[i] = now + 0.4 * min(ms / mean, 1 / 0.4) * (first[i] - now) - 0.01 * g / (ms + 0.002)
-    batcher = STANDARD.batcher(CORPUS, "test", length=5)
-    follower, update = adapting(model, statistics, DynamicConfig(rate=0.01, decay=0.4, epsilon=0.002))
-    found = 0.0
-    for segment, _ in zip(segment_gradients(follower, batcher.segments(), 5), range(2), strict=False):
-        found -= segment.scored.log_p.sum().item()
-        update(segment)
-    assert found == pytest.approx(nll, rel=1e-7)
-    for actual, expected in zip(reference_dynamic.learning(follower), learning, strict=True):
-        torch.testing.assert_close(actual.flatten(), expected, rtol=1e-6, atol=1e-8)
-
-
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize(("memory", "length"), [*((name, 5) for name in reference.MEMORIES), ("kvp", 1), ("kvp", 40)])
 def test_nll_is_that_of_the_loop(context: Context, memory: str, length: int) -> None:

@@ -119,21 +119,6 @@ def test_every_number_is_that_of_the_loop(context: Context, head: str) -> None:
     assert found.reward == pytest.approx(mean([s.reward for s in read]), rel=1e-9)
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_the_whole_is_the_mixture_of_these_and_never_better_than_the_bound(context: Context) -> None:
-    model = span_model()
-    result, steps = evaluate(model, CORPUS, protocol=Protocol(context=context)), loop(model, context)
-    nll = 0.0
-    for s in steps:
-        odds = (s.share / (1 - s.share)) ** (1 / 0.7)  # of the gate at the temperature of evaluation
-        share = odds / (1 + odds) if s.filled else 0.0
-        nll -= math.log(share * math.exp(s.log_q) + (1 - share) * math.exp(s.log_p))
-    assert result.nll == pytest.approx(nll, rel=1e-11)
-    assert result.tokens == len(steps)
-    assert result.parts is not None
-    assert result.parts.oracle < min(result.parts.encoder, result.parts.buffer, result.perplexity)
-
-
 def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing() -> None:
     model = span_model(memory=replace(MEMORY, span_length=20, buffer_size=20))
     result = evaluate(model, CORPUS, protocol=Protocol(context="line"))

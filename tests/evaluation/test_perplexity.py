@@ -4,7 +4,6 @@ import copy
 import math
 import os
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.data.config import DataConfig, Lines
+from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.evaluation import protocol as protocol_module
@@ -124,25 +123,6 @@ def test_steps_at_a_time_change_nothing(length: int, batch_size: int, context: C
         result = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size))
     assert (result.tokens, result.unk_tokens) == (usual.tokens, usual.unk_tokens) == (TARGETS, 3)
     assert result.nll == pytest.approx(usual.nll, rel=1e-12)
-
-
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("predict_first", [True, False])
-def test_a_count_by_sentences_says_that_it_is_one(tmp_path: Path, context: Context, predict_first: bool) -> None:
-    """The same text then has other tokens: its two perplexities must not look as if they could be compared."""
-    (tmp_path / "test.txt").write_text("the cat sat . He ran .\n\nthe dog sat . the mat .\n\n")
-    ways: tuple[Lines, ...] = ("as-written", "sentences")
-    texts = [load_corpus(DataConfig(corpus=str(tmp_path), lines=way), reference.VOCABULARY, ["test"]) for way in ways]
-    model = reference.small_model()
-    by_line, by_sentence = (
-        evaluate(model, text, protocol=Protocol(context=context, predict_first=predict_first)) for text in texts
-    )
-    assert by_line.tokens != by_sentence.tokens
-    said = "; lines cut into sentences, an <eos> after each, blank lines left out: not comparable with a count by lines"
-    assert by_sentence.protocol == by_line.protocol + said
-    if context == "line":
-        assert by_line.salton2017 is not None and by_sentence.salton2017 is not None
-        assert by_sentence.salton2017.protocol == by_line.salton2017.protocol + said
 
 
 def test_a_missing_split_is_named() -> None:

@@ -37,14 +37,6 @@ def test_state_is_a_value_and_is_read(config: Any) -> None:
 
 
 @every_encoder
-def test_new_streams_start_from_zeros(config: Any) -> None:
-    encoder = build(config, EMBEDDING)
-    state = encoder.init_state(2)
-    assert not any(s.any() for s in state.values())
-    assert {s.dtype for s in state.values()} == {torch.float64}
-
-
-@every_encoder
 def test_double_precision_changes_only_rounding(config: Any) -> None:
     wide = build(config, EMBEDDING)
     torch.manual_seed(0)
@@ -89,24 +81,23 @@ def test_lstm_starts_as_configured(layers: int, forget_bias: float | None) -> No
                 assert part.min() < 0 < part.max()
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-def test_rnn_starts_in_range(layers: int) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [
+        *(RNNConfig(hidden_size=30, layers=layers) for layers in (1, 2)),
+        *(HORNNConfig(hidden_size=30, pooling=pooling) for pooling in ("fofe", "gated", "max")),
+    ],
+    ids=small.identify,
+)
+def test_others_start_in_range(config: Any) -> None:
     """U(-r, r), and one bias that learns."""
     torch.manual_seed(0)
-    for name, weight in RNNConfig(hidden_size=30, layers=layers).build(20, Init(0.07, 0.07)).named_parameters():
+    for name, weight in config.build(20, Init(0.07, 0.07)).named_parameters():
         assert weight.requires_grad != ("bias_hh" in name)
         if weight.requires_grad:
             assert -0.07 <= weight.min() < -0.05 and 0.05 < weight.max() <= 0.07, name
         else:
             assert not weight.any()
-
-
-@pytest.mark.parametrize("pooling", ["fofe", "gated", "max"])
-def test_hornn_starts_in_range(pooling: Any) -> None:
-    torch.manual_seed(0)
-    for name, weight in HORNNConfig(hidden_size=30, pooling=pooling).build(20, Init(0.07, 0.07)).named_parameters():
-        assert weight.requires_grad
-        assert -0.07 <= weight.min() < -0.05 and 0.05 < weight.max() <= 0.07, name
 
 
 every_hornn = pytest.mark.parametrize("config", [p for p in small.encoders() if p.values[0].kind == "hornn"])
