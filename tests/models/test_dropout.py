@@ -64,7 +64,7 @@ def test_locked_dropout_drops_the_same_units_at_every_step() -> None:
     torch.manual_seed(0)
     dropped = locked_dropout(torch.ones(9, 4, 100), 0.5, True)
     assert (dropped == dropped[0]).all()
-    assert 0 < (dropped[0] == 0).sum() < 400
+    assert dropped.unique().tolist() == [0, 2], "what stays is scaled, so that the mean does"
 
 
 def test_word_dropout_drops_whole_words_wherever_they_stand() -> None:
