@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.batching import Batcher, DocumentBatcher, Segment, SentenceBatcher, StreamBatcher, make_batcher
+from spanlm.data.batching import DocumentBatcher, Segment, make_batcher
 from spanlm.data.config import BatchingKind, SentenceRules, StreamRules
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
@@ -166,48 +165,6 @@ def test_cut_documents_fill_streams_of_equal_length(
             assert (at - document) % length == 0
             later += at != document
     assert later <= batch_size - 1
-
-
-def test_one_long_document_does_not_leave_the_other_streams_without_work() -> None:
-    tokens = token_file([(99, True), (3, True)])
-    whole, cut = (
-        DocumentBatcher(tokens, EOS_ID, batch_size=4, length=5, whole=whole).count() for whole in (True, False)
-    )
-    assert (whole, cut) == (20, 6)
-
-
-def test_a_free_stream_takes_the_next_document() -> None:
-    # documents of 5, 1, 1 and 3 tokens in segments of 2: the second stream reads three of them
-    tokens = token_file([(4, True), (0, True), (0, True), (2, True)])
-    segments = list(DocumentBatcher(tokens, EOS_ID, batch_size=2, length=2).segments())
-    assert [segment.reset.tolist() for segment in segments] == [
-        [True, True],
-        [False, True],
-        [False, True],
-        [False, False],
-    ]
-    assert [segment.mask.sum(0).tolist() for segment in segments] == [[2, 1], [2, 1], [1, 2], [0, 1]]
-    assert [len(segment.inputs) for segment in segments] == [2, 2, 2, 1]
-
-
-Make = Callable[[TokenFile], Batcher]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda t: StreamBatcher(t, EOS_ID, batch_size=0, length=1), "batch_size=0: must be at least 1"),
-        (lambda t: StreamBatcher(t, EOS_ID, batch_size=1, length=0), "length=0: must be at least 1"),
-        (lambda t: DocumentBatcher(t, EOS_ID, batch_size=-1, length=1), "batch_size=-1: must be at least 1"),
-        (lambda t: DocumentBatcher(t, EOS_ID, batch_size=1, length=0), "length=0: must be at least 1"),
-        (lambda t: SentenceBatcher(t, EOS_ID, batch_size=0), "batch_size=0: must be at least 1"),
-        (lambda t: make_batcher("streams", t, EOS_ID, batch_size=1, length=1, shuffle=True), "shuffle=true"),
-        (lambda t: make_batcher("stream", t, EOS_ID, batch_size=1, length=1), "Did you mean 'streams'"),  # type: ignore[arg-type]
-    ],
-)
-def test_bad_sizes_and_kinds_are_refused(make: Make, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make(token_file([(3, True)]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -165,18 +165,3 @@ def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
         with pytest.raises(InputError, match="no such corpus, folder or file") as caught:
             load(name)
         assert "train.txt" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"corpus": ""}, "data.corpus=''"),
-        ({"min_count": 0}, "data.min_count=0: must be at least 1"),
-        ({"max_size": 2}, "data.max_size=2: must be at least 3"),
-        ({"tokenizer": "bpe"}, "data.tokenizer=bpe: must be one of whitespace, words"),
-        ({"documents": "chapter"}, "data.documents=chapter: must be one of none, blank-line, heading"),
-    ],
-)
-def test_options_outside_their_limits_are_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        DataConfig(**options)  # type: ignore[arg-type]

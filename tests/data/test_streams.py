@@ -16,7 +16,6 @@ from spanlm.data.config import StreamRules
 from spanlm.data.token_files import TokenFile
 
 EOS = 0
-DRAWN = StreamRules(length_spread=3.0, short_share=0.2, longest_over=4)
 SHUFFLED = StreamRules(partial_shuffle=True)
 BOTH = StreamRules(length_spread=2.0, short_share=0.1, partial_shuffle=True)
 
@@ -51,13 +50,6 @@ def read(segments: list[Segment]) -> list[tuple[list[int], list[int]]]:
     return [(inputs[real, b].tolist(), targets[real, b].tolist()) for b, real in enumerate(mask.T)]
 
 
-def same(one: Segment, other: Segment) -> bool:
-    tensors = ("inputs", "targets", "mask", "reset")
-    return one.rate_share == other.rate_share and all(
-        torch.equal(getattr(one, name), getattr(other, name)) for name in tensors
-    )
-
-
 def by_a_loop(size: int, batch_size: int, lengths: list[int], turns: list[int]) -> list[list[tuple[list[int], ...]]]:
     """As the codes do it: roll each column, then cut rows off; here every row is a target, so one more is before it."""
     rolled = []
@@ -84,16 +76,6 @@ def test_segments_are_those_of_a_loop_over_turned_columns(
     for segment, streams in zip(segments, expected, strict=True):
         assert read([segment]) == streams
     assert rules.partial_shuffle or not any(turns)
-
-
-def test_the_true_word_before_opens_a_turned_stream() -> None:
-    """At the very start of the text that is `<eos>`."""
-    opened = set()
-    for seed in range(100):
-        for (inputs, targets), first in zip(read(list(batcher(8, 2, 5, SHUFFLED).segments(seed))), (1, 5), strict=True):
-            assert inputs[0] == targets[0] - 1
-            opened.add((first, inputs[0]))
-    assert opened == {(1, 0), (1, 1), (1, 2), (1, 3), (5, 4), (5, 5), (5, 6), (5, 7)}
 
 
 def test_every_turn_of_every_stream_is_as_likely_and_none_tells_of_another() -> None:
@@ -150,21 +132,6 @@ def test_lengths_are_distributed_as_in_a_loop(rules: StreamRules, length: int) -
     for steps in sorted({*found, *expected}):
         below += found[steps] - expected[steps]
         assert abs(below) / count < 0.0195, "Kolmogorov and Smirnov: 1 in 1000 if both are alike"
-
-
-def test_the_published_lengths() -> None:
-    """70 ± 5 steps, one of twenty around 35: the mean that seconds and epochs follow from, and the two humps."""
-    rules = StreamRules(length_spread=5.0, short_share=0.05)
-    lengths = drawn_lengths(rules, 70, 70 * 50_000, seed=3)
-    short = lengths < 52
-    assert short.mean() == pytest.approx(0.05, abs=0.005)
-    # what is after the point is cut off, half a step on average
-    assert lengths[~short].mean() == pytest.approx(69.5, abs=0.1)
-    assert lengths[short].mean() == pytest.approx(34.5, abs=0.5)
-    assert lengths[~short].std() == pytest.approx(5, abs=0.1)
-    assert (lengths[1:].astype(float) @ lengths[:-1] / (len(lengths) - 1)) == pytest.approx(
-        lengths.mean() ** 2, rel=0.002
-    )
 
 
 @given(rules=RULES, length=LENGTHS, steps=st.integers(1, 60_000), seed=st.integers(0, 9))

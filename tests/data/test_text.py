@@ -38,10 +38,6 @@ def test_pieces_joined_are_the_text_wherever_the_chunks_are_cut(
     assert all(piece[-1:].isspace() for piece in found[:-2])
 
 
-def test_pieces_end_between_words(tmp_path: Path) -> None:
-    assert read(tmp_path / "a.txt", b"one two three\nfour", 5) == [b"one ", b"two ", b"three\n", b"four", b"\n"]
-
-
 def test_a_long_line_comes_in_small_pieces(tmp_path: Path) -> None:
     found = read(tmp_path / "a.txt", b"word " * 1000, 64)
     assert max(map(len, found)) <= 64 + len(b"word")

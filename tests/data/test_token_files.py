@@ -128,13 +128,6 @@ def test_where_documents_start(tmp_path: Path, documents: Documents, text: str, 
         assert encode(path, vocabulary, documents=documents)[0].documents.tolist() == starts
 
 
-def test_a_title_longer_than_what_is_read_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_module, "CHUNK_BYTES", 8)
-    path = tmp_path / "text.txt"
-    path.write_text(f"a\n{TITLE} " + f"{TITLE} x " * 50 + "\nb\n")
-    assert build(path, documents="book-title").words == ("a", EOS, "b", UNK)
-
-
 def test_the_last_line_needs_no_end_and_a_blank_line_is_a_lone_eos(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"a b\r\n\n \t\na\xc2\xa0b a <unk>")

@@ -69,11 +69,6 @@ def test_the_reserved_word_is_refused() -> None:
     assert tokenize("a<eos>b", "words") == ["a", "<", "eos", ">", "b"]
 
 
-def test_an_unknown_tokenizer_is_refused() -> None:
-    with pytest.raises(InputError, match="tokenizer=bpe: must be whitespace or words"):
-        tokenize("a", "bpe")  # type: ignore[arg-type]
-
-
 WORDS = [EOS, UNK, *["He", "he", "went", "home", ".", "!", "?", ")", "]", "'", '"', "”", "said", "Then", "3", "..."]]
 VOCABULARY = Vocabulary(tuple(WORDS))
 
@@ -137,10 +132,6 @@ def test_quotes_are_counted_in_their_own_line() -> None:
     assert lines('He " went\nHe . " Then') == ['He " went', "He .", '" Then']
 
 
-def test_blank_lines_are_left_out() -> None:
-    assert lines("\n\nHe went .\n\nThen . He\n") == ["He went .", "Then .", "He"]
-
-
 def test_documents_begin_at_the_same_words() -> None:
     ids, documents = cut("He . Then .\n\nHe said .\n\n3 .", (0, 6, 11))
     assert [VOCABULARY.word(ids[start]) for start in documents] == ["He", "He", "3"]
@@ -149,10 +140,6 @@ def test_documents_begin_at_the_same_words() -> None:
 
 def test_a_document_without_words_is_left_out() -> None:
     assert cut("He .\n\n\nThen\n\n", (0, 4, 5, 7))[1] == [0, 3]
-
-
-def test_a_text_without_a_mark_stays_as_it_is() -> None:
-    assert cut("He went\nThen he said")[0] == tokens("He went\nThen he said").tolist()
 
 
 @given(st.lists(st.lists(st.sampled_from(WORDS[1:]), max_size=8), min_size=1, max_size=6))

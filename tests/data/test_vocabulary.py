@@ -47,11 +47,6 @@ def test_an_id_outside_the_vocabulary_is_refused(id: int) -> None:
         Vocabulary(("a", EOS, UNK)).word(id)
 
 
-def test_the_hash_knows_the_order() -> None:
-    assert Vocabulary(("a", "b", EOS, UNK)).hash != Vocabulary(("b", "a", EOS, UNK)).hash
-    assert Vocabulary(("a", "b", EOS, UNK)).hash == Vocabulary(("a", "b", EOS, UNK)).hash
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +16,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.errors import InputError
 from spanlm.evaluation import protocol as module
-from spanlm.evaluation.cache import CacheConfig, lookups, with_cache
+from spanlm.evaluation.cache import CacheConfig, with_cache
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.scoring import Scored, score
@@ -28,7 +26,6 @@ from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
-from tests.reference_cache import cache_distribution, cached_log_probs
 
 TARGETS = sum(len(line) + 1 for line in reference.TEXT)
 SIZE = len(reference.WORDS)
@@ -85,15 +82,6 @@ def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int)
     assert result.nll == pytest.approx(sum(rows), rel=1e-12)
 
 
-@pytest.mark.parametrize("theta", [0.0, 0.01, 3.0, 40.0])
-@pytest.mark.parametrize("share", [0.0, 0.05, 0.9])
-def test_nll_for_other_settings(theta: float, share: float) -> None:
-    model, cache = reference.small_model(), CacheConfig(window=9, theta=theta, lambda_=share)
-    expected = sum(loop(model, *pieces("carry")[0], cache))
-    result = evaluate(model, reference.corpus(reference.TEXT), cache=cache)
-    assert result.nll == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("batch_size", [2, 3, 5, TARGETS])
 def test_streams_have_caches_of_their_own(batch_size: int) -> None:
     model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
@@ -137,12 +125,6 @@ def test_without_the_cache_it_is_the_plain_evaluation() -> None:
         assert abs(found.nll - plain.nll) > 0.1
         kept = ("corpus", "split", "tokens", "oov_tokens", "unk_tokens")
         assert [asdict(found)[name] for name in kept] == [asdict(plain)[name] for name in kept]
-
-
-def test_no_share_changes_nothing_bit_by_bit() -> None:
-    for model in (reference.small_model(), reference.small_model().float()):
-        result = evaluate(model, reference.corpus(reference.TEXT), cache=replace(USUAL, lambda_=0.0))
-        assert result.without_cache is not None and result.nll == result.without_cache.nll
 
 
 def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
@@ -233,32 +215,6 @@ def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
     assert not torch.equal(a[cut:], b[cut:])
 
 
-def test_the_word_to_predict_is_never_in_the_cache() -> None:
-    """Of words that come once, the cache knows none: each keeps 1 - λ of what it had, but the first."""
-    model, words = reference.small_model(), torch.arange(SIZE).unsqueeze(1)
-    (item,) = scored(model, segments((words, [True])))
-    (found,) = with_cache([item], replace(USUAL, window=50))
-    expected = item.log_p + math.log(1 - USUAL.lambda_)
-    expected[0] = item.log_p[0]
-    np.testing.assert_allclose(found.log_p, expected, rtol=1e-12)
-    (found,) = with_cache([item], replace(USUAL, lambda_=1.0))
-    assert found.log_p[0] == item.log_p[0] and bool((found.log_p[1:] == -math.inf).all())
-
-
-@pytest.mark.parametrize("window", [1, 4, 50])
-def test_probabilities_sum_to_one(window: int) -> None:
-    model, cache = reference.small_model(), replace(USUAL, window=window)
-    parts = scored(model, segments((draw(9, 2), [True] * 2), (draw(7, 2, seed=1), [False, True])))
-    mixed = list(with_cache(parts, cache))
-    for (item, lookup), expected in zip(lookups(parts, window), mixed, strict=True):
-        slots = (lookup.query, lookup.keys, lookup.words, lookup.filled)
-        p_cache, empty = cache_distribution(*slots, lookup.window, cache.theta, SIZE)
-        log_p = cached_log_probs(model.head.log_probs(item.readout), p_cache, empty, cache.lambda_)
-        np.testing.assert_allclose(log_p.exp().sum(-1).detach(), 1, rtol=1e-12)
-        at_targets = log_p.gather(-1, item.segment.targets.unsqueeze(-1)).squeeze(-1)
-        np.testing.assert_allclose(at_targets.detach(), expected.log_p, rtol=1e-12)
-
-
 @pytest.mark.parametrize("theta", [0.0, 1e-40, 1.0, 1e30, 1e300])
 @pytest.mark.parametrize("scale", [1.0, 1e4, 1e15])
 def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
@@ -277,27 +233,3 @@ def test_float32_is_near_and_bf16_too() -> None:
     assert evaluate(single, corpus, cache=USUAL).nll == pytest.approx(exact, rel=1e-5)
     rough = evaluate(single, corpus, cache=USUAL, protocol=Protocol(precision="bf16"))
     assert rough.nll == pytest.approx(exact, rel=0.02) and rough.nll != exact
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("window", 0, r"cache\.window=0: must be at least 1"),
-        ("theta", -0.1, r"cache\.theta=-0\.1: must be finite and at least 0"),
-        ("theta", math.inf, r"cache\.theta=inf"),
-        ("theta", math.nan, r"cache\.theta=nan"),
-        ("lambda_", -0.01, r"cache\.lambda=-0\.01: must be in \[0, 1\]"),
-        ("lambda_", 1.01, r"cache\.lambda=1\.01"),
-        ("lambda_", math.nan, r"cache\.lambda=nan"),
-    ],
-)
-def test_impossible_caches_are_refused(field: str, value: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        replace(USUAL, **{field: value})
-
-
-def test_a_window_longer_than_the_text_is_refused() -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    message = rf"cache\.window={TARGETS + 1}: must be at most {TARGETS}: small test has no more tokens"
-    with pytest.raises(InputError, match=message):
-        evaluate(model, corpus, cache=replace(USUAL, window=TARGETS + 1))

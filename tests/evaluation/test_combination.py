@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 from spanlm.errors import InputError
-from spanlm.evaluation.cloze import rank_questions
 from spanlm.evaluation.combination import em_weights, evaluate_members, tune_weights
-from spanlm.evaluation.generation import generate
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.words import lines_as_pieces, score_words
@@ -22,7 +20,6 @@ from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS, TEXT, VOCABULARY, small_model
-from tests.evaluation.test_cloze import QUESTIONS, loop
 
 NAMES = ("kvp", "ngram", "none")
 WEIGHTS = (0.5, 0.3, 0.2)
@@ -77,24 +74,6 @@ def test_the_ensemble_and_the_bound_are_sums_of_a_plain_loop(context: Context) -
     assert result.oracle_bound.bound == pytest.approx(math.exp(best / log_p.shape[1]))
 
 
-def test_the_bound_is_of_the_members_however_they_are_combined() -> None:
-    """A normalised product may pass it: it is not among those that are chosen from."""
-    pair = small_model("kvp"), small_model("none")
-    for model in pair:
-        model.head.weight.data *= 9  # sure of different words
-    linear, geometric = Ensemble(pair), Ensemble(pair, "geometric")
-    line: list[str] = []
-    for _ in range(9):  # the word on which the two agree most
-        before = [VOCABULARY.eos_id, *VOCABULARY.encode(line)]
-        *each, combined = (reference.distributions(model, before)[-1] for model in (*pair, geometric))  # type: ignore[arg-type]
-        line.append(VOCABULARY.word(int((combined - np.maximum(*each))[1:].argmax()) + 1))
-    text = reference.corpus([line])
-    found = evaluate_members(geometric, text)
-    assert found.oracle_bound.nll > found.ensemble.nll, "else the rest says nothing"
-    bounds = [evaluate_members(whole, text).oracle_bound for whole in (linear, geometric)]
-    assert bounds[0].nll == pytest.approx(bounds[1].nll, rel=1e-12)
-
-
 @pytest.mark.parametrize("weights", [None, (1, 0, 0), (0.1, 0.1, 0.8)], ids=str)
 def test_no_member_and_no_mixture_passes_the_oracle_bound(weights: Any) -> None:
     result = evaluate_members(ensemble("linear", weights), CORPUS)
@@ -119,27 +98,6 @@ def test_words_of_several_are_scored_as_those_of_one(combination: Combination) -
         assert [(r.word, r.rank) for r in found] == [(r.word, r.rank) for r in expected]
         assert [r.surprisal for r in found] == pytest.approx([r.nll for r in expected])
         assert [r.entropy for r in found] == pytest.approx([r.entropy for r in expected])
-
-
-@each_way
-def test_cloze_questions_are_ranked_as_by_one(combination: Combination) -> None:
-    whole = ensemble(combination)
-    for ranked in rank_questions(whole, VOCABULARY, "whitespace", QUESTIONS, contexts=["full", "none"]):
-        sentence, candidate = loop(whole, ranked.question, ranked.context)  # type: ignore[arg-type,union-attr]
-        assert list(ranked.sentence) == pytest.approx(sentence)  # type: ignore[union-attr]
-        assert list(ranked.candidate) == pytest.approx(candidate)  # type: ignore[union-attr]
-
-
-@each_way
-def test_greedy_words_are_the_most_probable_of_the_combination(combination: Combination) -> None:
-    whole = ensemble(combination)
-    found = list(generate(whole, VOCABULARY, ["the", "cat"], length=12, temperature=0, unk=True))
-    ids = VOCABULARY.encode(["the", "cat"])
-    for word in found:
-        log_p = reference.distributions(whole, [VOCABULARY.eos_id, *ids])[-1]  # type: ignore[arg-type]
-        ids.append(int(log_p.argmax()))
-        assert VOCABULARY.word(ids[-1]) == word
-    assert len(set(found)) > 1
 
 
 # tuned weights
@@ -189,12 +147,6 @@ def test_the_gap_bounds_what_other_weights_could_add() -> None:
     assert loose.steps < em_weights(log_p, tolerance=1e-6).steps
 
 
-def test_a_member_that_is_always_worse_gets_nothing() -> None:
-    log_p = drawn(2, 100, 2)
-    found = em_weights(torch.stack([log_p[0], log_p[0] - 1]))
-    assert found.weights[0] > 0.999
-
-
 def test_probabilities_below_the_smallest_number_are_weighed_right() -> None:
     log_p = drawn(2, 60, 4)
     moved = log_p - torch.linspace(0, 5000, 60, dtype=torch.float64)
@@ -221,14 +173,6 @@ def test_tuned_weights_are_those_of_a_plain_loop_over_the_text(context: Context)
     one = tune_weights(ensemble(), CORPUS, "test", protocol=Protocol(context=context))
     assert one.weights == pytest.approx(expected.weights, abs=1e-9)
     assert one.log_likelihoods[-1] == pytest.approx(expected.log_likelihoods[-1], rel=1e-12)
-
-
-def test_weights_for_sentences_that_are_not_opened_are_tuned_on_such() -> None:
-    how = dict[str, Any](protocol=Protocol(context="line", predict_first=False))
-    tuned = tune_weights(ensemble(), CORPUS, "test", **how)
-    count = evaluate_members(ensemble(weights=tuned.weights), CORPUS, **how).ensemble.salton2017
-    assert count is not None
-    assert count.nll / count.predicted == pytest.approx(-tuned.log_likelihoods[-1], rel=1e-12)
 
 
 def test_the_weights_of_a_product_are_not_tuned() -> None:

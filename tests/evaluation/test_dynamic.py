@@ -24,13 +24,12 @@ from spanlm.evaluation.dynamic.statistics import (
     segment_gradients,
 )
 from spanlm.evaluation.dynamic.tuning import dynamic_grid, tune_dynamic
-from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_loss
-from spanlm.evaluation.perplexity import Evaluation, evaluate
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
+from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import Scored, Tally
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
@@ -84,51 +83,6 @@ def summed(model: LanguageModel, inputs: list[int], targets: list[int], state: L
     """Σ −log p, and the state after it."""
     nll, state = reference_dynamic.cross_entropy(model, [inputs], [targets], state)
     return sum(x.item() for x in nll), state
-
-
-def numeric_gradient(model: LanguageModel, inputs: list[int], targets: list[int], state: LMState) -> list[list[float]]:
-    """Of the mean cross-entropy, by differences: no autograd."""
-    found = []
-    for weight in reference_dynamic.learning(model):
-        flat, gradient = weight.data.view(-1), []
-        for i, value in enumerate(flat.tolist()):
-            sides = []
-            for flat[i] in (value + 1e-5, value - 1e-5):
-                sides.append(summed(model, inputs, targets, state)[0] / len(targets))
-            flat[i] = value
-            gradient.append((sides[0] - sides[1]) / 2e-5)
-        found.append(gradient)
-    return found
-
-
-def test_two_steps_by_hand() -> None:
-    """θ ← θ + λ min(MS/ḡ, 1/λ) (θ_g − θ) − η g/(MS + ε), one weight at a time, with gradients by differences."""
-    config = small.model_config(LSTMConfig(hidden_size=2), NoMemoryConfig(), SoftmaxConfig(tied=True))
-    model = small.language_model(config)
-    by_hand, statistics, (ids,) = copy.deepcopy(model), statistics_of(model)[0], stream("carry")
-    sizes = [x.flatten().tolist() for x in statistics.root_mean_squares.values()]
-    mean = sum(sum(x) / len(x) for x in sizes) / len(sizes)
-    assert any(size / mean > 1 / 0.4 for x in sizes for size in x)
-    learning = [weight.data.view(-1) for weight in reference_dynamic.learning(by_hand)]
-    trained = [weight.tolist() for weight in learning]
-    state, nll = by_hand.init_state(1), 0.0
-    for start in (0, 5):
-        inputs, targets = ids[start : start + 5], ids[start + 1 : start + 6]
-        gradients = numeric_gradient(by_hand, inputs, targets, state)
-        total, state = summed(by_hand, inputs, targets, state)
-        nll += total
-        for weight, first, gradient, size in zip(learning, trained, gradients, sizes, strict=True):
-            for i, (now, g, ms) in enumerate(zip(weight.tolist(), gradient, size, strict=True)):
-                weight[i] = now + 0.4 * min(ms / mean, 1 / 0.4) * (first[i] - now) - 0.01 * g / (ms + 0.002)
-    batcher = STANDARD.batcher(CORPUS, "test", length=5)
-    follower, update = adapting(model, statistics, DynamicConfig(rate=0.01, decay=0.4, epsilon=0.002))
-    found = 0.0
-    for segment, _ in zip(segment_gradients(follower, batcher.segments(), 5), range(2), strict=False):
-        found -= segment.scored.log_p.sum().item()
-        update(segment)
-    assert found == pytest.approx(nll, rel=1e-7)
-    for actual, expected in zip(reference_dynamic.learning(follower), learning, strict=True):
-        torch.testing.assert_close(actual.flatten(), expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -214,28 +168,6 @@ def test_the_first_releases_convention_gives_the_same(memory: str) -> None:
     assert config.sum_convention(**sizes) == pytest.approx((0.01, 0.4, 0.008))
     as_if_new = reference_dynamic.adapted(copy.deepcopy(model), stream("carry"), sums, n, **old)
     assert sum(as_if_new) != pytest.approx(sum(rows), rel=1e-3)
-
-
-def test_the_published_conversions() -> None:
-    """AWD-LSTM on Penn Treebank and WikiText-2 (14 tensors), MoS on Penn Treebank (17)."""
-    awd = DynamicConfig.from_sum_convention(rate=0.002, decay=0.02, epsilon=0.001, segments=1859, tensors=14)
-    assert (awd.rate, awd.decay, awd.epsilon) == pytest.approx((4.64e-5, 0.00143, 2.32e-5), rel=2e-3)
-    wide = DynamicConfig.from_sum_convention(rate=0.002, decay=0.02, epsilon=0.001, segments=4177, tensors=14)
-    assert (wide.rate, wide.epsilon) == pytest.approx((3.09e-5, 1.55e-5), rel=2e-3)
-    mos = DynamicConfig.from_sum_convention(rate=0.002, decay=0.075, epsilon=0.001, segments=1859, tensors=17)
-    assert mos.decay == pytest.approx(0.0044, rel=5e-3)
-
-
-def test_the_plain_evaluation_comes_with_it() -> None:
-    model = reference.small_model()
-    for context in CONTEXTS:
-        found, plain = (
-            evaluated(model, protocol=Protocol(context=context)),
-            evaluate(model, CORPUS, protocol=Protocol(context=context)),
-        )
-        assert found.without_dynamic is not None
-        same = {"tokens_per_second": 0.0}
-        assert replace(found.without_dynamic, **same) == replace(plain, **same)
 
 
 def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
@@ -357,25 +289,6 @@ def test_bf16_is_near() -> None:
     assert rough.without_dynamic.nll != near.without_dynamic.nll
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"rate": -1e-5}, r"dynamic\.rate=-1e-05: must be finite and at least 0"),
-        ({"rate": math.inf}, r"dynamic\.rate=inf"),
-        ({"rate": math.nan}, r"dynamic\.rate=nan"),
-        ({"decay": -0.1}, r"dynamic\.decay=-0\.1: must be in \[0, 1\]"),
-        ({"decay": 1.5}, r"dynamic\.decay=1\.5: must be in \[0, 1\]"),
-        ({"epsilon": 0.0}, r"dynamic\.epsilon=0\.0: must be positive and finite"),
-        ({"epsilon": math.nan}, r"dynamic\.epsilon=nan"),
-        ({"length": 0}, r"dynamic\.length=0: must be at least 1"),
-    ],
-    ids=str,
-)
-def test_values_out_of_range_are_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        DynamicConfig(**values)
-
-
 def test_several_streams_are_refused() -> None:
     with pytest.raises(InputError, match=r"batch_size=4: must be 1: dynamic evaluation reads one stream"):
         evaluated(reference.small_model(), protocol=Protocol(batch_size=4))
@@ -420,15 +333,6 @@ def test_the_weights_learn_from_the_loss_of_training(head: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(weights(model), before, strict=True))
 
 
-def test_the_same_temperature_and_no_reward_are_the_likelihood() -> None:
-    same = replace(
-        MEMORY, gate=GateConfig(training_temperature=0.7, evaluation_temperature=0.7), reward=RewardConfig(weight=0.0)
-    )
-    model = span_model(memory=same)
-    found, usual = (evaluated(model, config) for config in (TRAINING, USUAL))
-    assert found.nll == pytest.approx(usual.nll, rel=1e-12)
-
-
 def test_a_grid_learns_from_what_it_is_told() -> None:
     model = span_model(memory=MEMORY)
     statistics = statistics_of(model)[0]
@@ -442,11 +346,6 @@ def test_a_grid_learns_from_what_it_is_told() -> None:
     assert found["training"] != pytest.approx(found["likelihood"], rel=1e-5)
 
 
-def test_an_ensemble_is_refused() -> None:
-    with pytest.raises(InputError, match=r"dynamic\.loss=training: must be likelihood without a span buffer"):
-        require_loss(TRAINING, Ensemble([span_model(), span_model()]))
-
-
 def test_without_a_gate_it_is_refused() -> None:
     model = reference.small_model()
     message = r"dynamic\.loss=training: must be likelihood without a span buffer"
@@ -454,11 +353,6 @@ def test_without_a_gate_it_is_refused() -> None:
         evaluated(model, TRAINING)
     with pytest.raises(InputError, match=message):
         tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], [TRAINING])
-
-
-def test_another_loss_is_refused() -> None:
-    with pytest.raises(InputError, match=r"dynamic\.loss=reward: must be likelihood or training"):
-        replace(USUAL, loss="reward")  # type: ignore[arg-type]
 
 
 # sums over many short segments at once

@@ -148,14 +148,6 @@ def test_documents_begin_anew(few_streams: int) -> None:
     assert_sizes(found, model, *ragged(model, batches, 5, 3))
 
 
-def test_the_mean_is_over_tensors_whatever_their_sizes() -> None:
-    sizes = {"large": torch.full((10, 10), 2.0), "small": torch.tensor([4.0, 8.0])}
-    statistics = DynamicStatistics(sizes, "ptb train", 10.5, 11, 5250, False)
-    assert (statistics.mean, statistics.tensors) == (4.0, 2)
-    assert statistics.description == "the first 11 segments of ptb train, 5,250 tokens (n = 10.5)"
-    assert replace(statistics, whole=True).description == "ptb train, 5,250 tokens (n = 10.5)"
-
-
 def test_tied_weights_count_once_and_frozen_ones_do_not(few_streams: int) -> None:
     config = small.model_config(LSTMConfig(hidden_size=5), NoMemoryConfig(), SoftmaxConfig(tied=True))
     model = small.language_model(config)

@@ -19,7 +19,7 @@ from spanlm.evaluation import protocol as protocol_module
 from spanlm.evaluation.dynamic import tuning as module
 from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import gather_statistics
-from spanlm.evaluation.dynamic.tuning import DECAYS, RATES, TRIALS, DynamicTuning, Trials, dynamic_grid, tune_dynamic
+from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicTuning, Trials, dynamic_grid, tune_dynamic
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
@@ -101,17 +101,6 @@ def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
     assert min(every.grid, key=lambda point: point.first).rate != best[0].rate
 
 
-def test_the_work_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int | None] = []
-    tally: Callable[..., Any] = adapted_tally
-    monkeypatch.setattr(module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
-    tuned(first_tokens=10, finalists=2)
-    assert read == [10] * 6 + [None] * 2
-    read.clear()
-    tuned(first_tokens=TARGETS)
-    assert read == [None] * 6
-
-
 def test_without_finalists_the_first_tokens_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is said of what helps: the trained weights were measured on all of the text."""
     beginning = tuned(first_tokens=10, finalists=6)
@@ -174,31 +163,6 @@ def test_more_read_all_of_it_until_one_helps(monkeypatch: pytest.MonkeyPatch) ->
     assert none.notes[0] == "no point of the grid helps."
 
 
-def test_the_usual_grid_is_the_published_one_in_proportion_to_the_length() -> None:
-    assert [(c.rate, c.decay) for c in dynamic_grid(None, None)] == [(r, d) for r in RATES for d in DECAYS]
-    assert (RATES, DECAYS) == ((3e-5, 4e-5, 5e-5, 6e-5, 7e-5, 1e-4), (0.001, 0.002, 0.003, 0.005))
-    longer = dynamic_grid(None, None, length=20)
-    assert {c.length for c in longer} == {20}
-    assert (longer[0].rate, longer[0].decay, longer[0].epsilon) == pytest.approx((1.2e-4, 0.004, 2e-5))
-    assert [c.rate for c in dynamic_grid([0.1], None, length=20)] == [0.1] * 4
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"rates": ()}, r"dynamic\.rate=: must be at least one value"),
-        ({"decays": ()}, r"dynamic\.decay=: must be at least one value"),
-        ({"rates": (1e-5, -1.0)}, r"dynamic\.rate=-1\.0: must be finite and at least 0"),
-        ({"decays": (0.1, 2.0)}, r"dynamic\.decay=2\.0: must be in \[0, 1\]"),
-        ({"epsilon": 0.0}, r"dynamic\.epsilon=0\.0"),
-    ],
-    ids=str,
-)
-def test_impossible_grids_are_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        some_grid(**values)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "limit"), [("first_tokens", 0, "at least 1"), ("finalists", -1, "0 or more")]
 )
@@ -218,6 +182,18 @@ def trained(tiny_run: Path, tmp_path: Path) -> TrainedModel:
     return spanlm.load(shutil.copytree(tiny_run, tmp_path / "run"))
 
 
+@pytest.fixture(scope="module")
+def search(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DynamicTuning]:
+    """A run whose folder has the trials of a whole search; tests copy it."""
+    folder = shutil.copytree(tiny_run, tmp_path_factory.mktemp("searched") / "run")
+    return folder, spanlm.load(folder).tune_dynamic(**SMALL_GRID)
+
+
+@pytest.fixture
+def searched(search: tuple[Path, DynamicTuning], tmp_path: Path) -> TrainedModel:
+    return spanlm.load(shutil.copytree(search[0], tmp_path / "searched"))
+
+
 def stopped(trained: TrainedModel, point: int) -> None:
     """Stop a search within a point of its grid."""
 
@@ -233,11 +209,9 @@ def as_new(found: DynamicTuning) -> DynamicTuning:
     return replace(found, read_before=0, seconds_before=0.0)
 
 
-def test_a_search_goes_on_where_it_was_stopped(trained: TrainedModel) -> None:
-    path = trained.folder / TRIALS
-    expected = trained.tune_dynamic(**SMALL_GRID)
-    assert (expected.read_before, len(path.read_text().splitlines())) == (0, 4)
-    path.unlink()
+def test_a_search_goes_on_where_it_was_stopped(trained: TrainedModel, search: tuple[Path, DynamicTuning]) -> None:
+    path, (folder, expected) = trained.folder / TRIALS, search
+    assert (expected.read_before, len((folder / TRIALS).read_text().splitlines())) == (0, 4)
     stopped(trained, 3)
     assert len(path.read_text().splitlines()) == 2
     again = spanlm.load(trained.folder).tune_dynamic(**SMALL_GRID)
@@ -267,11 +241,10 @@ CHANGES: dict[str, Callable[[TrainedModel, pytest.MonkeyPatch], dict[str, Any]]]
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_trial_of_something_else_is_not_taken(
-    trained: TrainedModel, monkeypatch: pytest.MonkeyPatch, what: str
+    searched: TrainedModel, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    trained.tune_dynamic(**SMALL_GRID)
-    changes = CHANGES[what](trained, monkeypatch)
-    assert trained.tune_dynamic(**SMALL_GRID | changes).read_before == 0
+    changes = {"rates": [0.002], "decays": [0.02], **CHANGES[what](searched, monkeypatch)}
+    assert searched.tune_dynamic(**SMALL_GRID | changes).read_before == 0
 
 
 def cut_in_a_line(content: bytes) -> bytes:
@@ -300,12 +273,14 @@ def another_digit(content: bytes) -> bytes:
     ],
     ids=["cut", "another digit", "other lines", "zeros", "nested"],
 )
-def test_a_damaged_line_is_ignored(trained: TrainedModel, damage: Callable[[bytes], bytes], left: int) -> None:
-    expected, path = trained.tune_dynamic(**SMALL_GRID), trained.folder / TRIALS
+def test_a_damaged_line_is_ignored(
+    searched: TrainedModel, search: tuple[Path, DynamicTuning], damage: Callable[[bytes], bytes], left: int
+) -> None:
+    path = searched.folder / TRIALS
     path.write_bytes(damage(path.read_bytes()))
-    found = trained.tune_dynamic(**SMALL_GRID)
-    assert found.read_before == left and as_new(found) == expected
-    assert trained.tune_dynamic(**SMALL_GRID).read_before == 4, "what was read is there again, on lines of its own"
+    found = searched.tune_dynamic(**SMALL_GRID)
+    assert found.read_before == left and as_new(found) == search[1]
+    assert searched.tune_dynamic(**SMALL_GRID).read_before == 4, "what was read is there again, on lines of its own"
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "pipe"])

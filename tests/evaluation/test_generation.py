@@ -71,17 +71,11 @@ def test_frequencies_are_the_probabilities(temperature: float) -> None:
     ids=str,
 )
 def test_supports_are_exact(options: dict[str, Any], support: set[int]) -> None:
-    found = draws(3000, **options)
+    found = draws(1500, **options)
     assert set(found) == support
     kept = [p if i in support else 0.0 for i, p in enumerate(PROBABILITIES)]
     # 99.9 % with 5 degrees of freedom
     assert chi_square(found, [p / sum(kept) for p in kept]) < 20.5
-
-
-def test_temperature_acts_before_top_p() -> None:
-    # at temperature 2 the first two words have 0.51 of the probability, at 1 they have 0.65
-    assert set(draws(2000, top_p=0.6)) == {0, 1}
-    assert set(draws(2000, top_p=0.6, temperature=2.0)) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -96,19 +90,6 @@ def test_the_fewest_words_that_reach_top_p(seed: int) -> None:
         best = sorted(range(7), key=lambda i: -p[i])[:fewest]
         assert support <= set(best)
         assert {i for i in best if p[i] > 0.02} <= support
-
-
-def test_words_follow_the_model(model: LanguageModel) -> None:
-    """First and second words of many seeds, against the model's own distribution without <unk>."""
-    log_p = reference.distributions(model, [VOCABULARY.eos_id, VOCABULARY.id("the")])[-1]
-    allowed = np.where(np.arange(len(VOCABULARY)) == UNK, 0, np.exp(log_p))
-    found: Counter[int] = Counter(VOCABULARY.id(words(model, length=1, seed=seed)[0]) for seed in range(600))
-    expected = (allowed / allowed.sum()).tolist()
-    rare = sum(e for e in expected if e * 600 < 5)
-    big = [e if e * 600 >= 5 else 0.0 for e in expected]
-    assert chi_square(found, big) < 29.6  # 99.9 % with 10 degrees of freedom
-    assert sum(found[i] for i, e in enumerate(big) if not e) <= 600 * rare + 15
-    assert found[UNK] == 0
 
 
 def test_the_greedy_way_is_the_model_read_one_word_at_a_time(model: LanguageModel) -> None:
@@ -156,13 +137,6 @@ def test_lines_begin_as_the_model_knows_them(
         before = ["<eos>"] if word == "<eos>" and how != "carried" else [*before, word]
 
 
-def test_top_k_of_one_and_cold_are_greedy(model: LanguageModel) -> None:
-    greedy = words(model, length=10, temperature=0)
-    assert words(model, length=10, top_k=1) == greedy
-    assert words(model, length=10, temperature=1e-3) == greedy
-    assert words(model, length=10, top_p=1e-9) == greedy
-
-
 def test_seeds(model: LanguageModel) -> None:
     assert words(model, length=20, seed=3) == words(model, length=20, seed=3)
     assert words(model, length=20, seed=3) != words(model, length=20, seed=4)
@@ -183,25 +157,6 @@ def test_the_global_generator_is_not_touched(model: LanguageModel) -> None:
     before = torch.get_rng_state()
     words(model, length=10)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"length": 0}, "length=0: must be at least 1"),
-        ({"temperature": -0.1}, r"temperature=-0\.1: must be 0, or from 0\.001 on"),
-        ({"temperature": 0.0009}, r"temperature=0\.0009: must be 0, or from 0\.001 on"),
-        ({"temperature": float("nan")}, r"temperature=nan: must be 0, or from 0\.001 on"),
-        ({"top_k": 0}, "top_k=0: must be at least 1"),
-        ({"top_p": 0.0}, r"top_p=0.0: must be in \(0, 1\]"),
-        ({"top_p": 1.01}, r"top_p=1.01: must be in \(0, 1\]"),
-        ({"top_p": float("nan")}, r"top_p=nan: must be in \(0, 1\]"),
-    ],
-    ids=str,
-)
-def test_options_out_of_range(model: LanguageModel, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        words(model, **options)
 
 
 @pytest.mark.parametrize(

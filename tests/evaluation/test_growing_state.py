@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Literal
 
@@ -63,23 +62,11 @@ def test_a_generated_line_begins_anew(model: TrainedModel) -> None:
     assert len({line.strip() for line in words[:-1]}) <= 1
 
 
-def test_auto_is_line_by_line(model: TrainedModel) -> None:
-    assert model.evaluate().protocol == model.evaluate(state="line").protocol
-    assert "each line" in model.evaluate().protocol
-
-
 @pytest.mark.parametrize("state", ["line", "document"])
 def test_streams_side_by_side_change_nothing(model: TrainedModel, state: Literal["line", "document"]) -> None:
     """Streams of other lengths leave empty slots behind."""
     one, many = (model.evaluate(state=state, batch_size=size).nll for size in (1, 7))
     assert one == pytest.approx(many, rel=1e-5)
-
-
-def test_scores_are_those_of_the_lines(model: TrainedModel) -> None:
-    lines = ["the cat sat on the mat .", "a dog", "naïve 猫 object is bound to the cat"]
-    together = list(model.score("\n".join(lines), base=math.e))
-    apart = [score for line in lines for score in model.score(line, base=math.e)]
-    assert [s.surprisal for s in together] == pytest.approx([s.surprisal for s in apart], rel=1e-5)
 
 
 def test_cloze_reads_queries_of_different_lengths(model: TrainedModel) -> None:

@@ -12,12 +12,11 @@ import pytest
 import torch
 
 from spanlm.data.batching import Segment
-from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
-from spanlm.evaluation.parts import Parts, require_span_buffer
+from spanlm.evaluation.parts import Parts
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import metric_sums, score
@@ -25,8 +24,8 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import AttentiveConfig, SpanBufferConfig
-from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory, SpanMixture
+from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
 from tests.models import small
@@ -120,21 +119,6 @@ def test_every_number_is_that_of_the_loop(context: Context, head: str) -> None:
     assert found.reward == pytest.approx(mean([s.reward for s in read]), rel=1e-9)
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_the_whole_is_the_mixture_of_these_and_never_better_than_the_bound(context: Context) -> None:
-    model = span_model()
-    result, steps = evaluate(model, CORPUS, protocol=Protocol(context=context)), loop(model, context)
-    nll = 0.0
-    for s in steps:
-        odds = (s.share / (1 - s.share)) ** (1 / 0.7)  # of the gate at the temperature of evaluation
-        share = odds / (1 + odds) if s.filled else 0.0
-        nll -= math.log(share * math.exp(s.log_q) + (1 - share) * math.exp(s.log_p))
-    assert result.nll == pytest.approx(nll, rel=1e-11)
-    assert result.tokens == len(steps)
-    assert result.parts is not None
-    assert result.parts.oracle < min(result.parts.encoder, result.parts.buffer, result.perplexity)
-
-
 def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing() -> None:
     model = span_model(memory=replace(MEMORY, span_length=20, buffer_size=20))
     result = evaluate(model, CORPUS, protocol=Protocol(context="line"))
@@ -143,13 +127,6 @@ def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing
     assert result.parts.remembering == 0
     found = result.parts
     assert (found.utilisation, found.oracle_utilisation, found.gate, found.reward) == (None, None, None, None)
-
-
-def test_a_gate_in_the_middle_counts_as_preferred_and_a_tie_does_not_count_as_better() -> None:
-    ones, gate, same = torch.ones(1, 2, dtype=torch.bool), torch.tensor([[[0.0, 0.0], [0.0, 1.0]]]), torch.zeros(1, 2)
-    mixture = SpanMixture(same.unsqueeze(-1), gate, ones, GateConfig(), RewardConfig())
-    found = mixture.metrics(same - 1, same - 1, same)
-    assert found["utilisation"].tolist() == [[1.0, 0.0]] and not found["oracle_utilisation"].any()
 
 
 def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:
@@ -219,9 +196,3 @@ def test_other_models_have_no_parts() -> None:
     batcher = STANDARD.batcher(CORPUS, "test")
     scored = next(score(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
     assert not scored.metrics, "something else was asked"
-
-
-def test_a_model_of_one_part_is_refused() -> None:
-    assert require_span_buffer(MEMORY, "--parts") is MEMORY
-    with pytest.raises(InputError, match=r"--parts: .*\(model\.memory\.kind=attentive\).*kind=span_buffer"):
-        require_span_buffer(AttentiveConfig(), "--parts")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import shutil
 from dataclasses import replace
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import spanlm
 from spanlm.config import RunConfig
@@ -50,11 +48,6 @@ def test_everything_else_is_one_call(several: TrainedEnsemble, tmp_path: Path) -
     assert not several.model.training
 
 
-def test_other_weights_are_combined_alike(several: TrainedEnsemble) -> None:
-    product = TrainedEnsemble(several.runs, "geometric", [3, 1])
-    assert product.reweighted(None).model.head.combination == "geometric"
-
-
 def test_weights_can_be_tuned_and_given(several: TrainedEnsemble) -> None:
     tuned = several.tune_weights()
     best = several.reweighted(tuned.weights)
@@ -63,16 +56,6 @@ def test_weights_can_be_tuned_and_given(several: TrainedEnsemble) -> None:
     found = best.evaluate(split="valid").nll_per_token
     assert found == pytest.approx(-tuned.log_likelihoods[-1], rel=1e-6)
     assert found <= min(losses) + tuned.gap + 1e-6
-
-
-def test_the_geometric_combination(tiny_run: Path, lstm_run: Path) -> None:
-    several = spanlm.load_ensemble([str(tiny_run), str(lstm_run)], combination="geometric", device="cpu")
-    result = several.evaluate_members(split="valid")
-    assert result.combination == "geometric" and result.weights == (0.5, 0.5)
-    wide = copy.deepcopy(several.model).double()
-    tokens = torch.tensor([[0], [2], [3]])
-    log_p, _ = wide.log_probs(tokens, wide.init_state(1))
-    torch.testing.assert_close(log_p.exp().sum(-1), torch.ones(3, 1, dtype=torch.float64))
 
 
 def test_attention_of_several_is_refused(several: TrainedEnsemble) -> None:
@@ -144,13 +127,6 @@ def test_models_that_read_alike_are_combined(tiny_run: Path, field: str, value: 
     assert run.config.training.batching.kind == "auto"
     other = TrainedModel(run.model, run.vocabulary, changed(run.config, field, value), Path("runs/other"))
     assert len(TrainedEnsemble([run, other]).runs) == 2
-
-
-def test_a_folder_that_is_no_run_is_refused(tiny_run: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not the folder of a run"):
-        spanlm.load_ensemble([tiny_run, tmp_path])
-    shutil.copytree(tiny_run, tmp_path / "copy")
-    assert len(spanlm.load_ensemble([tiny_run, tmp_path / "copy"]).runs) == 2
 
 
 def test_first_words_not_predicted_are_another_way_to_read(tiny_run: Path) -> None:

@@ -31,6 +31,10 @@ def _with_data(model: TrainedModel, **data: Any) -> TrainedModel:
     return TrainedModel(model.model, model.vocabulary, config, model.folder)
 
 
+def _short(config: RunConfig) -> RunConfig:
+    return replace(config, training=replace(config.training, epochs=1))
+
+
 def test_capitals_and_punctuation_are_scored_as_they_were_trained(lowered: TrainedModel) -> None:
     found = list(lowered.score("The Cat.\nA DOG", eos=True))
     assert [row.word for row in found] == ["the", "cat", ".", "<eos>", "a", "dog", "<eos>"]
@@ -90,7 +94,7 @@ def test_the_text_of_the_training_has_its_parts_wherever_it_is_named_from(
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     Path("own.txt").write_text("\n".join(tiny_lines(200, 1)) + "\n")
-    config = replace(tiny_config, data=DataConfig(corpus="own.txt"))
+    config = replace(_short(tiny_config), data=DataConfig(corpus="own.txt"))
     spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
     parts = spanlm.load("run").evaluate().tokens
     monkeypatch.chdir("elsewhere")
@@ -109,7 +113,7 @@ def test_a_text_that_was_changed_since_the_training_is_noted(tiny_config: RunCon
     """Its parts may hold what was trained on."""
     text = tmp_path / "own.txt"
     text.write_text("\n".join(tiny_lines(200, 1)) + "\n")
-    config = replace(tiny_config, data=DataConfig(corpus=str(text)))
+    config = replace(_short(tiny_config), data=DataConfig(corpus=str(text)))
     spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
     model = spanlm.load(tmp_path / "run")
     assert model.corpus().notes == spanlm.load_corpus(config.data, model.vocabulary).notes

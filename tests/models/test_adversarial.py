@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from spanlm.errors import InputError
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
 from spanlm.models.heads.softmax import Adversary, adversarial_margin
 from spanlm.models.interfaces import Readout
@@ -83,32 +81,6 @@ def test_it_acts_in_training_alone(config: Any, direction: str, gate: str) -> No
     assert (trained < without).any()
 
 
-@both_heads
-def test_no_share_is_none(config: Any) -> None:
-    readout, targets = Readout(values(4, 3, SIZE)), words(4, 3, size=VOCABULARY)
-    assert bitwise(
-        head_of(config, adversarial=0.0).train().log_prob(readout, targets),
-        head_of(config).train().log_prob(readout, targets),
-    )
-
-
-@pytest.mark.parametrize("config", CONFIGS[:3], ids=["softmax", "tied-no-bias", "projection"])
-@both_gates
-def test_only_the_targets_logit_falls(config: Any, gate: str) -> None:
-    """Its odds against all other words, whose logits stay, fall by ε‖w‖‖x‖; with the gate only where cos > 0."""
-    head = head_of(config, adversarial=EPSILON, adversarial_gate=gate).train()
-    readout = Readout(values(1, 1, SIZE))
-    plain = head.log_probs(readout)[0, 0]  # no target, no margin
-    moved = torch.cat([head.log_prob(readout, torch.tensor([[v]]))[0] for v in range(VOCABULARY)])
-    x = readout.features[0, 0] if head.projection is None else head.projection(readout.features[0, 0])
-    longest = EPSILON * head.weight.norm(dim=1) * x.norm()
-    towards = head.weight @ x > 0
-    moves = towards | (gate == "none")
-    assert 0 < towards.sum() < VOCABULARY
-    fall = torch.logit(plain.exp()) - torch.logit(moved.exp())
-    assert_same(fall, torch.where(moves, longest, 0.0), rtol=1e-6, atol=1e-9)
-
-
 @pytest.mark.parametrize("towards", [True, False])
 def test_no_change_within_the_ball_is_worse(towards: bool) -> None:
     """Of 20,000 random changes of a target's vector, as large as may be, none lowers its logit more than the margin."""
@@ -123,46 +95,6 @@ def test_no_change_within_the_ball_is_worse(towards: bool) -> None:
         assert 0.7 * margin[row] < fall.max() <= margin[row]
         worst = -EPSILON * weight[y].norm() * x[row] / x[row].norm()
         assert -(worst @ x[row]) == pytest.approx(margin[row].item(), rel=1e-6)
-
-
-def test_away_from_the_target_there_is_none() -> None:
-    weight = values(3, SIZE)
-    x = torch.stack([weight[0], -weight[1], torch.zeros(SIZE).double()])
-    margin = adversarial_margin(x, weight, torch.arange(3), OWN)
-    assert margin[0] == pytest.approx(EPSILON * weight[0].square().sum().item(), rel=1e-6)
-    assert margin[1:].tolist() == [0, 0]
-    exact = adversarial_margin(x, weight, torch.arange(3), replace(OWN, gate="none"))
-    assert exact[1] == pytest.approx(EPSILON * weight[1].square().sum().item(), rel=1e-6)
-    assert bitwise([exact[0], exact[2]], [margin[0], margin[2]])
-
-
-def test_to_the_gradient_the_change_is_a_constant() -> None:
-    """∂margin/∂x = ε‖w‖ x/‖x‖, as if the norm were differentiated; w gets nothing."""
-    x, weight = values(4, SIZE).requires_grad_(), values(VOCABULARY, SIZE, seed=1).requires_grad_()
-    targets = (x @ weight.T).argmax(1)
-    margin = adversarial_margin(x, weight, targets, OWN)
-    grad_x, grad_w = torch.autograd.grad(margin.sum(), [x, weight], allow_unused=True)
-    assert grad_w is None
-    expected = EPSILON * weight[targets].norm(dim=1, keepdim=True) * x / x.norm(dim=1, keepdim=True)
-    torch.testing.assert_close(grad_x, expected.detach(), rtol=1e-6, atol=0)
-
-
-def test_the_shared_direction_differs_only_where_a_target_repeats() -> None:
-    x, weight = values(6, SIZE, seed=2).abs(), values(VOCABULARY, SIZE, seed=4).abs()  # cos > 0 everywhere
-    targets = torch.tensor([3, 1, 3, 5, 1, 3])
-    own, shared = (adversarial_margin(x, weight, targets, adversary) for adversary in (OWN, SHARED))
-    differs = (own - shared).abs() > 1e-12
-    assert differs.tolist() == [True, True, True, False, False, False]
-    for row, last in ((0, 5), (1, 4), (2, 5)):
-        change = EPSILON * weight[targets[row]].norm() * x[last] / x[last].norm()
-        assert shared[row].item() == pytest.approx(change.dot(x[row]).item(), rel=1e-6)
-
-
-def test_the_shared_direction_is_none_where_the_last_has_none() -> None:
-    weight = values(3, SIZE)
-    x = torch.stack([weight[0], 2 * weight[0], -weight[0]])
-    assert adversarial_margin(x, weight, torch.tensor([0, 0, 0]), SHARED).tolist() == [0, 0, 0]
-    assert (adversarial_margin(x[:2], weight, torch.tensor([0, 0]), SHARED) > 0).all()
 
 
 def test_the_dropped_latent_is_what_the_mixture_is_trained_against() -> None:
@@ -206,20 +138,3 @@ def test_in_bfloat16_it_trains(config: Any) -> None:
     torch.testing.assert_close(log_p.double(), wide.log_prob(Readout(features), targets), rtol=0.05, atol=0.05)
     log_p.mean().backward()
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in head.parameters())
-
-
-@pytest.mark.parametrize("config", [SoftmaxConfig, MixtureOfSoftmaxesConfig])
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"adversarial": -0.1}, r"^model\.head\.adversarial=-0\.1: must be 0 or positive, and finite$"),
-        ({"adversarial": math.inf}, r"^model\.head\.adversarial=inf: must be 0 or positive, and finite$"),
-        ({"adversarial": math.nan}, r"^model\.head\.adversarial=nan: must be 0 or positive"),
-        ({"adversarial_direction": "mine"}, r"^model\.head\.adversarial_direction=mine: must be own or shared$"),
-        ({"adversarial_gate": "sine"}, r"^model\.head\.adversarial_gate=sine: must be cosine or none$"),
-    ],
-    ids=str,
-)
-def test_values_outside_their_range(config: Any, fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        config(**fields)

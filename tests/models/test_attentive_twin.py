@@ -16,7 +16,7 @@ from spanlm.models.memories.attentive import EMPTY, AttentiveMemory
 from tests import reference, reference_attentive
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words
-from tests.models.twins import gradients, lstm_layers, past_outputs, slots
+from tests.models.twins import assert_model_is, encoded, gradients, past_outputs, predicted, slots
 
 SIZE, LONGEST = 3, 4
 """LONGEST: what a memory without a window has read before, at most."""
@@ -132,17 +132,7 @@ def test_whole_language_model(tied: bool, score: Literal["single", "combined", "
         small.model_config(LSTMConfig(hidden_size=6, layers=2), memory, SoftmaxConfig(tied=tied))
     )
     tokens, targets = words(6, 2), words(6, 2, seed=1)
-    leaves = [p for p in model.parameters() if p.requires_grad]
-
-    zeros = torch.zeros(2, 2, 6, dtype=torch.float64)
-    h = reference.lstm(model.embedding.weight[tokens], zeros, zeros, lstm_layers(model.encoder.lstm))[0]
-    h = reference_attentive.attentive(h, [[], []], window, 5, True, False, matrices(model.memory))[0]
-    output = model.embedding.weight if tied else model.head.weight
-    every = reference.linear_softmax(h, output, model.head.bias)
-    expected = every.gather(-1, targets[..., None]).squeeze(-1)
-
-    first, state = model.log_prob(tokens[:4], targets[:4], model.init_state(2))
-    actual = torch.cat([first, model.log_prob(tokens[4:], targets[4:], state)[0]])
-    assert_same(actual, expected)
-    assert_same(gradients([actual], leaves), gradients([expected], leaves))
-    assert_same(model.log_probs(tokens, model.init_state(2))[0], every)
+    h = reference_attentive.attentive(encoded(model, tokens), [[], []], window, 5, True, False, matrices(model.memory))[
+        0
+    ]
+    assert_model_is(model, tokens, targets, predicted(model, h))

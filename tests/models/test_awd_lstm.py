@@ -1,4 +1,4 @@
-"""The AWD-LSTM encoder: its equations, its state, its weights, its precision."""
+"""The AWD-LSTM encoder: its equations with the noise that was drawn, its state, its weights, its precision."""
 
 from __future__ import annotations
 
@@ -159,8 +159,54 @@ def test_reduced_precision_trains(kernel: None) -> None:
     assert not torch.equal(*answers)
 
 
+@pytest.mark.parametrize("options", [{"weight_drop": 0.5}, {"hidden_dropout": 0.5}], ids=str)
+def test_noise_is_drawn_anew_for_each_segment(options: dict[str, Any], kernel: None) -> None:
+    encoder = stack(**options)
+    assert not torch.equal(*[encoder(*inputs(encoder))[0] for _ in range(2)])
+
+
 @pytest.mark.parametrize(
-    ("layers", "description"), [(1, "AWD-LSTM 400"), (2, "AWD-LSTM 1150+400"), (3, "AWD-LSTM 2×1150+400")]
+    ("layers", "training", "options"),
+    [(3, False, NOISY), (3, True, {}), (1, True, {"hidden_dropout": 0.9})],
+    ids=["evaluation", "no rates", "nothing between the layers of one"],
 )
-def test_description(layers: int, description: str) -> None:
-    assert AWDLSTMConfig(layers=layers).description == description
+def test_otherwise_nothing_is_drawn(layers: int, training: bool, options: dict[str, Any], kernel: None) -> None:
+    """And the answer is that of the layers without noise."""
+    encoder = stack(layers, **options).train(training)
+    x, state = inputs(encoder)
+    before = torch.get_rng_state()
+    outputs, after = encoder(x, state)
+    assert torch.equal(torch.get_rng_state(), before)
+    for n, layer in enumerate(encoder.layers):
+        plain = nn.LSTM(layer.input_size, layer.hidden_size).double()
+        plain.load_state_dict(layer.state_dict())
+        x, (h, c) = plain(x, (state[f"h_{n}"], state[f"c_{n}"]))
+        assert_same([after[f"h_{n}"], after[f"c_{n}"]], [h, c])
+    assert_same(outputs, x)
+
+
+def test_training_calls_change_nothing_by_themselves(kernel: None) -> None:
+    """Weights that were dropped in place would decay to zero."""
+    encoder = stack(**NOISY)
+    x, state = inputs(encoder)
+    before, weights = encoder.eval()(x, state)[0], [p.detach().clone() for p in encoder.parameters()]
+    for _ in range(20):
+        encoder.train()(x, state)
+    assert bitwise(list(encoder.parameters()), weights)
+    assert bitwise(encoder.eval()(x, state)[0], before)
+
+
+def test_segments_can_share_a_backward_pass(kernel: None) -> None:
+    """Each with its own masks: the gradient of two is the sum of both gradients."""
+    encoder = stack(**NOISY)
+    x, state = inputs(encoder)
+    parameters = list(encoder.parameters())
+
+    def losses() -> list[Tensor]:
+        torch.manual_seed(4)
+        return [encoder(x, state)[0].sum() for _ in range(2)]
+
+    together = torch.autograd.grad(sum(losses()), parameters)
+    one, two = ([*torch.autograd.grad(loss, parameters)] for loss in losses())
+    assert not torch.equal(one[1], two[1])
+    assert_same(list(together), [a + b for a, b in zip(one, two, strict=True)])

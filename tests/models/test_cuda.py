@@ -1,4 +1,4 @@
-"""A GPU gives what the CPU gives: float64, every encoder and memory, outputs, states and gradients."""
+"""A GPU gives what the CPU gives: every encoder, memory and head, values, states and gradients."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spanlm.models.config import ModelConfig
-from spanlm.models.interfaces import Init
+from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.interfaces import Init, Readout
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops import attention as dot_attention_module
-from spanlm.models.ops import softmax as log_prob_module
+from spanlm.models.ops import attention, softmax
 from spanlm.models.ops.attention import dot_window_attention
 from spanlm.models.ops.softmax import linear_log_prob
 from tests.models import small
-from tests.models.small import assert_same, language_model, tensors, values, words
+from tests.models.awd import NOISY, recorded, replayed, stack
+from tests.models.small import EMBEDDING, assert_same, build, language_model, tensors, values, words
 
 pytestmark = [
     pytest.mark.cuda,
@@ -65,7 +67,7 @@ def test_later_words_change_nothing_before_them(config: ModelConfig) -> None:
 
 @pytest.mark.parametrize("chunk", [2**26, 30], ids=["whole", "chunks"])
 def test_log_prob_in_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_prob_module, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(softmax, "CHUNK_ELEMENTS", chunk)
     targets = words(13, size=7)
 
     def results(device: str) -> list[Tensor]:
@@ -79,7 +81,7 @@ def test_log_prob_in_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize("block", [32, 3], ids=["whole", "blocks"])
 def test_dot_window_attention(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dot_attention_module, "LEAST_BLOCK", block)
+    monkeypatch.setattr(attention, "LEAST_BLOCK", block)
 
     def results(device: str) -> list[Tensor]:
         shapes = [(7, 2, 4), (9, 2, 4), (9, 2, 5), (3, 4), (3, 5)]
@@ -123,3 +125,72 @@ def test_reduced_precision_trains(config: Any) -> None:
     torch.testing.assert_close(actual, expected, rtol=0.02, atol=0.02)
     actual.sum().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
+
+
+@pytest.mark.parametrize("direction", ["own", "shared"])
+@pytest.mark.parametrize("kind", [SoftmaxConfig, MixtureOfSoftmaxesConfig], ids=["softmax", "mixture"])
+@pytest.mark.parametrize("grad", ["mean", "any"])
+@pytest.mark.parametrize("chunk", [2**25, 200], ids=["whole", "chunks"])
+def test_training_on_a_gpu(kind: Any, direction: Any, grad: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CHUNK_ELEMENTS", "MIXTURE_CHUNK_ELEMENTS"):
+        monkeypatch.setattr(softmax, name, chunk)
+    config = kind(tied=False, adversarial=0.2, adversarial_direction=direction)
+    if kind is MixtureOfSoftmaxesConfig:
+        config = kind(experts=3, latent_dropout=0.0, adversarial=0.2, adversarial_direction=direction)
+    torch.manual_seed(0)
+    here = build(config, 6, nn.Embedding(11, 5).double()).train()
+    there = copy.deepcopy(here).cuda()
+
+    def results(head: Any, device: str) -> list[Tensor]:
+        features = values(7, 3, 6).to(device).requires_grad_()
+        log_p = head.log_prob(Readout(features), words(7, 3, size=11).to(device))
+        weights = torch.full((7, 3), -0.25).double() if grad == "mean" else values(7, 3, seed=9)
+        gradients = torch.autograd.grad(log_p, [features, *head.parameters()], weights.to(device))
+        return [x.detach().cpu() for x in (log_p, *gradients)]
+
+    assert_same(results(there, "cuda"), results(here, "cpu"), rtol=1e-9, atol=1e-10)
+
+
+def two_segments_of(encoder: AWDLSTMEncoder, device: str, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """Of segments in a row, each with masks of its own: outputs, states, gradients of both at once; on the CPU."""
+    state, results, loss = encoder.init_state(3), [], torch.zeros((), dtype=dtype, device=device)
+    for seed in (1, 2):
+        h, state = encoder(values(6, 3, EMBEDDING, seed=seed, dtype=dtype).to(device), state)
+        loss, results = loss + h.square().sum(), [*results, h]
+    gradients = torch.autograd.grad(loss, list(encoder.parameters()))
+    return [x.detach().cpu() for x in (*results, *state.values(), *gradients)]
+
+
+def test_dropped_weights_are_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning that cuDNN finds the weights scattered would be an error here."""
+    encoder = stack(**NOISY)
+    twin = copy.deepcopy(encoder).to("cuda")
+    with monkeypatch.context() as patch:
+        drawn = recorded(patch)
+        found = two_segments_of(twin, "cuda")
+    assert {mask.device.type for mask in drawn} == {"cuda"} and len(drawn) == 2 * (3 + 2)
+    replayed(monkeypatch, drawn, "cpu")
+    assert_same(found, two_segments_of(encoder, "cpu"), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("reduced", [False, True], ids=["fp32", "bf16"])
+def test_training_and_evaluation_in_turn(reduced: bool) -> None:
+    """In the types that are trained in: no warning; weights that learn; an evaluation that no training call moves."""
+    encoder = stack(**NOISY).float().to("cuda")
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+
+    # a context for each: autocast keeps the weights that it has cast until its end
+    def evaluated() -> list[Tensor]:
+        with torch.autocast("cuda", torch.bfloat16, enabled=reduced):
+            return two_segments_of(encoder.eval(), "cuda", torch.float32)
+
+    for _ in range(3):
+        before = evaluated()
+        with torch.autocast("cuda", torch.bfloat16, enabled=reduced):
+            h, _ = encoder.train()(values(6, 3, EMBEDDING).float().to("cuda"), encoder.init_state(3))
+        assert_same(evaluated()[:2], before[:2], rtol=1e-5, atol=1e-6)
+        optimizer.zero_grad()
+        h.float().sum().backward()
+        assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters())
+        optimizer.step()
+        assert not torch.equal(evaluated()[0], before[0])

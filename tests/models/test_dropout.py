@@ -42,15 +42,6 @@ def test_only_in_training_and_only_with_a_rate(dropout: Dropout) -> None:
     assert not torch.equal(dropout(x, tokens, 0.5, True), x)
 
 
-@BOTH
-def test_each_segment_and_each_stream_has_its_own_draw(dropout: Dropout) -> None:
-    x, tokens = torch.ones(4, 2, 30), torch.arange(40).view(4, 10)[:, :1].expand(4, 2)
-    torch.manual_seed(0)
-    drawn = [dropout(x, tokens, 0.5, True) for _ in range(8)]
-    assert not torch.equal(drawn[0], drawn[1])
-    assert any(not torch.equal(one[:, 0], one[:, 1]) for one in drawn)
-
-
 def test_streams_share_a_draw_of_words_where_they_are_told_to() -> None:
     x, tokens = torch.ones(4, 6, 1), torch.arange(4).unsqueeze(1).expand(4, 6)
     torch.manual_seed(0)
@@ -69,19 +60,11 @@ def test_noise_has_its_deviation_and_no_mean_and_is_for_training() -> None:
     assert gaussian_noise(x, 0.0, True) is x
 
 
-@BOTH
-def test_the_mean_stays(dropout: Dropout) -> None:
-    x, tokens = torch.ones(3, 2, 8), words(3, 2, size=WORDS)
-    torch.manual_seed(0)
-    mean = torch.stack([dropout(x, tokens, 0.4, True) for _ in range(4000)]).mean(0)
-    torch.testing.assert_close(mean, x, rtol=0, atol=0.06)
-
-
 def test_locked_dropout_drops_the_same_units_at_every_step() -> None:
     torch.manual_seed(0)
     dropped = locked_dropout(torch.ones(9, 4, 100), 0.5, True)
     assert (dropped == dropped[0]).all()
-    assert 0 < (dropped[0] == 0).sum() < 400
+    assert dropped.unique().tolist() == [0, 2], "what stays is scaled, so that the mean does"
 
 
 def test_word_dropout_drops_whole_words_wherever_they_stand() -> None:

@@ -25,7 +25,6 @@ from spanlm.models.memories import (
     RecurrentMemoryConfig,
     SpanBufferConfig,
 )
-from spanlm.models.memories.pointer_sentinel import Pointer
 from spanlm.models.memories.span_buffer import GateConfig
 from spanlm.models.state import LMState
 from tests.models import small
@@ -122,16 +121,6 @@ def test_the_members_answers_stand_beside_it(combination: Combination) -> None:
 
 
 @each_way
-@pytest.mark.parametrize("copies", [1, 2, 5])
-def test_the_same_model_again_is_the_model(combination: Combination, copies: int) -> None:
-    model = models()[0]
-    whole = Ensemble([model] * copies, combination).eval()
-    tokens, targets = words(6, 2), words(6, 2, seed=1)
-    alone, together = (answers(m, tokens, targets, m.init_state(2))[-2:] for m in (model, whole))
-    assert_same(together, alone)
-
-
-@each_way
 @pytest.mark.parametrize("lengths", [[1, 1, 1, 1], [2, 3], [5]], ids=str)
 def test_any_cut_is_the_same_stream(combination: Combination, lengths: list[int]) -> None:
     whole = ensemble(combination)
@@ -189,30 +178,6 @@ def test_its_state_is_its_members_states() -> None:
             assert torch.equal(state.flat()[f"{kind}.{number}.{name}"], tensor)
             assert torch.equal(state.select(chosen).flat()[f"{kind}.{number}.{name}"], tensor[:, chosen])
     assert bitwise(LMState.from_flat(state.flat()), state)
-
-
-def test_a_readout_holds_the_members_readouts_and_no_attention() -> None:
-    tokens, whole = words(4, 2), ensemble("linear")
-    readout, _ = whole(tokens, whole.init_state(2))
-    own = [model(tokens, model.init_state(2))[0] for model in models()]
-    assert readout.attention is None
-    for member, alone in zip(readout.members, own, strict=True):
-        assert_same(member, alone)
-    assert_same(readout.features, torch.cat([r.features for r in own], -1))
-
-
-def test_a_members_pointer_is_heard_in_every_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The product cuts readouts into chunks; what a pointer says must be cut alike."""
-    model, targets = models()[0], words(5, 2, seed=1)
-    readout, _ = model(words(5, 2), model.init_state(2))
-    shares = small.values(5, 2, 4).log_softmax(-1)
-    pointer = Pointer(shares[..., :3], words(5, 2, 3, seed=3), shares[..., 3])
-    pointing = Readout(readout.features, mixture=pointer)
-    whole = Ensemble([model, model], "geometric")
-    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 2 * small.VOCABULARY)
-    found = whole.head.log_prob(module.EnsembleReadout(readout.features, members=(pointing, readout)), targets)
-    product = (model.head.log_probs(pointing) + model.head.log_probs(readout)).div(2).log_softmax(-1)
-    assert_same(found, product.gather(-1, targets[..., None]).squeeze(-1))
 
 
 @each_way
@@ -286,22 +251,6 @@ def test_other_weights_are_of_the_same_members_combined_alike(combination: Combi
     again = whole.reweighted([3, 0, 1, 0, 0, 0])
     assert again.head.weights == (0.75, 0.0, 0.25, 0.0, 0.0, 0.0) and again.head.combination == combination
     assert all(a is b for a, b in zip(again.members, whole.members, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([1, 2], r"weights=1 2: must be as many as models, 3"),
-        ([1, 2, 3, 4], r"must be as many as models, 3"),
-        ([1, -0.5, 1], r"weights=1 -0.5 1: must be finite and at least 0"),
-        ([1, math.nan, 1], r"weights=1 nan 1: must be finite"),
-        ([1, math.inf, 1], r"weights=1 inf 1: must be finite"),
-        ([0, 0, 0], r"weights=0 0 0: must be above 0 in sum"),
-    ],
-)
-def test_weights_that_are_none_are_refused(weights: list[float], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Ensemble(models()[:3], "linear", weights)
 
 
 def test_members_that_make_no_ensemble_are_refused() -> None:

@@ -56,35 +56,6 @@ def test_one_target_is_one_column_of_all(config: Any, scale: float) -> None:
     )
 
 
-@every_head
-def test_steps_and_streams_do_not_touch_each_other(config: Any) -> None:
-    head, targets = head_of(config), words(3, 4, size=VOCABULARY)
-    features = values(3, 4, SIZE)
-    other = features.clone()
-    other[1, 2] = torch.nan
-    kept = torch.ones(3, 4, dtype=torch.bool)
-    kept[1, 2] = False
-    for ask in (head.log_probs, lambda readout: head.log_prob(readout, targets)):
-        assert torch.equal(ask(Readout(other))[kept], ask(Readout(features))[kept])
-
-
-@every_head
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_narrow_features_give_a_float32_answer(config: Any, dtype: torch.dtype) -> None:
-    wide = head_of(config)
-    torch.manual_seed(1)
-    narrow = build(config, SIZE, embedding()).float()
-    narrow.load_state_dict(wide.state_dict())
-    features, targets = values(5, 2, SIZE), words(5, 2, size=VOCABULARY)
-    with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-        one = narrow.log_prob(Readout(features.to(dtype)), targets)
-        every = narrow.log_probs(Readout(features.to(dtype)))
-    assert one.dtype == every.dtype == torch.float32
-    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.03, "atol": 0.03}
-    torch.testing.assert_close(one.double(), wide.log_prob(Readout(features), targets), **tolerance)
-    torch.testing.assert_close(every.double(), wide.log_probs(Readout(features)), **tolerance)
-
-
 @pytest.mark.parametrize("config", small.SMALL_HEADS["softmax"], ids=small.identify)
 def test_weights_start_uniform(config: SoftmaxConfig) -> None:
     torch.manual_seed(0)
@@ -131,9 +102,3 @@ def test_the_penalty_is_the_sum_of_squares() -> None:
     penalty.backward()
     assert_same(head.projection.weight.grad, 0.5 * head.projection.weight.detach())
     assert head.projection.bias.grad is None
-
-
-@pytest.mark.parametrize("config", [SoftmaxConfig(), SoftmaxConfig(projection=True)], ids=["none", "free"])
-def test_no_penalty_costs_nothing(config: SoftmaxConfig) -> None:
-    assert head_of(config).penalty() == 0.0
-    assert not isinstance(head_of(config).penalty(), Tensor)

@@ -19,7 +19,7 @@ from spanlm.models.memories.recurrent_memory import LinearComposition, Recurrent
 from tests import reference
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words
-from tests.models.twins import gradients, lstm_layers, past_outputs, slots
+from tests.models.twins import assert_model_is, encoded, gradients, past_outputs, predicted, slots
 
 PART = 3
 SHAPES = [(1, 1, 1), (1, 3, 4), (7, 2, 3), (5, 3, 9), (6, 1, 1), (4, 2, 4), (2, 1, 5)]
@@ -185,23 +185,11 @@ def test_whole_language_model(memory: object, tied: bool) -> None:
     encoder, head = LSTMConfig(hidden_size=6, layers=2), SoftmaxConfig(tied=tied)
     model = small.language_model(small.model_config(encoder, memory, head))
     tokens, targets = words(5, 2), words(5, 2, seed=1)
-    leaves = [p for p in model.parameters() if p.requires_grad]
-
-    x = model.embedding.weight[tokens]
-    zeros = torch.zeros(2, 2, 6, dtype=torch.float64)
-    h = reference.lstm(x, zeros, zeros, lstm_layers(model.encoder.lstm))[0]
-    nothing: reference.Past = [[], []]
+    h, nothing = encoded(model, tokens), list[list[Any]]([[], []])
     if isinstance(memory, KeyValueConfig):
         h = LOOPS[memory.roles](h, nothing, memory.window, projections(model.memory))[0]
     elif isinstance(memory, NGramConfig):
         h = reference.ngram(h, nothing, memory.order, model.memory.combine.weight)[0]
     elif isinstance(memory, RecurrentMemoryConfig):
-        h = reference.recurrent_memory(h, tokens, [[], []], memory.window, word_memory(model.memory))[0]
-    output = model.embedding.weight if tied else model.head.weight
-    every = reference.linear_softmax(h, output, model.head.bias)
-    expected = every.gather(-1, targets[..., None]).squeeze(-1)
-
-    actual, _ = model.log_prob(tokens, targets, model.init_state(2))
-    assert_same(actual, expected)
-    assert_same(gradients([actual], leaves), gradients([expected], leaves))
-    assert_same(model.log_probs(tokens, model.init_state(2))[0], every)
+        h = reference.recurrent_memory(h, tokens, nothing, memory.window, word_memory(model.memory))[0]
+    assert_model_is(model, tokens, targets, predicted(model, h))

@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.func import functional_call
 
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.encoders.stacks import LSTMEncoder
@@ -67,14 +66,6 @@ def test_a_second_backward_pass_finds_what_the_first_found() -> None:
     outputs, end = lstm_layer(*leaves)
     results = [outputs, end]
     assert bitwise(gradients(results, leaves), gradients(results, leaves))
-
-
-def test_without_gradients_the_answers_are_the_same() -> None:
-    leaves = layer_leaves()
-    with torch.no_grad():
-        found = lstm_layer(*leaves)
-    assert not any(x.requires_grad for x in found)
-    assert bitwise(list(found), list(lstm_layer(*leaves)))
 
 
 @SIZES
@@ -186,26 +177,6 @@ def test_later_steps_change_nothing_before_them_in_bfloat16(changed: int, looped
     assert not torch.equal(one[changed:], two[changed:])
 
 
-def test_dropout_acts_between_the_layers_alone_and_keeps_the_expectation(looped: None) -> None:
-    """Of two layers with the second one linear in what it reads, for small inputs: the mean is that without dropout."""
-    encoder, plain = stack(2, dropout=0.4), stack(2)
-    x, state = values(1, 1, EMBEDDING), {name: values(2, 1, HIDDEN, seed=n) for n, name in enumerate("hc", 1)}
-    with torch.no_grad():
-        for lstm in (encoder.lstm, plain.lstm):
-            lstm.get_parameter("weight_ih_l1").mul_(1e-3)
-    many = 4000
-    wide = {name: s.repeat(1, many, 1) for name, s in state.items()}
-    torch.manual_seed(0)
-    drawn, after = encoder(x.repeat(1, many, 1), wide)
-    exact, end = plain(x, state)
-    assert_same(
-        after["h"][0], end["h"][0].expand(many, -1)
-    )  # nothing is dropped below the first layer, or of its state
-    assert drawn.std(1).min() > 0
-    shift = (drawn.mean(1) - exact[0]).abs() / drawn.std(1)
-    assert shift.max() < 5 / many**0.5
-
-
 def test_evaluation_and_a_single_layer_draw_nothing(looped: None) -> None:
     for encoder in (stack(1, dropout=0.5), stack(2, dropout=0.5).eval()):
         x, state = values(4, 2, EMBEDDING), encoder.init_state(2)
@@ -236,25 +207,6 @@ def test_it_is_chosen_for_gradients_in_bfloat16_and_for_large_layers_alone(monke
     assert not chosen(stack(hidden=450).float(), monkeypatch, **bf16)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert not chosen(stack(hidden=500).float(), monkeypatch, **bf16)
-
-
-def test_a_few_words_are_read_as_a_loop_in_float32_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As dynamic evaluation reads them, for whose gradients the model is in evaluation mode."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    for plain in ({"enabled": False}, {"dtype": torch.bfloat16}):
-        assert chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW, **plain)
-        assert not chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW + 1, **plain)
-        assert not chosen(stack(hidden=450).float().eval(), monkeypatch, steps=FEW, **plain)
-    with torch.no_grad():
-        assert not chosen(stack(hidden=500).float().eval(), monkeypatch, steps=FEW, enabled=False)
-
-
-def test_a_loop_reads_the_weights_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder, others = stack(2), {name: p * 2 for name, p in stack(2).named_parameters()}
-    x, state = values(3, 2, EMBEDDING), encoder.init_state(2)
-    expected = functional_call(encoder, others, (x, state))[0]
-    monkeypatch.setattr(PATCHED, lambda units, x: True)
-    assert_same(functional_call(encoder, others, (x, state))[0], expected)
 
 
 def read(steps: int = LONG, streams: int = 1, **kind: Any) -> Tensor:

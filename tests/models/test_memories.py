@@ -1,15 +1,16 @@
-"""What every registered memory promises (see `spanlm.models.interfaces`)."""
+"""What every registered memory promises, and of the state that it carries (see `spanlm.models.interfaces`)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from torch import Tensor
 
-from spanlm.models.interfaces import Init
+from spanlm.models.interfaces import Init, Memory, Readout
 from spanlm.models.memories.pointer_sentinel import Pointer
+from spanlm.models.state import LMState, Tensors
 from tests.models import small
 from tests.models.contract import (
     REACH,
@@ -23,34 +24,7 @@ from tests.models.contract import (
     only,
     unbounded,
 )
-from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, join, read, values, words_at
-
-
-@every_memory
-@given(lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5), prefix=st.integers(0, 6))
-@settings(max_examples=15, deadline=None)
-def test_any_cut_is_the_same_stream(config: Any, lengths: list[int], prefix: int) -> None:
-    memory = build(config, HIDDEN, VOCABULARY)
-    h, state = values(sum(lengths), 2, HIDDEN), after_prefix(memory, prefix)
-    whole, end = read(memory, h, state)
-    pieces = []
-    for segment in h.split(lengths):
-        readout, state = read(memory, segment, state)
-        pieces.append(readout)
-    assert_same(join(pieces), whole)
-    assert_same(state, end)
-
-
-@every_memory
-@given(changed=st.integers(0, 7))
-@settings(max_examples=8, deadline=None)
-def test_later_steps_change_nothing_before_them(config: Any, changed: int) -> None:
-    memory, h = build(config, HIDDEN, VOCABULARY), values(8, 2, HIDDEN)
-    other = torch.cat([h[:changed], values(8 - changed, 2, HIDDEN, seed=1)])
-    state = after_prefix(memory, 2)
-    one, two = read(memory, h, state)[0], read(memory, other, state)[0]
-    assert bitwise([x[:changed] for x in small.tensors(one)], [x[:changed] for x in small.tensors(two)])
-    assert not torch.equal(one.features[changed:], two.features[changed:])
+from tests.models.small import HIDDEN, VOCABULARY, bitwise, build, read, values, words_at
 
 
 @every_memory
@@ -66,22 +40,6 @@ def test_how_far_back_it_reads_words(config: Any) -> None:
         reached = range(s, s + REACH[config.kind](config) + 1) if config.kind in READS_WORDS else ()
         assert changed.tolist() == [t in reached for t in range(9)]
         assert (answer(memory(h, other, state)[0]) != expected).any(-1).any(-1).equal(changed)
-
-
-@every_memory
-def test_streams_do_not_touch_each_other(config: Any) -> None:
-    memory, h = build(config, HIDDEN, VOCABULARY), values(6, 3, HIDDEN)
-    state = after_prefix(memory, 3, batch=3)
-    whole, end = read(memory, h, state)
-    for b in range(3):
-        alone, end_alone = read(memory, h[:, b : b + 1], {name: x[:, b : b + 1] for name, x in state.items()})
-        assert_same(alone, [x[:, b : b + 1] for x in small.tensors(whole)])
-        assert_same(end_alone, [x[:, b : b + 1] for x in small.tensors(end)])
-    other = h.clone()
-    other[:, 1] = torch.nan
-    poisoned = read(memory, other, state)[0]
-    for one, two in zip(small.tensors(whole), small.tensors(poisoned), strict=True):
-        assert torch.equal(one[:, ::2], two[:, ::2])
 
 
 @every_memory
@@ -128,12 +86,6 @@ def test_columns_are_lags_the_nearest_last(config: Any) -> None:
         assert slots[t].item() == len(found)
 
 
-@only(lambda memory: not attends(memory))
-def test_nothing_attended_means_no_weights(config: Any) -> None:
-    memory = build(config, HIDDEN, VOCABULARY)
-    assert read(memory, values(8, 1, HIDDEN), memory.init_state(1))[0].attention is None
-
-
 @every_memory
 def test_memory_is_read(config: Any) -> None:
     """Other things remembered, or nothing, give another output; where nothing is carried they cannot."""
@@ -164,3 +116,104 @@ def test_double_precision_changes_only_rounding(config: Any) -> None:
     for a, b in zip(small.tensors(one[0]), small.tensors(two[0]), strict=True):
         assert b.dtype == torch.float32
         torch.testing.assert_close(b.double(), a, rtol=1e-5, atol=1e-6)
+
+
+WITHOUT_SLOTS = {"log_total", "mean"}
+"""Tensors of a state that have no slots, so that none of them is empty."""
+
+
+def only_shown(config: Any) -> set[str]:
+    """Tensors of the state that the attention follows from, but not the answer: that has its running sums."""
+    return (
+        {"scores", "filled"}
+        if config.kind == "attentive" and config.score in ("single", "mean") and unbounded(config)
+        else set()
+    )
+
+
+def marks_empty_slots(memory: Memory) -> bool:
+    return "filled" in memory.init_state(1)
+
+
+def poisoned_where_empty(state: Tensors) -> Tensors:
+    """NaN in empty slots, and the word -1, which is none."""
+
+    def poison(name: str, x: Tensor) -> Tensor:
+        if x.dtype == torch.bool or name in WITHOUT_SLOTS:
+            return x
+        empty = ~state["filled"].view(*state["filled"].shape, *[1] * (x.dim() - 2))
+        return x.masked_fill(empty, torch.nan if x.is_floating_point() else -1)
+
+    return {name: poison(name, x) for name, x in state.items()}
+
+
+def with_a_new_stream(memory: Memory, state: Tensors) -> Tensors:
+    """The second of two streams is put back to its start."""
+    reset = LMState({}, state).reset(torch.tensor([False, True]), LMState({}, memory.init_state(2)))
+    return reset.memory
+
+
+@every_memory
+@pytest.mark.parametrize("steps", [1, 4, 9])
+def test_state_keeps_its_shape_and_type(config: Any, steps: int) -> None:
+    """Where everything is remembered, what has no slot at the start has one for each step."""
+    memory = build(config, HIDDEN, VOCABULARY)
+    start = state = memory.init_state(3)
+    growing = {name for name, x in start.items() if len(x) == 0 and unbounded(config)}
+    assert bool(growing) == unbounded(config)
+    for total in (steps, steps + 2):
+        _, state = read(memory, values(total - len(state[min(growing)]) if growing else steps, 3, HIDDEN), state)
+        assert {name: (x.shape, x.dtype) for name, x in state.items()} == {
+            name: ((total if name in growing else len(x), *x.shape[1:]), x.dtype) for name, x in start.items()
+        }
+    assert all(x.shape[1] == 3 for x in state.values())
+
+
+@every_memory
+def test_state_is_a_value(config: Any) -> None:
+    """The state that goes in is left as it was, and a call leaves nothing behind on the module."""
+    memory, h = build(config, HIDDEN, VOCABULARY), values(7, 2, HIDDEN)
+    state = after_prefix(memory, 2)
+    copy = {name: x.clone() for name, x in state.items()}
+    first = read(memory, h, state)
+    assert bitwise(state, copy)
+    read(memory, values(3, 2, HIDDEN, seed=9), memory.init_state(2))
+    second = read(memory, h, state)
+    assert bitwise(first[0], second[0])
+    assert bitwise(first[1], second[1])
+
+
+@pytest.mark.parametrize("config", [p for p in small.memories() if REACH[p.values[0].kind](p.values[0]) > 1])
+def test_every_tensor_of_the_state_is_read(config: Any) -> None:
+    """(With one slot the keys cannot matter, and what a running mean weighs only once there is something beside it.)"""
+    memory, h = build(config, HIDDEN, VOCABULARY), values(2, 2, HIDDEN)
+    state = after_prefix(memory, 8)
+    for name in state:
+        other = {**state, name: torch.zeros_like(state[name])}
+        one, two = read(memory, h, state)[0], read(memory, h, other)[0]
+        if name in only_shown(config):
+            assert bitwise(answer(two), answer(one))
+            if (name, config.score) == ("scores", "mean"):
+                continue  # they are zeros
+            one, two = (Readout(x.attention.weights[..., :-1]) for x in (one, two))  # the last: of this segment
+        assert (~torch.isclose(answer(two)[1], answer(one)[1], rtol=0, atol=1e-9)).all(), name
+
+
+@only(marks_empty_slots)
+@pytest.mark.parametrize("prefix", [0, 1, 2])
+@pytest.mark.parametrize("one_is_new", [False, True])
+def test_nothing_leaks_from_empty_slots(config: Any, prefix: int, one_is_new: bool) -> None:
+    memory = build(config, HIDDEN, VOCABULARY)
+    h = values(3, 2, HIDDEN).requires_grad_()
+    clean = after_prefix(memory, prefix)
+    clean = with_a_new_stream(memory, clean) if one_is_new else clean
+
+    def results(state: Tensors) -> list[Tensor]:
+        readout, after = read(memory, h, state)
+        outputs = [*small.tensors(readout), *(x for x in after.values() if x.is_floating_point())]
+        loss = sum(x.square().sum() for x in outputs)
+        return [*small.tensors(readout), *torch.autograd.grad(loss, [h, *memory.parameters()])]
+
+    expected, actual = results(clean), results(poisoned_where_empty(clean))
+    assert all(x.isfinite().all() for x in expected)
+    assert bitwise(actual, expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -13,14 +12,10 @@ from spanlm.errors import InputError
 from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured, match_parameters
 from spanlm.models.dropout import dropout_mask
-from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
-from spanlm.models.heads import mixture_of_softmaxes as module
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.interfaces import Init, Readout
-from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, SpanBufferConfig
-from spanlm.models.memories.pointer_sentinel import Pointer
-from spanlm.models.memories.span_buffer import SpanMixture
-from tests.models import small
+from spanlm.models.memories import NoMemoryConfig
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, build, values, words
 from tests.models.twins import gradients
@@ -63,13 +58,6 @@ def test_it_is_the_loop(fields: dict[str, Any], bias: bool) -> None:
     assert_same(torch.autograd.grad(one.mean(), leaves)[0], torch.autograd.grad(expected.mean(), leaves)[0])
 
 
-def test_one_expert_is_a_softmax_behind_a_tanh_layer() -> None:
-    head = head_of(experts=1)
-    features = values(3, 2, SIZE)
-    expected = head.latent(features).tanh() @ head.weight.T + head.bias
-    assert_same(head.log_probs(Readout(features)), expected.log_softmax(-1))
-
-
 @pytest.mark.parametrize("ask", ["log_prob", "log_probs"])
 def test_the_dropout_of_training_is_one_mask_a_stream(ask: str) -> None:
     """Constant over the steps, different between streams, on g: the loop with the same mask says the same."""
@@ -95,16 +83,6 @@ def test_the_dropout_is_of_training_alone() -> None:
     assert not bitwise(head.log_prob(readout, targets), head.log_prob(readout, targets))
 
 
-def test_the_dropout_keeps_the_expectation() -> None:
-    """The mean of many masked g is g."""
-    head = head_of(experts=2, latent_dropout=0.3).train()
-    h = values(1, 1, SIZE).expand(1, 40_000, SIZE)
-    g = head.latent(h[0, 0]).tanh().detach()
-    kept = head._seen(h).detach().flatten(2)[0]
-    torch.testing.assert_close(kept.mean(0), g, rtol=0, atol=0.02)
-    torch.testing.assert_close((kept == 0).double().mean(), torch.tensor(0.3).double(), rtol=0, atol=0.01)
-
-
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_the_weights_start_as_the_public_code_leaves_them(tied: bool) -> None:
     """W and b by the configuration, the layers in front of them by the library: uniform in ±1/√(size of h)."""
@@ -123,27 +101,6 @@ def test_the_weights_start_as_the_public_code_leaves_them(tied: bool) -> None:
     if not tied:
         assert 0.029 < head.weight.abs().max() <= 0.03
         assert abs(head.weight.mean()) < 0.005
-
-
-def published(hidden: int, last: int, embedding: int) -> ModelConfig:
-    encoder = AWDLSTMConfig(hidden_size=hidden, layers=3, last_size=last)
-    head = MixtureOfSoftmaxesConfig(experts=15)
-    return ModelConfig(embedding_size=embedding, encoder=encoder, memory=NoMemoryConfig(), head=head)
-
-
-@pytest.mark.parametrize(
-    ("hidden", "last", "embedding", "vocabulary", "total"),
-    [(960, 620, 280, 10_000, 21_500_620), (1150, 650, 300, 33_278, 34_909_528)],
-)
-def test_the_published_sizes(hidden: int, last: int, embedding: int, vocabulary: int, total: int) -> None:
-    assert count_configured(published(hidden, last, embedding), vocabulary).total == total
-
-
-def test_the_heads_share_of_them_by_hand() -> None:
-    with torch.device("meta"):
-        head = MixtureOfSoftmaxesConfig(experts=15).build(620, nn.Embedding(10_000, 280), Init(0.1, 0.0))
-    own = 620 * 15 * 280 + 15 * 280 + 620 * 15 + 10_000
-    assert sum(p.numel() for p in head.parameters()) == own + 10_000 * 280
 
 
 def test_a_tied_one_leaves_the_hidden_size_free() -> None:
@@ -168,22 +125,6 @@ def test_a_latent_size_that_does_not_fit_the_tied_embedding() -> None:
     assert head_of().latent.weight.shape == (15 * 4, SIZE)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"experts": 0}, r"^model\.head\.experts=0: must be at least 1$"),
-        ({"latent_size": 0}, r"^model\.head\.latent_size=0: must be at least 1, or null$"),
-        ({"latent_dropout": 1.0}, r"^model\.head\.latent_dropout=1\.0: must be in \[0, 1\)$"),
-        ({"latent_dropout": -0.1}, r"^model\.head\.latent_dropout=-0\.1: must be in \[0, 1\)$"),
-        ({"latent_dropout": math.nan}, r"^model\.head\.latent_dropout=nan: must be in \[0, 1\)$"),
-    ],
-    ids=str,
-)
-def test_values_outside_their_range(fields: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        MixtureOfSoftmaxesConfig(**fields)
-
-
 def largest_of(call: Any) -> int:
     """Elements of the largest tensor that is made."""
     with Largest() as largest:
@@ -197,48 +138,3 @@ def test_the_distribution_is_made_an_expert_at_a_time() -> None:
         assert largest_of(lambda: head.log_probs(readout)) < 2 * 11 * 3 * max(VOCABULARY, 9 * EMBEDDING)
         wide = build(MixtureOfSoftmaxesConfig(experts=9), SIZE, nn.Embedding(500, EMBEDDING))
         assert largest_of(lambda: wide.log_probs(readout)) == 11 * 3 * 500
-
-
-def expected_gradients(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """What the head tells the operation to expect, call by call."""
-    told, op = [], module.mixture_log_prob
-    monkeypatch.setattr(
-        module, "mixture_log_prob", lambda *args, even, **rest: told.append(even) or op(*args, even=even, **rest)
-    )
-    return told
-
-
-def test_words_of_a_mixture_with_something_else_have_gradients_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = expected_gradients(monkeypatch)
-    head, features, targets = head_of(), values(3, 2, SIZE), words(3, 2, size=VOCABULARY)
-    pointer = Pointer(values(3, 2, 4).log_softmax(-1) - 1, words(3, 2, 4, size=VOCABULARY), torch.full((3, 2), -0.5))
-    filled, config = torch.ones(3, 2, dtype=torch.bool), SpanBufferConfig()
-    spans = SpanMixture(values(3, 2, SIZE, seed=1), values(3, 2, 2), filled, config.gate, config.reward)
-    head.score(Readout(features), targets)
-    head.score(Readout(features, mixture=pointer), targets)
-    head.score(Readout(features, mixture=spans), targets)
-    assert told == [True, False, False]
-
-
-def test_a_whole_model_is_the_loop() -> None:
-    """Embedding narrower than what the memory hands on; tied all the same."""
-    config = ModelConfig(
-        embedding_size=5,
-        encoder=LSTMConfig(hidden_size=12),
-        memory=KeyValueConfig(roles=3, window=3),
-        head=MixtureOfSoftmaxesConfig(experts=3),
-    )
-    model = small.language_model(config)
-    tokens, targets = words(5, 2), words(5, 2, seed=1)
-    readout, _ = model(tokens, model.init_state(2))
-    every = mixture_of_softmaxes(readout.features, twin_of(model.head))
-    assert_same(model.log_probs(tokens, model.init_state(2))[0], every)
-    assert_same(model.log_prob(tokens, targets, model.init_state(2))[0], picked(every, targets))
-    assert model.head.weight is model.embedding.weight
-
-
-def test_the_two_heads_know_whether_they_bind_the_width() -> None:
-    found = [
-        (type(c), tied, c(tied=tied).binds_width) for c in (SoftmaxConfig, MixtureOfSoftmaxesConfig) for tied in (0, 1)
-    ]
-    assert [binds for *_, binds in found] == [0, 1, False, False]

@@ -46,17 +46,6 @@ def test_it_is_the_equation_whatever_the_blocks(carried: int, steps: int, batch:
         assert torch.equal(empty, nothing)
 
 
-def test_a_block_holds_no_more_than_it_should(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = lookup(50, 40, 2, 20, holes=False)
-    monkeypatch.setattr(module, "LEAST_BLOCK", 4)
-    for limit in (1, 200, 400, 2**20):
-        monkeypatch.setattr(module, "BLOCK_ELEMENTS", limit)
-        blocks = [(steps, scores.shape) for steps, _, scores in module._scores(of)]
-        assert [i for steps, _ in blocks for i in range(steps.start, steps.stop)] == list(range(40))
-        rows = max(4, min(20, limit // 40))
-        assert all(shape[1] <= rows and shape[2] <= rows + 20 for _, shape in blocks)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_sums_are_at_least_float32(dtype: torch.dtype) -> None:
     of = lookup(5, 8, 2, 6)

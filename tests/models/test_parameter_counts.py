@@ -18,7 +18,6 @@ from spanlm.models.memories import (
     KeyValueConfig,
     NGramConfig,
     NoMemoryConfig,
-    PointerSentinelConfig,
     RecurrentMemoryConfig,
 )
 
@@ -49,21 +48,6 @@ def sizes_of(encoder: Any, memory: Any, head: SoftmaxConfig | None = None) -> tu
     assert all(p.is_meta for p in model.parameters())
     total = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return total - model.embedding.weight.numel(), total
-
-
-@pytest.mark.parametrize(("hidden_size", "memory", "millions"), ROWS.values(), ids=ROWS)
-def test_sizes_are_the_published_ones(hidden_size: int, memory: Any, millions: float) -> None:
-    model, with_words = sizes(hidden_size, memory)
-    assert f"{model / 1e6:.1f}M" == "23.9M"
-    assert f"{with_words / 1e6:.1f}M" == "47.0M"
-    assert f"{model / 1e6:.2f}" == f"{millions:.2f}"
-    assert with_words - model == VOCABULARY * WORD == 23_100_000
-
-
-def test_published_key_value_predict_is_larger_than_printed() -> None:
-    """k = 834 cannot have the 23.9M that the paper prints beside it."""
-    model, _ = sizes(834, KeyValueConfig(roles=3, window=5))
-    assert f"{model / 1e6:.2f}" == "25.58"
 
 
 @pytest.mark.parametrize(("hidden_size", "memory"), [row[:2] for row in ROWS.values()], ids=ROWS)
@@ -140,61 +124,7 @@ def test_tied_and_without_bias() -> None:
     assert sizes(300, NoMemoryConfig(), bias=False)[0] == whole - VOCABULARY
 
 
-# words, size, parameters with the score single and combined, as computed in the specification
-SALTON = {"Penn Treebank": (10_000, 650, 14_544_000, 14_966_500), "WikiText-2": (33_278, 1000, 52_321_278, 53_321_278)}
-
-
-@pytest.mark.parametrize(("vocabulary", "size", "single", "combined"), SALTON.values(), ids=SALTON)
-def test_the_attentive_memory_at_the_sizes_of_its_paper(vocabulary: int, size: int, single: int, combined: int) -> None:
-    """Two layers, tied; the paper prints 14.5M and 50M for both scores, and 10M in its text."""
-
-    def parameters(**fields: Any) -> int:
-        config = ModelConfig(
-            embedding_size=size,
-            encoder=LSTMConfig(hidden_size=size, layers=2),
-            memory=AttentiveConfig(**fields),
-            head=SoftmaxConfig(tied=True),
-        )
-        return count_configured(config, vocabulary).total
-
-    lstm = 2 * 4 * size * (2 * size + 1) + vocabulary * (size + 1)
-    assert parameters(score="single") == single == lstm + size * size + size + 2 * size * size + size
-    assert parameters(score="combined") == combined == single + size * size
-    # neither the window nor the zero slot has weights
-    assert parameters(score="single", window=35, zero_slot=True, merge="linear") == single
-    assert parameters(score="single", merge_bias=False) == single - size
-
-
-@pytest.mark.parametrize(
-    ("tied", "with_pointer", "without"), [(False, 20_199_000, 19_775_200), (True, 13_699_000, 13_275_200)]
-)
-def test_the_pointer_sentinel_at_the_size_of_its_paper(tied: bool, with_pointer: int, without: int) -> None:
-    """Two layers of 650 and the 10,000 words of the Penn Treebank; the paper prints 21M, and 20M for the LSTM alone.
-
-    Only untied matrices come near: W, b and s are 0.42M.
-    """
-
-    def size(memory: Any) -> int:
-        encoder, head = LSTMConfig(hidden_size=650, layers=2), SoftmaxConfig(tied=tied)
-        config = ModelConfig(embedding_size=650, encoder=encoder, memory=memory, head=head)
-        return count_configured(config, 10_000).total
-
-    assert (size(PointerSentinelConfig()), size(NoMemoryConfig())) == (with_pointer, without)
-    assert with_pointer - without == 650 * 650 + 650 + 650
-    assert size(PointerSentinelConfig(window=1)) == with_pointer
-
-
-@pytest.mark.parametrize(("vocabulary", "total"), [(10_000, 24_221_600), (33_278, 33_556_078)])
-def test_the_awd_lstm_at_the_sizes_of_its_paper(vocabulary: int, total: int) -> None:
-    """Layers of 1150, 1150 and 400 with two biases each, tied to words of 400, a bias for each word."""
-    config = ModelConfig(
-        embedding_size=400, encoder=AWDLSTMConfig(), memory=NoMemoryConfig(), head=SoftmaxConfig(tied=True)
-    )
-    layers = sum(4 * size * (below + size + 2) for below, size in ((400, 1150), (1150, 1150), (1150, 400)))
-    assert count_configured(config, vocabulary).total == total == layers + vocabulary * (400 + 1)
-
-
-@pytest.mark.parametrize("layers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("layers", [1, 3, 5])
 @pytest.mark.parametrize(
     "encoder",
     [LSTMConfig(hidden_size=6), RNNConfig(hidden_size=6), VariationalLSTMConfig(hidden_size=6), AWDLSTMConfig()],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -14,11 +13,9 @@ from torch import Tensor
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Init, MixingHead, Readout
 from spanlm.models.memories import PointerSentinelConfig
-from spanlm.models.memories.pointer_sentinel import Pointer, sentinel_attention
-from spanlm.models.ops import attention as blocks
-from tests.models import small
+from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.models.largest import Largest
-from tests.models.small import HIDDEN, VOCABULARY, assert_same, bitwise, build, copied, values, words
+from tests.models.small import HIDDEN, VOCABULARY, assert_same, build, values, words
 
 
 def logs(*numbers: float) -> Tensor:
@@ -49,13 +46,6 @@ class Given(MixingHead):
         return self.log_p
 
 
-def test_the_mixture_by_hand() -> None:
-    """Word 2 stands in the window twice and gets both weights; the empty slot gives word 0 nothing."""
-    pointer = Pointer(logs(0, 0.1, 0.2, 0.3), torch.tensor([[[0, 2, 0, 2]]]), logs(0.4).squeeze(-1))
-    every = both(logs(0.5, 0.25, 0.125, 0.125), pointer)
-    assert every.exp().flatten().tolist() == pytest.approx([0.4, 0.1, 0.45, 0.05], abs=1e-15)
-
-
 def test_training_asks_the_pointer_alone_by_hand() -> None:
     """−log(g + a_i of the target): 0.4 + 0.5 for word 2, 0.4 + 0.1 for word 0, 0.4 for one that was not read."""
     head = SoftmaxConfig().build(2, torch.nn.Embedding(4, 2), Init(0.1, 0.1)).double()
@@ -79,12 +69,6 @@ def test_any_mixture_sums_to_one(window: int, vocabulary: int, scale: float) -> 
     torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-12)
 
 
-def test_a_word_that_was_not_read_has_the_share_of_the_softmax() -> None:
-    own, gate = values(4, 3, 5).log_softmax(-1), -values(4, 3, seed=1).exp()
-    pointer = Pointer(values(4, 3, 2, seed=2), torch.zeros(4, 3, 2, dtype=torch.int64), gate)
-    assert bitwise(both(own, pointer)[..., 1:], (own + gate[..., None])[..., 1:])
-
-
 @pytest.mark.parametrize("own", [-1.0, -150.0, -300.0])
 @pytest.mark.parametrize("weight", [-1.0, -100.0, -200.0, -math.inf])
 def test_what_float32_cannot_hold_is_not_lost(own: float, weight: float) -> None:
@@ -103,57 +87,6 @@ def test_what_float32_cannot_hold_is_not_lost(own: float, weight: float) -> None
         assert by_weights.flatten().tolist() == pytest.approx([1 - share, 0], abs=1e-6)
 
 
-def test_a_head_mixes_what_the_readout_points_to() -> None:
-    head = build(SoftmaxConfig(), 4, torch.nn.Embedding(VOCABULARY, 4))
-    features, targets = values(3, 2, 4), words(3, 2)
-    shares = values(3, 2, 6, seed=1).log_softmax(-1)
-    pointer = Pointer(shares[..., 1:], words(3, 2, 5, seed=2), shares[..., 0])
-    mixed = Readout(features, mixture=pointer)
-    expected = shares[..., :1].exp() * head.log_probs(Readout(features)).exp() + copied(pointer)
-    assert_same(head.log_probs(mixed).exp(), expected)
-    assert_same(head.log_prob(mixed, targets).exp(), expected.gather(-1, targets[..., None]).squeeze(-1))
-    assert bitwise(head.own_log_probs(features), head.log_probs(Readout(features)))
-
-
-def textbook(query: Tensor, keys: Tensor, sentinel: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
-    """Every (step, slot, stream, unit) at once."""
-    index = torch.arange(len(query))[:, None] + torch.arange(len(filled) + 1)
-    every = torch.cat([filled, torch.ones(query.shape[:2], dtype=torch.bool)])
-    scores = torch.where(every[index], (keys[index] * query[:, None]).sum(-1), -torch.inf).transpose(1, 2)
-    shares = torch.cat([scores, (query * sentinel).sum(-1, keepdim=True)], -1).softmax(-1)
-    return shares[..., :-1], shares[..., -1]
-
-
-def attention_leaves(steps: int = 6, window: int = 4) -> tuple[list[Tensor], Tensor]:
-    """Query, keys and sentinel; and a young stream beside an old one."""
-    shapes = [(steps, 2, 5), (window - 1 + steps, 2, 5), (5,)]
-    filled = torch.arange(window - 1)[:, None] >= torch.tensor([window - 2, 0])
-    return [values(*shape, seed=n).requires_grad_() for n, shape in enumerate(shapes)], filled
-
-
-@pytest.mark.parametrize("block", [1, 3, 100])
-@pytest.mark.parametrize("window", [1, 2, 4])
-@pytest.mark.parametrize("steps", [1, 3, 7])
-def test_attention_is_the_textbooks(steps: int, window: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "LEAST_BLOCK", block)
-    leaves, filled = attention_leaves(steps, window)
-    actual, expected = [x.exp() for x in sentinel_attention(*leaves, filled)], textbook(*leaves, filled)
-    assert_same(actual, list(expected))
-    weights = [values(*x.shape, seed=9) for x in expected]
-    one, other = (torch.autograd.grad(list(x), leaves, weights) for x in (actual, expected))
-    assert_same(list(one), list(other))
-
-
-def test_attention_is_float32_whatever_the_autocast() -> None:
-    leaves, filled = attention_leaves()
-    narrow: list[Any] = [x.detach().bfloat16() for x in leaves]
-    exact = sentinel_attention(*[x.float() for x in narrow], filled)
-    with torch.autocast("cpu", torch.bfloat16):
-        rough = sentinel_attention(*narrow, filled)
-    assert {x.dtype for x in rough} == {torch.float32}
-    assert bitwise(list(rough), list(exact))
-
-
 def test_scores_of_any_size_train_in_float32() -> None:
     """Scores in the hundreds: most weights are zero in float32, and still every answer and gradient is a number."""
     torch.manual_seed(0)
@@ -169,24 +102,6 @@ def test_scores_of_any_size_train_in_float32() -> None:
     leaves = [h, *memory.parameters(), *head.parameters()]
     for answer in (scores, every):
         assert all(x.isfinite().all() for x in torch.autograd.grad(answer.sum(), leaves, retain_graph=True))
-
-
-@pytest.mark.parametrize("window", [1, 3, 20])
-def test_only_words_read_in_the_window_are_copied(window: int) -> None:
-    """Up to the current one, each with a weight; and across a reset none."""
-    config = small.model_config(small.SMALL_ENCODERS["lstm"][0], PointerSentinelConfig(window=window), SoftmaxConfig())
-    model = small.language_model(config)
-    read, state = words(9, 2), model.init_state(2)
-    starts = {0: 0, 1: 0}
-    for first, last in ((0, 4), (4, 7), (7, 9)):
-        if first == 7:
-            state = state.reset(torch.tensor([False, True]), model.init_state(2))
-            starts[1] = 7
-        readout, state = model(read[first:last], state)
-        for t, row in zip(range(first, last), copied(readout.mixture), strict=True):
-            for b, mass in enumerate(row):
-                seen = set(read[max(starts[b], t + 1 - window) : t + 1, b].tolist())
-                assert {word for word in range(VOCABULARY) if mass[word] > 0} == seen
 
 
 @pytest.mark.parametrize("wanted", [True, False])

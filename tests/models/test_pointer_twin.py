@@ -13,7 +13,7 @@ from spanlm.models.memories.pointer_sentinel import PointerSentinelMemory
 from tests import reference, reference_pointer
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, values, words
-from tests.models.twins import gradients, lstm_layers, past_outputs, slots
+from tests.models.twins import assert_model_is, encoded, gradients, past_outputs, predicted, slots
 
 SIZE = 3
 SHAPES = [(1, 1, 1), (1, 3, 4), (7, 2, 3), (5, 3, 9), (6, 1, 1), (4, 2, 4), (2, 1, 5)]
@@ -82,18 +82,6 @@ def test_whole_language_model(tied: bool) -> None:
     encoder, memory = LSTMConfig(hidden_size=6, layers=2), PointerSentinelConfig(window=4)
     model = small.language_model(small.model_config(encoder, memory, SoftmaxConfig(tied=tied)))
     tokens, targets = words(6, 2, size=4), words(6, 2, seed=1, size=4)
-    leaves = [p for p in model.parameters() if p.requires_grad]
-
-    zeros = torch.zeros(2, 2, 6, dtype=torch.float64)
-    h = reference.lstm(model.embedding.weight[tokens], zeros, zeros, lstm_layers(model.encoder.lstm))[0]
+    h = encoded(model, tokens)
     _, gates, copies, _ = reference_pointer.pointer_sentinel(h, tokens, [[], []], 4, sentinel(model.memory))
-    output = model.embedding.weight if tied else model.head.weight
-    every = reference_pointer.mixture(reference.linear_softmax(h, output, model.head.bias), gates, copies)
-    expected = every.gather(-1, targets[..., None]).squeeze(-1)
-
-    first, state = model.log_prob(tokens[:4], targets[:4], model.init_state(2))
-    second, _ = model.log_prob(tokens[4:], targets[4:], state)
-    actual = torch.cat([first, second])
-    assert_same(actual, expected)
-    assert_same(gradients([actual], leaves), gradients([expected], leaves))
-    assert_same(model.log_probs(tokens, model.init_state(2))[0], every)
+    assert_model_is(model, tokens, targets, reference_pointer.mixture(predicted(model, h), gates, copies))

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from spanlm.models.memories import attentive as module
 from spanlm.models.memories.attentive import BLOCK, EMPTY, running_attention
@@ -71,25 +70,6 @@ def test_neither_cuts_nor_blocks_change_it(lengths: list[int], block: int, fresh
     assert_same([torch.cat(reads), *state], list(expected))
 
 
-@pytest.mark.parametrize("fresh", [True, False], ids=["fresh", "carried"])
-@pytest.mark.parametrize("steps", [1, 3, 5])
-def test_gradients(steps: int, fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK", 2)
-    assert gradcheck(running_attention, [*leaves_of(steps), *(nothing() if fresh else something())])
-
-
-def test_an_empty_memory_reads_its_mean_and_then_the_first_value() -> None:
-    scores, items = leaves_of(3)
-    read, log_total, mean = running_attention(scores, items, *nothing())
-    assert not read[0].any()
-    assert torch.equal(read[1], items[0])
-    _, empty_mean = nothing()
-    read, _, _ = running_attention(scores, items, nothing()[0], empty_mean + 7)
-    assert torch.equal(read[0], empty_mean[0] + 7)
-    assert torch.equal(read[1], items[0]), "a mean that nothing stands behind has no weight"
-    assert_same([log_total, mean], list(direct(scores, items, *nothing())[1:]))
-
-
 def test_an_empty_memory_takes_no_weight_whatever_the_scores() -> None:
     """Scores far below zero are still infinitely above `EMPTY`."""
     _, items = leaves_of(4)
@@ -129,14 +109,6 @@ def test_later_steps_change_nothing_before_them(changed: int, dtype: torch.dtype
     two, _, _ = running_attention(scores, items, *state)
     assert bitwise(two[: changed + 1], one[: changed + 1])
     assert (two[changed + 1 :] > 1e5).all()
-
-
-def test_streams_do_not_touch_each_other() -> None:
-    scores, items = (x.detach() for x in leaves_of(BLOCK + 2))
-    one = running_attention(scores, items, *something())
-    scores[:, 1], items[:, 1] = torch.nan, torch.nan
-    two = running_attention(scores, items, *something())
-    assert bitwise([x[:, 0] for x in two], [x[:, 0] for x in one])
 
 
 def test_autocast_does_not_touch_it() -> None:

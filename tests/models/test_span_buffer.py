@@ -1,23 +1,22 @@
-"""The span buffer in a model: its dropout, what its gradients reach, every encoder and head, and what it refuses."""
+"""The span buffer in a model: its dropout, its two predictions and their gate, every head."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
 
-from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
-from spanlm.models.counting import count_configured
-from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, RNNConfig
-from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.memories import NoMemoryConfig
-from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.heads.softmax import SoftmaxHead
+from spanlm.models.interfaces import Init, Readout
+from spanlm.models.memories.span_buffer import SpanBufferConfig
+from spanlm.models.memories.span_buffer.mixture import LEAST_TEMPERATURE, GateConfig, RewardConfig, SpanMixture, rewards
 from tests.models import small
 from tests.models.contract import after_prefix
 from tests.models.small import (
@@ -30,11 +29,10 @@ from tests.models.small import (
     model_config,
     read,
     values,
+    words,
 )
-from tests.models.small import words as draw_words
 
 SMALL = SpanBufferConfig(buffer_size=6, span_length=3, dropout=0.0)
-Make = Callable[[], Any]
 
 
 def trained(config: SpanBufferConfig, h: Tensor, steps_before: int = 8) -> Any:
@@ -78,7 +76,7 @@ def test_what_is_kept_is_not_dropped() -> None:
 
 def test_a_model_drops_nothing_twice_and_hands_on_the_whole_output() -> None:
     config = model_config(LSTMConfig(hidden_size=HIDDEN), replace(SMALL, dropout=0.4), SoftmaxConfig())
-    model, tokens = language_model(config).train(), draw_words(9, 8)
+    model, tokens = language_model(config).train(), words(9, 8)
     torch.manual_seed(1)
     readout, state = model(tokens, model.init_state(8))
     kept = readout.features != 0
@@ -87,65 +85,11 @@ def test_a_model_drops_nothing_twice_and_hands_on_the_whole_output() -> None:
     assert readout.hidden.all()
 
 
-def test_spans_of_the_segment_teach_the_encoder() -> None:
-    memory = build(SMALL, HIDDEN, VOCABULARY)
-    h = values(9, 1, HIDDEN).requires_grad_()
-    readout, state = read(memory, h, memory.init_state(1))
-    loss = readout.mixture.features[-1].sum()
-    gradient, projected = torch.autograd.grad(loss, [h, memory.span_key.weight], retain_graph=True)
-    reached = gradient.abs().sum((1, 2)) > 0
-    assert reached[-1] and reached[:-1].any() and projected.any()
-    assert state["states"].requires_grad  # the trainer detaches
-    (gradient,) = torch.autograd.grad(readout.features[3].sum(), h)
-    assert gradient[3].all()
-
-
-def test_without_the_tanh_the_attention_asks_nothing() -> None:
-    """Eq. 7 as printed: any current step looks at the same spans alike; with the tanh it does not."""
-    for config, same in ((replace(SMALL, score="literal"), True), (SMALL, False)):
-        memory = build(config, HIDDEN, VOCABULARY)
-        state = after_prefix(memory, 8)
-        one, two = (read(memory, values(1, 2, HIDDEN, seed=n), state)[0] for n in (1, 2))
-        assert bitwise(one.attention.weights, two.attention.weights) == same
-        assert not bitwise(one.mixture.gate, two.mixture.gate)
-
-
-def test_words_are_spans_of_one_output() -> None:
-    """The outputs themselves: every value that is read is an average of remembered outputs."""
-    memory = build(SpanBufferConfig(buffer_size=4, words=True, dropout=0.0), HIDDEN, VOCABULARY)
-    h = values(6, 2, HIDDEN)
-    readout, _ = read(memory, h, memory.init_state(2))
-    for t in range(1, 6):
-        first = max(0, t - 4)
-        average = torch.einsum("bn,nbh->bh", readout.attention.weights[t, :, first - t :], h[first:t])
-        assert_same(readout.mixture.features[t], average)
-    # how long a span is means nothing here
-    other = SpanBufferConfig(buffer_size=4, words=True, dropout=0.0, span_length=9)
-    assert bitwise(read(build(other, HIDDEN, VOCABULARY), h, memory.init_state(2))[0], readout)
-
-
-@pytest.mark.parametrize("encoder", small.encoders())
-def test_any_encoder(encoder: Any) -> None:
-    """Any cut is the same stream, the buffer is read, and everything learns."""
-    model = language_model(model_config(encoder, SMALL, SoftmaxConfig()))
-    tokens, targets = draw_words(14, 2), draw_words(14, 2, seed=1)
-    whole, _ = model.log_prob(tokens, targets, model.init_state(2))
-    pieces, state = [], model.init_state(2)
-    for inputs, outputs in zip(tokens.split([5, 1, 8]), targets.split([5, 1, 8]), strict=True):
-        one, state = model.log_prob(inputs, outputs, state)
-        pieces.append(one)
-    assert_same(torch.cat(pieces), whole)
-    readout, _ = model.train()(tokens, model.init_state(2))
-    scores = model.head.score(readout, targets)
-    (scores.extra_loss - scores.log_prob).sum().backward()
-    assert all(p.grad is not None and p.grad.any() for p in model.parameters() if p.requires_grad)
-
-
 @pytest.mark.parametrize("head", small.heads())
 def test_any_head(head: Any) -> None:
     """Both parts are distributions of the same head, and so is their mixture."""
     model = language_model(model_config(LSTMConfig(hidden_size=HIDDEN), SMALL, head))
-    tokens, targets = draw_words(9, 2), draw_words(9, 2, seed=1)
+    tokens, targets = words(9, 2), words(9, 2, seed=1)
     readout, _ = model(tokens, model.init_state(2))
     every, scores = model.head.log_probs(readout), model.head.score(readout, targets)
     torch.testing.assert_close(every.exp().sum(-1), torch.ones(9, 2).double())
@@ -154,90 +98,6 @@ def test_any_head(head: Any) -> None:
     for name, features in (("encoder_nll", readout.features), ("buffer_nll", readout.mixture.features)):
         alone = model.head.log_probs(replace(readout, features=features, mixture=None))
         assert_same(-scores.metrics[name], alone.gather(-1, targets[..., None]).squeeze(-1).where(filled, 0))
-
-
-@pytest.mark.parametrize(
-    ("changes", "size"),
-    [
-        ({}, 400 * 400 * 2 + 400 + 2 * 400),
-        ({"attention_size": 100}, 400 * 100 * 2 + 100 + 2 * 400),
-        ({"score": "literal"}, 400 * 400 + 400 + 2 * 400),
-        ({"words": True}, 400 * 400 * 2 + 400 + 2 * 400),
-    ],
-    ids=str,
-)
-def test_parameters(changes: dict[str, Any], size: int) -> None:
-    """W_h, W_s, v and W_g; no biases."""
-    config = ModelConfig(embedding_size=400, encoder=AWDLSTMConfig(), head=SoftmaxConfig(tied=True))
-    counts = [
-        count_configured(replace(config, memory=memory), 100).total
-        for memory in (SpanBufferConfig(**changes), NoMemoryConfig())
-    ]
-    assert counts[0] - counts[1] == size
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: SpanBufferConfig(buffer_size=4, span_length=8),
-            "model.memory.buffer_size=4: must be at least model.memory.span_length=8, to hold a span. Use 8 or more, "
-            "or a smaller span_length",
-        ),
-        (
-            lambda: SpanBufferConfig(buffer_size=20, span_length=8),
-            "model.memory.buffer_size=20: must be a multiple of model.memory.span_length=8. Use 16 or 24.",
-        ),
-        (
-            lambda: SpanBufferConfig(span_length=1),
-            "model.memory.span_length=1: must be at least 2: h_i − h_i is zero. Use model.memory.words=true for the "
-            "outputs themselves",
-        ),
-        (lambda: SpanBufferConfig(buffer_size=0, words=True), "model.memory.buffer_size=0: must be at least 1"),
-        (lambda: SpanBufferConfig(attention_size=0), "model.memory.attention_size=0: must be at least 1, or null"),
-        (lambda: SpanBufferConfig(dropout=1.0), "model.memory.dropout=1.0: must be in [0, 1)"),
-        *(
-            (
-                lambda name=name, value=value: RewardConfig(**{name: value}),
-                f"model.memory.reward.{name}={value}: must be above 0 and finite",
-            )
-            for name in ("power", "slope")
-            for value in (0.0, -1.0, float("inf"), float("nan"))
-        ),
-        *(
-            (
-                lambda name=name, value=value: GateConfig(**{name: value}),
-                f"model.memory.gate.{name}={value}: must be from 1e-06 on and finite; 0 would be a gate that only "
-                "chooses: 0.01 is nearly that",
-            )
-            for name in ("training_temperature", "evaluation_temperature")
-            for value in (0.0, -1.0, 1e-45, 9e-7, float("inf"), float("nan"))
-        ),
-        (lambda: RewardConfig(most=0.0), "model.memory.reward.most=0.0: must be above 0 and finite"),
-        (lambda: RewardConfig(weight=-0.1), "model.memory.reward.weight=-0.1: must be 0 or positive, and finite"),
-        (
-            lambda: RewardConfig(base=10.0),
-            "model.memory.reward.base=10.0: must be in [0, model.memory.reward.most=10.0)",
-        ),
-        (lambda: RewardConfig(base=-1.0), "model.memory.reward.base=-1.0: must be in [0, "),
-        (lambda: SpanBufferConfig(score="dot"), "model.memory.score=dot: must be tanh or literal"),
-        (lambda: SpanBufferConfig(newest="next"), "model.memory.newest=next: must be before or current"),
-        (
-            lambda: ModelConfig(memory=SpanBufferConfig(), output_dropout=0.4),
-            "model.output_dropout=0.4: must be 0 with model.memory.kind=span_buffer, whose own is model.memory.dropout",
-        ),
-    ],
-)
-def test_what_is_refused(make: Make, message: str) -> None:
-    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
-        make()
-
-
-def test_the_ways_out_that_are_named_are_none_that_is_refused() -> None:
-    SpanBufferConfig(buffer_size=16)
-    SpanBufferConfig(buffer_size=24)
-    SpanBufferConfig(span_length=1, words=True)
-    ModelConfig(memory=SpanBufferConfig(dropout=0.0), output_dropout=0.0, encoder=RNNConfig())
 
 
 def test_autocast_does_not_touch_the_gate() -> None:
@@ -249,3 +109,95 @@ def test_autocast_does_not_touch_the_gate() -> None:
         readout, _ = read(memory, h, memory.init_state(3))
     assert torch.equal(readout.mixture.gate, expected.mixture.gate)
     assert not torch.equal(readout.attention.weights, expected.attention.weights)
+
+
+GATE, REWARD = GateConfig(training_temperature=100.0, evaluation_temperature=0.1), RewardConfig(weight=0.5)
+STEPS, BATCH, SIZE = 4, 3, 6
+log_probabilities = st.floats(-1e4, 0.0)
+
+
+def numbers(*x: float) -> Tensor:
+    return torch.tensor(x, dtype=torch.float64)
+
+
+def mixture(gate: Tensor | None = None, filled: Tensor | None = None, **how: Any) -> SpanMixture:
+    gate = values(STEPS, BATCH, 2, seed=2) if gate is None else gate
+    filled = torch.ones(STEPS, BATCH, dtype=torch.bool) if filled is None else filled
+    return replace(SpanMixture(values(STEPS, BATCH, SIZE, seed=1), gate, filled, GATE, REWARD), **how)
+
+
+def reading(of: SpanMixture) -> Readout:
+    return Readout(values(STEPS, BATCH, SIZE), mixture=of)
+
+
+def head() -> SoftmaxHead:
+    torch.manual_seed(0)
+    return SoftmaxConfig().build(SIZE, nn.Embedding(VOCABULARY, 9), Init(0.7, 0.7)).double()
+
+
+def some_filled() -> Tensor:
+    return torch.arange(STEPS)[:, None] >= torch.arange(BATCH)
+
+
+@given(p=log_probabilities, q=log_probabilities, more=st.floats(0, 100))
+def test_rewards_are_bounded_and_grow_with_q(p: float, q: float, more: float) -> None:
+    """Above −β b and up to a − b, however far apart the two are; in float32, too."""
+    for dtype in (torch.float64, torch.float32):
+        one, two = rewards(torch.tensor(p, dtype=dtype), torch.tensor([q, q + more], dtype=dtype), REWARD).tolist()
+        assert -3 <= one <= two <= 9 + 1e-5
+        assert (one > 0) == (q > p) or abs(q - p) < 1e-2
+
+
+def test_a_closed_gate_is_pushed_no_further_and_can_open() -> None:
+    """λ = e^-30: a negative reward says nothing more, and the loss does not fall without end; a positive one does."""
+    gate = torch.tensor([-30.0, 0.0]).double().expand(1, 2, 2).clone().requires_grad_()
+    loss = mixture(gate, torch.ones(1, 2, dtype=torch.bool)).reward_loss(numbers(-3.0, 9.0)[None])
+    (gradient,) = torch.autograd.grad(loss.sum(), gate)
+    assert loss[0, 0].item() == pytest.approx(-0.5 * 3 * 20, abs=1e-9)
+    assert gradient[0, 0].abs().max() < 1e-9
+    assert gradient[0, 1, 0] < -0.5
+
+
+@pytest.mark.parametrize("config", [SoftmaxConfig(adversarial=0.3), MixtureOfSoftmaxesConfig(adversarial=0.3)])
+def test_the_reward_teaches_the_gate_alone(config: Any) -> None:
+    torch.manual_seed(1)
+    model = config.build(SIZE, nn.Embedding(VOCABULARY, SIZE), Init(0.7, 0.7)).double().train()
+    gate = values(STEPS, BATCH, 2, seed=2).requires_grad_()
+    extra = model.score(reading(mixture(gate, training=True)), words(STEPS, BATCH)).extra_loss.sum()
+    found = torch.autograd.grad(extra, [gate, *model.parameters()], allow_unused=True)
+    assert found[0] is not None and found[0].any() and all(gradient is None for gradient in found[1:])
+
+
+def test_evaluation_adds_no_reward_and_a_reward_without_weight_is_none() -> None:
+    targets = words(STEPS, BATCH)
+    evaluated, trained = (head().score(reading(mixture(training=t)), targets) for t in (False, True))
+    assert evaluated.extra_loss == 0.0
+    assert torch.equal(trained.extra_loss, trained.metrics["reward_loss"])
+    assert bitwise(trained.metrics["encoder_nll"], evaluated.metrics["encoder_nll"])
+    assert not torch.equal(trained.log_prob, evaluated.log_prob)
+    unpaid = mixture(training=True, reward=RewardConfig(weight=0.0))
+    assert not head().score(reading(unpaid), targets).extra_loss.any()
+
+
+def test_what_is_alike_in_both_parts_has_no_reward_whatever_is_dropped() -> None:
+    """Masks of its own for each part would make a ratio of noise, which the reward is not symmetric in."""
+    torch.manual_seed(0)
+    config = MixtureOfSoftmaxesConfig(experts=3, latent_dropout=0.5)
+    model = config.build(SIZE, torch.nn.Embedding(VOCABULARY, SIZE), Init(0.7, 0.7)).double().train()
+    features = values(STEPS, BATCH, SIZE)
+    readout = Readout(features, mixture=mixture(features=features))
+    metrics = model.score(readout, words(STEPS, BATCH)).metrics
+    assert_same(metrics["encoder_nll"], metrics["buffer_nll"])
+    torch.testing.assert_close(metrics["reward"], torch.zeros(STEPS, BATCH).double(), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("temperature", [LEAST_TEMPERATURE, 0.01, 1.0, 100.0])
+def test_narrow_gates_give_float32_and_hard_ones_no_nan(temperature: float) -> None:
+    gate = (1e3 * values(STEPS, BATCH, 2, seed=2)).bfloat16().requires_grad_()
+    features, temperatures = values(STEPS, BATCH, SIZE).float(), GateConfig(training_temperature=temperature)
+    one = SpanMixture(features, gate, some_filled(), temperatures, REWARD, training=True)
+    readout = Readout(values(STEPS, BATCH, SIZE, seed=9).float(), mixture=one)
+    scores = head().float().score(readout, words(STEPS, BATCH))
+    assert {x.dtype for x in (scores.log_prob, scores.extra_loss, *scores.metrics.values())} == {torch.float32}
+    (gradient,) = torch.autograd.grad((scores.extra_loss - scores.log_prob).sum(), gate)
+    assert scores.log_prob.isfinite().all() and scores.extra_loss.isfinite().all() and gradient.isfinite().all()

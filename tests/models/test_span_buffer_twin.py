@@ -16,7 +16,7 @@ from tests import reference
 from tests import reference_span_buffer as twin
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, values, words
-from tests.models.twins import gradients, lstm_layers, slots
+from tests.models.twins import encoded, gradients, predicted, slots
 from tests.reference_mixture import Mixture, Moved, adversarial_mixture, mixture_of_softmaxes
 
 SIZE = 3
@@ -97,11 +97,9 @@ def test_whole_language_model(tied: bool, config: SpanBufferConfig) -> None:
     encoder = LSTMConfig(hidden_size=6, layers=2)
     model = small.language_model(small.model_config(encoder, memory, SoftmaxConfig(tied=tied)))
     tokens, targets = words(8, 2), words(8, 2, seed=1)
-    zeros = torch.zeros(2, 2, 6, dtype=torch.float64)
-    h = reference.lstm(model.embedding.weight[tokens], zeros, zeros, lstm_layers(model.encoder.lstm))[0]
+    h = encoded(model, tokens)
     reads, _, filled, _ = twin.span_buffer(h, [[], []], parameters(model.memory))
-    output = model.embedding.weight if tied else model.head.weight
-    p, q = (reference.linear_softmax(x, output, model.head.bias).exp() for x in (h, reads))
+    p, q = (predicted(model, x).exp() for x in (h, reads))
     logits = twin.policy(h, model.memory.gate.weight)
     compare(model, tokens, targets, twin.losses(p, q, logits, filled, targets, gate(memory)))
     compare_evaluated(model, tokens, targets, twin.mixed(p, q, logits, filled, memory.gate.evaluation_temperature))

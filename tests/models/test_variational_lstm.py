@@ -31,19 +31,6 @@ def inputs(layers: int = 1) -> tuple[Tensor, dict[str, Tensor]]:
     return values(STEPS, BATCH, EMBEDDING), {n: values(layers, BATCH, HIDDEN, seed=s) for s, n in enumerate("hc", 1)}
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("training", [True, False])
-def test_without_noise_it_is_the_lstm_from_the_first_weight_on(layers: int, training: bool) -> None:
-    """Same seed, same weights, same answers, state and gradients."""
-    x, state = inputs(layers)
-    found = []
-    for encoder in (noisy(layers), build(LSTMConfig(hidden_size=HIDDEN, layers=layers), EMBEDDING)):
-        h, after = encoder.train(training)(x, state)
-        weights = [p for p in encoder.parameters() if p.requires_grad]
-        found.append([h, after["h"], after["c"], *weights, *torch.autograd.grad((h * h).sum(), weights)])
-    assert_same(found[0], found[1])
-
-
 @pytest.mark.parametrize("forget_bias", [1.5, None])
 def test_it_starts_as_the_lstm_starts(forget_bias: float | None) -> None:
     sizes = {"hidden_size": 30, "layers": 2, "forget_bias": forget_bias}
@@ -70,79 +57,6 @@ def test_evaluation_without_zoneout_is_the_fused_lstm(options: dict[str, Any], m
     assert torch.equal(torch.get_rng_state(), before)
     expected, end = build(LSTMConfig(hidden_size=HIDDEN, layers=2), EMBEDDING)(x, state)
     assert_same([h, after["h"], after["c"]], [expected, end["h"], end["c"]])
-
-
-@pytest.mark.parametrize("options", ZONEOUTS, ids=str)
-def test_evaluation_with_zoneout_takes_the_expectation(options: dict[str, Any]) -> None:
-    """Of one step, the mean over many draws; the same answer each time."""
-    encoder, (x, state) = noisy(**options), inputs()
-    expected = encoder(x[:1], state)
-    assert bitwise(encoder(x[:1], state)[0], expected[0])
-    torch.manual_seed(0)
-    many = {name: s.repeat_interleave(4000, 1) for name, s in state.items()}
-    _, drawn = encoder.train()(x[:1].repeat_interleave(4000, 1), many)
-    for name in state:
-        mean = drawn[name].view(1, BATCH, 4000, HIDDEN).mean(2)
-        torch.testing.assert_close(mean, expected[1][name], rtol=0, atol=0.05)
-
-
-@pytest.mark.parametrize("options", ZONEOUTS, ids=str)
-def test_zoneout_keeps_units_of_one_kind_as_they_were_step_by_step(options: dict[str, Any]) -> None:
-    encoder, (x, state) = noisy(**options).train(), inputs()
-    name, other = ("h", "c") if "zoneout_h" in options else ("c", "h")
-    kept = []
-    for step in x.split(1):
-        _, after = encoder(step, state)
-        kept.append(after[name] == state[name])
-        assert not (after[other] == state[other]).any()
-        state = after
-    whole = torch.stack(kept)
-    assert 0.3 < whole.double().mean() < 0.7
-    assert not (whole == whole[0]).all()
-
-
-def masks_of(encoder: VariationalLSTMEncoder, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
-    """What is drawn for one segment, in order."""
-    drawn: list[Tensor] = []
-    draw = encoder._mask
-
-    def recorded(x: Tensor, rate: float) -> Tensor | None:
-        mask = draw(x, rate)
-        if mask is not None:
-            drawn.append(mask)
-        return mask
-
-    monkeypatch.setattr(encoder, "_mask", recorded)
-    encoder.train()(*inputs(2))
-    return drawn
-
-
-@pytest.mark.parametrize("per_gate", [True, False])
-def test_masks_are_of_a_gate_a_stream_and_a_layer(per_gate: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One draw a segment each; the two rates are not mixed up."""
-    torch.manual_seed(0)
-    encoder = noisy(2, input_dropout=0.2, recurrent_dropout=0.6, per_gate=per_gate)
-    drawn = masks_of(encoder, monkeypatch)
-    gates = GATES if per_gate else 1
-    widths = [EMBEDDING, HIDDEN, HIDDEN, HIDDEN]
-    assert [tuple(mask.shape) for mask in drawn] == [(gates, BATCH, width) for width in widths]
-    for mask, rate in zip(drawn, [0.2, 0.6, 0.2, 0.6], strict=True):
-        assert set(mask.unique().tolist()) == {0.0, 1 / (1 - rate)}
-        assert not torch.equal(mask[:, 0], mask[:, 1])
-        if per_gate:
-            assert not torch.equal(mask[0], mask[1])
-
-
-@pytest.mark.parametrize("gate", range(GATES))
-def test_a_gate_reads_through_its_own_mask(gate: int) -> None:
-    """With everything dropped for one gate, its recurrent weights do nothing, and the others' do."""
-    mask = torch.ones(GATES, 1, 2, dtype=torch.float64)
-    mask[gate] = 0
-    weight = values(GATES * 2, 2, seed=5).requires_grad_()
-    h, c = values(1, 2, seed=1), values(1, 2, seed=2)
-    outputs, _ = lstm_recurrence(values(GATES, 3, 1, 2), h, c, weight, mask)
-    (gradient,) = torch.autograd.grad(outputs.sum(), weight)
-    assert [bool(rows.any()) for rows in gradient.split(2)] == [n != gate for n in range(GATES)]
 
 
 def recurrence_leaves(steps: int = 3) -> list[Tensor]:
@@ -181,14 +95,3 @@ def test_under_autocast_only_products_are_rounded() -> None:
     cell = f.sigmoid() * c + i.sigmoid() * g.tanh()
     torch.testing.assert_close(end, cell, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(outputs[0], o.sigmoid() * cell.tanh(), rtol=1e-5, atol=1e-6)
-
-
-@EVERY
-def test_reduced_precision_trains(options: dict[str, Any]) -> None:
-    encoder = noisy(layers=2, **options).float().train()
-    x, state = values(STEPS, BATCH, EMBEDDING).float(), encoder.init_state(BATCH)
-    with torch.autocast("cpu", torch.bfloat16):
-        for segment in x.split(2):
-            h, state = encoder(segment, state)
-    h.float().sum().backward()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters() if p.requires_grad)

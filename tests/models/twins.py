@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from spanlm.models.language_model import LanguageModel
 from tests import reference
-from tests.models.small import values
+from tests.models.small import assert_same, values
 
 
 def gradients(outputs: Sequence[Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
@@ -38,3 +39,26 @@ def lstm_layers(lstm: torch.nn.LSTM) -> list[reference.LSTMLayer]:
         reference.LSTMLayer(named[f"weight_ih_l{n}"], named[f"weight_hh_l{n}"], named[f"bias_ih_l{n}"])
         for n in range(lstm.num_layers)
     ]
+
+
+def encoded(model: LanguageModel, tokens: Tensor) -> Tensor:
+    """What the loop makes of the words with a model's embedding and LSTM, from an empty state."""
+    lstm = model.encoder.lstm
+    zeros = torch.zeros(lstm.num_layers, tokens.shape[1], lstm.hidden_size, dtype=torch.float64)
+    return reference.lstm(model.embedding.weight[tokens], zeros, zeros, lstm_layers(lstm))[0]
+
+
+def predicted(model: LanguageModel, features: Tensor) -> Tensor:
+    """Log p of every word by the loop, with the model's own or tied matrix."""
+    return reference.linear_softmax(features, model.head.weight, model.head.bias)
+
+
+def assert_model_is(model: LanguageModel, tokens: Tensor, targets: Tensor, every: Tensor) -> None:
+    """Two segments, the state between them carried and not detached, say the loop's log p (T, B, V): gradients, too."""
+    leaves = [p for p in model.parameters() if p.requires_grad]
+    expected = every.gather(-1, targets[..., None]).squeeze(-1)
+    first, state = model.log_prob(tokens[:3], targets[:3], model.init_state(tokens.shape[1]))
+    actual = torch.cat([first, model.log_prob(tokens[3:], targets[3:], state)[0]])
+    assert_same(actual, expected)
+    assert_same(gradients([actual], leaves), gradients([expected], leaves))
+    assert_same(model.log_probs(tokens, model.init_state(tokens.shape[1]))[0], every)

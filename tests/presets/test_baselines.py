@@ -263,11 +263,3 @@ def test_the_model(name: str, row: Row) -> None:
         "init_range": init_range,
         "bias_range": 0.0 if sentences else None,
     }
-
-
-def test_the_penalty_is_that_of_the_public_code() -> None:
-    """½‖P‖² / (batch · 6.5), beside the loss summed over time and averaged over the batch."""
-    preset = PRESETS["press2017/small-wt-pr"].config
-    squares = 3.0
-    assert preset.training.loss == "time-sum"
-    assert preset.model.head.projection_penalty * squares == pytest.approx(squares / 2 / (20 * 6.5))

@@ -175,15 +175,6 @@ def test_every_preset_trains(name: str, tiny_corpus: Path, tmp_path: Path) -> No
     assert model.config == config
 
 
-def test_the_demo_is_small_and_of_the_same_kind() -> None:
-    demo = find_preset("demo").config
-    assert demo.data.corpus == "demo"
-    assert demo.model.memory.kind == "key_value"
-    assert demo.model.encoder.hidden_size % demo.model.memory.parts == 0
-    assert count_configured(demo.model, 2000).total < 3e6
-    assert find_preset("demo").reported.test_ppl is None
-
-
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [("dmo", "'demo'"), ("daniluk2017/kvp", "'daniluk2017/kvp-w"), ("daniluk2017/4gram", "'daniluk2017/4-gram'")],

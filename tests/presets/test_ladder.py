@@ -12,7 +12,6 @@ from spanlm.config import RunConfig
 from spanlm.models.counting import count_configured
 from spanlm.models.language_model import LanguageModel
 from spanlm.presets import PRESETS
-from spanlm.presets.li2020 import added_parameters
 
 PTB, WT2 = 10_000, 33_278
 TITLES = {PTB: "Penn Treebank", WT2: "WikiText-2"}
@@ -118,10 +117,6 @@ def test_sizes(name: str, row: Row) -> None:
     assert count_configured(PRESETS[name].config.model, row.words).total == parameters
     if row.millions is not None and name.startswith("merity2018/") and abs(parameters / 1e6 - row.millions) > 0.5:
         assert f"{parameters / 1e6:.1f}M" in PRESETS[name].remark
-
-
-def test_the_sum_of_what_a_buffer_adds() -> None:
-    assert [added_parameters(width) for width in (400, 620, 650)] == [321_200, 770_660, 846_950]
 
 
 @EVERY_ROW
@@ -261,14 +256,3 @@ def test_published_settings_of_dynamic_evaluation_are_in_our_convention(name: st
     with torch.device("meta"):
         tensors = len(list(LanguageModel(model, 100).parameters()))
     assert tensors == (17 if "mos" in name else 14), "a tied matrix is one"
-
-
-def test_nobody_else_published_any() -> None:
-    assert {name.partition("/")[0] for name, preset in PRESETS.items() if preset.dynamic} == {"merity2018", "yang2018"}
-
-
-def test_the_rows_of_table_3_that_need_no_training_are_said_to_be_of_the_full_model() -> None:
-    for label in ("ptb", "wt2"):
-        (source,) = (text for text in PRESETS[f"li2020/mos-ps-at-snb-{label}"].sources if "Table 3" in text)
-        for part in ("one part alone", "oracle policy", "w/o annealing in test"):
-            assert part in source

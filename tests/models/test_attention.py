@@ -1,0 +1,337 @@
+"""The attentions over a window: against every (step, slot, stream) at once, and what all of them promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.autograd import gradcheck
+from torch.nn.functional import pad
+
+from spanlm.models.memories.pointer_sentinel import sentinel_attention
+from spanlm.models.memories.span_buffer.attention import Grid, span_attention
+from spanlm.models.ops import attention as module
+from spanlm.models.ops.attention import (
+    additive_window_attention,
+    dot_window_attention,
+    masked_softmax,
+    window_filled,
+    window_sum,
+)
+from tests.models.largest import Largest
+from tests.models.small import assert_same, bitwise, values
+
+KEY, VALUE = 3, 4
+
+
+class Shape(NamedTuple):
+    """T, L, the slots that were carried (of additive attention) and B; of spans, L are the spans, `carried` between."""
+
+    steps: int = 6
+    window: int = 4
+    carried: int = 3
+    batch: int = 3
+
+    @property
+    def grid(self) -> Grid:
+        return Grid(1 + self.carried, self.window, self.steps, self.carried)
+
+
+@dataclass(frozen=True)
+class Op:
+    """An attention: the shapes of what it reads, how many carried slots there are, the op, the same written out."""
+
+    sizes: Callable[[Shape], list[tuple[int, ...]]]
+    carried: Callable[[Shape], int]
+    run: Callable[[Shape, list[Tensor], Tensor], list[Tensor]]
+    plain: Callable[[Shape, list[Tensor], Tensor], list[Tensor]]
+
+    def leaves(self, shape: Shape) -> list[Tensor]:
+        return [values(*size, seed=n).requires_grad_() for n, size in enumerate(self.sizes(shape))]
+
+    def filled(self, shape: Shape, holes: int = 0b0110) -> Tensor:
+        """Which carried slots hold something: those whose bit of `holes` is not set."""
+        count = self.carried(shape) * shape.batch
+        bits = [not holes >> n & 1 for n in range(count)]
+        return torch.tensor(bits, dtype=torch.bool).view(-1, shape.batch)
+
+
+def softmax_reads(scores: Tensor, there: Tensor, items: Tensor, extra: Tensor | None = None) -> list[Tensor]:
+    """From scores (T, L, B), values (T, L, B, D), the score of something else: reads (T, B, D), weights (T, B, L)."""
+    exponentials = torch.where(there, scores.exp(), 0)
+    total = exponentials.sum(1, keepdim=True) + (0 if extra is None else extra.exp().unsqueeze(1))
+    weights = exponentials / total.clamp_min(1e-300)
+    return [torch.einsum("tlb,tlbd->tbd", weights, items), weights.transpose(1, 2)]
+
+
+def windows(x: Tensor, shape: Shape, last: int) -> Tensor:
+    """(T, L, B, ...): the L slots that end `last` before the last slots of each step; zero where there is none."""
+    x = torch.cat([x.new_zeros(shape.window, *x.shape[1:]), x])
+    ends = len(x) - shape.steps - last + torch.arange(shape.steps)
+    return x[ends[:, None] - torch.arange(shape.window - 1, -1, -1)]
+
+
+def present(filled: Tensor, shape: Shape) -> Tensor:
+    return torch.cat([filled, torch.ones(shape.steps, shape.batch, dtype=torch.bool)])
+
+
+def additive(zero_slot: bool) -> Op:
+    def carried(s: Shape) -> int:
+        return min(s.carried, s.window)
+
+    def plain(s: Shape, leaves: list[Tensor], filled: Tensor) -> list[Tensor]:
+        query, keys, items, weight = leaves
+        scores = (windows(keys, s, 1) + query[:, None]).tanh() @ weight
+        there = windows(present(filled, s), s, 1)
+        return softmax_reads(scores, there, windows(items, s, 1), query.tanh() @ weight if zero_slot else None)
+
+    return Op(
+        lambda s: [
+            (s.steps, s.batch, KEY),
+            (carried(s) + s.steps, s.batch, KEY),
+            (carried(s) + s.steps, s.batch, VALUE),
+            (KEY,),
+        ],
+        carried,
+        lambda s, leaves, filled: list(additive_window_attention(*leaves, filled, s.window, zero_slot)),
+        plain,
+    )
+
+
+def dot(lags: bool) -> Op:
+    def plain(s: Shape, leaves: list[Tensor], filled: Tensor) -> list[Tensor]:
+        query, keys, items, *rows = leaves
+        key, item = windows(keys, s, 0), windows(items, s, 0)
+        if rows:
+            key, item = key + rows[0][:, None], item + rows[1][:, None]
+        return softmax_reads((key * query[:, None]).sum(-1), windows(present(filled, s), s, 0), item)
+
+    return Op(
+        lambda s: [
+            (s.steps, s.batch, KEY),
+            *((s.window - 1 + s.steps, s.batch, size) for size in (KEY, VALUE)),
+            *(((s.window, KEY), (s.window, VALUE)) if lags else ()),
+        ],
+        lambda s: s.window - 1,
+        lambda s, leaves, filled: list(dot_window_attention(*leaves[:3], filled, *leaves[3:])),
+        plain,
+    )
+
+
+def with_sentinel() -> Op:
+    def plain(s: Shape, leaves: list[Tensor], filled: Tensor) -> list[Tensor]:
+        query, keys, sentinel = leaves
+        every = torch.where(
+            windows(present(filled, s), s, 0), (windows(keys, s, 0) * query[:, None]).sum(-1), -torch.inf
+        )
+        shares = torch.cat([every.transpose(1, 2), (query @ sentinel).unsqueeze(-1)], -1).softmax(-1)
+        return [shares[..., :-1], shares[..., -1]]
+
+    return Op(
+        lambda s: [(s.steps, s.batch, KEY), (s.window - 1 + s.steps, s.batch, KEY), (KEY,)],
+        lambda s: s.window - 1,
+        lambda s, leaves, filled: [x.exp() for x in sentinel_attention(*leaves, filled)],
+        plain,
+    )
+
+
+def spans(asked: bool) -> Op:
+    def run(s: Shape, leaves: list[Tensor], filled: Tensor) -> list[Tensor]:
+        *query, states, projection, weight = leaves
+        held, there = s.grid.spans(states, present(filled, s))
+        with torch.autocast("cpu", enabled=False):
+            keys = held @ projection
+        return list(span_attention(query[0] if query else None, keys, held, weight, there, s.grid))[:2]
+
+    def plain(s: Shape, leaves: list[Tensor], filled: Tensor) -> list[Tensor]:
+        *query, states, projection, weight = leaves
+        grid, now = s.grid, s.grid.carried + torch.arange(s.steps)
+        ends = now[:, None] - 1 - grid.stride * torch.arange(grid.count - 1, -1, -1)
+        held = states[ends] - states[ends - grid.reach] if grid.reach else states[ends]
+        inner = held @ projection
+        scores = ((inner + query[0][:, None]).tanh() if query else inner) @ weight
+        return softmax_reads(scores, present(filled, s)[ends - grid.reach], held)
+
+    return Op(
+        lambda s: [
+            *([(s.steps, s.batch, KEY)] if asked else []),
+            (s.grid.carried + s.steps, s.batch, VALUE),
+            (VALUE, KEY),
+            (KEY,),
+        ],
+        lambda s: s.grid.carried,
+        run,
+        plain,
+    )
+
+
+OPS = {
+    "additive": additive(False),
+    "additive, zero slot": additive(True),
+    "dot": dot(False),
+    "dot, lags": dot(True),
+    "sentinel": with_sentinel(),
+    "spans": spans(True),
+    "spans, not asked": spans(False),
+}
+every_op = pytest.mark.parametrize("op", OPS.values(), ids=OPS)
+
+
+def results(op: Op, shape: Shape, leaves: list[Tensor], filled: Tensor, plain: bool = False) -> list[Tensor]:
+    """Reads and weights, and the gradients of a sum that weighs each of their elements differently."""
+    found = (op.plain if plain else op.run)(shape, leaves, filled)
+    if not any(x.requires_grad for x in found):
+        return found
+    loss = sum((x * values(*x.shape, seed=9).to(x.dtype)).sum() for x in found)
+    return [*found, *torch.autograd.grad(loss, leaves, materialize_grads=True)]
+
+
+@every_op
+@given(
+    shape=st.builds(Shape, st.integers(1, 9), st.integers(1, 5), st.integers(0, 4), st.integers(1, 3)),
+    holes=st.integers(0, 2**20 - 1),
+    block=st.sampled_from([1, 3, 32]),
+    kept=st.sampled_from([0, 2**25]),
+    cache=st.sampled_from([0, 2**20]),
+)
+@settings(max_examples=40, deadline=None)
+def test_any_shape_any_holes_any_way_of_the_loop(
+    op: Op, shape: Shape, holes: int, block: int, kept: int, cache: int
+) -> None:
+    """Values and gradients; blocks of any length, activations kept or made again, by query or by lag."""
+    leaves, filled = op.leaves(shape), op.filled(shape, holes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "LEAST_BLOCK", block)
+        patch.setattr(module, "KEPT_ELEMENTS", kept)
+        patch.setattr(module, "_SLICE_ELEMENTS", cache)
+        found = results(op, shape, leaves, filled)
+    assert_same(found, results(op, shape, leaves, filled, plain=True))
+
+
+@pytest.mark.parametrize("kept", [0, 2**25], ids=["made again", "kept"])
+@pytest.mark.parametrize("shape", [Shape(1, 3, 1, 2), Shape(4, 2, 0, 1), Shape(2, 5, 3, 2)], ids=str)
+def test_written_gradients(shape: Shape, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT_ELEMENTS", kept)
+    op = OPS["additive"]
+    filled = op.filled(shape)
+    leaves = op.leaves(shape)
+    assert gradcheck(lambda *x: tuple(op.run(shape, list(x), filled)), leaves)
+    weights = op.run(shape, leaves, filled)[1].detach().requires_grad_()
+    assert gradcheck(window_sum, [weights, leaves[2]])
+
+
+@every_op
+@pytest.mark.parametrize("block", [2, 32])
+def test_later_steps_change_nothing_before_them(op: Op, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit by bit."""
+    monkeypatch.setattr(module, "LEAST_BLOCK", block)
+    shape = Shape()
+    leaves, filled = [x.detach() for x in op.leaves(shape)], op.filled(shape)
+    one = op.run(shape, leaves, filled)
+    for last in range(shape.steps - 1):
+        other = [x.clone() for x in leaves]
+        for x in other:
+            if x.dim() == 3:  # of every step or slot
+                x[len(x) - shape.steps + last + 1 :] = 7.5
+        two = op.run(shape, other, filled)
+        assert bitwise([x[: last + 1] for x in two], [x[: last + 1] for x in one])
+        assert last == shape.steps - 2 or not torch.equal(two[0][last + 1 :], one[0][last + 1 :])
+
+
+@every_op
+def test_large_scores_do_not_overflow(op: Op) -> None:
+    shape = Shape()
+    reads, weights = op.run(shape, [1e3 * x for x in op.leaves(shape)], op.filled(shape))
+    assert reads.isfinite().all() and weights.isfinite().all()
+    assert weights.max() <= 1
+
+
+@every_op
+def test_inputs_need_not_be_contiguous(op: Op) -> None:
+    shape = Shape()
+    leaves, filled = op.leaves(shape), op.filled(shape)
+    spread = [x.detach().movedim(0, -1).contiguous().movedim(-1, 0).requires_grad_() for x in leaves]
+    assert_same(results(op, shape, spread, filled), results(op, shape, leaves, filled))
+
+
+@every_op
+def test_float32_is_float64_but_for_rounding_and_no_autocast_touches_it(op: Op) -> None:
+    """To the last bit, forwards and backwards, wherever `backward` is called from."""
+    shape = Shape()
+    filled = op.filled(shape)
+    narrow = [x.detach().float().requires_grad_() for x in op.leaves(shape)]
+    found = results(op, shape, narrow, filled)
+    assert {x.dtype for x in found} == {torch.float32}
+    expected = results(op, shape, op.leaves(shape), filled)
+    torch.testing.assert_close([x.double() for x in found], expected, rtol=1e-5, atol=1e-5)
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = op.run(shape, narrow, filled)
+    loss = sum((x * values(*x.shape, seed=9).float()).sum() for x in outputs)
+    assert bitwise([*outputs, *torch.autograd.grad(loss, narrow)], found)
+
+
+@pytest.mark.parametrize("op", [OPS["additive"], OPS["additive, zero slot"]], ids=["", "zero slot"])
+def test_a_backward_pass_within_the_autocast_is_the_same(op: Op) -> None:
+    shape, filled = Shape(), op.filled(Shape())
+    narrow = [x.detach().float().requires_grad_() for x in op.leaves(shape)]
+    expected = results(op, shape, narrow, filled)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert bitwise(results(op, shape, narrow, filled), expected)
+
+
+@pytest.mark.parametrize("op", [op for name, op in OPS.items() if "spans" not in name], ids=list(OPS)[:5])
+def test_narrow_inputs_are_widened(op: Op) -> None:
+    """bfloat16 in, float32 within: what float32 gives for the same numbers."""
+    shape, filled = Shape(), op.filled(Shape())
+    leaves = [x.detach() if x.dim() == 2 else x.detach().bfloat16() for x in op.leaves(shape)]
+    leaves = [x.float() if x.dim() == 2 else x for x in leaves]
+    expected = op.run(shape, [x.float() for x in leaves], filled)
+    for autocast in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            found = op.run(shape, leaves, filled)
+        assert {x.dtype for x in found} == {torch.float32}
+        assert bitwise(found, expected)
+
+
+@pytest.mark.parametrize("zero_slot", [False, True])
+@pytest.mark.parametrize("carried", [0, 2])
+def test_slots_that_were_not_carried_are_empty_slots(carried: int, zero_slot: bool) -> None:
+    """Bit by bit what it would be if they stood there and nothing in them."""
+    shape, op = Shape(5, 4, carried, 2), additive(zero_slot)
+    (query, keys, items, weight), filled = op.leaves(shape), op.filled(shape, 0b10)
+    missing = shape.window - carried
+    longer = [pad(x, (0, 0, 0, 0, missing, 0), value=7.0) for x in (keys, items)]
+    known = pad(filled, (0, 0, missing, 0))
+    one = op.run(shape, [query, keys, items, weight], filled)
+    assert bitwise(one, list(additive_window_attention(query, *longer, weight, known, zero_slot=zero_slot)))
+
+
+@pytest.mark.parametrize("steps", [3, 100])
+def test_no_span_is_ever_held_at_every_step(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forward and backward: the spans themselves, once, and the T·B·m weights."""
+    monkeypatch.setattr(module, "KEPT_ELEMENTS", 0)
+    op, shape = OPS["spans"], Shape(steps, 40, 3, 2)
+    with Largest() as largest:
+        results(op, shape, op.leaves(shape), op.filled(shape, 0))
+    stride, turns = shape.grid.stride, -(-steps // shape.grid.stride)
+    once, padded = stride * (shape.window + 2 + turns) * 2 * VALUE, stride * (1 + turns) * 2 * shape.window
+    assert largest.elements <= max(once, 2 * padded)
+
+
+def test_window_filled_slides() -> None:
+    filled = torch.tensor([[False, True], [False, False], [True, True]])
+    expected = [[[0, 0, 1], [1, 0, 1]], [[0, 1, 1], [0, 1, 1]], [[1, 1, 1], [1, 1, 1]]]
+    assert window_filled(filled, 3, 3).int().tolist() == expected
+
+
+def test_masked_softmax_ignores_what_is_masked() -> None:
+    scores = torch.tensor([[1.0, torch.nan, 1.0], [torch.nan, torch.inf, torch.nan], [2.0, 5.0, 0.0]])
+    filled = torch.tensor([[True, False, True], [False, False, False], [False, True, False]])
+    expected = torch.tensor([[0.5, 0.0, 0.5], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    assert torch.equal(masked_softmax(scores, filled), expected)

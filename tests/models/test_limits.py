@@ -1,0 +1,65 @@
+"""Every number of every room's configuration has limits, and what is beyond them is refused by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from spanlm.errors import InputError
+from spanlm.models.config import ModelConfig
+from spanlm.models.encoders import ENCODERS, HORNNConfig
+from spanlm.models.heads import HEADS
+from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig
+from spanlm.models.memories.slots import part_size
+from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
+
+ROOMS = [ModelConfig, *ENCODERS.values(), *MEMORIES.values(), *HEADS.values(), GateConfig, RewardConfig]
+WITHOUT_LIMITS = {"forget_bias"}
+
+
+def beyond() -> list[Any]:
+    """Parameters: a room, a field, a value that no such field can have."""
+    found = []
+    for room in ROOMS:
+        hints = get_type_hints(room)
+        for field in fields(room):
+            kinds = {*get_args(hints[field.name]), hints[field.name]}
+            values = [0, -1] if int in kinds else [math.nan, math.inf, -1.0] if float in kinds else []
+            values += [1.0] if "dropout" in field.name and float in kinds else []
+            if field.name not in WITHOUT_LIMITS:
+                found += [pytest.param(room, field.name, x, id=f"{room.__name__}-{field.name}-{x}") for x in values]
+    return found
+
+
+@pytest.mark.parametrize(("room", "field", "value"), beyond())
+def test_what_is_beyond_the_limits_is_refused_by_name(room: Any, field: str, value: float) -> None:
+    with pytest.raises(InputError, match=rf"^model\..*{field}={value}: must be "):
+        room(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: KeyValueConfig(roles=4), "roles=4"),
+        (lambda: NGramConfig(order=1), "order=1"),
+        (lambda: HORNNConfig(forgetting_factor=1.5), "forgetting_factor=1.5"),
+        (lambda: SpanBufferConfig(buffer_size=4, span_length=8), "buffer_size=4"),
+        (lambda: SpanBufferConfig(span_length=1), "span_length=1"),
+        (lambda: RewardConfig(base=10.0), "base=10.0"),
+        (lambda: GateConfig(training_temperature=1e-45), "training_temperature=1e-45"),
+    ],
+)
+def test_so_are_values_that_do_not_go_together(make: Any, field: str) -> None:
+    with pytest.raises(InputError, match=rf"^model\..*{field}: "):
+        make()
+
+
+@pytest.mark.parametrize(("size", "parts", "use"), [(400, 3, "399 or 402"), (301, 2, "300 or 302"), (2, 3, "3")])
+def test_a_size_that_does_not_divide_is_refused_with_those_that_do(size: int, parts: int, use: str) -> None:
+    with pytest.raises(InputError, match=rf"^model\.memory\.roles={parts} .* got {size} .* Use {use}\.$"):
+        part_size(size, parts, "model.memory.roles")
+    for other in use.split(" or "):
+        assert part_size(int(other), parts, "model.memory.roles") * parts == int(other)
