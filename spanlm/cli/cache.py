@@ -23,7 +23,8 @@ def add_cache(parser: VerbParser) -> None:
         "--cache",
         type=int,
         metavar="C",
-        help="mix in a neural cache of the last C words (Grave et al., 2017); with --tune-cache, or --cache-theta and --cache-lambda",
+        help="mix in a neural cache of the last C words (Grave et al., 2017); with --tune-cache, or --cache-theta and "
+        "--cache-lambda",
     )
     parser.add_argument(
         "--cache-theta",

@@ -16,6 +16,7 @@ gradients are enabled it runs in training mode, in evaluation without that dropo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
@@ -151,9 +152,24 @@ class LSTMConfig(StackConfig):
     kind: Literal["lstm"] = "lstm"
     forget_bias: float | None = 1.0
 
+    def __post_init__(self) -> None:
+        """Refuse sizes that build nothing, and a bias that is no number."""
+        super().__post_init__()
+        require_bias(self.forget_bias)
+
     def build(self, input_size: int, init: Init) -> LSTMEncoder:
         """Make the encoder."""
         return LSTMEncoder(self, input_size, init)
+
+
+def require_bias(forget_bias: float | None) -> None:
+    """Refuse a bias that is no number.
+
+    Raises:
+        InputError: it is not finite.
+    """
+    ok = forget_bias is None or math.isfinite(forget_bias)
+    require(ok, "model.encoder.forget_bias", forget_bias, "finite, or null")
 
 
 @torch.no_grad()

@@ -25,7 +25,14 @@ from torch import Tensor, nn
 
 from spanlm.errors import require
 from spanlm.models.dropout import dropout_mask, locked_dropout
-from spanlm.models.encoders.stacks import EqualLayersConfig, FusedLSTM, LSTMConfig, initialise_lstm, zeros_of
+from spanlm.models.encoders.stacks import (
+    EqualLayersConfig,
+    FusedLSTM,
+    LSTMConfig,
+    initialise_lstm,
+    require_bias,
+    zeros_of,
+)
 from spanlm.models.interfaces import Encoder, Init
 from spanlm.models.ops.lstm import GATES, lstm_recurrence
 from spanlm.models.ops.precision import wide_dtype
@@ -65,6 +72,7 @@ class VariationalLSTMConfig(EqualLayersConfig):
         for name in ("input_dropout", "recurrent_dropout", "zoneout_h", "zoneout_c"):
             value = getattr(self, name)
             require(0 <= value < 1, f"model.encoder.{name}", value, "in [0, 1)")
+        require_bias(self.forget_bias)
 
     @property
     def description(self) -> str:
