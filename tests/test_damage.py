@@ -81,6 +81,7 @@ def run(tiny_run: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_tokens_of_the_cache(tiny_run: Path, own_cache: Path, times: tuple[int, int]) -> None:
     numbers(tiny_run)
     (entry,) = (own_cache / "tokens").iterdir()
@@ -98,6 +99,7 @@ def test_counts_of_the_cache(tiny_config: RunConfig, own_cache: Path, times: tup
     assert found["rebuilt"] > sum(times) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["config.yaml", "vocabulary.json", "model.safetensors"])
 def test_files_of_a_run(run: Path, name: str, times: tuple[int, int]) -> None:
     found = outcomes(run / name, lambda: numbers(run), times)
@@ -105,11 +107,13 @@ def test_files_of_a_run(run: Path, name: str, times: tuple[int, int]) -> None:
     assert found["refused"] > sum(times) / 2
 
 
+@pytest.mark.slow
 def test_statistics_of_dynamic_evaluation(run: Path, times: tuple[int, int]) -> None:
     config = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
     never_another_number(outcomes(run / "dynamic.safetensors", lambda: numbers(run, "valid", dynamic=config), times))
 
 
+@pytest.mark.slow
 def test_metrics_of_a_run_that_goes_on(
     tiny_run: Path, tiny_config: RunConfig, tmp_path: Path, times: tuple[int, int]
 ) -> None:

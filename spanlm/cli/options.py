@@ -116,13 +116,13 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
         files: what may follow the runs, if anything does.
         files_help: what that is.
     """
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run")
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run;")
     parser.add_argument(
         "more",
         metavar=f"RUN|{files}" if files else "RUN",
         nargs="*",
         default=[],
-        help=f"more runs, which predict with it as one{f'; then {files_help}' if files else ''}",
+        help=f"more of them predict with it as one{f'; then {files_help}' if files else ''}",
     )
     parser.add_argument(
         "--combine",

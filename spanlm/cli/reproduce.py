@@ -40,7 +40,7 @@ are done sooner so. Their speeds and minutes in the tables are those of a share.
 
 The test part is read once for every run, and again for every row that evaluates a
 trained model in another way: with a cache, with dynamic evaluation, or several as one; such rows train what they need
-and share it. Their settings are chosen on valid. Where dynamic evaluation went astray the row has failed, for good: its
+and share it. Their settings are chosen on valid. Where dynamic evaluation diverged the row has failed, for good: its
 record, in the row's name under --out, says what was tried; without that file it is tried again.
 """
 
@@ -140,7 +140,7 @@ def _dry_run(plan: Plan) -> None:
         sizes = ["", "", ""] if measured else [f"{model.encoder.output_size:,}", f"{count.model:,}", f"{count.total:,}"]
         cells = ["", ""]
         if (record := finished(task, plan.text_of(task))) is not None:
-            about = "went astray" if ASTRAY in record else "finished"
+            about = "diverged" if ASTRAY in record else "finished"
         else:
             try:
                 found = estimator(task)

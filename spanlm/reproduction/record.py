@@ -56,7 +56,7 @@ _Results = tuple[dict[Split, Evaluation], dict[str, Any]]
 
 
 def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
-    """Return the record of a task that is done, or None; if its weights went astray, it has no results.
+    """Return the record of a task that is done, or None; if its weights diverged, it has no results.
 
     Raises:
         InputError: the file is no record, or that of another configuration, text, or of models that are no longer
@@ -220,7 +220,7 @@ def lag_shares(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
 def record_measurement(task: Measurement, corpus: Corpus, report: Report = quiet) -> dict[str, Any]:
     """Measure trained models, and keep the record; a search that was stopped goes on.
 
-    Where weights that adapted went astray the record says so (`ASTRAY`), and what was tried, so that this is done once,
+    Where weights that adapted diverged the record says so (`ASTRAY`), and what was tried, so that this is done once,
     too. Of a search that was stopped `details.read_before` has how many trials were there, and `seconds` has what these
     took, too.
 
@@ -303,7 +303,7 @@ def adapted(task: Measurement, model: TrainedModel, corpus: Corpus, report: Repo
 
     Raises:
         InputError: the text of the training is not there, and no statistics that were gathered on it.
-        DivergedError: the weights went astray, at every setting on valid or at the chosen one; has what was tried.
+        DivergedError: the weights diverged, at every setting on valid or at the chosen one; has what was tried.
     """
     how, search = task.how, task.search
     assert isinstance(how, Dynamic) and search is not None  # a plan gives it to every such measurement

@@ -130,7 +130,7 @@ def _attempt(
 
 
 def _ended(task: Task, record: dict[str, Any]) -> Outcome:
-    """Return how a task ended that has a record; one of weights that went astray is no result."""
+    """Return how a task ended that has a record; one of weights that diverged is no result."""
     return Outcome(task, record) if "perplexity" in record["test"] else Outcome(task, None, record[ASTRAY])
 
 

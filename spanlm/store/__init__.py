@@ -1,3 +1,3 @@
 """What lies on a disk: run folders, checkpoints, files that appear whole or not at all, and what made them."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

@@ -75,6 +75,7 @@ def test_no_line_looks_into_another(config: ModelConfig, opened: bool) -> None:
     assert not record.weights[unpredicted].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opened", [True, False])
 @every_model
 def test_every_file_is_written(config: ModelConfig, opened: bool, tmp_path: Path) -> None:

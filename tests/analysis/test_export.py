@@ -28,6 +28,7 @@ MAGIC = {
 PROFILE = LagProfile(PUBLISHED["attention"].percent, positions=90, left_out=15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", MAGIC)
 def test_every_suffix_writes_its_format(tmp_path: Path, record: AttentionRecord, suffix: str) -> None:
     """And the same bytes when it is written again."""

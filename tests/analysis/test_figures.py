@@ -74,6 +74,7 @@ def test_no_words_stand_on_others(name: str) -> None:
     assert_texts_apart(KINDS[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "suffix"), [*((name, ".svg") for name in KINDS), ("use", ".png"), ("use", ".pdf")])
 def test_a_figure_made_again_has_the_same_bytes_whatever_the_users_settings_are(name: str, suffix: str) -> None:
     one = figure_bytes(KINDS[name], suffix)
@@ -94,6 +95,7 @@ def test_svg_has_its_words_as_text(name: str) -> None:
     assert root.findtext("{http://www.w3.org/2000/svg}title") == KINDS[name].get_label()
 
 
+@pytest.mark.slow
 def test_matplotlib_is_loaded_only_to_draw() -> None:
     program = "import sys, spanlm.analysis.export; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -66,6 +66,7 @@ def test_a_sentence_without_a_choice_has_no_flatness(tmp_path: Path) -> None:
     assert content["runs"][0]["flatness"] is None and content["sentences"][0][0]["flatness"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "start"), [(".svg", b"<?xml"), (".pdf", b"%PDF"), (".csv", b'"sentence"')])
 def test_every_suffix_writes_its_format(tmp_path: Path, suffix: str, start: bytes) -> None:
     for name in ("a", "b"):

@@ -64,6 +64,7 @@ def looked_at(model: LanguageModel, tokens: TokenFile, eos: int) -> list[list[fl
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_are_a_plain_loop(span_run: Path, kind: str) -> None:
     trained, model = spanlm.load(span_run), rebuilt(span_run, **KINDS[kind])

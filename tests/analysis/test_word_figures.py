@@ -87,12 +87,14 @@ def places(figure: Any) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
+@pytest.mark.slow
 @every_kind
 def test_no_words_stand_on_others(kind: str) -> None:
     if "60 words" not in kind:  # the heads of narrow columns are as close as lines of text
         assert_texts_apart(KINDS[kind]())
 
 
+@pytest.mark.slow
 @every_kind
 def test_svg_is_well_formed_and_has_its_words_as_text(kind: str) -> None:
     figure = KINDS[kind]()
@@ -102,12 +104,14 @@ def test_svg_is_well_formed_and_has_its_words_as_text(kind: str) -> None:
     assert {" ".join(text.split()) for text in texts(figure)} <= {" ".join((text or "").split()) for text in written}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", FIGURES)
 @pytest.mark.parametrize("kind", ["text: hostile", "sentence: a window", "buffer: one span"])
 def test_a_figure_made_again_has_the_same_bytes(kind: str, suffix: str) -> None:
     assert figure_bytes(KINDS[kind](), suffix) == figure_bytes(KINDS[kind](), suffix)
 
 
+@pytest.mark.slow
 def test_of_many_cells_a_map_is_an_image_and_its_words_stay_text() -> None:
     many = heatmap(make_record(["<eos>", *(f"w{n % 9}" for n in range(210))], 11))
     (_, weights), *_ = cells(many)
@@ -166,6 +170,7 @@ def test_every_weight_of_a_sentence_is_in_the_row_and_the_column_of_its_words(on
         ) or (lag == 0 and len(one.record) == 2)
 
 
+@pytest.mark.slow
 def test_numbers_are_in_cells_that_have_room_for_them() -> None:
     def numbers(name: str) -> set[str]:
         return {text for text in texts(triangle_figure([[SENTENCES[name]]])) if re.fullmatch(r"\d+(\.\d)?", text)}
@@ -175,6 +180,7 @@ def test_numbers_are_in_cells_that_have_room_for_them() -> None:
     assert numbers("60 words") == set() and "100" in numbers("one word")
 
 
+@pytest.mark.slow
 def test_panels_of_a_sentence_share_their_colours_and_stand_side_by_side_or_below() -> None:
     flat, peaked = (make_sentence(SENTENCE, name=name) for name in ("flat", "peaked"))
     for one, largest in ((flat, 0.2), (peaked, 0.92)):

@@ -42,6 +42,7 @@ def shrunk(size: Size) -> Size:
     return replace(size, model=model, vocabulary_size=50, batch_size=min(size.batch_size, 4), length=length)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GROUPS)
 def test_names_ratios_and_targets_are_those_of_the_records(name: str) -> None:
     size, make = GROUPS[name]

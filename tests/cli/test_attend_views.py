@@ -192,6 +192,7 @@ def attentive_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFacto
 PARAGRAPH = "The cat sat . He ran !"
 
 
+@pytest.mark.slow
 def test_paragraphs_are_cut_into_sentences_as_those_of_the_training_were(
     cli: Cli, sentence_run: Path, paragraph_run: Path
 ) -> None:

@@ -44,6 +44,7 @@ def assert_consistent(speed: dict[str, Any], tokens: int) -> None:
     assert sum(spent) + watched["other_milliseconds"] <= 1.01 * watched["milliseconds"]
 
 
+@pytest.mark.slow
 def test_json_tells_of_each_and_of_both_precisions(cli: Cli, config: Path) -> None:
     result = cli("bench", config, "--device", "cpu", "--rounds", 3, "--operations", 4, "--json")
     assert result.status == 0
@@ -64,6 +65,7 @@ def test_json_tells_of_each_and_of_both_precisions(cli: Cli, config: Path) -> No
     assert not list(config.parent.glob("*.jsonl"))  # nothing is written
 
 
+@pytest.mark.slow
 def test_tables_and_threads(cli: Cli, config: Path) -> None:
     asked, before = ("--device", "cpu", "--rounds", 1, "--operations", 2), torch.get_num_threads()
     said = " ".join(cli("bench", config, *asked, "--compare-threads").out.split())

@@ -54,6 +54,7 @@ def test_a_text_stands_beside_a_preset_or_alone(cli: Cli, tiny_corpus: Path, tmp
     assert spanlm.load("run").corpus().name == "my.txt"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("text")
 @pytest.mark.parametrize("named", [["my.txt"], []], ids=["a text", "nothing"])
 def test_one_command_begins_a_run_and_goes_on_with_it(
@@ -125,6 +126,7 @@ def test_the_text_says_whether_rare_words_are_unknown(text: Path) -> None:
     assert "hapax" in written.vocabulary and not any("<unk>" in note for note in written.notes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "a run of 0.1.0"])
 def test_a_model_that_never_read_unk_says_so(cli: Cli, text: Path, tmp_path: Path, recorded: bool) -> None:
     cli("train", "my.txt", *SMALL, "--data.min_count=1", "--out", "ignorant").done  # noqa: B018 (checks)

@@ -32,6 +32,7 @@ def shell(*arguments: object, encoding: str = "utf-8", **environment: str) -> su
     )
 
 
+@pytest.mark.slow
 def test_a_real_process_ends_with_the_status(tiny_run: Path) -> None:
     good = shell("generate", tiny_run, "--prompt", "the", "--length", "3")
     assert (good.returncode, good.stderr) == (0, "")
@@ -40,6 +41,7 @@ def test_a_real_process_ends_with_the_status(tiny_run: Path) -> None:
     assert (bad.returncode, bad.stdout, bad.stderr) == (2, "", "spanlm: --top-p=7.0: must be in (0, 1]\n")
 
 
+@pytest.mark.slow
 def test_a_cache_that_was_damaged_is_made_again_and_told_once(tiny_run: Path, tmp_path: Path) -> None:
     def evaluated() -> tuple[float, str]:
         found = shell("evaluate", tiny_run, "--json", SPANLM_CACHE=str(tmp_path))
@@ -149,6 +151,7 @@ def test_version(cli: Cli) -> None:
     assert "train" in module.VERBS
 
 
+@pytest.mark.slow
 def test_threads_are_those_asked_for(tiny_run: Path, tmp_path: Path) -> None:
     found = shell("evaluate", tiny_run, "--threads", 1)
     assert (found.returncode, found.stderr) == (0, "")

@@ -269,6 +269,7 @@ def test_a_terminal_is_told_that_it_is_read(cli: Cli, tiny_run: Path, file: Path
     assert b"standard input" in said and b"Ctrl-D" in said and said.count(b"\n") == 1
 
 
+@pytest.mark.slow
 def test_several_files_have_a_column_of_their_names(cli: Cli, tiny_run: Path, file: Path, tmp_path: Path) -> None:
     """Each is scored as if it were alone, whatever the state."""
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(b"a dog ran\n"))
@@ -296,6 +297,7 @@ def test_a_later_file_that_cannot_be_read_leaves_nothing_behind(cli: Cli, tiny_r
     assert not Path("s.tsv").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["line", "carry"])
 def test_what_is_no_prose_is_scored_only_if_asked_for(cli: Cli, tiny_run: Path, file: Path, state: str) -> None:
     Path("a.jsonl").write_bytes(file.read_bytes())

@@ -31,6 +31,7 @@ def test_the_published_counts_are_exact(name: str, types: int, tokens: dict[str,
     assert name in CORPORA
 
 
+@pytest.mark.slow
 def test_the_childrens_books_have_their_published_counts() -> None:
     corpus = load_corpus(DataConfig(corpus="cbt"))
     eos = corpus.vocabulary.eos_id
@@ -51,6 +52,7 @@ def test_the_childrens_books_have_their_published_counts() -> None:
     assert ["rebuilt" in note for note in corpus.notes] == [True]
 
 
+@pytest.mark.slow
 def test_the_childrens_books_with_a_smaller_vocabulary() -> None:
     corpus = load_corpus(DataConfig(corpus="cbt", max_size=16_000))
     assert len(corpus.vocabulary) == 16_000

@@ -289,6 +289,7 @@ def test_what_a_killed_builder_left_is_removed_after_a_day(path: Path, cache: Pa
     assert new.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("separator", [b" ", b"\n"])
 @pytest.mark.parametrize("tokenizer", get_args(Tokenizer))
 def test_memory_does_not_grow_with_the_text(

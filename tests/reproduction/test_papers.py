@@ -216,15 +216,14 @@ def test_a_buffer_is_compared_with_the_same_model_without_one(rung: str, label: 
 @pytest.mark.parametrize(("table", "label"), ANALYSES.items())
 def test_an_ablation_lacks_one_thing_of_the_whole(table: str, label: str) -> None:
     whole = LI.rows[f"mos-ps-at-snb-{label}"].trained.config
+    memory = whole.model.memory
+    assert isinstance(memory, SpanBufferConfig)
     lacks = {
-        "unannealed": {"training_temperature": 1.0},
-        "unrewarded": {"reward": 0.0},
-        "words": {"words": True},
+        "unannealed": replace(memory, gate=replace(memory.gate, training_temperature=1.0)),
+        "unrewarded": replace(memory, reward=replace(memory.reward, weight=0.0)),
+        "words": replace(memory, words=True),
     }
-    for name, change in lacks.items():
+    for name, changed in lacks.items():
         row = LI.rows[f"{name}-{label}"]
         assert row.control == f"mos-ps-at-snb-{label}" and row.name in TABLES[table].rows
-        memory = whole.model.memory
-        assert isinstance(memory, SpanBufferConfig)
-        changed = replace(memory, **change)  # type: ignore[arg-type]
         assert row.trained.config == replace(whole, model=replace(whole.model, memory=changed))

@@ -88,6 +88,7 @@ def change(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+@pytest.mark.slow
 def test_a_cache_is_tuned_on_valid_and_measured_with_and_without(text: Path) -> None:
     made = plan(text, CACHE)
     plain, cached = records(made)

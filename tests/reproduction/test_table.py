@@ -190,6 +190,7 @@ def page_of(plan: Plan, outcomes: list[Outcome]) -> str:
 
 
 # one of every kind: curves, rows, lags, sections
+@pytest.mark.slow
 @pytest.mark.parametrize(("paper", "name"), [TABLES[0], TABLES[2], TABLES[4], ("salton2017", "1"), ("li2020", "3")])
 def test_every_row_of_a_table_is_drawn_and_written(made: Any, paper: str, name: str) -> None:
     plan = made(paper, name)

@@ -90,6 +90,7 @@ def lines(folder: Path) -> Iterator[tuple[str, str]]:
             yield "".join(kept[:number] + kept[number + 1 :]), line
 
 
+@pytest.mark.slow
 def test_every_field_is_required(run: Path) -> None:
     """Also where no digest says what the configuration was."""
     as_in_0_1_0(run)

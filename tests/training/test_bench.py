@@ -27,6 +27,7 @@ def test_segments_are_from_all_over_an_epoch() -> None:
     assert spread(ten, 20) == sorted([*range(10), *range(10)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
     [

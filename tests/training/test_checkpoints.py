@@ -62,6 +62,7 @@ def test_what_is_saved_is_what_is_read(two: Path, room: Path) -> None:
     assert load_last_checkpoint(room / "nowhere") == (None, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_missing_truncated_or_flipped_anywhere_is_refused(two: Path, name: str) -> None:
     path, draw = two / "step-000000002" / name, random.Random(name)

@@ -83,6 +83,7 @@ def poisoned_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(MixingHead, "score", poisoned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["step 31 ", "epoch 2: the validation loss is nan"])
 def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -162,6 +163,7 @@ def test_a_row_that_is_written_again_is_there_once(room: Path) -> None:
     assert [row["row"] for row in rows(room)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_two_trainers_never_share_a_folder(processes: Processes, corpus: Corpus, room: Path) -> None:
     folder = room / "run"
     pid = processes.start("hold", folder=str(folder))
@@ -208,6 +210,7 @@ WRITES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize(("call", "file"), WRITES)
 def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
@@ -223,6 +226,7 @@ def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "said"),
     [("checkpoints/step-", "is intact"), ("model.safetensors", "could not be written"), ("metrics.jsonl", "metrics")],
@@ -270,6 +274,7 @@ def test_a_signal_ends_the_waiting(corpus: Corpus, room: Path, monkeypatch: pyte
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [errno.EIO, errno.EPERM])
 def test_an_old_checkpoint_that_stays_is_one_note(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, number: int

@@ -73,6 +73,7 @@ def of_files(moments: list[str], *files: str) -> list[str]:
     return [label if label.startswith(files) else "" for label in moments]
 
 
+@pytest.mark.slow
 def test_a_few_kills_of_every_kind(processes: Processes, undisturbed: Undisturbed, room: Path) -> None:
     expected, moments = undisturbed(FIRST)
     draw = random.Random(1)

@@ -37,6 +37,7 @@ def until(condition: object, seconds: float = 60) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_the_run_goes_on_exactly(
     processes: Processes, text_folder: Path, room: Path, number: signal.Signals
@@ -69,6 +70,7 @@ class Signals(Heard):
             signal.raise_signal(self.number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("step", [1, 7, 12, 20, 21, 22, 33])
 def test_interrupted_at_any_step(room: Path, number: signal.Signals, step: int) -> None:
@@ -110,6 +112,7 @@ def test_interrupted_on_a_gpu(room: Path) -> None:
     torch.testing.assert_close(found.weights, expected.weights, rtol=0, atol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "call", "epochs"), [(PLAIN, 3, 0), (STAGES, 12, 1), (STAGES, 21, 2)], ids=["weights", "averages", "stage"]
 )

@@ -60,6 +60,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [STEPS, STEPS + 1, 2 * STEPS, 2 * STEPS + 1, 3 * STEPS, 3 * STEPS + 2])
 def test_interrupted_about_the_ends_of_epochs_and_stages(done: Path, room: Path, step: int) -> None:
     """The first average, the last step before a stage, the first of it: no checkpoint is there but the signal's."""
@@ -110,6 +111,7 @@ def test_kills_where_a_stage_begins(processes: Processes, room: Path) -> None:
         assert not differing(outcome(folder), expected), moments[moment]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fewer", "more", "fields"),
     [(0, 2, {}), (1, 2, {}), (0, 0, {"epochs": 3}), (1, 1, {"finetune": 2})],

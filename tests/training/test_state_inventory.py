@@ -100,6 +100,7 @@ def test_the_dead_run_goes_on_exactly(runs: tuple[Path, Path], dead: Path) -> No
     assert not differing(outcome(dead), outcome(runs[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["weights", "optimizer", "carried"])
 def test_what_is_missing_is_refused_by_name(runs: tuple[Path, Path], room: Path, part: str) -> None:
     """One tensor at a time; of the optimiser also all of a parameter, and all there is."""
