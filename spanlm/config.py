@@ -129,6 +129,14 @@ def flat(tree: Tree, prefix: str = "") -> Tree:
     return found
 
 
+def first_difference(old: Tree, new: Tree) -> tuple[str, Any, Any] | None:
+    """Return the full name of the first field in which two trees differ, with both values; None if they are equal."""
+    one, other = flat(old), flat(new)
+    return next(
+        ((name, one.get(name), other.get(name)) for name in one | other if one.get(name) != other.get(name)), None
+    )
+
+
 def fixed_parts(tree: Tree) -> list[Tree]:
     """Return the fields by name, with "any" where a resumed run may change them; with finetune stages, theirs apart."""
     fields = {name: "any" if name in CHANGEABLE else value for name, value in flat(tree).items()}

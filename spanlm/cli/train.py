@@ -36,7 +36,7 @@ from spanlm.presets import PRESETS, find_preset
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, FolderInUse, locked
 from spanlm.training.run import finished, refuse_changes, train
-from spanlm.training.stages import refuse_unfit
+from spanlm.training.setup import refuse_unfit
 
 _DESCRIPTION = """
 Train a language model. With nothing else: a small Key-Value-Predict model on the embedded corpus, in about a minute.

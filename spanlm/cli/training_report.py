@@ -13,14 +13,13 @@ from types import TracebackType
 from spanlm.cli.render import Progress, eta, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.protocol import usable
 from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured
+from spanlm.models.ops.precision import usable
 from spanlm.store.process import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig
-from spanlm.training.journal import EpochEvent, StepEvent, Watcher
-from spanlm.training.position import Position
+from spanlm.training.progress import EpochEvent, Position, StepEvent, Watcher
 from spanlm.training.setup import WarmStart
 
 _UNTRAINED_UNK = (

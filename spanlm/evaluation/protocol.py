@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal, get_args
-
-import torch
+from typing import Literal
 
 from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind, Lines, SentenceRules
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
+from spanlm.models.ops.precision import Precision
 
 Context = Literal["carry", "document", "line"]
-Precision = Literal["fp32", "bf16"]
 
 KINDS: dict[Context, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
 """What a word's context is -> how the text is cut."""
@@ -125,29 +120,3 @@ def lines_counted(lines: Lines) -> str:
     if lines == "as-written":
         return ""
     return "; lines cut into sentences, an <eos> after each, blank lines left out: not comparable with a count by lines"
-
-
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    """Products in bfloat16 for bf16; the model's own precision for fp32, and where a processor has no bf16."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
-
-
-def usable(precision: Precision, device: torch.device | str) -> Precision:
-    """Return the precision that `device` computes in when asked for `precision`: fp32 where a processor has no bf16."""
-    require(precision in get_args(Precision), "precision", precision, "fp32 or bf16")
-    doubtful = precision == "bf16" and torch.device(device).type == "cpu"
-    return "fp32" if doubtful and not _processor_has_bf16() else precision
-
-
-@cache
-def _processor_has_bf16() -> bool:
-    """Try the kernel that some lack, an LSTM's (on x86 it takes AVX-512); log if it fails. Draws no random numbers."""
-    x, h, *weights = (torch.zeros(size) for size in ((2, 2, 8), (1, 2, 8), (32, 8), (32, 8), (32,), (32,)))
-    try:
-        with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
-            read = torch.lstm(x, (h, h), [w.requires_grad_() for w in weights], True, 1, 0.0, True, False, False)[0]
-            torch.autograd.grad(read.sum(), weights)
-    except RuntimeError:
-        logging.getLogger("spanlm").warning("bf16: this processor cannot train an LSTM in it; fp32 is used instead")
-        return False
-    return True

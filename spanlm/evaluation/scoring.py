@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation.protocol import STANDARD, Protocol, autocast
-from spanlm.models.interfaces import NextWordModel, Readout, Scores
+from spanlm.evaluation.protocol import STANDARD, Protocol
+from spanlm.models.interfaces import NextWordModel, Readout, Scores, metric_sums
+from spanlm.models.ops.precision import autocast
 from spanlm.models.state import LMState
 
 Report = Callable[[str, int, int], None]
@@ -35,14 +36,6 @@ def evaluating(model: NextWordModel) -> Iterator[None]:
     finally:
         if was_training:
             model.train()
-
-
-def to_device(segment: Segment, device: torch.device) -> Segment:
-    """Move a segment."""
-    if device.type == "cpu":
-        return segment
-    parts = ("inputs", "targets", "mask", "reset")
-    return replace(segment, **{name: getattr(segment, name).to(device, non_blocking=True) for name in parts})
 
 
 @dataclass(frozen=True)
@@ -81,19 +74,12 @@ def score(
     for segment in segments:
         initial = model.init_state(segment.reset.shape[0])
         state = initial if state is None else state.reset(segment.reset, initial)
-        segment = to_device(segment, device)
+        segment = segment.to(device)
         with evaluating(model), autocast(device, protocol.precision):
             readout, state = model(segment.inputs, state)
             targets = segment.targets
             scores = model.head.score(readout, targets) if ask is None else Scores(ask(readout, targets))
         yield Scored(segment, scores.log_prob, readout, scores.metrics)
-
-
-def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
-    """Sum each metric (T, B) over the places of `mask`, (n,) float64; costs no wait for the device."""
-    if not metrics:
-        return torch.zeros(0, dtype=torch.float64, device=mask.device)
-    return torch.stack(list(metrics.values())).where(mask, 0).sum((1, 2), dtype=torch.float64)
 
 
 def added(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:

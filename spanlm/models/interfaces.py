@@ -103,6 +103,13 @@ class Scores:
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
+    """Sum each metric (T, B) over the places of `mask`, (n,) float64; costs no wait for the device."""
+    if not metrics:
+        return torch.zeros(0, dtype=torch.float64, device=mask.device)
+    return torch.stack(list(metrics.values())).where(mask, 0).sum((1, 2), dtype=torch.float64)
+
+
 class Mixture(Protocol):
     """Another distribution, with which a head mixes its own. It is asked the two questions that a head is asked."""
 

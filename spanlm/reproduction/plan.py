@@ -15,8 +15,8 @@ from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig, Lines
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.data.sources import CORPORA
 from spanlm.errors import InputError, nearest
-from spanlm.evaluation.protocol import Precision
 from spanlm.models.counting import ParameterCount, count_configured
+from spanlm.models.ops.precision import Precision
 from spanlm.presets import Preset
 from spanlm.reproduction.papers import Averaged, Cached, Dynamic, Measure, Paper, Plain, Row, Table
 from spanlm.reproduction.papers.daniluk2017 import CLOZE_CLASSES, DANILUK

@@ -14,7 +14,7 @@ from typing import Any
 from spanlm.analysis.attend import attention_by_lag
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.utilisation import epoch_rows, utilisation_of
-from spanlm.config import RunConfig
+from spanlm.config import RunConfig, first_difference
 from spanlm.data.cbt import Defect, is_cbt_like, word_class
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import Corpus
@@ -33,7 +33,6 @@ from spanlm.runs.trained_model import TrainedModel
 from spanlm.store.plain import finite, json_object
 from spanlm.store.provenance import provenance, starts
 from spanlm.store.run_folder import MODEL
-from spanlm.training.run import first_difference
 
 MEASURED: tuple[Split, ...] = SPLITS[1:]
 """The parts that every row is measured on."""

@@ -36,7 +36,7 @@ from spanlm.reproduction.record import (
 from spanlm.runs.loading import load
 from spanlm.store.files import make_folder
 from spanlm.store.process import stop_request
-from spanlm.training.journal import Watcher
+from spanlm.training.progress import Watcher
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 

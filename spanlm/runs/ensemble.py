@@ -11,8 +11,8 @@ from spanlm.data.config import DEMO, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
-from spanlm.evaluation.protocol import Precision
 from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.ops.precision import Precision
 from spanlm.runs.loading import load
 from spanlm.runs.texts import State, Texts
 from spanlm.runs.trained_model import LoadedModel, TrainedModel

@@ -17,9 +17,10 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.cloze import ClozeContext
-from spanlm.evaluation.protocol import KINDS, Context, Precision, Protocol
+from spanlm.evaluation.protocol import KINDS, Context, Protocol
 from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.models.memories import AnyMemoryConfig
+from spanlm.models.ops.precision import Precision
 from spanlm.store.files import expanded
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.setup import batching_kind, remembers_everything

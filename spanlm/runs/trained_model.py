@@ -42,7 +42,7 @@ from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.generation import generate
 from spanlm.evaluation.parts import require_span_buffer
 from spanlm.evaluation.perplexity import Evaluation, evaluate
-from spanlm.evaluation.protocol import Context, Precision
+from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.evaluation.spans import SpanRecord, attend_spans
 from spanlm.evaluation.words import WordScore, score_words
@@ -50,6 +50,7 @@ from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import require_temperature
+from spanlm.models.ops.precision import Precision
 from spanlm.runs.texts import State, Texts
 from spanlm.store.files import run_name
 from spanlm.store.provenance import provenance

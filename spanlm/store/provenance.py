@@ -106,7 +106,7 @@ def record_start(
         device: what it trains on.
         started_from: SHA-256 of the weights that it took from another run.
         texts: the SHA-256 of each part of the corpus.
-        precision: of the products, as `spanlm.evaluation.protocol.usable` has it.
+        precision: of the products, as `spanlm.models.ops.precision.usable` has it.
         unk: how many tokens of the training part are <unk>.
 
     Raises:

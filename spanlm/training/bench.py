@@ -23,13 +23,14 @@ from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError
-from spanlm.evaluation.protocol import Precision, Protocol, usable
+from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.scoring import score, tally
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
+from spanlm.models.ops.precision import Precision, usable
 from spanlm.store.process import pick_device
 from spanlm.store.provenance import provenance
-from spanlm.training.journal import Watcher
+from spanlm.training.progress import Watcher
 from spanlm.training.trainer import Trainer
 
 Result = TypeVar("Result")

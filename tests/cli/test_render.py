@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from spanlm.cli import render
 from spanlm.cli.main import main
 from spanlm.cli.render import grid, note, out, out_json, paragraph, progress, table
 from spanlm.cli.training_report import TrainingReport
-from spanlm.training.journal import EpochEvent, Phase, StepEvent
+from spanlm.training.progress import EpochEvent, Phase, StepEvent
 from tests.cli.conftest import Cli
 
 LONG = "an attentive language model " * 20
@@ -145,13 +146,23 @@ def test_data_in_a_pipe_are_as_they_are_and_what_is_said_is_shown(
 # progress
 
 
+def step_event(
+    epoch: int, epochs: int, segment: int, segments: int, *, loss: float, speed: float, **fields: Any
+) -> StepEvent:
+    here: dict[str, Any] = {"epoch": epoch, "epochs": epochs, "segment": segment, "segments": segments}
+    rest = {"step": 1, "run_epoch": epoch, "recent_loss": loss, "gradient_norm": 1.0, "tokens": 20}
+    return StepEvent(**here, **rest, loss=loss, tokens_per_second=speed, **fields)
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_the_time_left_is_never_cut(monkeypatch: pytest.MonkeyPatch, on_terminal: OnTerminal, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
 
     def act() -> None:
         with TrainingReport() as report:
-            report.step(StepEvent(12, 40, 12_345, 67_890, 14.5, 0.00125, 20, 400_000, 12_345.6))
+            report.step(
+                step_event(12, 40, 12_345, 67_890, loss=14.5, rate=0.00125, epoch_tokens=400_000, speed=12_345.6)
+            )
 
     frames = re.split(r"[\r\n]+", re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", on_terminal(act)))
     shown = [frame.rstrip() for frame in frames if "epoch" in frame]
@@ -170,7 +181,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_time_left_is_that_of_segments_as_they_were_on_the_mean(capsys: pytest.CaptureFixture[str]) -> None:
     """A quarter had 60 tokens; the other three have 180, at 2 a second; and so has another epoch, of 240."""
     with TrainingReport() as report:
-        report.step(StepEvent(1, 2, 5, 20, 4.0, 25.0, 1, 60, 2.0, Phase(1, 1, True)))
+        report.step(step_event(1, 2, 5, 20, loss=4.0, rate=25.0, epoch_tokens=60, speed=2.0, phase=Phase(1, 1, True)))
     line = capsys.readouterr().out
     assert line.startswith("epoch 1/2, finetune 1/1, averaged  5/20  loss 4.000")
     assert line.rstrip().endswith("eta 0:01:30, all at most 0:03:30")
@@ -197,9 +208,11 @@ def test_nothing_is_shown_beside_json_or_before_a_minute(capsys: pytest.CaptureF
 def test_an_epoch_is_a_line_and_one_for_each_split_of_a_span_buffer(capsys: pytest.CaptureFixture[str]) -> None:
     parts = {"encoder_nll": math.log(60.0), "buffer_nll": math.log(400.0), "reward": -0.25, "gate": 0.4}
     parts |= {"utilisation": 0.123, "oracle_utilisation": 0.07}
+    losses = {"train_loss": 4.0, "valid_loss": 4.1}
+    same: dict[str, Any] = {**losses, "step": 9, "rate": 1.0, "tokens_per_second": 1000.0, "seconds": 65.0}
     with TrainingReport() as report:
-        report.epoch(EpochEvent(7, 4.0, 4.1, True, 1000.0, 65.0, Phase(1, 3, True)))
-        report.epoch(EpochEvent(8, 4.0, 4.1, False, 1000.0, 65.0, train_parts=parts, valid_parts=parts | {"gate": 0.6}))
+        report.epoch(EpochEvent(epoch=7, improved=True, phase=Phase(1, 3, True), **same))
+        report.epoch(EpochEvent(epoch=8, improved=False, train_parts=parts, valid_parts=parts | {"gate": 0.6}, **same))
     seventh, eighth, *of_parts = capsys.readouterr().out.splitlines()
     assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("finetune 1/3, averaged, best, saved")
     assert eighth.endswith(" s")

@@ -19,10 +19,11 @@ from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
 from spanlm.evaluation.parts import Parts
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
-from spanlm.evaluation.scoring import metric_sums, score
+from spanlm.evaluation.scoring import score
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.interfaces import metric_sums
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory

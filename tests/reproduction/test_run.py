@@ -30,7 +30,7 @@ from spanlm.reproduction.run import (
     run_plan,
     run_side_by_side,
 )
-from spanlm.training.journal import EpochEvent, Watcher
+from spanlm.training.progress import EpochEvent, Watcher
 
 
 @pytest.fixture(autouse=True)

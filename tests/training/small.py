@@ -37,7 +37,7 @@ from spanlm.models.memories import (
     SpanBufferConfig,
 )
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
-from spanlm.training.journal import EpochEvent, StepEvent, Watcher
+from spanlm.training.progress import EpochEvent, StepEvent, Watcher
 
 WORDS = (EOS, UNK, *(f"w{number}" for number in range(22)))
 CLOCK = ("time", "tokens_per_second")

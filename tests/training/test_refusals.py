@@ -17,7 +17,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError, SpanlmError
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig
-from spanlm.training import position
+from spanlm.training import trainer as trainer_module
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
 from spanlm.training.run import train
 from tests.training.small import WORDS, make_config, make_corpus, with_batching, with_training
@@ -74,14 +74,16 @@ def test_random_numbers_go_on_only_where_they_were_drawn(
     room: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was begun on a GPU, on a machine without one; and the other way round."""
-    own = position.generator_states
+    own = trainer_module.generator_states
     with monkeypatch.context() as patch:
-        patch.setattr(position, "generator_states", lambda device: own(device) | {"generator.cuda": torch.ones(1)})
+        patch.setattr(
+            trainer_module, "generator_states", lambda device: own(device) | {"generator.cuda": torch.ones(1)}
+        )
         train(make_config(epochs=1), corpus, room)
     with pytest.raises(InputError, match=r"training\.device=cpu: .* was trained on cuda.* Use training\.device=cuda"):
         train(make_config(epochs=2), corpus, room, resume=True)
     with pytest.raises(InputError, match=r"training\.device=cuda: .* was trained on cpu.* Use training\.device=cpu"):
-        position.restore_generators(own(CPU), torch.device("cuda"))
+        trainer_module.restore_generators(own(CPU), torch.device("cuda"))
 
 
 def test_a_run_that_chose_its_device_may_be_told_it(

@@ -18,7 +18,7 @@ from spanlm.evaluation.scoring import Tally
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.optimizers import next_rate
-from spanlm.training.position import Position
+from spanlm.training.progress import Position
 from spanlm.training.run import train
 from tests.training.small import Heard, checkpoints, make_config, rows
 

@@ -18,8 +18,8 @@ from spanlm.evaluation.scoring import Tally, tally
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig
-from spanlm.training.journal import EpochEvent, Phase, StepEvent
-from spanlm.training.stages import stage_config
+from spanlm.training.progress import EpochEvent, Phase, StepEvent
+from spanlm.training.setup import stage_config
 from spanlm.training.trainer import Trainer
 from tests.training.small import (
     NT_ASGD,

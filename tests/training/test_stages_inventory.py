@@ -15,7 +15,7 @@ import torch
 from spanlm.errors import Interrupted, RunError, SpanlmError
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig
 from spanlm.store.checkpoints import load_last_checkpoint
-from spanlm.training.position import Position
+from spanlm.training.progress import Position
 from spanlm.training.run import train
 from tests.training.small import RUNS, SGD, checkpoints, differing, make_config, make_corpus, outcome
 from tests.training.test_signals import Signals

@@ -20,7 +20,7 @@ from spanlm.store.run_folder import save_model
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import finished, refuse_changes, train
-from spanlm.training.stages import refuse_unfit
+from spanlm.training.setup import refuse_unfit
 from spanlm.training.trainer import Trainer
 from tests.training.processes import Processes
 from tests.training.small import (

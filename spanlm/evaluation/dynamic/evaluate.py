@@ -23,9 +23,10 @@ from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_loss, require_statistics
 from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, summarise
-from spanlm.evaluation.protocol import STANDARD, Precision, Protocol
+from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Scored, Tally, quiet
 from spanlm.models.interfaces import NextWordModel, Readout
+from spanlm.models.ops.precision import Precision
 
 DIVERGED = 1.0
 """Nats a token above equal probabilities, from which on weights that follow a text are said to have diverged."""

@@ -36,9 +36,10 @@ from spanlm.data.batching import Segment
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, SpanlmError, require
-from spanlm.evaluation.protocol import STANDARD, Precision, Protocol, autocast
-from spanlm.evaluation.scoring import Report, Scored, evaluating, quiet, to_device
+from spanlm.evaluation.protocol import STANDARD, Protocol
+from spanlm.evaluation.scoring import Report, Scored, evaluating, quiet
 from spanlm.models.interfaces import Memory, NextWordModel, Readout
+from spanlm.models.ops.precision import Precision, autocast
 from spanlm.models.state import LMState
 from spanlm.store.files import regular, replace_file
 from spanlm.store.plain import json_object
@@ -129,7 +130,7 @@ def segment_gradients(
         if state is None or bool(segment.reset.any()):
             initial = model.init_state(streams)
             state = initial if state is None else state.reset(segment.reset, initial)
-        segment = to_device(segment, device)
+        segment = segment.to(device)
         with evaluating(model), torch.enable_grad():
             with autocast(device, precision):
                 readout, state = model(segment.inputs, state)

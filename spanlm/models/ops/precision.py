@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import Any, TypeVar
+from functools import cache, wraps
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
+from spanlm.errors import InputError
+
 Gradients = TypeVar("Gradients")
+Precision = Literal["fp32", "bf16"]
+
+
+def autocast(device: torch.device, precision: Precision) -> torch.autocast:
+    """Products in bfloat16 for bf16; the model's own precision for fp32, and where a processor has no bf16."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
+
+
+def usable(precision: Precision, device: torch.device | str) -> Precision:
+    """Return the precision that `device` computes in when asked for `precision`: fp32 where a processor has no bf16."""
+    if precision not in get_args(Precision):
+        raise InputError(f"precision={precision}: must be fp32 or bf16")
+    doubtful = precision == "bf16" and torch.device(device).type == "cpu"
+    return "fp32" if doubtful and not _processor_has_bf16() else precision
+
+
+@cache
+def _processor_has_bf16() -> bool:
+    """Try the kernel that some lack, an LSTM's (on x86 it takes AVX-512); log if it fails. Draws no random numbers."""
+    x, h, *weights = (torch.zeros(size) for size in ((2, 2, 8), (1, 2, 8), (32, 8), (32, 8), (32,), (32,)))
+    try:
+        with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
+            read = torch.lstm(x, (h, h), [w.requires_grad_() for w in weights], True, 1, 0.0, True, False, False)[0]
+            torch.autograd.grad(read.sum(), weights)
+    except RuntimeError:
+        logging.getLogger("spanlm").warning("bf16: this processor cannot train an LSTM in it; fp32 is used instead")
+        return False
+    return True
 
 
 def wide(tensor: Tensor) -> Tensor:
