@@ -21,9 +21,10 @@ from benchmarks.race import Aim, Contender
 from benchmarks.setting import Size, Step, random_segments, training_flops
 from spanlm.cli.options import keep_freed_memory
 from spanlm.data.batching import Segment
-from spanlm.evaluation.dynamic.evaluate import GradientSums
+from spanlm.evaluation.dynamic.evaluate import with_segments
 from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicStatistics, learning_weights, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
+from spanlm.evaluation.scoring import Tally
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.lstm import loop_is_faster
@@ -74,11 +75,11 @@ def dynamic_step(model: LanguageModel, precision: Precision) -> Step:
     follower, learn = adapting(model, statistics, DynamicConfig())
 
     def step(segment: Segment) -> int:
-        sums = GradientSums(-1)
-        for lesson in segment_gradients(follower, [segment], LENGTH, precision):
-            sums.add(lesson.scored)
-            learn(lesson)
-        return sums.total.tokens  # asked for, so that the sums are formed
+        read = []
+        for found in segment_gradients(follower, [segment], LENGTH, precision):
+            read.append(found.scored)
+            learn(found)
+        return with_segments(Tally(), read, -1).tokens
 
     return step
 

@@ -122,9 +122,6 @@ class Mixture(Protocol):
     def map(self, function: Callable[[Tensor], Tensor]) -> Mixture:
         """Apply `function` to every tensor."""
 
-    def as_trained(self) -> Mixture:
-        """Return the same as it is in training, if that is something else."""
-
 
 @dataclass(frozen=True)
 class Readout:

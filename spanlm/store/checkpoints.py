@@ -162,3 +162,15 @@ def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = No
     """Serialise tensors in the safetensors format."""
     content: bytes = safetensors.torch.save({k: x.detach().contiguous() for k, x in tensors.items()}, metadata)
     return content
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a safetensors file of this project: tensors by name, and the marks under its key `spanlm`.
+
+    Raises:
+        FileNotFoundError: there is none.
+        OSError, ValueError, SafetensorError: it is damaged.
+    """
+    with safetensors.safe_open(regular(path), framework="pt") as file:
+        marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
+        return {name: file.get_tensor(name) for name in file.keys()}, marks  # noqa: SIM118 (not a dict)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from spanlm.errors import InputError, RunError
-from spanlm.store.checkpoints import to_bytes
-from spanlm.store.files import hold, own, regular, replace_file
-from spanlm.store.plain import finite, json_object
+from spanlm.store.checkpoints import read_tensors, to_bytes
+from spanlm.store.files import hold, own, replace_file
+from spanlm.store.plain import finite
 
 CONFIG, VOCABULARY, MODEL = "config.yaml", "vocabulary.json", "model.safetensors"
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -126,9 +126,7 @@ def read_weights(folder: Path, vocabulary: str) -> Weights:
     """
     path = folder / MODEL
     try:
-        with safe_open(regular(path), framework="pt") as file:
-            marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        tensors, marks = read_tensors(path)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Is {folder} the folder of a run that finished an epoch?") from None
     except (OSError, ValueError, SafetensorError) as error:

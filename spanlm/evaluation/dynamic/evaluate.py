@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -21,11 +20,11 @@ from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, segment_gradients
-from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_loss, require_statistics
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_fit
 from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, summarise
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Scored, Tally, quiet
-from spanlm.models.interfaces import NextWordModel, Readout
+from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision
 
 DIVERGED = 1.0
@@ -92,38 +91,26 @@ def evaluate_dynamic(
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
     require(protocol.batch_size in (None, 1), "batch_size", protocol.batch_size, f"1: {size}")
-    require_statistics(config, statistics, model)
-    require_loss(config, model)
+    require_fit(config, statistics, model)
     static = evaluate(model, corpus, split, replace(protocol, batch_size=None))
     protocol = replace(protocol, batch_size=1)
-    read = partial(
-        adapted_tally,
-        model,
-        statistics=statistics,
-        config=config,
-        unk_id=corpus.vocabulary.unk_id,
-        precision=protocol.precision,
-        report=report,
-    )
     first, second = protocol.readings(corpus, split, in_order=True, length=config.length)
-    began = time.perf_counter()
-    totals = [read(first)]
-    seconds = time.perf_counter() - began
-    _refuse_diverged(config, totals, static, corpus)
-    unopened = [] if second is None else [read(second)]
-    _refuse_diverged(config, unopened, static, corpus)
-    (adapted,) = summarise(totals, unopened, seconds, corpus, split, protocol)
-    return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
-
-
-def _refuse_diverged(config: DynamicConfig, totals: Sequence[Tally], static: Evaluation, corpus: Corpus) -> None:
-    for total in totals:
+    totals, seconds = [], []
+    for batcher in (first, second) if second else (first,):
+        began = time.perf_counter()
+        total = adapted_tally(
+            model, batcher, statistics, config, corpus.vocabulary.unk_id, precision=protocol.precision, report=report
+        )
+        seconds.append(time.perf_counter() - began)
         if diverged(total, static.nll_per_token, len(corpus.vocabulary)):
             raise DivergedError(
                 f"dynamic.rate={config.rate:g}: the weights diverged: after {total.tokens:,} tokens the mean NLL is "
                 f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
                 f"{config.epsilon:g})."
             )
+        totals.append(total)
+    (adapted,) = summarise(totals[:1], totals[1:], seconds[0], corpus, split, protocol)
+    return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
 
 
 def adapted_tally(
@@ -152,68 +139,44 @@ def adapted_tally(
         report: told of progress after each segment.
 
     Returns:
-        The sums; where one is not finite, the weights diverged, those up to the first segment that shows it.
+        The sums. Where one is not finite, the weights diverged, and the rest of the text is not read.
     """
-    sums, tokens = GradientSums(unk_id), 0
+    total, waiting, tokens = Tally(), list[Scored](), 0
     follower, update = adapting(model, statistics, config)
     for segment in segment_gradients(follower, batcher.segments(), config.length, precision, config.loss):
-        finite, tokens = sums.add(segment.scored), tokens + segment.tokens
+        waiting.append(segment.scored)
+        tokens += segment.tokens
         report(what, tokens, most or batcher.targets)
-        if not finite or (most is not None and tokens >= most):
+        enough = most is not None and tokens >= most
+        if enough or len(waiting) == TOGETHER:
+            total, waiting = with_segments(total, waiting, unk_id), []
+        if enough or not math.isfinite(total.nll):
             break
         update(segment)
-    return sums.total
+    return with_segments(total, waiting, unk_id)
 
 
-class GradientSums:
-    """The sums of `Tally` over the short segments of one stream, formed for many of them at once.
+def with_segments(total: Tally, segments: Sequence[Scored], unk_id: int) -> Tally:
+    """Add short segments of one stream to its sums: those of as many steps at once, side by side."""
 
-    Args:
-        unk_id: of <unk>.
-    """
+    def steps(scored: Scored) -> int:
+        return len(scored.log_p)
 
-    def __init__(self, unk_id: int) -> None:
-        self._unk_id = unk_id
-        self._total, self._waiting = Tally(), list[Scored]()
-
-    def add(self, scored: Scored) -> bool:
-        """Add a segment; False as soon as it is known that a sum is not finite."""
-        self._waiting.append(scored)
-        if len(self._waiting) == TOGETHER:
-            self._sum()
-        return math.isfinite(self._total.nll)
-
-    @property
-    def total(self) -> Tally:
-        """The sums so far; where one is not finite, those up to the first segment that made it so."""
-        self._sum()
-        return self._total
-
-    def _sum(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        steps: Callable[[Scored], int] = lambda scored: len(scored.log_p)  # noqa: E731
-        found = self._total
-        for _, alike in groupby(sorted(waiting, key=steps), key=steps):
-            found = found.plus(beside(list(alike)), self._unk_id)
-        if not math.isfinite(found.nll):
-            found = self._total
-            for scored in waiting:
-                if math.isfinite(found.nll):
-                    found = found.plus(scored, self._unk_id)
-        self._total = found
+    for _, alike in groupby(sorted(segments, key=steps), key=steps):
+        total = total.plus(_side_by_side(list(alike)), unk_id)
+    return total
 
 
-def beside(scored: Sequence[Scored]) -> Scored:
+def _side_by_side(scored: Sequence[Scored]) -> Scored:
     """Put segments of as many steps side by side, as streams of one."""
     segments = [one.segment for one in scored]
+    parts = ("inputs", "targets", "mask")
     return Scored(
         Segment(
-            inputs=torch.cat([segment.inputs for segment in segments], 1),
-            targets=torch.cat([segment.targets for segment in segments], 1),
-            mask=torch.cat([segment.mask for segment in segments], 1),
+            **{name: torch.cat([getattr(segment, name) for segment in segments], 1) for name in parts},
             reset=torch.cat([segment.reset for segment in segments]),
         ),
         torch.cat([one.log_p for one in scored], 1),
-        Readout(torch.cat([one.readout.features for one in scored], 1)),
+        scored[0].readout,
         {name: torch.cat([one.metrics[name] for one in scored], 1) for name in scored[0].metrics},
     )

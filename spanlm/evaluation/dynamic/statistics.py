@@ -28,8 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from spanlm.data.batching import Segment
@@ -38,11 +37,12 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Scored, evaluating, quiet
-from spanlm.models.interfaces import Memory, NextWordModel, Readout
+from spanlm.models.interfaces import Head, Memory, MixingHead, NextWordModel, Readout, Scores
+from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.models.ops.precision import Precision, autocast
 from spanlm.models.state import LMState
-from spanlm.store.files import regular, replace_file
-from spanlm.store.plain import json_object
+from spanlm.store.checkpoints import read_tensors, to_bytes
+from spanlm.store.files import replace_file
 from spanlm.store.run_folder import weights_digest
 
 DYNAMIC = "dynamic.safetensors"
@@ -134,8 +134,7 @@ def segment_gradients(
         with evaluating(model), torch.enable_grad():
             with autocast(device, precision):
                 readout, state = model(segment.inputs, state)
-                scores = model.head.score(readout, segment.targets)
-                learnt = scores.log_prob if loss == "likelihood" else _training_score(model, readout, segment.targets)
+                scores, learnt = _scores(model.head, readout, segment.targets, loss)
             # the gradient of the loss by each log p; the loss itself is not needed
             shares = segment.mask.to(scores.log_prob.dtype).mul_(-1 / (streams * length))
             gradients = torch.autograd.grad(learnt, weights, shares, materialize_grads=True)
@@ -151,11 +150,14 @@ def _in_advance(segments: Iterable[Segment]) -> Iterator[Segment]:
         yield from block
 
 
-def _training_score(model: NextWordModel, readout: Readout, targets: Tensor) -> Tensor:
-    """What training maximises, (T, B): log p̃ at its temperature, less the reward's term."""
-    assert readout.mixture is not None  # `require_loss` refuses other models
-    scores = model.head.score(replace(readout, mixture=readout.mixture.as_trained()), targets)
-    return scores.log_prob - scores.extra_loss
+def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) -> tuple[Scores, Tensor]:
+    """Return what the head says of targets, and what is to grow, (T, B): log p, or what training maximises."""
+    if loss == "likelihood":
+        scores = head.score(readout, targets)
+        return scores, scores.log_prob
+    assert isinstance(head, MixingHead) and isinstance(readout.mixture, SpanMixture)  # `require_fit` refuses others
+    scores, trained = readout.mixture.score_twice(head, readout.features, targets)
+    return scores, trained.log_prob - trained.extra_loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,11 +304,11 @@ def find_statistics(
     Where the file cannot be written they are only returned. `origin` says which of these it was; the other arguments
     are as of `gather_statistics`.
     """
-    text = text_digest(corpus)
+    text, origin = text_digest(corpus), "gathered now"
     try:
         return read_statistics(path, model, text, length, segments)
     except FileNotFoundError:
-        origin = "gathered now"
+        pass
     except InputError as stale:
         origin = f"gathered anew ({stale})"
     found = gather_statistics(model, corpus, protocol, length=length, segments=segments, report=report)
@@ -320,10 +322,10 @@ def find_statistics(
 def statistics_without_text(
     path: Path, model: NextWordModel, length: int, segments: int | None, missing: SpanlmError
 ) -> DynamicStatistics:
-    """Return the statistics of a file where the training text is not there to be compared, as `missing` says.
+    """Return the statistics of a file where the training text cannot be compared with it, as `missing` explains.
 
     Raises:
-        InputError: there are none, or they are not of these weights.
+        InputError: there are none, or they are of other weights.
     """
     try:
         found = read_statistics(path, model, None, length, segments)
@@ -338,17 +340,20 @@ def statistics_without_text(
 
 
 def save_statistics(path: Path, statistics: DynamicStatistics, model: NextWordModel, text: str) -> None:
-    """Write statistics, marked with the SHA-256 of the model's weights and of its training text, and with their own.
+    """Write statistics with the SHA-256 of the model's weights, of its training text, and of their own tensors.
 
     Raises:
         OSError: the disk refused; the file before is intact.
     """
-    tensors = _on_cpu(statistics.root_mean_squares)
-    weights = weights_digest(dict(model.named_parameters()))
-    marks = {"format": 1, "weights": weights, "training_text": text, "statistics": statistics.digest}
-    kept = {name: getattr(statistics, name) for name in _KEPT}
+    marks = {
+        "format": 1,
+        "weights": weights_digest(dict(model.named_parameters())),
+        "training_text": text,
+        "statistics": statistics.digest,
+        **{name: getattr(statistics, name) for name in _KEPT},
+    }
     # one key: the format writes several in no fixed order, and equal statistics should give equal files
-    replace_file(path, save(tensors, {"spanlm": json.dumps({**marks, **kept})}))
+    replace_file(path, to_bytes(_on_cpu(statistics.root_mean_squares), {"spanlm": json.dumps(marks)}))
 
 
 def read_statistics(
@@ -359,7 +364,7 @@ def read_statistics(
     Args:
         path: of the file.
         model: gives the weights, the names, the shapes and the device.
-        text: SHA-256 of its training text; None: not known here.
+        text: SHA-256 of its training text; None: unknown.
         length: steps of a segment.
         segments: how many are enough; None: all of the text must have been read.
 
@@ -367,15 +372,14 @@ def read_statistics(
         FileNotFoundError: there is none.
         InputError: it is damaged, or of something else; says what.
     """
-    own = gate_temperature(model) if path.name == DYNAMIC else None
+    gate = gate_temperature(model)
     try:
-        with safe_open(regular(path), framework="pt") as file:
-            marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        tensors, marks = read_tensors(path)
+        # files of 0.1.0 without this mark are of the run's own temperature
+        marks.setdefault("gate_temperature", gate if path.name == DYNAMIC else None)
         found = DynamicStatistics(
             {name: x.to(model.device) for name, x in tensors.items()},
-            # before there was this mark all files had one name, and were of the run's own temperature
-            **{name: {"gate_temperature": own, **marks}[name] for name in _KEPT},
+            **{name: marks[name] for name in _KEPT},
             origin=f"read from {path}",
         )
         of_weights, of_text, damaged = marks["weights"], marks["training_text"], marks["statistics"] != _digest(tensors)
@@ -385,12 +389,11 @@ def read_statistics(
         raise InputError(f"{path}: damaged: {error!r}") from None
     shapes = {name: weight.shape for name, weight in learning_weights(model).items()}
     enough = found.whole or (segments is not None and found.read >= segments)
-    gate, used = found.gate_temperature, gate_temperature(model)
     for wrong, why in (
         (damaged, "damaged: it does not have its SHA-256"),
         (of_weights != weights_digest(dict(model.named_parameters())), "is of other weights"),
         (text not in (None, of_text), "is of another training text"),
-        (gate != used, f"is of temperature {gate} of a gate, not {used}"),
+        (found.gate_temperature != gate, f"is of temperature {found.gate_temperature} of a gate, not {gate}"),
         (found.length != length, f"is of segments of {found.length} steps, not {length}"),
         ({name: x.shape for name, x in tensors.items()} != shapes, "does not fit the model"),
         (not enough, f"is of fewer segments (the first {found.read:,})"),
@@ -401,8 +404,8 @@ def read_statistics(
 
 
 def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
+    return {name: x.detach().cpu() for name, x in tensors.items()}
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:
-    return hashlib.sha256(save(dict(sorted(tensors.items())))).hexdigest()
+    return hashlib.sha256(to_bytes(dict(sorted(tensors.items())))).hexdigest()

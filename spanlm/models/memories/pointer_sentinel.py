@@ -89,10 +89,6 @@ class Pointer:
         log_weights, words, log_gate = map(function, (self.log_weights, self.words, self.log_gate))
         return Pointer(log_weights, words, log_gate, self.trained_alone)
 
-    def as_trained(self) -> Pointer:
-        """Return it: the mixture is the same."""
-        return self
-
 
 @dataclass(frozen=True, kw_only=True)
 class PointerSentinelConfig(MemoryConfig):

@@ -117,8 +117,23 @@ class SpanMixture:
         Both predictions are asked for at once, one after the other as steps: masks that are locked in time are those
         of both.
         """
+        return self._scores(*self._log_prob_of_each(head, features, targets))
+
+    def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
+        """Score targets as `score` does, and with the temperature and the reward of training; the head is asked once.
+
+        Dynamic evaluation counts the one and learns from the other.
+        """
+        each = self._log_prob_of_each(head, features, targets)
+        return self._scores(*each), replace(self, training=True)._scores(*each)
+
+    def _log_prob_of_each(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log p and log q of targets, (T, B) each."""
         both = torch.cat([features, self.features.to(features.dtype)])
         log_p, log_q = head.own_log_prob(both, targets.repeat(2, 1), mixed=True).chunk(2)
+        return log_p, log_q
+
+    def _scores(self, log_p: Tensor, log_q: Tensor) -> Scores:
         reward = rewards(log_p.detach(), log_q.detach(), self.reward).where(self.filled, 0)
         metrics = self.metrics(log_p.detach(), log_q.detach(), reward)
         if not self.training:
@@ -139,10 +154,6 @@ class SpanMixture:
         """Apply `function` to every tensor."""
         features, gate, filled = map(function, (self.features, self.gate, self.filled))
         return replace(self, features=features, gate=gate, filled=filled)
-
-    def as_trained(self) -> SpanMixture:
-        """Return the same with the temperature and the reward of training."""
-        return replace(self, training=True)
 
     def log_shares(self) -> Tensor:
         """Log λ̂ and log(1 − λ̂), (T, B, 2), Eq. 14."""
