@@ -33,8 +33,7 @@ from spanlm.analysis.figures import (
 )
 from spanlm.analysis.sentences import SentenceMap, common_scale, is_above, percent, scale_top
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import AttentionRecord, Expected
-from spanlm.evaluation.spans import PARTS, Look, SpanRecord
+from spanlm.evaluation.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

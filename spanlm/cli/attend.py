@@ -58,8 +58,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import EXPECTED, attend_words, check_attends
-from spanlm.evaluation.spans import EXPECTED_OF_PART, attend_spans
+from spanlm.evaluation.attention import EXPECTED, EXPECTED_OF_PART, attend_spans, attend_words, check_attends
 from spanlm.evaluation.words import Piece, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.texts import text_to_attend

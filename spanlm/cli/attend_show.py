@@ -19,8 +19,7 @@ from spanlm.analysis.flatness import Flatness, FlatnessRow
 from spanlm.analysis.sentences import SentenceMap, common_scale, mean_flatness, triangle_lines
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, longest, spread_epochs
 from spanlm.cli.render import grid, out, paragraph, table
-from spanlm.evaluation.attention import Expected
-from spanlm.evaluation.spans import PARTS, Look, SpanRecord
+from spanlm.evaluation.attention import PARTS, Expected, Look, SpanRecord
 
 _FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
 

@@ -40,7 +40,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import out, out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
-from spanlm.evaluation.parts import require_span_buffer
+from spanlm.evaluation.perplexity import require_span_buffer
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel

@@ -14,7 +14,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError
-from spanlm.evaluation.attention import AttentionRecord, attend_words
+from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
 from spanlm.evaluation.cloze import ClozeContext, RankedQuestion, rank_questions
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
@@ -40,11 +40,9 @@ from spanlm.evaluation.dynamic.tuning import (
 )
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.generation import generate
-from spanlm.evaluation.parts import require_span_buffer
-from spanlm.evaluation.perplexity import Evaluation, evaluate
+from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import Report, quiet
-from spanlm.evaluation.spans import SpanRecord, attend_spans
 from spanlm.evaluation.words import WordScore, score_words
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel

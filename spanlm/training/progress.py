@@ -18,7 +18,7 @@ from typing import Any
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError
-from spanlm.evaluation.parts import log_of, log_of_training
+from spanlm.evaluation.perplexity import log_of, log_of_training
 from spanlm.evaluation.scoring import Tally, perplexity
 from spanlm.store.process import StopRequest
 from spanlm.store.run_folder import METRICS, MetricsLog

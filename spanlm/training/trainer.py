@@ -15,7 +15,7 @@ from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.parts import log_of_training
+from spanlm.evaluation.perplexity import log_of_training
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.scoring import score, tally
 from spanlm.models.ops.precision import usable

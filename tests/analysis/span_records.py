@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from spanlm.evaluation.spans import Expected, SpanRecord
+from spanlm.evaluation.attention import Expected, SpanRecord
 
 
 def make_spans(

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from spanlm.analysis.export import save_attention, save_spans
-from spanlm.evaluation.attention import attend_words
+from spanlm.evaluation.attention import PARTS, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.protocol import Context
-from spanlm.evaluation.spans import PARTS, SpanRecord, attend_spans
 from spanlm.evaluation.words import lines_as_pieces, score_words
 from spanlm.models.config import ModelConfig
 from spanlm.runs.texts import text_to_attend

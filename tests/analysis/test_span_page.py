@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spanlm.analysis.pages import render_span_page
-from spanlm.evaluation.spans import PARTS, SpanRecord
+from spanlm.evaluation.attention import PARTS, SpanRecord
 
 from .conftest import HOSTILE
 from .span_records import make_spans

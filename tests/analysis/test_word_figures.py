@@ -23,8 +23,7 @@ from spanlm.analysis.word_figures import (
     triangle_figure,
 )
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import AttentionRecord
-from spanlm.evaluation.spans import PARTS, SpanRecord
+from spanlm.evaluation.attention import PARTS, AttentionRecord, SpanRecord
 
 from .conftest import HOSTILE, make_record
 from .maps import make_sentence

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.evaluation.spans import PARTS, attend_spans
+from spanlm.evaluation.attention import PARTS, attend_spans
 from spanlm.models.language_model import LanguageModel
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat as on_one_line

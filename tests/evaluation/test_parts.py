@@ -16,8 +16,7 @@ from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
-from spanlm.evaluation.parts import Parts
-from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.perplexity import Parts, evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import score
 from spanlm.models.encoders import LSTMConfig

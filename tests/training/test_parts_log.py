@@ -11,7 +11,7 @@ import pytest
 
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.errors import InputError
-from spanlm.evaluation.parts import log_of, log_of_training
+from spanlm.evaluation.perplexity import log_of, log_of_training
 from spanlm.models.interfaces import MixingHead, Scores
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train

@@ -169,14 +169,12 @@ def with_segments(total: Tally, segments: Sequence[Scored], unk_id: int) -> Tall
 
 def _side_by_side(scored: Sequence[Scored]) -> Scored:
     """Put segments of as many steps side by side, as streams of one."""
-    segments = [one.segment for one in scored]
-    parts = ("inputs", "targets", "mask")
+    inputs, targets, masks, resets, log_p = zip(
+        *((x.segment.inputs, x.segment.targets, x.segment.mask, x.segment.reset, x.log_p) for x in scored), strict=True
+    )
     return Scored(
-        Segment(
-            **{name: torch.cat([getattr(segment, name) for segment in segments], 1) for name in parts},
-            reset=torch.cat([segment.reset for segment in segments]),
-        ),
-        torch.cat([one.log_p for one in scored], 1),
+        Segment(torch.cat(inputs, 1), torch.cat(targets, 1), torch.cat(masks, 1), torch.cat(resets)),
+        torch.cat(log_p, 1),
         scored[0].readout,
         {name: torch.cat([one.metrics[name] for one in scored], 1) for name in scored[0].metrics},
     )

@@ -85,18 +85,21 @@ def learning_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
-def short_segments(segments: Iterable[Segment], length: int) -> Iterator[Segment]:
-    """Cut segments in time into such of at most `length` steps; only the first part of one begins anew."""
-    for segment in segments:
-        for start in range(0, len(segment.inputs), length):
-            steps = slice(start, start + length)
-            yield replace(
-                segment,
-                inputs=segment.inputs[steps],
-                targets=segment.targets[steps],
-                mask=segment.mask[steps],
-                reset=segment.reset if start == 0 else torch.zeros_like(segment.reset),
-            )
+def _short_segments(segments: Iterable[Segment], length: int) -> Iterator[Segment]:
+    """Cut segments into ones of at most `length` steps, `ADVANCE` at a time; a state begins anew with the first."""
+    cut = (
+        replace(
+            segment,
+            inputs=segment.inputs[start : start + length],
+            targets=segment.targets[start : start + length],
+            mask=segment.mask[start : start + length],
+            reset=segment.reset if start == 0 else torch.zeros_like(segment.reset),
+        )
+        for segment in segments
+        for start in range(0, len(segment.inputs), length)
+    )
+    while block := list(islice(cut, ADVANCE)):
+        yield from block
 
 
 def segment_gradients(
@@ -125,7 +128,7 @@ def segment_gradients(
     """
     weights, device = list(learning_weights(model).values()), model.device
     state: LMState | None = None
-    for segment in _in_advance(short_segments(segments, length)):
+    for segment in _short_segments(segments, length):
         streams, tokens = len(segment.reset), int(segment.mask.sum())
         if state is None or bool(segment.reset.any()):
             initial = model.init_state(streams)
@@ -141,13 +144,6 @@ def segment_gradients(
         state = state.detach()
         scored = Scored(segment, scores.log_prob.detach(), Readout(readout.features.detach()), scores.metrics)
         yield SegmentGradients(scored, gradients, tokens, tokens / (streams * length))
-
-
-def _in_advance(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Yield the same segments, `ADVANCE` of them made at a time."""
-    coming = iter(segments)
-    while block := list(islice(coming, ADVANCE)):
-        yield from block
 
 
 def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) -> tuple[Scores, Tensor]:
@@ -199,7 +195,7 @@ class DynamicStatistics:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the tensors."""
-        return _digest(_on_cpu(self.root_mean_squares))
+        return _digest(self.root_mean_squares)
 
     @property
     def description(self) -> str:
@@ -229,8 +225,8 @@ def gather_statistics(
         corpus: that it was trained on.
         protocol: when state is reset and whether <eos> opens lines, as in training.
         length: steps of a segment.
-        segments: read the first of the text alone, so many (each of 100 streams); None: all.
-        report: told of progress.
+        segments: how many to read, each of 100 streams; None: all of the text.
+        report: gets the progress.
 
     Raises:
         InputError: the corpus has no training part, or fewer than 1 segment is asked for.
@@ -242,8 +238,7 @@ def gather_statistics(
             f"dynamic evaluation without statistics: they are gathered on the text of the training, and {corpus.name} "
             f"has no {PART} part. Name the folder that has it, or put this model's statistics into the run's folder."
         )
-    streams = replace(protocol, batch_size=STREAMS)
-    batcher = streams.batcher(corpus, PART, in_order=True, length=length, whole=False)
+    batcher = replace(protocol, batch_size=STREAMS).batcher(corpus, PART, in_order=True, length=length, whole=False)
     weights = learning_weights(model)
     sums = [torch.zeros_like(weight) for weight in weights.values()]
     expected = batcher.targets if segments is None else min(batcher.targets, segments * STREAMS * length)
@@ -301,8 +296,7 @@ def find_statistics(
 ) -> DynamicStatistics:
     """Return the statistics of a file if they are of these weights and this text; otherwise gather and save them.
 
-    Where the file cannot be written they are only returned. `origin` says which of these it was; the other arguments
-    are as of `gather_statistics`.
+    Where the file cannot be written they are only returned; `origin` says so. Other arguments: see `gather_statistics`.
     """
     text, origin = text_digest(corpus), "gathered now"
     try:
@@ -322,7 +316,7 @@ def find_statistics(
 def statistics_without_text(
     path: Path, model: NextWordModel, length: int, segments: int | None, missing: SpanlmError
 ) -> DynamicStatistics:
-    """Return the statistics of a file where the training text cannot be compared with it, as `missing` explains.
+    """Return the statistics of a file where the training text is `missing`, so that it cannot be compared.
 
     Raises:
         InputError: there are none, or they are of other weights.
@@ -353,7 +347,7 @@ def save_statistics(path: Path, statistics: DynamicStatistics, model: NextWordMo
         **{name: getattr(statistics, name) for name in _KEPT},
     }
     # one key: the format writes several in no fixed order, and equal statistics should give equal files
-    replace_file(path, to_bytes(_on_cpu(statistics.root_mean_squares), {"spanlm": json.dumps(marks)}))
+    replace_file(path, to_bytes(statistics.root_mean_squares, {"spanlm": json.dumps(marks)}))
 
 
 def read_statistics(
@@ -401,10 +395,6 @@ def read_statistics(
         if wrong:
             raise InputError(f"{path}: {why}")
     return found
-
-
-def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: x.detach().cpu() for name, x in tensors.items()}
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:
