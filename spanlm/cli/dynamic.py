@@ -15,12 +15,11 @@ from spanlm.cli.main import VerbParser
 from spanlm.cli.options import TUNED_ON, refusing_options, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted
-from spanlm.evaluation.dynamic.evaluate import DivergedError
 from spanlm.evaluation.dynamic.statistics import DynamicLoss, DynamicStatistics
 from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
 from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.scoring import Report, edge_note, shown
+from spanlm.evaluation.scoring import Report, edge_note
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 _USUAL = DynamicConfig()
@@ -120,19 +119,6 @@ def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator
             raise
         again = f"the finished trials are kept in {path}, and the same command goes on with them"
         raise Interrupted(f"stopped; {again}", signal.SIGINT) from None
-
-
-@contextmanager
-def naming_choice(choice: DynamicChoice | None) -> Iterator[None]:
-    """Where the weights diverge with the settings that a search has chosen, say what those were: it took long."""
-    try:
-        yield
-    except DivergedError as error:
-        if choice is None or choice.tuning is None:
-            raise
-        found, best = choice.tuning, choice.tuning.best
-        chosen = f"On {found.text} η {best.rate:g} and λ {best.decay:g} were the best, with a perplexity of "
-        raise DivergedError(f"{error} {chosen}{shown(found.perplexity)}") from None
 
 
 def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None]:

@@ -12,7 +12,6 @@ from spanlm.cli.dynamic import (
     choose_dynamic,
     dynamic_fields,
     dynamic_rows,
-    naming_choice,
     refusing_dynamic,
     stopping_search,
 )
@@ -145,8 +144,7 @@ def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -
         adapted = choose_dynamic(model, corpus, options, report)
         if adapted is not None:
             how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
-        with naming_choice(adapted):
-            result = model.evaluate(corpus, options.split, cache=cache, **how)
+        result = model.evaluate(corpus, options.split, cache=cache, **how)
     # the cache is one of all runs together; what each is alone takes a pass without it
     several = (
         (model, model.evaluate_members(corpus, options.split, **how)) if isinstance(model, TrainedEnsemble) else ()

@@ -104,12 +104,6 @@ def evaluate_members(
 ) -> EnsembleEvaluation:
     """Measure the perplexity of each member and of all as one, and the oracle bound, in one pass.
 
-    Args:
-        ensemble: left in the mode it was in.
-        corpus: encoded with the members' vocabulary.
-        split: which part.
-        protocol: how it is counted.
-
     Raises:
         InputError: the corpus has no such split.
     """
@@ -140,15 +134,9 @@ def _totals(ensemble: Ensemble, batcher: Batcher, unk_id: int, protocol: Protoco
 def tune_weights(
     ensemble: Ensemble, corpus: Corpus, split: str = "valid", protocol: Protocol = STANDARD
 ) -> TunedWeights:
-    """Find the weights of the linear mixture that make a split most probable.
+    """Find the weights of the linear mixture that make a split most probable; never the one to report.
 
     The text is read once, lines as the members know them; one float64 number a token and member is held.
-
-    Args:
-        ensemble: linear; the weights it has are not looked at.
-        corpus: encoded with the members' vocabulary.
-        split: which part; not the one that is reported afterwards.
-        protocol: how it is counted.
 
     Raises:
         InputError: the corpus has no such split, or a geometric ensemble: its likelihood needs all distributions

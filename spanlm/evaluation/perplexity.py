@@ -194,36 +194,36 @@ def summarise(
     split: str,
     protocol: Protocol,
 ) -> list[Evaluation]:
-    """Turn the sums over a split into evaluations.
+    """Turn the sums over a split into evaluations, one for each prediction.
 
-    Args:
-        totals: the sums of the first of `Protocol.readings`, one for each prediction.
-        unopened: those of the second reading; empty where there was none.
-        seconds: that the first reading took.
-        corpus: that was read.
-        split: which part.
-        protocol: how it was counted.
+    `totals` are of the first of `Protocol.readings`, which took `seconds`; `unopened` of the second, if there was one.
     """
     results = [_evaluation(total, seconds, corpus, split, protocol) for total in totals]
     if protocol.context != "line":
         return results
-    cut, counted = lines_counted(corpus.lines), totals[0].tokens
-    counts = [_first_words_unscored(total.nll, total.tokens, counted, f"not opened{cut}") for total in unopened] or [
-        _first_words_unscored(
-            total.nll - total.first_nll, total.tokens - total.first_tokens, counted, f"opened by <eos>{cut}"
+    opened, counted = "not opened" if unopened else "opened by <eos>", totals[0].tokens
+    sums = [(x.nll, x.tokens) for x in unopened] or [(x.nll - x.first_nll, x.tokens - x.first_tokens) for x in totals]
+    return [
+        replace(
+            result,
+            salton2017=FirstWordsUnscored(
+                protocol="Salton et al. (2017): the first word of each sentence is not predicted, but counted; state "
+                f"reset at each line, {opened}{lines_counted(corpus.lines)}",
+                predicted=predicted,
+                counted=counted,
+                nll=nll,
+                perplexity=perplexity(nll / counted),
+                perplexity_per_predicted=perplexity(nll / predicted) if predicted else math.nan,
+            ),
         )
-        for total in totals
+        for result, (nll, predicted) in zip(results, sums, strict=True)
     ]
-    return [replace(result, salton2017=count) for result, count in zip(results, counts, strict=True)]
 
 
 def counted_with(result: Evaluation, what: str, over_lines: str) -> Evaluation:
-    """Add to a result's protocol, and to that of Salton et al., what was done beside reading.
+    """Add to a result's protocol, and to that of Salton et al., `what` was done beside reading.
 
-    Args:
-        result: that is counted so.
-        what: was done.
-        over_lines: what to add where each sentence begins anew: the state does, and this goes on.
+    `over_lines` is added where the state begins anew at each sentence, and this goes on.
     """
     count = result.salton2017
     if count is not None:
@@ -253,38 +253,18 @@ def _evaluation(total: Tally, seconds: float, corpus: Corpus, split: str, protoc
     )
 
 
-def _first_words_unscored(nll: float, predicted: int, counted: int, opened: str) -> FirstWordsUnscored:
-    return FirstWordsUnscored(
-        protocol="Salton et al. (2017): the first word of each sentence is not predicted, but counted; state reset at "
-        f"each line, {opened}",
-        predicted=predicted,
-        counted=counted,
-        nll=nll,
-        perplexity=perplexity(nll / counted),
-        perplexity_per_predicted=perplexity(nll / predicted) if predicted else math.nan,
-    )
-
-
 def parts_of(sums: Mapping[str, float], tokens: int) -> Parts | None:
     """Say what the sums of a text's metrics mean; None of a model that predicts in one part."""
     if "buffer_nll" not in sums:
         return None
-    alone = sums["encoder_nll"], sums["buffer_nll"], sums.get("oracle_nll", math.nan)
-    encoder, buffer, oracle = ((nll + sums.get("other_nll", 0.0)) / tokens for nll in alone)
-    steps = sums["steps"]
-    reward, gate, utilisation, oracle_utilisation = (sums[name] / steps if steps else None for name in SHARES)
+    names, steps = ("encoder", "buffer", "oracle"), sums["steps"]
+    alone = {name: (sums.get(f"{name}_nll", math.nan) + sums.get("other_nll", 0.0)) / tokens for name in names}
+    shares: dict[str, Any] = {name: sums[name] / steps if steps else None for name in SHARES}
     return Parts(
-        encoder=perplexity(encoder),
-        buffer=perplexity(buffer),
-        oracle=perplexity(oracle),
-        encoder_nll=encoder,
-        buffer_nll=buffer,
-        oracle_nll=oracle,
+        **{name: perplexity(nll) for name, nll in alone.items()},
+        **{f"{name}_nll": nll for name, nll in alone.items()},
         remembering=int(steps),
-        utilisation=utilisation,
-        oracle_utilisation=oracle_utilisation,
-        gate=gate,
-        reward=reward,
+        **shares,
     )
 
 
@@ -305,19 +285,15 @@ def log_of(sums: Mapping[str, float], tokens: int) -> dict[str, float]:
 
 def log_of_training(sums: Mapping[str, float]) -> dict[str, float]:
     """Return the same of an epoch's training: `log_of` all its words."""
-    # a checkpoint of an earlier version tells of words with spans alone, and then their means are all there is
+    # a checkpoint of an earlier version knows of words with spans alone
     return log_of(sums, round(sums.get("steps", 0.0) + sums.get("other_steps", 0.0)))
 
 
 def require_span_buffer(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
     """Return the configuration of a span buffer; only a model with one has a gate and predicts in two parts.
 
-    Args:
-        memory: of the model.
-        what: is asked for.
-
     Raises:
-        InputError: it is another memory.
+        InputError: it is another memory; names `what` is asked for.
     """
     if not isinstance(memory, SpanBufferConfig):
         raise InputError(

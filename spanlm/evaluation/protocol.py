@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from spanlm.data.batching import Batcher, make_batcher
@@ -42,23 +42,15 @@ class Protocol:
     predict_first: bool = True
 
     def batcher(
-        self,
-        corpus: Corpus,
-        split: str,
-        *,
-        predict_first: bool | None = None,
-        in_order: bool = False,
-        length: int | None = None,
-        whole: bool = True,
+        self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH, whole: bool = True
     ) -> Batcher:
         """Make the batcher of a split.
 
         Args:
             corpus: encoded with the model's vocabulary.
             split: which part.
-            predict_first: in place of the protocol's.
             in_order: read lines in the order of the text; otherwise from short to long, which is faster.
-            length: steps at a time; None: `LENGTH`. Lines are never cut, unless they are very long.
+            length: steps at a time. Lines are never cut, unless they are very long.
             whole: keep each document in one stream.
 
         Raises:
@@ -66,26 +58,25 @@ class Protocol:
         """
         if split not in corpus.splits:
             raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
-        opened = self.predict_first if predict_first is None else predict_first
         return make_batcher(
             KINDS[self.context],
             corpus.splits[split],
             corpus.vocabulary.eos_id,
             batch_size=(SENTENCES if self.context == "line" else 1) if self.batch_size is None else self.batch_size,
-            length=length or LENGTH,
+            length=length,
             whole=whole,
-            sentences=SentenceRules(opened=opened, order="drawn" if in_order else "by-length"),
+            sentences=SentenceRules(opened=self.predict_first, order="drawn" if in_order else "by-length"),
         )
 
     def readings(
-        self, corpus: Corpus, split: str, *, in_order: bool = False, length: int | None = None
+        self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH
     ) -> tuple[Batcher, Batcher | None]:
         """Return how a split is read: once for the perplexity, and perhaps once more for the count of Salton et al.
 
         In the first reading <eos> opens each line. The second is of a model that knows no such lines: it reads them as
         in its training.
         """
-        first = self.batcher(corpus, split, predict_first=True, in_order=in_order, length=length)
+        first = replace(self, predict_first=True).batcher(corpus, split, in_order=in_order, length=length)
         if self.context != "line" or self.predict_first:
             return first, None
         return first, self.batcher(corpus, split, in_order=in_order, length=length)
@@ -106,9 +97,8 @@ class Protocol:
     @property
     def tuning_notes(self) -> list[str]:
         """Say what something was tuned on where that is not the text as it is evaluated."""
-        if self.predict_first:
-            return []
-        return ["sentences were read as the model knows them, not opened: first words are not predicted."]
+        note = "sentences were read as the model knows them, not opened: first words are not predicted."
+        return [] if self.predict_first else [note]
 
 
 STANDARD = Protocol()

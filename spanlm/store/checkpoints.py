@@ -54,14 +54,19 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
         RunError: the disk refused. The checkpoints before are intact.
     """
     final = folder / f"step-{step:09d}"
-    temporary = folder / f".tmp-{final.name}"
+    temporary, aside = folder / f".tmp-{final.name}", final.with_name(final.name + _ASIDE)
     try:
         own(folder).mkdir(parents=True, exist_ok=True)
         for leftover in folder.glob(".tmp-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir()
         _write_contents(temporary, checkpoint)
-        _step_aside(final)
+        # at an epoch's end, or past a damaged copy, a step is saved twice: the first may be the only one, so it stays
+        # until the second has its name
+        if final.exists():
+            if aside.exists():  # of a save that was killed after its checkpoint had the name
+                shutil.rmtree(aside)
+            os.replace(final, aside)
         os.replace(temporary, final)
         sync_folder(folder)
     except OSError as error:
@@ -95,18 +100,6 @@ def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     if refused:
         raise RunError(f"{refused[0]}; no checkpoint before it is whole. Start again with another --out.")
     return None, refused
-
-
-def _step_aside(final: Path) -> None:
-    """Make room for another checkpoint of the same step: at an epoch's end, or past a damaged copy, it is saved twice.
-
-    It is not removed before the other has its name: it may be the only one.
-    """
-    if final.exists():
-        aside = final.with_name(final.name + _ASIDE)
-        if aside.exists():  # of a save that was killed after its checkpoint had the name
-            shutil.rmtree(aside)
-        os.replace(final, aside)
 
 
 def _drop_others(folder: Path, newest: Path) -> list[Path]:

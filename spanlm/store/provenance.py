@@ -38,12 +38,10 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 def made() -> dict[str, Any]:
     """Return the time, the command and the code of this process."""
-    (commit, changed), program = _commit(PACKAGE), Path(sys.argv[0]).name
+    (commit, changed), program = _commit(PACKAGE), Path(sys.argv[0]).name.replace("__main__.py", "spanlm")
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(
-            ["spanlm" if program == "__main__.py" else program, *map(_without_folders, sys.argv[1:])]
-        ),
+        "command": shlex.join([program, *map(_without_folders, sys.argv[1:])]),
         "spanlm": VERSION,
         "commit": commit,
         "changed": changed,
@@ -101,13 +99,8 @@ def record_start(
 ) -> None:
     """Add this start of a run on a device to its `provenance.jsonl`.
 
-    Args:
-        folder: of the run.
-        device: what it trains on.
-        started_from: SHA-256 of the weights that it took from another run.
-        texts: the SHA-256 of each part of the corpus.
-        precision: of the products, as `spanlm.models.ops.precision.usable` has it.
-        unk: how many tokens of the training part are <unk>.
+    `started_from` is the SHA-256 of the weights that it took from another run, `texts` has that of each part of the
+    corpus, `precision` is that of the products, and `unk` counts the <unk> of the training part.
 
     Raises:
         RunError: the disk refused.

@@ -67,13 +67,9 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
 
 
 def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = "") -> str:
-    """Write the weights and return their SHA-256, with which the file is marked.
+    """Write the weights, marked with their SHA-256, the vocabulary's hash and the run's `config_digest`.
 
-    Args:
-        folder: of the run.
-        model: the parameters of which are written.
-        vocabulary: its hash, with which the file is marked, too.
-        config: the `config_digest` of the run, likewise.
+    Returns the first.
 
     Raises:
         RunError: a weight is not finite, or the disk refused; the file before is intact.

@@ -48,15 +48,9 @@ class DivergedError(RunError):
 
 
 def diverged(total: Tally, static: float, vocabulary_size: int) -> bool:
-    """Say whether weights that followed a text predict worse than nothing at all would.
+    """Return whether a token takes `DIVERGED` nats more than with the trained weights, `static`, and than ln V.
 
-    Args:
-        total: the sums over the text, or over its beginning.
-        static: nats a token with the trained weights.
-        vocabulary_size: V; equal probabilities have ln V nats.
-
-    Returns:
-        Whether a token takes `DIVERGED` nats more than either, or no finite number of them.
+    ln V is what equal probabilities take. Sums that are not finite have diverged, too.
     """
     return not total.loss <= max(static, math.log(vocabulary_size)) + DIVERGED
 
@@ -75,14 +69,7 @@ def evaluate_dynamic(
 
     Every token is predicted exactly once, as in `spanlm.evaluation.perplexity.evaluate`.
 
-    Args:
-        model: is not changed; a copy of it learns.
-        corpus: encoded with the model's vocabulary.
-        split: which part.
-        statistics: of this model, of segments of `config.length`.
-        config: how weights follow.
-        protocol: how the text is counted; in one stream.
-        report: told of progress.
+    The model is not changed: a copy of it learns, from one stream. Its `statistics` are of segments of `config.length`.
 
     Raises:
         InputError: no such split, several streams, statistics of segments of another length or of another temperature
@@ -134,9 +121,9 @@ def adapted_tally(
         config: how weights follow.
         unk_id: of <unk>.
         precision: of the products.
-        most: end with the segment in which so many tokens are reached; None: read all.
+        most: end with the segment that reaches so many tokens; None: read all.
         what: is reported.
-        report: told of progress after each segment.
+        report: gets the progress after each segment.
 
     Returns:
         The sums. Where one is not finite, the weights diverged, and the rest of the text is not read.

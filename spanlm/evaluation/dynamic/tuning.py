@@ -287,8 +287,8 @@ def tune_dynamic(
         protocol: how the text is counted; in one stream, and lines as the model knows them.
         first_tokens: that every point reads.
         finalists: points that then read all of it, more if none of them helps; 0: none, the first tokens decide.
-        report: told of progress.
-        trials: of this run; those that are there are not read again.
+        report: gets the progress.
+        trials: of this run; those that are in its file are not read again.
 
     Raises:
         InputError: no such split, statistics of other segments or another gate, or the loss of training without a
