@@ -216,16 +216,18 @@ def gather_statistics(
     *,
     length: int = LENGTH,
     segments: int | None = None,
+    streams: int = STREAMS,
     report: Report = quiet,
 ) -> DynamicStatistics:
-    """Gather the statistics of a model, in its own precision and in 100 streams.
+    """Gather the statistics of a model, in its own precision.
 
     Args:
         model: with its trained weights; left in the mode it was in.
         corpus: that it was trained on.
         protocol: when state is reset and whether <eos> opens lines, as in training.
         length: steps of a segment.
-        segments: how many to read, each of 100 streams; None: all of the text.
+        segments: how many to read; None: all of the text.
+        streams: side by side; a segment is of them all.
         report: gets the progress.
 
     Raises:
@@ -238,10 +240,10 @@ def gather_statistics(
             f"dynamic evaluation without statistics: they are gathered on the text of the training, and {corpus.name} "
             f"has no {PART} part. Name the folder that has it, or put this model's statistics into the run's folder."
         )
-    batcher = replace(protocol, batch_size=STREAMS).batcher(corpus, PART, in_order=True, length=length, whole=False)
+    batcher = replace(protocol, batch_size=streams).batcher(corpus, PART, in_order=True, length=length, whole=False)
     weights = learning_weights(model)
     sums = [torch.zeros_like(weight) for weight in weights.values()]
-    expected = batcher.targets if segments is None else min(batcher.targets, segments * STREAMS * length)
+    expected = batcher.targets if segments is None else min(batcher.targets, segments * streams * length)
     read, tokens, full = 0, 0, 0.0
     for segment in segment_gradients(model, batcher.segments(), length):
         torch._foreach_addcmul_(sums, segment.gradients, segment.gradients)
