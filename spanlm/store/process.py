@@ -23,27 +23,27 @@ from spanlm.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-_TOLD = Path("/proc/cpuinfo")
+CPUINFO = Path("/proc/cpuinfo")
 _KIND = {"family": "cpu family", "model": "model"}
 _PR_SET_PDEATHSIG = 1
 
 
-def processor_fields() -> dict[str, str]:
-    """Return the fields of the first processor in Linux's words; nothing where the system does not tell them."""
+def processor_fields(file: Path | None = None) -> dict[str, str]:
+    """Return the fields of the first processor in Linux's words; empty where there is no such file."""
     try:
-        told = _TOLD.read_text(encoding="utf-8", errors="replace")
+        text = (file or CPUINFO).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    lines = (line.partition(":") for line in told.partition("\n\n")[0].splitlines())
+    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
-def processor_name() -> str:
+def processor_name(file: Path | None = None) -> str:
     """Name the processor, with its family and model: `AMD EPYC (family 25, model 17)`.
 
     Machines that are rented hide which of a maker's processors they have, of which one can have twice another's speed.
     """
-    found = processor_fields()
+    found = processor_fields(file)
     name = found.get("model name") or platform.processor() or platform.machine()
     kind = ", ".join(f"{what} {found[field]}" for what, field in _KIND.items() if found.get(field))
     return f"{name} ({kind})" if kind else name
@@ -53,8 +53,8 @@ def memory() -> int:
     """Return the bytes that this process holds and those that are free, swap among them; or a container's limit."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError):  # Linux alone has these
-        told = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
-        limits[0] = 1024 * sum(map(int, re.findall(r"^(?:MemAvailable|SwapFree|VmRSS):\s*(\d+)", told, re.M)))
+        text = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
+        limits[0] = 1024 * sum(map(int, re.findall(r"^(?:MemAvailable|SwapFree|VmRSS):\s*(\d+)", text, re.M)))
     for path in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
             limits.append(int(Path("/sys/fs/cgroup", path).read_text()))

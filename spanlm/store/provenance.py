@@ -38,7 +38,7 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 def made() -> dict[str, Any]:
     """Return the time, the command and the code of this process."""
-    (commit, changed), program = _commit(PACKAGE), Path(sys.argv[0]).name.replace("__main__.py", "spanlm")
+    (commit, changed), program = commit_of(PACKAGE), Path(sys.argv[0]).name.replace("__main__.py", "spanlm")
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": shlex.join([program, *map(_without_folders, sys.argv[1:])]),
@@ -67,7 +67,7 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 
 @cache  # what is checked out later is not what this process runs
-def _commit(package: Path) -> tuple[str | None, bool | None]:
+def commit_of(package: Path) -> tuple[str | None, bool | None]:
     """Return the commit that is checked out and whether the package differs from it; None where there is no checkout.
 
     An installed copy may lie inside somebody's repository, whose commit says nothing: the package must be tracked.

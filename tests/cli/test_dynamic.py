@@ -67,12 +67,6 @@ def test_json_is_the_evaluation_with_and_without(cli: Cli, run: Path, state: Any
     assert "tuning" not in result
 
 
-def test_the_published_values_are_the_default(cli: Cli, run: Path) -> None:
-    found = said(cli, run, "--dynamic")["dynamic"]
-    assert (found["rate"], found["decay"], found["epsilon"]) == (5e-5, 0.002, 2e-5)
-    assert said(cli, run, "--dynamic", "--dynamic-epsilon", "0.5")["dynamic"]["epsilon"] == 0.5
-
-
 def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run: Path) -> None:
     flat = " ".join(cli("evaluate", run, "--dynamic", *GIVEN).done.split())
     model = spanlm.load(run)
@@ -237,13 +231,6 @@ def test_segments_are_so_long_and_the_usual_settings_in_proportion(cli: Cli, run
     assert "after every 20 tokens" in found["protocol"]
     # those of 5 words are others
     assert said(cli, run, "--dynamic")["dynamic_statistics"]["length"] == 5
-
-
-def test_given_settings_stay_and_a_grid_is_of_that_length(cli: Cli, run: Path) -> None:
-    grid = ("--dynamic-rate", 0.001, 0.003, "--dynamic-decay", 0.01)
-    found = said(cli, run, "--dynamic", "--dynamic-length", 7, "--tune-dynamic", *grid)
-    assert [(point["rate"], point["decay"]) for point in found["tuning"]["grid"]] == [(0.001, 0.01), (0.003, 0.01)]
-    assert found["dynamic"]["length"] == 7
 
 
 def test_given_decays_are_not_measured_by_the_usual_ones(cli: Cli, run: Path) -> None:

@@ -158,15 +158,6 @@ def test_how_much_is_read_together_changes_nothing(
     assert_loop([item for item in found if isinstance(item, RankedQuestion)])
 
 
-def test_in_float32_side_by_side_is_as_alone() -> None:
-    model = reference.small_model().float()
-    together = ranks(QUESTIONS, model)
-    alone = [ranked for q in QUESTIONS for ranked in ranks([q], model)]
-    for a, b, exact in zip(together, alone, ranks(QUESTIONS), strict=True):
-        assert list(a.sentence) == pytest.approx(b.sentence, abs=1e-4)
-        assert list(a.sentence) == pytest.approx(exact.sentence, abs=1e-3)
-
-
 def test_words_are_cut_as_in_training() -> None:
     q = question(context=["The cat, sat."], before="The", after="Ran.", candidates=["Dog.", "cat", "Mat"])
     found = ranks([q], tokenizer="words")

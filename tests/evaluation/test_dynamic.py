@@ -171,14 +171,6 @@ def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
     assert sums[0] == sums[1] and sums[0].tokens == cut
 
 
-def test_gradients_are_asked_for_where_others_switched_them_off() -> None:
-    model = reference.small_model()
-    expected = evaluated(model).nll
-    statistics = statistics_of(model)[0]
-    with torch.no_grad():
-        assert evaluate_dynamic(model, CORPUS, "test", statistics, USUAL).nll == expected
-
-
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_the_models_own_weights_are_never_written(error: type[BaseException]) -> None:
     """Neither while a copy follows the text, nor after an exception."""

@@ -117,18 +117,6 @@ def test_models_that_read_in_another_way_are_refused(tiny_run: Path, field: str,
         TrainedEnsemble([run, run, other])
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("training.batching.kind", "documents"), ("training.batching.batch_size", 9), ("data.min_count", 1)],
-)
-def test_models_that_read_alike_are_combined(tiny_run: Path, field: str, value: Any) -> None:
-    """Auto means documents where a text has some; how the training was batched is no matter."""
-    run = spanlm.load(tiny_run)
-    assert run.config.training.batching.kind == "auto"
-    other = TrainedModel(run.model, run.vocabulary, changed(run.config, field, value), Path("runs/other"))
-    assert len(TrainedEnsemble([run, other]).runs) == 2
-
-
 def test_first_words_not_predicted_are_another_way_to_read(tiny_run: Path) -> None:
     run = spanlm.load(tiny_run)
     sentences = changed(run.config, "training.batching.kind", "sentences")

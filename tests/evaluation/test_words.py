@@ -112,24 +112,6 @@ def test_lines_that_nothing_opens_know_nothing_of_each_other(state: Context) -> 
 
 
 @pytest.mark.parametrize("state", CONTEXTS)
-def test_what_is_held_at_a_time_is_bounded(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "STEPS", 8)
-    monkeypatch.setattr(words, "LINES", 3)
-    monkeypatch.setattr(words, "WORDS", 20)
-    shapes: list[tuple[int, int]] = []
-    original = LanguageModel.log_probs
-
-    def recording(self: LanguageModel, tokens: torch.Tensor, state: Any) -> Any:
-        shapes.append((tokens.shape[0], tokens.shape[1]))
-        return original(self, tokens, state)
-
-    monkeypatch.setattr(LanguageModel, "log_probs", recording)
-    score([*joined(reference.TEXT), "the cat " * 40, "the dog"], state=state)
-    assert max(steps for steps, _ in shapes) <= 8
-    assert max(beside for _, beside in shapes) == (3 if state == "line" else 1)
-
-
-@pytest.mark.parametrize("state", CONTEXTS)
 def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(words, "STEPS", 10)
     monkeypatch.setattr(words, "LINES", 4)
@@ -148,19 +130,6 @@ def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.Monk
     assert read - seen[-1].sentence <= 12
 
 
-def test_lines_side_by_side_are_as_lines_alone() -> None:
-    model = reference.small_model().float()
-    lines = joined(reference.TEXT)
-    together = score(lines, model)
-    alone = [row for line in lines for row in score([line], model)]
-    assert [row.word for row in together] == [row.word for row in alone]
-    for name in ("surprisal", "entropy"):
-        a, b = ([getattr(row, name) for row in rows] for rows in (together, alone))
-        assert a == pytest.approx(b, abs=1e-5)
-    exact = score(lines)
-    assert [row.surprisal for row in together] == pytest.approx([row.surprisal for row in exact], abs=1e-4)
-
-
 def test_entropy_of_a_certain_distribution_is_zero() -> None:
     """Probabilities that underflow to 0 add nothing, and no NaN."""
     model = reference.small_model()
@@ -170,16 +139,6 @@ def test_entropy_of_a_certain_distribution_is_zero() -> None:
     (row,) = score(["the"], model)
     assert (row.surprisal, row.entropy, row.rank) == (0.0, 0.0, 1)
     assert math.copysign(1, row.surprisal) == math.copysign(1, row.entropy) == 1
-
-
-def test_entropy_of_an_impossible_word_is_no_nan() -> None:
-    model = reference.small_model()
-    (expected,) = score(["cat"], model)
-    with torch.no_grad():
-        model.head.bias[1] = -math.inf  # type: ignore[index, operator]
-    (row,) = score(["cat"], model)
-    assert 0 < row.entropy < math.log2(10)
-    assert row.surprisal < expected.surprisal
 
 
 def test_entropy_of_equal_chances_is_the_logarithm_of_their_number() -> None:

@@ -137,7 +137,7 @@ def test_the_processors_maker_decides(
     told = tmp_path / "cpuinfo"
     if vendor is not None:
         told.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
-    monkeypatch.setattr(machine, "_TOLD", told)
+    monkeypatch.setattr(machine, "CPUINFO", told)
     asked = LIBRARY_IS_SLOWER.__wrapped__
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     assert asked() is slower
