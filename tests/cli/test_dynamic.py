@@ -46,23 +46,15 @@ def said(cli: Cli, *arguments: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("state", ["auto", "carry", "line"])
 def test_json_is_the_evaluation_with_and_without(cli: Cli, run: Path, state: Any) -> None:
-    result = said(cli, run, "--dynamic", *GIVEN, "--state", state)
-    model = spanlm.load(run)
+    result, model = said(cli, run, "--dynamic", *GIVEN, "--state", state), spanlm.load(run)
     adapted, plain = model.evaluate(state=state, dynamic=CONFIG), model.evaluate(state=state)
-    assert result["perplexity"] == pytest.approx(adapted.perplexity)
-    assert result["without_dynamic"]["perplexity"] == pytest.approx(plain.perplexity)
     assert adapted.perplexity != pytest.approx(plain.perplexity, rel=1e-3)
-    assert result["protocol"] == adapted.protocol
-    assert result["without_dynamic"]["protocol"] == plain.protocol
+    for found, expected in ((result, adapted), (result["without_dynamic"], plain)):
+        assert found["perplexity"] == pytest.approx(expected.perplexity) and found["protocol"] == expected.protocol
     statistics = result["dynamic_statistics"]
-    sums = dict(
-        zip(
-            ("rate", "decay", "epsilon"),
-            CONFIG.sum_convention(statistics["segments"], statistics["tensors"]),
-            strict=True,
-        )
-    )
-    assert result["dynamic"] == {**CONFIG.to_json(), "sum_convention": sums}
+    sums = CONFIG.sum_convention(statistics["segments"], statistics["tensors"])
+    first_release = dict(zip(("rate", "decay", "epsilon"), sums, strict=True))
+    assert result["dynamic"] == {**CONFIG.to_json(), "sum_convention": first_release}
     assert statistics["text"] == "tiny train" and statistics["whole"]
     assert "tuning" not in result
 
@@ -120,15 +112,10 @@ def test_the_first_releases_convention(cli: Cli, run: Path, short: str) -> None:
     assert [point["decay"] / expected.decay for point in grid] == pytest.approx([1, 2, 1, 2])
 
 
-def test_a_part_of_the_training_text_is_enough_for_statistics(cli: Cli, run: Path) -> None:
-    result = said(cli, run, "--dynamic", "--dynamic-statistics", "1")
-    assert (result["dynamic_statistics"]["whole"], result["dynamic_statistics"]["read"]) == (False, 1)
-    assert "the first 1 segments of tiny train" in cli("evaluate", run, "--dynamic", "--dynamic-statistics", "1").done
-
-
-def test_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
+def test_a_part_of_the_training_text_is_enough_and_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    cli("evaluate", run, "--dynamic")
+    found = said(cli, run, "--dynamic", "--dynamic-statistics", "1")["dynamic_statistics"]
+    assert (found["whole"], found["read"]) == (False, 1)
     after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert after.keys() - before.keys() == {run / DYNAMIC}
     assert all(after[path] == content for path, content in before.items())

@@ -37,16 +37,14 @@ from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.memories import NoMemoryConfig, PointerSentinelConfig
+from spanlm.models.memories import PointerSentinelConfig
 from spanlm.runs.texts import State
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.store.checkpoints import to_bytes
 from tests import reference_dynamic
-from tests.conftest import configure_anew
 from tests.evaluation import reference
 from tests.evaluation.test_parts import span_model
 from tests.models import small
-from tests.training.small import with_batching
 
 EOS_ID = reference.VOCABULARY.eos_id
 OTHER = "of the text"
@@ -139,15 +137,6 @@ def test_documents_begin_anew() -> None:
     # equal columns: documents 0 and 1 in the first stream, and so on; each opened by <eos>
     batches = [[[EOS_ID, *ids[start : start + 10]] for start in starts[first::2]] for first in (0, 1)]
     assert_sizes(found, model, *ragged(model, batches, 5, 3))
-
-
-def test_tied_weights_count_once_and_frozen_ones_do_not() -> None:
-    config = small.model_config(LSTMConfig(hidden_size=5), NoMemoryConfig(), SoftmaxConfig(tied=True))
-    model = small.language_model(config)
-    found = gathered(model, corpus_of(drawn(30)))
-    frozen = [p for p in model.parameters() if not p.requires_grad]
-    assert frozen and found.tensors == len(list(model.parameters())) - len(frozen)
-    assert "embedding.weight" in found.root_mean_squares
 
 
 @pytest.mark.parametrize(
@@ -348,15 +337,3 @@ def test_statistics_that_cannot_be_saved_are_used_all_the_same(trained: TrainedM
 def test_a_cache_beside_it_is_refused(trained: TrainedModel) -> None:
     with pytest.raises(InputError, match="dynamic evaluation and a cache do not go together"):
         trained.evaluate(dynamic=CONFIG, cache=CacheConfig(window=5, theta=0.1, lambda_=0.1))
-
-
-def test_lines_that_were_not_opened_in_training_are_not_in_the_statistics(tiny_run: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(tiny_run, tmp_path / "lines")
-    configure_anew(folder, lambda config: with_batching(config, kind="sentences", predict_first=False))
-    run = spanlm.load(folder)
-    found = run.dynamic_statistics()
-    words = run.corpus().splits["train"]
-    lines = int((words.ids == run.vocabulary.eos_id).sum())
-    assert found.tokens == len(words) - lines
-    result = run.evaluate(dynamic=CONFIG)
-    assert result.salton2017 is not None and "not opened" in result.salton2017.protocol

@@ -63,19 +63,6 @@ def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(context: Contex
     assert found.best == expected
 
 
-def test_sentences_that_are_not_opened_are_tuned_on_as_the_model_knows_them() -> None:
-    model, how = reference.small_model(), dict[str, Any](protocol=Protocol(context="line", predict_first=False))
-    found = tuned(**how)
-    for point, config in zip(found.grid, some_grid(), strict=True):
-        count = evaluate_dynamic(model, CORPUS, "test", statistics_of(model)[0], config, **how).salton2017
-        assert count is not None and point.perplexity == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
-        assert found.tokens == count.predicted
-    count = evaluate(model, CORPUS, **how).salton2017
-    assert count is not None and found.plain == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
-    assert found.notes[-1].startswith("sentences were read as the model knows them, not opened")
-    assert not any("opened" in note for note in tuned(protocol=Protocol(context="line")).notes)
-
-
 def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
     model, lines = reference.small_model(), [*reference.TEXT, *[["dog", "sat"] * 4] * 6]
     corpus, first = reference.corpus(lines), 12

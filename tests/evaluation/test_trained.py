@@ -187,15 +187,6 @@ def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
     assert record.title == f"{model.folder.name}, key-value-predict memory, window 3"
 
 
-@pytest.mark.parametrize("state", ["line", "document", "carry"])
-def test_attend_and_score_agree(model: TrainedModel, text: str, state: Any) -> None:
-    rows = list(model.score(text, state=state, base=math.e, eos=True))
-    record = model.attend(text, state=state)
-    assert record.targets == [row.word for row in rows]
-    assert record.surprisal.tolist() == pytest.approx([row.surprisal for row in rows], abs=1e-5)
-    assert model.attend(text).weights.tolist() == model.attend(text, state="line").weights.tolist()
-
-
 def test_attend_needs_words_and_attention(model: TrainedModel, lstm_run: Path) -> None:
     for empty in ("", "\n\n", "  "):
         with pytest.raises(InputError, match="no words"):
@@ -219,11 +210,6 @@ def test_a_corpus_is_encoded_with_the_models_vocabulary(model: TrainedModel, tmp
     assert model.corpus(str(folder)).vocabulary.hash == model.vocabulary.hash
 
 
-def test_a_loaded_corpus_is_taken_as_it_is(model: TrainedModel, tiny_corpus: Path) -> None:
-    corpus = spanlm.load_corpus(DataConfig(corpus=str(tiny_corpus)), model.vocabulary)
-    assert model.evaluate(corpus, "valid", state="carry").nll == model.evaluate(split="valid", state="carry").nll
-
-
 def test_a_corpus_of_another_vocabulary_is_refused(model: TrainedModel, tmp_path: Path) -> None:
     path = tmp_path / "other.txt"
     path.write_text("zebra mat the\nlion the\nlion\n")
@@ -236,21 +222,6 @@ def copied(run: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "copy"
     shutil.copytree(run, folder)
     return folder
-
-
-def test_a_copy_of_a_run_is_the_run(model: TrainedModel, tmp_path: Path) -> None:
-    folder = copied(model.folder, tmp_path)
-    shutil.rmtree(folder / "checkpoints")
-    (folder / "metrics.jsonl").unlink()
-    assert spanlm.load(folder).evaluate().nll == model.evaluate().nll
-    assert spanlm.load(str(folder), "cpu").evaluate().nll == model.evaluate().nll
-
-
-def test_a_part_that_no_corpus_has_is_refused(model: TrainedModel) -> None:
-    for ask in (model.evaluate, model.corpus, model.tune_cache):
-        arguments = ([5],) if ask == model.tune_cache else ()
-        with pytest.raises(InputError, match="split=dev: must be train, valid or test"):
-            ask(*arguments, split="dev")  # type: ignore[operator]
 
 
 def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -65,6 +66,18 @@ def test_blank_lines_before_the_first_word_open_no_document(opening: list[list[s
     assert sum(row.surprisal for row in rows) == pytest.approx(result.nll, rel=1e-12)
 
 
+SIZES = st.tuples(st.integers(1, 12), st.integers(1, 5), st.integers(1, 6))
+
+
+@contextmanager
+def sized(sizes: tuple[int, ...]) -> Iterator[None]:
+    """Read so many steps, lines and words at a time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in zip(("STEPS", "LINES", "WORDS"), sizes, strict=True):
+            patch.setattr(words, name, size)
+        yield
+
+
 TEXTS = st.lists(st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_size=9), min_size=1, max_size=7)
 
 
@@ -73,35 +86,27 @@ TEXTS = st.lists(st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_
     lines=TEXTS,
     state=st.sampled_from(CONTEXTS),
     eos=st.booleans(),
-    steps=st.integers(1, 12),
-    beside=st.integers(1, 5),
-    length=st.integers(1, 6),
+    sizes=SIZES,
 )
 def test_how_much_is_computed_together_changes_nothing(
-    lines: list[list[str]], state: Context, eos: bool, steps: int, beside: int, length: int
+    lines: list[list[str]], state: Context, eos: bool, sizes: tuple[int, ...]
 ) -> None:
     while lines and not lines[0]:
         lines = lines[1:]  # see the test above
     if not lines:
         return
     expected = [r for r in reference.rows(MODEL, VOCABULARY, lines, state) if eos or r.word != "<eos>"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "STEPS", steps)
-        patch.setattr(words, "LINES", beside)
-        patch.setattr(words, "WORDS", length)
+    with sized(sizes):
         assert_rows(score(joined(lines), state=state, eos=eos), expected, base=2)
 
 
 @settings(max_examples=20, deadline=None)
-@given(lines=TEXTS, eos=st.booleans(), steps=st.integers(1, 12), beside=st.integers(1, 5), length=st.integers(1, 6))
+@given(lines=TEXTS, eos=st.booleans(), sizes=SIZES)
 def test_of_lines_that_nothing_opens_the_first_word_is_read_and_has_no_numbers(
-    lines: list[list[str]], eos: bool, steps: int, beside: int, length: int
+    lines: list[list[str]], eos: bool, sizes: tuple[int, ...]
 ) -> None:
     expected = [r for r in reference.rows_not_opened(MODEL, VOCABULARY, lines) if eos or r.word != "<eos>"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "STEPS", steps)
-        patch.setattr(words, "LINES", beside)
-        patch.setattr(words, "WORDS", length)
+    with sized(sizes):
         assert_rows(score(joined(lines), eos=eos, opened=False), expected, base=2)
 
 
@@ -219,22 +224,11 @@ PARAGRAPHS = st.lists(st.lists(st.sampled_from(["the", "cat", ".", ".", "He", "<
     lines=PARAGRAPHS,
     state=st.sampled_from(CONTEXTS),
     eos=st.booleans(),
-    steps=st.integers(1, 12),
-    beside=st.integers(1, 5),
-    length=st.integers(1, 6),
+    sizes=SIZES,
 )
 def test_in_sentences_every_value_is_that_of_one_word_at_a_time(
-    lines: list[list[str]], state: Context, eos: bool, steps: int, beside: int, length: int
+    lines: list[list[str]], state: Context, eos: bool, sizes: tuple[int, ...]
 ) -> None:
     expected = [row for row in sentence_rows(lines, state) if eos or row.word != "<eos>"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "STEPS", steps)
-        patch.setattr(words, "LINES", beside)
-        patch.setattr(words, "WORDS", length)
+    with sized(sizes):
         assert_rows(score_sentences(joined(lines), state=state, eos=eos), expected, base=2)
-
-
-@pytest.mark.parametrize("state", CONTEXTS)
-@pytest.mark.parametrize("lines", [[""], ["", ""], []])
-def test_a_text_of_blank_lines_has_no_sentence(state: Context, lines: list[str]) -> None:
-    assert score_sentences(lines, state=state, eos=True) == []
