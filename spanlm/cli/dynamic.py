@@ -131,7 +131,7 @@ def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None
 def choose_dynamic(
     model: LoadedModel, corpus: Corpus, options: argparse.Namespace, report: Report
 ) -> DynamicChoice | None:
-    """Return what to evaluate with, if dynamic evaluation is asked for.
+    """Return the settings and statistics of dynamic evaluation; None without --dynamic.
 
     Raises:
         InputError: no statistics can be had, or nothing to tune on.
@@ -168,7 +168,7 @@ def choose_dynamic(
 
 
 def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
-    """Return what JSON says of dynamic evaluation."""
+    """Return the fields of JSON on dynamic evaluation."""
     if choice is None:
         return {}
     config = {**choice.config.to_json(), "sum_convention": choice.first_release}

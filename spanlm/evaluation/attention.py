@@ -259,7 +259,7 @@ def attend_words(
         expected: how many of the most probable next words to keep.
         title: for captions.
         opened: <eos> opens the words; if not, the first is read and not predicted.
-        starts: the index in `targets` of the first word of each context, which knows nothing of those before.
+        starts: the index in `targets` of the first word of each context; the state is reset there.
 
     Raises:
         InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
@@ -347,7 +347,7 @@ def attend_spans(
 
 
 class _Answers(NamedTuple):
-    """What is asked of N steps: log-probabilities of all words (N, V), one for each predictor, and (N, …) numbers."""
+    """Log-probabilities of all words (N, V), one for each predictor, and named numbers (N, …), of N steps."""
 
     log_probs: list[Tensor]
     numbers: dict[str, Tensor]

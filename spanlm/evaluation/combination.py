@@ -1,6 +1,6 @@
 """Several models on one text: each alone, all as one, and the bound that no choice among them can pass.
 
-The text is read once: the members go side by side from segment to segment, and each is asked once.
+The text is read once: each member scores a segment before the next one is read.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _totals(ensemble: Ensemble, batcher: Batcher, unk_id: int, protocol: Protoco
 def tune_weights(
     ensemble: Ensemble, corpus: Corpus, split: str = "valid", protocol: Protocol = STANDARD
 ) -> TunedWeights:
-    """Find the weights of the linear mixture that make a split most probable; never the one to report.
+    """Find the weights of the linear mixture that make a split most probable, which is never the one to report.
 
     The text is read once, lines as the members know them; one float64 number a token and member is held.
 

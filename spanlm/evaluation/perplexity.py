@@ -49,14 +49,14 @@ SHARES = ("reward", "gate", "utilisation", "oracle_utilisation")
 
 @dataclass(frozen=True)
 class Parts:
-    """What each of the two predictions of a span buffer is worth by itself (Li et al., 2020, Table 3 and Figure 4).
+    """The perplexity of each prediction of a span buffer model alone (Li et al., 2020, Table 3 and Figure 4).
 
     The oracle takes, at each token, the part that gave it more. It is a bound and no model's perplexity: the choice is
     made after the token is seen. No gate can do better.
 
-    Every token counts once in each number, as in the model's own perplexity: where nothing is remembered there is no q,
-    and "the buffer alone" and the oracle are p. All of it is from the pass in which the model is measured: if its
-    weights follow the text, each part is asked before they learn.
+    Every token counts once in each number, as in the model's own perplexity: where the buffer is empty there is no q,
+    and buffer and oracle are p. All numbers are from the pass that measures the model: if its weights follow the text,
+    from before each update.
 
     Attributes:
         encoder: perplexity of p ("using only sequential RNN").
@@ -103,7 +103,7 @@ class Evaluation:
         unk_tokens: all targets that are <unk>: those, and the <unk> written in the text itself.
         oov_share: oov_tokens / tokens.
         unk_share: unk_tokens / tokens.
-        perplexity_without_unk: over the targets that are not <unk>; None if there are none.
+        perplexity_without_unk: over the targets that are not <unk>; None if all are.
         tokens_per_second: of this evaluation.
         salton2017: the count of Salton et al., where each sentence begins anew; else None.
         without_cache: where a cache was mixed in, the same without it; else None.
@@ -145,14 +145,8 @@ def evaluate(
 ) -> Evaluation:
     """Measure perplexity: exp(total NLL / predicted tokens), every token of the split predicted exactly once.
 
-    Where each sentence begins anew, the count of Salton et al. (2017) is given, too, under its own name.
-
-    Args:
-        model: any language model.
-        corpus: encoded with the model's vocabulary.
-        split: which part.
-        protocol: how it is counted.
-        cache: mix a neural cache in; the result has the numbers without it, too, from the same pass.
+    Where each sentence begins anew, the result has the count of Salton et al. (2017), too, under its own name. With a
+    neural cache mixed in, it has the numbers without, from the same pass.
 
     Raises:
         InputError: no such split, a size below 1, or a cache whose window is longer than the text.
@@ -254,7 +248,7 @@ def _evaluation(total: Tally, seconds: float, corpus: Corpus, split: str, protoc
 
 
 def parts_of(sums: Mapping[str, float], tokens: int) -> Parts | None:
-    """Say what the sums of a text's metrics mean; None of a model that predicts in one part."""
+    """Turn the sums of a text's metrics into `Parts`; None for a model that makes one prediction."""
     if "buffer_nll" not in sums:
         return None
     names, steps = ("encoder", "buffer", "oracle"), sums["steps"]
@@ -269,7 +263,7 @@ def parts_of(sums: Mapping[str, float], tokens: int) -> Parts | None:
 
 
 def log_of(sums: Mapping[str, float], tokens: int) -> dict[str, float]:
-    """Return what a log says of the sums over a text; empty where no word had anything to read.
+    """Return the means for a training log from the sums over a text; empty where the buffer was empty throughout.
 
     encoder_nll and buffer_nll: nats a token of each part alone, over all tokens, see `Parts`. The others are of the
     `steps` that had anything to read: reward: mean r; gate: mean λ; utilisation: PoU, the share with λ >= 0.5 (Li et
@@ -293,7 +287,7 @@ def require_span_buffer(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
     """Return the configuration of a span buffer; only a model with one has a gate and predicts in two parts.
 
     Raises:
-        InputError: it is another memory; names `what` is asked for.
+        InputError: it is another memory; the message begins with `what`.
     """
     if not isinstance(memory, SpanBufferConfig):
         raise InputError(

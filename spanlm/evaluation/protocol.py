@@ -1,4 +1,4 @@
-"""How a text is counted: one value that says it for every evaluation, and for the people who read the result."""
+"""How a text is counted: one value for every evaluation, with its description for people."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ KINDS: dict[Context, BatchingKind] = {"carry": "streams", "document": "documents
 """What a word's context is -> how the text is cut."""
 
 LENGTH = 256
-"""Steps evaluated at a time; any number gives the same result, up to rounding."""
+"""Steps at a time by default; any number gives the same result, up to rounding."""
 
 SENTENCES = 64
-"""Sentences evaluated side by side unless another number is asked for; any gives the same result, up to rounding."""
+"""Sentences side by side by default; any number gives the same result, up to rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,12 +28,12 @@ class Protocol:
     """How a text is counted. Every token of it is predicted exactly once, <eos> included.
 
     Attributes:
-        context: of a word: all of the text before it (carry), its document, or its line.
+        context: the context of a word: all of the text before it (carry), its document, or its line.
         batch_size: streams side by side. With carry each starts in the middle of the text with an empty state, so 1 is
             the standard protocol; with document and line it changes nothing. None: 1, or `SENTENCES` lines.
-        precision: of the products.
-        predict_first: <eos> opens each line, and its first word is predicted. Otherwise the model was trained on lines
-            of which the first word is only read (Salton et al., 2017).
+        precision: of matrix products.
+        predict_first: <eos> is read before each line, and its first word is predicted. False: the model was trained on
+            lines of which the first word is only read (Salton et al., 2017).
     """
 
     context: Context = "carry"
@@ -71,10 +71,9 @@ class Protocol:
     def readings(
         self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH
     ) -> tuple[Batcher, Batcher | None]:
-        """Return how a split is read: once for the perplexity, and perhaps once more for the count of Salton et al.
+        """Return the reading for the perplexity, and the one for the count of Salton et al. if it is another.
 
-        In the first reading <eos> opens each line. The second is of a model that knows no such lines: it reads them as
-        in its training.
+        In the first, <eos> precedes each line. The second is for a model that was trained without.
         """
         first = replace(self, predict_first=True).batcher(corpus, split, in_order=in_order, length=length)
         if self.context != "line" or self.predict_first:
@@ -82,7 +81,7 @@ class Protocol:
         return first, self.batcher(corpus, split, in_order=in_order, length=length)
 
     def description(self, corpus: Corpus, split: str) -> str:
-        """Say for people how a perplexity was counted."""
+        """Describe for people how a perplexity was counted."""
         every, cut = "every token predicted once, <eos> counted", lines_counted(corpus.lines)
         if self.context == "carry":
             size = self.batch_size or 1
@@ -96,7 +95,7 @@ class Protocol:
 
     @property
     def tuning_notes(self) -> list[str]:
-        """Say what something was tuned on where that is not the text as it is evaluated."""
+        """Notes on how tuning reads a text where evaluation reads it in another way."""
         note = "sentences were read as the model knows them, not opened: first words are not predicted."
         return [] if self.predict_first else [note]
 
@@ -106,7 +105,7 @@ STANDARD = Protocol()
 
 
 def lines_counted(lines: Lines) -> str:
-    """Say what ends a protocol where the lines are not those of the text, which then has other tokens."""
+    """Describe lines that are not those of the text; empty where they are."""
     if lines == "as-written":
         return ""
     return "; lines cut into sentences, an <eos> after each, blank lines left out: not comparable with a count by lines"

@@ -7,8 +7,8 @@
         position.json           where in the data, the schedule and the metrics the run stands
         manifest.json           SHA-256 of each of these
 
-A checkpoint is written under a temporary name and renamed when the disk has all of it, so there is none that is
-half written. One of the same step steps aside for it, as `step-000001500.before`, and goes when it has its name. The
+A checkpoint is written under a temporary name and renamed when the disk has all of it, so none is half
+written. One of the same step steps aside for it, as `step-000001500.before`, and goes when it has its name. The
 last two are kept. One that does not match its manifest is refused and the one before it taken.
 """
 
@@ -86,7 +86,7 @@ def holds_checkpoints(folder: Path) -> bool:
 
 
 def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Read the newest checkpoint that matches its manifest; say what was refused on the way.
+    """Read the newest checkpoint that matches its manifest; return also why newer ones were refused.
 
     Raises:
         RunError: there are checkpoints, and all are damaged.
@@ -161,7 +161,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read a safetensors file of this project: tensors by name, and the marks under its key `spanlm`.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is no such file.
         OSError, ValueError, SafetensorError: it is damaged.
     """
     with safetensors.safe_open(regular(path), framework="pt") as file:

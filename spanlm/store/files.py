@@ -106,7 +106,7 @@ def make_folder(folder: Path, option: str) -> None:
     """Make a folder and those above it, if need be.
 
     Raises:
-        InputError: it cannot be made; names the option that asked for it.
+        InputError: it cannot be made; the message begins with the option.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

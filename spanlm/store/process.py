@@ -62,14 +62,10 @@ def memory() -> int:
 
 
 def pick_device(name: str, field: str) -> torch.device:
-    """Return the device of that name; auto is a GPU if there is one.
-
-    Args:
-        name: auto, cpu, cuda, cuda:1, …
-        field: where the name was given, for messages.
+    """Return the device of that name (auto, cpu, cuda, cuda:1, …); auto is a GPU if there is one.
 
     Raises:
-        InputError: no such device here.
+        InputError: no such device here; the message begins with `field`.
     """
     import torch  # takes seconds: what only asks for the memory does without
 
@@ -92,7 +88,7 @@ def with_threads(device: torch.device | str) -> str:
 
 
 class StopRequest:
-    """Remembers which signal asked for an end, if any."""
+    """Records the signal that requests an end, if any."""
 
     signal_number: int | None = None
 
@@ -134,7 +130,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Start processes inside: they never hear of Ctrl-C, which the parent hears of when the block ends."""
+    """Start processes inside: they ignore Ctrl-C, and the parent gets it when the block ends."""
     from multiprocessing import resource_tracker  # what starts no process does without
 
     # it starts with the first process, and would let the signal through while that one is made
@@ -151,13 +147,13 @@ def starting() -> Iterator[None]:
 @contextmanager
 def _deferred() -> Iterator[None]:
     """Answer Ctrl-C when the block ends."""
-    heard: list[int] = []
-    answer = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    caught: list[int] = []
+    answer = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, answer)
-        if heard:
+        if caught:
             signal.raise_signal(signal.SIGINT)
 
 

@@ -70,7 +70,7 @@ def machine(device: torch.device) -> dict[str, Any]:
 def commit_of(package: Path) -> tuple[str | None, bool | None]:
     """Return the commit that is checked out and whether the package differs from it; None where there is no checkout.
 
-    An installed copy may lie inside somebody's repository, whose commit says nothing: the package must be tracked.
+    An installed copy may lie in the repository of another project: the package must be tracked.
     """
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None, None

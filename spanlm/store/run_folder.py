@@ -83,8 +83,8 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
     try:
         replace_file(folder / MODEL, to_bytes(weights, {"spanlm": json.dumps(marks)}))
     except OSError as error:
-        said = f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
-        raise RunError(said) from error
+        message = f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
+        raise RunError(message) from error
     return digest
 
 

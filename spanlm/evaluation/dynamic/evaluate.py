@@ -28,10 +28,10 @@ from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision
 
 DIVERGED = 1.0
-"""Nats a token above equal probabilities, from which on weights that follow a text are said to have diverged."""
+"""Weights that follow a text have diverged from so many nats a token above equal probabilities on."""
 
 TOGETHER = 64
-"""Segments whose NLL is summed at a time: the sums of one cost as much as those of many, and a GPU is waited for."""
+"""Segments whose NLL is summed at a time: the sum of one costs as much as that of many, and waits for a GPU."""
 
 
 class DivergedError(RunError):
@@ -42,7 +42,7 @@ class DivergedError(RunError):
     """
 
     def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
-        """Keep what was tried: it took long, and is all there is to be known."""
+        """Keep the settings that were tried: the search took long."""
         super().__init__(message)
         self.details = details or {}
 
@@ -114,19 +114,8 @@ def adapted_tally(
 ) -> Tally:
     """Sum the NLL of every token of one stream, each before the weights learn from it.
 
-    Args:
-        model: is not changed; a copy of it learns.
-        batcher: of one stream.
-        statistics: of this model.
-        config: how weights follow.
-        unk_id: of <unk>.
-        precision: of the products.
-        most: end with the segment that reaches so many tokens; None: read all.
-        what: is reported.
-        report: gets the progress after each segment.
-
-    Returns:
-        The sums. Where one is not finite, the weights diverged, and the rest of the text is not read.
+    The model is not changed: a copy of it learns. The text is read up to the segment that reaches `most` tokens, and no
+    further than where a sum is not finite: there the weights have diverged. `what` names the work in reports.
     """
     total, waiting, tokens = Tally(), list[Scored](), 0
     follower, update = adapting(model, statistics, config)

@@ -117,14 +117,8 @@ def segment_gradients(
     dropout, weight drop, margins, extra loss or penalties. `loss` training is that of a span buffer's training (Li et
     al., 2020, Eq. 11): the likelihood at the gate's temperature of training, and the reward; nothing else is added.
 
-    State is carried from segment to segment, gradients are not. Between two segments the weights may be changed.
-
-    Args:
-        model: left in the mode it was in; its weights get no `.grad`.
-        segments: all of one batch size, in any length.
-        length: T, steps of a full segment; longer ones are cut.
-        precision: of the products.
-        loss: whose gradient it is; training: of a model with a span buffer.
+    State is carried from segment to segment, gradients are not. Between two segments the weights may be changed; they
+    get no `.grad`. Segments of more than `length` steps are cut.
     """
     weights, device = list(learning_weights(model).values()), model.device
     state: LMState | None = None
@@ -147,7 +141,7 @@ def segment_gradients(
 
 
 def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) -> tuple[Scores, Tensor]:
-    """Return what the head says of targets, and what is to grow, (T, B): log p, or what training maximises."""
+    """Return the scores of targets and the objective to maximise, (T, B): log p, or that of training."""
     if loss == "likelihood":
         scores = head.score(readout, targets)
         return scores, scores.log_prob
@@ -219,19 +213,19 @@ def gather_statistics(
     streams: int = STREAMS,
     report: Report = quiet,
 ) -> DynamicStatistics:
-    """Gather the statistics of a model, in its own precision.
+    """Gather the statistics of a model, in its own precision, on the corpus of its training, read as in training.
 
     Args:
-        model: with its trained weights; left in the mode it was in.
-        corpus: that it was trained on.
-        protocol: when state is reset and whether <eos> opens lines, as in training.
+        model: with its trained weights.
+        corpus: of the training.
+        protocol: when state is reset and whether <eos> precedes lines.
         length: steps of a segment.
         segments: how many to read; None: all of the text.
-        streams: side by side; a segment is of them all.
-        report: gets the progress.
+        streams: side by side in each segment.
+        report: called after each segment.
 
     Raises:
-        InputError: the corpus has no training part, or fewer than 1 segment is asked for.
+        InputError: the corpus has no training part, or `segments` is below 1.
         RunError: all gradients are zero, or some are not finite.
     """
     require(segments is None or segments >= 1, "dynamic.statistics", segments, "at least 1 segment")
@@ -262,7 +256,7 @@ def gather_statistics(
         gate_temperature=gate_temperature(model),
     )
     if not 0 < found.mean < math.inf:
-        raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, which says nothing.")
+        raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, and must be positive.")
     return found
 
 
@@ -298,7 +292,7 @@ def find_statistics(
 ) -> DynamicStatistics:
     """Return the statistics of a file if they are of these weights and this text; otherwise gather and save them.
 
-    Where the file cannot be written they are only returned; `origin` says so. Other arguments: see `gather_statistics`.
+    Where the file cannot be written they are only returned (see `origin`). Other arguments: see `gather_statistics`.
     """
     text, origin = text_digest(corpus), "gathered now"
     try:
@@ -321,7 +315,7 @@ def statistics_without_text(
     """Return the statistics of a file where the training text is `missing`, so that it cannot be compared.
 
     Raises:
-        InputError: there are none, or they are of other weights.
+        InputError: there is no such file, or it is of other weights.
     """
     try:
         found = read_statistics(path, model, None, length, segments)
@@ -355,18 +349,13 @@ def save_statistics(path: Path, statistics: DynamicStatistics, model: NextWordMo
 def read_statistics(
     path: Path, model: NextWordModel, text: str | None, length: int, segments: int | None
 ) -> DynamicStatistics:
-    """Read statistics that belong to a model and its text.
+    """Read statistics that belong to a model and to a text, of which `text` is the SHA-256 (None: unknown).
 
-    Args:
-        path: of the file.
-        model: gives the weights, the names, the shapes and the device.
-        text: SHA-256 of its training text; None: unknown.
-        length: steps of a segment.
-        segments: how many are enough; None: all of the text must have been read.
+    They must be of at least so many `segments`; None: of all of the text.
 
     Raises:
-        FileNotFoundError: there is none.
-        InputError: it is damaged, or of something else; says what.
+        FileNotFoundError: there is no such file.
+        InputError: it is damaged, or of another model, text, length or temperature.
     """
     gate = gate_temperature(model)
     try:

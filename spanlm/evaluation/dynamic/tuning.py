@@ -116,7 +116,7 @@ def dynamic_grid(
     """Return every η with every λ; None: those of the published grid.
 
     Raises:
-        InputError: there are none, or a value is outside its range.
+        InputError: a list is empty, or a value is outside its range.
     """
     rates = [rate * (length / LENGTH) for rate in RATES] if rates is None else rates
     decays = [decay * (length / LENGTH) for decay in DECAYS] if decays is None else decays
@@ -128,7 +128,7 @@ def dynamic_grid(
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicOptions:
-    """The settings with which dynamic evaluation is asked for: one point, or a grid to search.
+    """The settings of a dynamic evaluation as a user gives them: one point, or a grid to search.
 
     Attributes:
         rate: η, several only with `tune`; None: the published one, or with `tune` the published grid, in proportion
@@ -139,7 +139,7 @@ class DynamicOptions:
         loss: what the weights learn from.
         convention: mean or sum, in which η, λ and ε are given (see `spanlm.evaluation.dynamic.update`); all three are
             needed for sum.
-        statistics: read the first segments of the training text alone, so many; None: all of it.
+        statistics: how many segments of the training text to gather statistics on; None: all.
         tune: search the grid.
 
     Raises:
@@ -197,14 +197,14 @@ class Trials:
     """The trials of a run, in a file of one line each.
 
     A line answers for a trial of the same settings, weights, text, protocol and code. A damaged line, or one of
-    something else, is ignored. Where the file cannot be written, a warning says so once, and the search goes on.
+    something else, is ignored. Where the file cannot be written, there is one warning, and the search goes on.
 
     Args:
         path: of the file; None: nothing is kept.
         commit: of the code, as `provenance` has it.
 
     Attributes:
-        seconds: that each trial took which was asked for and was in the file.
+        seconds: duration of each trial that was taken from the file.
     """
 
     def __init__(self, path: Path | None = None, commit: str | None = None) -> None:
@@ -278,17 +278,19 @@ def tune_dynamic(
 ) -> DynamicTuning:
     """Try every point of a grid.
 
+    The model is not changed. The text is read in one stream, lines as in training, and is never the one to report.
+
     Args:
-        model: is not changed; a copy of it learns.
+        model: a copy of it learns.
         corpus: encoded with the model's vocabulary.
-        split: the part to choose on; never the one to report.
+        split: the part to choose on.
         statistics: of this model, of segments of the grid's length.
-        grid: what to try, in order.
-        protocol: how the text is counted; in one stream, and lines as the model knows them.
-        first_tokens: that every point reads.
-        finalists: points that then read all of it, more if none of them helps; 0: none, the first tokens decide.
-        report: gets the progress.
-        trials: of this run; those that are in its file are not read again.
+        grid: the points, in order.
+        protocol: how the text is counted.
+        first_tokens: how many tokens every point reads.
+        finalists: points that then read all of it, more if none of them helps; 0: the first tokens decide.
+        report: called after each segment.
+        trials: of the run; those in its file are not read again.
 
     Raises:
         InputError: no such split, statistics of other segments or another gate, or the loss of training without a

@@ -124,7 +124,7 @@ def adapting(
     def update(segment: SegmentGradients) -> None:
         share, gradients = segment.share, _split((g.reshape(-1) for g in segment.gradients), block)
         for (weight, first, decay, rate), g in zip(parts, gradients, strict=True):
-            # g was worked out before both, so this is one step
+            # g was computed before both, so this is one step
             weight.lerp_(first, decay if share == 1 else decay * share)
             weight.addcmul_(g, rate, value=-1)
 
