@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import tee
 from typing import Any
@@ -13,7 +13,7 @@ from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
-from spanlm.evaluation.protocol import STANDARD, Protocol, lines_counted
+from spanlm.evaluation.protocol import LENGTH, STANDARD, Protocol, lines_counted
 from spanlm.evaluation.scoring import Tally, perplexity, score, tally
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
@@ -151,52 +151,49 @@ def evaluate(
     Raises:
         InputError: no such split, a size below 1, or a cache whose window is longer than the text.
     """
-    # a cache goes on over lines, so it needs them in the order of the text
-    first, second = protocol.readings(corpus, split, in_order=cache is not None)
-    if cache is not None:
+    unk_id = corpus.vocabulary.unk_id
+
+    def read(batcher: Batcher) -> list[Tally]:
+        """Sum over the text; with a cache, without it and with it in one pass."""
+        scored = score(model, batcher.segments(), protocol)
+        if cache is None:
+            return [tally(scored, unk_id)]
         require_text(cache.window, corpus, split)
-    began = time.perf_counter()
-    totals = _totals(model, first, corpus.vocabulary.unk_id, protocol, cache)
-    seconds = time.perf_counter() - began
-    unopened = [] if second is None else _totals(model, second, corpus.vocabulary.unk_id, protocol, cache)
-    plain, *cached = summarise(totals, unopened, seconds, corpus, split, protocol)
+        plain = cached = Tally()
+        # two readers in step: what one has read waits for the other, a segment at a time
+        found, again = tee(scored)
+        for alone, mixed in zip(found, with_cache(again, cache, protocol.context == "line"), strict=True):
+            plain, cached = plain.plus(alone, unk_id), cached.plus(mixed, unk_id)
+        return [plain, cached]
+
+    # a cache goes on over lines, so it needs them in the order of the text
+    plain, *cached = count_split(read, corpus, split, protocol, in_order=cache is not None)
     if cache is None:
         return plain
     return replace(counted_with(cached[0], cache.description, " over the lines before"), without_cache=plain)
 
 
-def _totals(
-    model: NextWordModel, batcher: Batcher, unk_id: int, protocol: Protocol, cache: CacheConfig | None
-) -> list[Tally]:
-    """Sum over a text; with a cache, without it and with it in one pass."""
-    scored = score(model, batcher.segments(), protocol)
-    if cache is None:
-        return [tally(scored, unk_id)]
-    plain = cached = Tally()
-    # two readers in step: what one has read waits for the other, a segment at a time
-    found, again = tee(scored)
-    for alone, mixed in zip(found, with_cache(again, cache, protocol.context == "line"), strict=True):
-        plain, cached = plain.plus(alone, unk_id), cached.plus(mixed, unk_id)
-    return [plain, cached]
-
-
-def summarise(
-    totals: Sequence[Tally],
-    unopened: Sequence[Tally],
-    seconds: float,
+def count_split(
+    read: Callable[[Batcher], list[Tally]],
     corpus: Corpus,
     split: str,
     protocol: Protocol,
+    *,
+    in_order: bool = False,
+    length: int = LENGTH,
 ) -> list[Evaluation]:
-    """Turn the sums over a split into evaluations, one for each prediction.
-
-    `totals` are of the first of `Protocol.readings`, which took `seconds`; `unopened` of the second, if there was one.
-    """
+    """Read a split as `Protocol.readings` says, and turn the sums of `read`, one a prediction, into evaluations."""
+    first, second = protocol.readings(corpus, split, in_order=in_order, length=length)
+    began = time.perf_counter()
+    totals = read(first)
+    seconds = time.perf_counter() - began
     results = [_evaluation(total, seconds, corpus, split, protocol) for total in totals]
     if protocol.context != "line":
         return results
-    opened, counted = "not opened" if unopened else "opened by <eos>", totals[0].tokens
-    sums = [(x.nll, x.tokens) for x in unopened] or [(x.nll - x.first_nll, x.tokens - x.first_tokens) for x in totals]
+    opened, counted = "opened by <eos>" if second is None else "not opened", totals[0].tokens
+    sums = [(total.nll - total.first_nll, total.tokens - total.first_tokens) for total in totals]
+    if second is not None:
+        sums = [(total.nll, total.tokens) for total in read(second)]
     return [
         replace(
             result,

@@ -8,7 +8,6 @@ likelihood at a span buffer's temperature of evaluation, whatever loss the weigh
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -21,7 +20,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_fit
-from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, summarise
+from spanlm.evaluation.perplexity import Evaluation, count_split, counted_with, evaluate
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Scored, Tally, quiet
 from spanlm.models.interfaces import NextWordModel
@@ -80,23 +79,20 @@ def evaluate_dynamic(
     require(protocol.batch_size in (None, 1), "batch_size", protocol.batch_size, f"1: {size}")
     require_fit(config, statistics, model)
     static = evaluate(model, corpus, split, replace(protocol, batch_size=None))
-    protocol = replace(protocol, batch_size=1)
-    first, second = protocol.readings(corpus, split, in_order=True, length=config.length)
-    totals, seconds = [], []
-    for batcher in (first, second) if second else (first,):
-        began = time.perf_counter()
+
+    def read(batcher: Batcher) -> list[Tally]:
         total = adapted_tally(
             model, batcher, statistics, config, corpus.vocabulary.unk_id, precision=protocol.precision, report=report
         )
-        seconds.append(time.perf_counter() - began)
         if diverged(total, static.nll_per_token, len(corpus.vocabulary)):
             raise DivergedError(
                 f"dynamic.rate={config.rate:g}: the weights diverged: after {total.tokens:,} tokens the mean NLL is "
                 f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
                 f"{config.epsilon:g})."
             )
-        totals.append(total)
-    (adapted,) = summarise(totals[:1], totals[1:], seconds[0], corpus, split, protocol)
+        return [total]
+
+    (adapted,) = count_split(read, corpus, split, replace(protocol, batch_size=1), in_order=True, length=config.length)
     return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
 
 
