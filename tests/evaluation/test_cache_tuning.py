@@ -64,7 +64,7 @@ def test_the_edge_of_the_grid_is_noted() -> None:
     ]
 
 
-def test_no_helpful_cache_is_said() -> None:
+def test_no_helpful_cache_is_noted() -> None:
     different = [list(reference.WORDS[1:3]), list(reference.WORDS[4:])]
     found = tuned(different, windows=(8,), lambdas=(0.0, 0.3))
     assert found.best.lambda_ == 0

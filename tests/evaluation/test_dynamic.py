@@ -111,7 +111,7 @@ def test_every_model_learns_and_comes_back(config: ModelConfig) -> None:
     assert unchanged(model, before)
 
 
-def test_a_weight_that_has_no_say_stays_what_it_is() -> None:
+def test_a_weight_without_gradient_stays_what_it_is() -> None:
     model = reference.small_model()
     expected, statistics = evaluated(model).nll, statistics_of(model)[0]
     model.register_parameter("idle", torch.nn.Parameter(torch.ones(3, dtype=torch.float64)))

@@ -142,7 +142,7 @@ def test_documents_begin_anew() -> None:
 @pytest.mark.parametrize(
     "changes", [{}, {"embedding_dropout": 0.4, "input_dropout": 0.4, "output_dropout": 0.4}], ids=str
 )
-def test_dropout_penalties_and_extra_losses_have_no_say(changes: dict[str, float]) -> None:
+def test_dropout_penalties_and_extra_losses_change_nothing(changes: dict[str, float]) -> None:
     head = SoftmaxConfig(tied=True, projection=True, projection_penalty=5.0)
     rooms = LSTMConfig(hidden_size=12, layers=2, dropout=0.5), PointerSentinelConfig(window=4), head
     model = small.language_model(small.model_config(*rooms, **changes))
