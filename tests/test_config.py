@@ -690,10 +690,10 @@ def test_fields_of_010_are_read_over_a_preset_and_as_options(tmp_path: Path) -> 
     path = tmp_path / "a.yaml"
     path.write_text("model: {memory: {reward: 0.5, reward_slope: 2.0, training_temperature: 7.0, grid: sliding}}")
     assert named_config("li2020/awd-snb-ptb", path) == expected
-    old = ["--model.memory.reward=0.5", "--model.memory.reward_slope", "2", "--model.memory.grid", "sliding"]
-    assert with_options(base, [*old, "--model.memory.training_temperature", "7"]) == expected
-    new = ["--model.memory.reward.weight=0.5", "--model.memory.reward.slope", "2"]
-    assert with_options(base, [*new, "--model.memory.gate.training_temperature", "7"]) == expected
+    old = {"reward": "0.5", "reward_slope": "2", "grid": "sliding", "training_temperature": "7"}
+    new = {"reward.weight": "0.5", "reward.slope": "2", "gate.training_temperature": "7"}
+    for options in (old, new):
+        assert with_options(base, {f"model.memory.{name}": value for name, value in options.items()}) == expected
 
 
 @pytest.mark.parametrize(
@@ -711,6 +711,5 @@ def test_what_is_gone_is_refused_with_the_version_that_has_it(part: str, name: s
     said = rf"model\.{part}\.{name}={written}: was an option of spanlm 0\.1\.0, and this version has"
     with pytest.raises(InputError, match=rf"^a\.yaml: {said}"):
         RunConfig.from_tree(tree, "a.yaml")
-    for options in ([f"--model.{part}.{name}={written}"], [f"--model.{part}.{name}", written]):
-        with pytest.raises(InputError, match=f"^{said}"):
-            with_options(PRESETS["li2020/mos-snb-ptb"].config, options)
+    with pytest.raises(InputError, match=f"^{said}"):
+        with_options(PRESETS["li2020/mos-snb-ptb"].config, {f"model.{part}.{name}": written})
