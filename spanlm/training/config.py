@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from spanlm.data.config import SHORTEST, LongSentences, SentenceRules, StreamRules
 from spanlm.errors import InputError, as_written, require, require_defaults
-
-Check = tuple[str, bool, str]
-"""A field, whether its value is allowed, and the limit in words."""
 
 USUAL_PAST = 5
 """n of the non-monotone test (Merity et al., 2018)."""
 
 
-def _require(owner: object, prefix: str, *checks: Check) -> None:
-    for name, fits, limit in checks:
-        require(fits, f"{prefix}.{name}", getattr(owner, name), limit)
+class _Options:
+    """A group of fields that refuses values by their full names."""
+
+    PREFIX: ClassVar[str]
+
+    def __init_subclass__(cls, prefix: str) -> None:
+        cls.PREFIX = prefix
+
+    def _require(self, *checks: tuple[str, bool, str]) -> None:
+        for name, fits, limit in checks:
+            require(fits, f"{self.PREFIX}.{name}", getattr(self, name), limit)
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimizerConfig:
+class OptimizerConfig(_Options, prefix="training.optimizer"):
     """How a gradient becomes an update.
 
     Attributes:
@@ -55,9 +60,7 @@ class OptimizerConfig:
             f"{USUAL_PAST}, its default, with training.optimizer.switch_after={self.switch_after}: averages then begin "
             "whatever the losses are. Use training.optimizer.switch_after=null for another"
         )
-        _require(
-            self,
-            "training.optimizer",
+        self._require(
             ("lr", 0 < self.lr < math.inf, "positive and finite"),
             ("weight_decay", 0 <= self.weight_decay < math.inf, "0 or positive"),
             ("clip", self.clip is None or self.clip > 0, "positive, or null"),
@@ -68,11 +71,11 @@ class OptimizerConfig:
             of_averages = "nonmonotone", "switch_after", "lagged_rates"
             require_defaults(self, "training.optimizer", of_averages, "unless training.optimizer.kind is nt_asgd")
         switched = self.switch_after is not None and self.nonmonotone != USUAL_PAST
-        _require(self, "training.optimizer", ("nonmonotone", not switched, by_test))
+        self._require(("nonmonotone", not switched, by_test))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleConfig:
+class ScheduleConfig(_Options, prefix="training.schedule"):
     """How the learning rate changes from epoch to epoch.
 
     Attributes:
@@ -90,9 +93,7 @@ class ScheduleConfig:
 
     def __post_init__(self) -> None:
         """Refuse a rate that would grow, and numbers of another kind of schedule."""
-        _require(
-            self,
-            "training.schedule",
+        self._require(
             ("factor", 1 <= self.factor < math.inf, "at least 1"),
             ("full_epochs", self.full_epochs >= 1, "at least 1"),
             ("warmup", self.warmup >= 0, "0 or more optimiser steps"),
@@ -104,7 +105,7 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig:
+class FinetuneConfig(_Options, prefix="training.finetune"):
     """Further stages of a run of nt_asgd, one after the other (Merity et al., 2018; Wang et al., 2019).
 
     Each loads the best weights so far and averages from its first step on. It ends when the test of
@@ -133,9 +134,7 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         """Refuse stages that cannot train, and settings without stages; overridden fields refuse their own values."""
-        _require(
-            self,
-            "training.finetune",
+        self._require(
             ("stages", self.stages >= 0, "0 or more"),
             ("lr", self.lr is None or 0 < self.lr < math.inf, "positive and finite, or null"),
             ("epochs", self.epochs >= 1, "at least 1"),
@@ -154,7 +153,7 @@ class FinetuneConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchingConfig:
+class BatchingConfig(_Options, prefix="training.batching"):
     """How the text is cut into segments.
 
     Attributes:
@@ -198,13 +197,11 @@ class BatchingConfig:
 
     def __post_init__(self) -> None:
         """Refuse empty batches, rules for sentences or streams where there are none, and what cannot be drawn."""
-        choices, size, prefix = get_args(LongSentences), self.group_size, "training.batching"
+        choices, size = get_args(LongSentences), self.group_size
         buckets = self.kind == "sentences" and self.shuffle
         in_buckets = "false unless training.batching.kind is sentences and training.batching.shuffle is true"
         divides = f"at least 1 and a divisor of training.batching.batch_size={self.batch_size}, or null"
-        _require(
-            self,
-            prefix,
+        self._require(
             ("batch_size", self.batch_size >= 1, "at least 1"),
             ("length", self.length >= 1, "at least 1"),
             ("eval_batch_size", self.eval_batch_size >= 1, "at least 1"),
@@ -213,13 +210,11 @@ class BatchingConfig:
         )
         for kind, names in _OF_ONE_KIND.items():
             if self.kind != kind:
-                require_defaults(self, prefix, names, f"unless training.batching.kind is {kind}")
+                require_defaults(self, self.PREFIX, names, f"unless training.batching.kind is {kind}")
         spread, over = self.length_spread, self.longest_over
         one_order = "false with training.batching.kind=streams, which have one order; use partial_shuffle"
         drawn = spread > 0 or self.short_share > 0
-        _require(
-            self,
-            prefix,
+        self._require(
             ("shuffle", not (self.kind == "streams" and self.shuffle), one_order),
             ("length_spread", 0 <= spread <= self.length, "in [0, training.batching.length]"),
             ("short_share", 0 <= self.short_share <= 1, "in [0, 1]"),
@@ -260,7 +255,7 @@ _OF_ONE_KIND = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
+class TrainingConfig(_Options, prefix="training"):
     """How long and how exactly to train.
 
     Attributes:
@@ -319,9 +314,7 @@ class TrainingConfig:
         averages = stages == 0 or self.optimizer.kind == "nt_asgd"
         require(averages, "training.finetune.stages", stages, of_averages)
         in_time = switch_after is None or switch_after < self.epochs
-        _require(
-            self,
-            "training",
+        self._require(
             ("activation_penalty", 0 <= self.activation_penalty < math.inf, positive),
             ("temporal_penalty", 0 <= self.temporal_penalty < math.inf, positive),
             ("epochs", self.epochs >= 1, "at least 1"),
