@@ -13,6 +13,7 @@ USUAL_PAST = 5
 """n of the non-monotone test (Merity et al., 2018)."""
 
 
+@dataclass(frozen=True, kw_only=True)  # jsonargparse would take other parents for a choice of subclasses
 class _Options:
     """A group of fields that refuses values by their full names."""
 
