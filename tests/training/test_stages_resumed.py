@@ -186,7 +186,7 @@ LAGGED_RATES = replace(NT_ASGD, lr=1.0, clip=1.0, lagged_rates=True)
             {**FINETUNING, "epoch": 3, "segment": 0},
             {},
             {"epochs": 1},
-            "finetune.epochs=1: FOLDER has had 2 already in finetune",
+            "finetune.epochs=1: FOLDER has had 2 already in",
         ),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else "",
