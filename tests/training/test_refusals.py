@@ -78,15 +78,6 @@ def test_random_numbers_go_on_only_where_they_were_drawn(
         trainer_module.restore_generators(own(CPU), torch.device("cuda"))
 
 
-def test_a_run_that_chose_its_device_may_be_told_it(
-    room: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    train(make_config(epochs=1, device="auto"), corpus, room)
-    assert train(make_config(epochs=2), corpus, room, resume=True).epoch == 2
-    assert RunConfig.load(room / "config.yaml").training.device == "cpu"
-
-
 def other_split(corpus: Corpus, split: str, change: Callable[[TokenFile], TokenFile]) -> Corpus:
     return replace(corpus, splits={**corpus.splits, split: change(corpus.splits[split])})
 
@@ -184,12 +175,7 @@ def test_what_needs_documents_is_refused_of_a_text_without_before_anything_is_wr
 
 @pytest.mark.parametrize(
     ("kind", "documents", "said"),
-    [
-        ("streams", True, r"kind=streams\."),
-        ("documents", True, r"kind=documents\."),
-        ("auto", True, r"kind=auto \(here documents\)\."),
-        ("auto", False, r"kind=auto \(here streams\)\."),
-    ],
+    [("streams", True, r"kind=streams\."), ("auto", True, r"kind=auto \(here documents\)\.")],
 )
 def test_what_remembers_everything_needs_sentences(room: Path, kind: str, documents: bool, said: str) -> None:
     """Refused before anything is written; both ways out are ways out."""
