@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,12 +112,17 @@ class Position:
         """Finished epochs of this stage."""
         return self.epoch - self.stage_began
 
+    @property
+    def averaged(self) -> bool:
+        """Whether averages of the weights are validated and saved."""
+        return self.averaging_since is not None
+
     def stage_over(self, training: TrainingConfig) -> bool:
         """Whether the stage in which the run stands has ended."""
         if self.stage:
             finetune = training.finetune
             return self.stage_epochs >= finetune.epochs or stagnated(self.losses, finetune.nonmonotone)
-        waiting = training.optimizer.kind == "nt_asgd" and self.averaging_since is None
+        waiting = training.optimizer.kind == "nt_asgd" and not self.averaged
         impatient = training.patience is not None and self.stale >= training.patience
         return self.epoch >= training.epochs or (impatient and not waiting)
 
@@ -150,14 +156,14 @@ class Position:
 
         They begin once, never end, and contain no weights from before. From then on patience counts anew.
         """
-        optimizer, averaged = training.optimizer, self.averaging_since is not None
+        optimizer = training.optimizer
         if optimizer.kind != "nt_asgd":
             return False
-        if self.stage or not averaged:
+        if self.stage or not self.averaged:
             self.losses.append(loss)
         last = optimizer.switch_after
         due = stagnated(self.losses, optimizer.nonmonotone) if last is None else self.epoch >= last
-        if averaged or not due:
+        if self.averaged or not due:
             return False
         self.averaging_since, self.stale = self.step, 0
         return True
@@ -180,109 +186,69 @@ def stagnated(losses: Sequence[float], n: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Phase:
-    """Which part of a run an epoch belongs to.
-
-    Attributes:
-        stage: 0, or the number of the finetune stage.
-        stages: the number of finetune stages that the run will have.
-        averaged: whether averages of the weights are validated and saved.
-    """
-
-    stage: int = 0
-    stages: int = 0
-    averaged: bool = False
-
-    def __str__(self) -> str:
-        """Return it in words; empty in the main stage without averages."""
-        stage = f"finetune {self.stage}/{self.stages}" if self.stage else ""
-        return ", ".join(filter(None, [stage, "averaged" if self.averaged else ""]))
-
-
-@dataclass(frozen=True, kw_only=True)
 class StepEvent:
-    """An optimiser step; every `log_every`-th is a row of metrics.jsonl. Losses: mean NLL, nats a token.
+    """An optimiser step; every `log_every`-th is a row of metrics.jsonl.
 
     Attributes:
-        step: optimiser steps in all.
-        run_epoch: the epoch, counted from 1 through all stages.
-        epoch: the same, counted within the stage.
-        epochs: of the stage, at most.
-        segment: segments of the epoch that are done.
+        position: after the step, a copy.
         segments: of the epoch.
-        loss: of the epoch so far.
-        recent_loss: since the row before.
         rate: learning rate of the step.
         gradient_norm: before clipping.
         tokens: predicted ones of the step.
-        epoch_tokens: predicted ones of the epoch so far.
         tokens_per_second: of the epoch, in this process.
-        phase: stage and averages.
-        sums: of the head's metrics over the epoch so far, by name.
     """
 
-    step: int
-    run_epoch: int
-    epoch: int
-    epochs: int
-    segment: int
+    position: Position
     segments: int
-    loss: float
-    recent_loss: float
     rate: float
     gradient_norm: float
     tokens: int
-    epoch_tokens: int
     tokens_per_second: float
-    phase: Phase = Phase()
-    sums: Mapping[str, float] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """Return the row of metrics.jsonl."""
-        fields = {"event": "train", "step": self.step, "epoch": self.run_epoch, "rate": self.rate}
-        parts = log_of_training(self.sums)
-        losses = {"loss": self.recent_loss, "perplexity": perplexity(self.recent_loss)}
-        return {**fields, "gradient_norm": self.gradient_norm, **({"parts": parts} if parts else {}), **losses}
+        """Return the row: its loss is the mean since the row before, its parts are of the epoch so far."""
+        at = self.position
+        loss = (at.epoch_nll - at.logged_nll) / (at.epoch_tokens - at.logged_tokens)
+        parts = log_of_training(at.parts)
+        fields = {"epoch": at.epoch + 1, "rate": self.rate, "gradient_norm": self.gradient_norm}
+        return {"event": "train", "step": at.step, **fields, **({"parts": parts} if parts else {}), **_losses(loss)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class EpochEvent:
     """A validation, which is a row of metrics.jsonl. Losses: mean NLL, nats a token.
 
     Attributes:
-        step: optimiser steps in all.
-        epoch: counted from 1 through all stages.
-        rate: learning rate of the epoch.
+        position: after the epoch, a copy.
         train_loss: of the weights as they moved through the epoch.
         valid_loss: of the weights after it, or of their averages.
         improved: whether that is the best so far.
         tokens_per_second: of the epoch's training, in this process.
         seconds: of the same.
-        phase: stage and averages.
         train_parts: `evaluation.parts.log_of` the training.
         valid_parts: the same of the validation.
     """
 
-    step: int
-    epoch: int
-    rate: float
+    position: Position
     train_loss: float
     valid_loss: float
     improved: bool
     tokens_per_second: float
     seconds: float
-    phase: Phase = Phase()
     train_parts: Mapping[str, float] = field(default_factory=dict)
     valid_parts: Mapping[str, float] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """Return the row of metrics.jsonl; parts without a span to read are left out."""
-        fields = {"event": "valid", "step": self.step, "epoch": self.epoch}
-        parts = {"train": self.train_parts, "valid": self.valid_parts}
+        """Return the row; parts of a text too short for a span are left out."""
+        at, parts = self.position, {"train": self.train_parts, "valid": self.valid_parts}
         parts = {split: values for split, values in parts.items() if values}
-        losses = {"loss": self.valid_loss, "perplexity": perplexity(self.valid_loss)}
-        rates = {"train_loss": self.train_loss, "rate": self.rate}
-        return {**fields, **rates, **({"parts": parts} if parts else {}), **losses}
+        fields = {"epoch": at.epoch, "train_loss": self.train_loss, "rate": at.rate}
+        of_parts = {"parts": parts} if parts else {}
+        return {"event": "valid", "step": at.step, **fields, **of_parts, **_losses(self.valid_loss)}
+
+
+def _losses(loss: float) -> dict[str, float]:
+    return {"loss": loss, "perplexity": perplexity(loss)}
 
 
 class Watcher:
@@ -355,38 +321,17 @@ class Journal:
         """Start the clock: an epoch begins, or goes on in this process."""
         self._began, self._tokens, self._seconds = time.perf_counter(), 0, 0.0
 
-    def step(self, position: Position, segments: int, rate: float, norm: float, tokens: int) -> None:
-        """Notify of a step, and write a row after every `log_every` of them.
+    @property
+    def _speed(self) -> float:
+        return self._tokens / self._seconds if self._tokens else 0.0
 
-        Args:
-            position: after the step.
-            segments: of the epoch.
-            rate: learning rate of the step.
-            norm: of its gradient, before clipping.
-            tokens: that it predicted.
-        """
-        training = self._training
+    def step(self, position: Position, segments: int, rate: float, norm: float, tokens: int) -> None:
+        """Notify of a step (see `StepEvent`), and write a row after every `log_every` of them."""
         self._tokens += tokens
         self._seconds = time.perf_counter() - self._began
-        recent = (position.epoch_nll - position.logged_nll) / (position.epoch_tokens - position.logged_tokens)
-        event = StepEvent(
-            step=position.step,
-            run_epoch=position.epoch + 1,
-            epoch=position.stage_epochs + 1,
-            epochs=training.finetune.epochs if position.stage else training.epochs,
-            segment=position.segment,
-            segments=segments,
-            loss=position.epoch_nll / position.epoch_tokens,
-            recent_loss=recent,
-            rate=rate,
-            gradient_norm=norm,
-            tokens=tokens,
-            epoch_tokens=position.epoch_tokens,
-            sums=position.parts,
-            **self._pace(position),
-        )
+        event = StepEvent(copy(position), segments, rate, norm, tokens, self._speed)
         self.watcher.step(event)
-        if position.step % training.log_every == 0:
+        if position.step % self._training.log_every == 0:
             position.logged_nll, position.logged_tokens = position.epoch_nll, position.epoch_tokens
             self._write(event)
 
@@ -394,28 +339,14 @@ class Journal:
         self, position: Position, found: Tally, improved: bool, train_loss: float, train_parts: Mapping[str, float]
     ) -> EpochEvent:
         """Write the row of an epoch that was just closed; return the event for after its checkpoint."""
-        event = EpochEvent(
-            step=position.step,
-            epoch=position.epoch,
-            rate=position.rate,
-            train_loss=train_loss,
-            valid_loss=found.loss,
-            improved=improved,
-            seconds=self._seconds,
-            train_parts=train_parts,
-            valid_parts=log_of(found.metrics, found.tokens),
-            **self._pace(position),
-        )
+        parts, pace = (train_parts, log_of(found.metrics, found.tokens)), (self._speed, self._seconds)
+        event = EpochEvent(copy(position), train_loss, found.loss, improved, *pace, *parts)
         self._write(event)
         return event
 
-    def _pace(self, position: Position) -> dict[str, Any]:
-        phase = Phase(position.stage, self._training.finetune.stages, position.averaging_since is not None)
-        return {"phase": phase, "tokens_per_second": self._tokens / self._seconds if self._tokens else 0.0}
-
     def _write(self, event: StepEvent | EpochEvent) -> None:
-        row = event.row()
+        row, position = event.row(), event.position
         if self._training.optimizer.kind == "nt_asgd":
-            row |= {"stage": event.phase.stage, "averaged": event.phase.averaged}
+            row |= {"stage": position.stage, "averaged": position.averaged}
         clock = {"tokens_per_second": round(event.tokens_per_second, 1), "time": datetime.now(UTC).isoformat()}
         self.lasting(lambda: self._metrics.write({**row, **clock}))

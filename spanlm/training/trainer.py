@@ -25,26 +25,8 @@ from spanlm.store.files import expanded
 from spanlm.store.process import StopRequest, pick_device, stop_request
 from spanlm.store.provenance import read_precision, record_start
 from spanlm.store.run_folder import CHECKPOINTS, CONFIG, MODEL, copy_weights, load_weights, save_model
-from spanlm.training.optimizers import (
-    NTASGD,
-    averaged,
-    build_optimizer,
-    expected_state,
-    next_rate,
-    optimizer_state,
-    restore_optimizer,
-)
+from spanlm.training import optimizers, setup
 from spanlm.training.progress import Journal, Position, Watcher
-from spanlm.training.setup import (
-    WarmStart,
-    build_model,
-    data_fingerprint,
-    hold_all_but_new,
-    refuse_unfit,
-    split_batcher,
-    stage_config,
-    warm_start,
-)
 from spanlm.training.step import backward, clip
 
 
@@ -65,30 +47,32 @@ class Trainer:
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher) -> None:
         self.config, self.corpus, self.folder = config, corpus, folder
         self.journal, self._noted_leftovers = Journal(config.training, watcher, folder), False
-        refuse_unfit(config)
+        setup.refuse_unfit(config)
         self.device = pick_device(config.training.device, "training.device")
         self.position = Position(
-            rate=config.training.optimizer.lr, data=data_fingerprint(corpus), config=config_digest(config.to_tree())
+            rate=config.training.optimizer.lr,
+            data=setup.data_fingerprint(corpus),
+            config=config_digest(config.to_tree()),
         )
         # streams of equal length in training; in validation the context of a word must not depend on the batch size
-        self.valid = split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
+        self.valid = setup.split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
         self._set_up()
-        self.started: WarmStart | None = None
+        self.started: setup.WarmStart | None = None
         origin = config.training.start_from
         # a resumed run has its own weights and does not need the other run any more
         if origin is not None and not holds_checkpoints(folder / CHECKPOINTS):
-            self.started = warm_start(self.model, expanded(origin), corpus.vocabulary)
+            self.started = setup.warm_start(self.model, expanded(origin), corpus.vocabulary)
 
     def _set_up(self) -> None:
         """Make what the position's stage trains: its model, its optimiser, its batches."""
-        config = stage_config(self.config, self.position.stage)
+        config = setup.stage_config(self.config, self.position.stage)
         streams = config.training.batching.batch_size
         # before the model: refuses what does not fit in memory
-        self.batcher = split_batcher(config, self.corpus, "train", streams, whole=False)
-        self.model = build_model(config, len(self.corpus.vocabulary)).to(self.device)
+        self.batcher = setup.split_batcher(config, self.corpus, "train", streams, whole=False)
+        self.model = setup.build_model(config, len(self.corpus.vocabulary)).to(self.device)
         if config.training.learns == "memory":
-            hold_all_but_new(self.model)
-        self.optimizer = build_optimizer(config.training.optimizer, self.model)
+            setup.hold_all_but_new(self.model)
+        self.optimizer = optimizers.build_optimizer(config.training.optimizer, self.model)
         self.segments = self.batcher.count(self._order())
         self.state = self.initial = self.model.init_state(streams)
 
@@ -211,7 +195,7 @@ class Trainer:
     def _validate(self, request: StopRequest) -> None:
         position, training = self.position, self.config.training
         train = position.epoch_nll / position.epoch_tokens, log_of_training(position.parts)
-        with averaged(self.optimizer):
+        with optimizers.averaged(self.optimizer):
             segments = takewhile(lambda _: request.signal_number is None, self.valid.segments())
             scored = score(self.model, segments, Protocol(precision=training.precision))
             found = tally(scored, self.corpus.vocabulary.unk_id)
@@ -220,7 +204,7 @@ class Trainer:
         if stopped is not None:
             self._interrupt(stopped)
         event = self.journal.epoch(position, found, improved, *train)
-        position.rate = next_rate(training.schedule, position.rate, position.stage_epochs, improved)
+        position.rate = optimizers.next_rate(training.schedule, position.rate, position.stage_epochs, improved)
         self.state = self.initial
         begun = position.averages_begin(training, found.loss)
         if begun:
@@ -244,7 +228,7 @@ class Trainer:
     def _next_stage(self) -> None:
         """Go on from the best weights so far, with averages from the next step on."""
         position, before = self.position, generator_states(self.device)
-        position.begin_stage(stage_config(self.config, position.stage + 1).training.optimizer.lr)
+        position.begin_stage(setup.stage_config(self.config, position.stage + 1).training.optimizer.lr)
         self._set_up()
         restore_generators(before, self.device)
         if load_weights(self.folder, self.model, self.corpus.vocabulary.hash) != position.best_weights:
@@ -260,17 +244,17 @@ class Trainer:
         )
 
     def _begin_averages(self) -> None:
-        assert isinstance(self.optimizer, NTASGD)  # only this kind of optimiser has averages and stages
+        assert isinstance(self.optimizer, optimizers.NTASGD)  # only this kind of optimiser has averages and stages
         self.optimizer.averaged_steps = 0
 
     def _checkpoint(self) -> None:
         """Save all that the run needs to go on exactly from between two steps."""
         self.journal.sync(self.position)
-        if isinstance(self.optimizer, NTASGD):
+        if isinstance(self.optimizer, optimizers.NTASGD):
             self.position.late_rate = self.optimizer.late_rate
         checkpoint = Checkpoint(
             weights=dict(self.model.named_parameters()),
-            optimizer=optimizer_state(self.optimizer, self.model),
+            optimizer=optimizers.optimizer_state(self.optimizer, self.model),
             carried={**self.state.flat(), **generator_states(self.device)},
             position=self.position.to_json(),
         )
@@ -284,13 +268,13 @@ class Trainer:
         """Undo `_checkpoint`, with the model and the optimiser just made and the position read."""
         position, model, optimizer, carried = self.position, self.model, self.optimizer, checkpoint.carried
         copy_weights(checkpoint.weights, model, "checkpoint")
-        expected = expected_state(optimizer, model, position.step, position.averaged_steps)
+        expected = optimizers.expected_state(optimizer, model, position.step, position.averaged_steps)
         _require_names(checkpoint.optimizer, expected, "optimizer.safetensors")
         streams = {*self.initial.flat(), "generator.cpu"}
         _require_names(carried.keys() - {"generator.cuda"}, streams, "carried.safetensors")
         restore_generators(carried, self.device)
-        restore_optimizer(optimizer, model, checkpoint.optimizer)
-        if isinstance(optimizer, NTASGD):
+        optimizers.restore_optimizer(optimizer, model, checkpoint.optimizer)
+        if isinstance(optimizer, optimizers.NTASGD):
             optimizer.averaged_steps, optimizer.late_rate = position.averaged_steps, position.late_rate
         self.state = LMState.from_flat(carried).to(self.device)
 

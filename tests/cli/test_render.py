@@ -9,6 +9,7 @@ import pty
 import re
 from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ from spanlm.cli import render
 from spanlm.cli.main import main
 from spanlm.cli.render import grid, note, out, out_json, paragraph, progress, table
 from spanlm.cli.training_report import TrainingReport
-from spanlm.training.progress import EpochEvent, Phase, StepEvent
+from spanlm.models.memories import NoMemoryConfig
+from spanlm.training.config import FinetuneConfig, OptimizerConfig
+from spanlm.training.progress import EpochEvent, Position, StepEvent
 from tests.cli.conftest import Cli
+from tests.training.small import make_config, make_corpus
 
 LONG = "an attentive language model " * 20
 HEADER, *ROWS = [["row", LONG.strip(), "ppl"], [LONG.strip(), "said " * 30, "70.10"], ["x", "", "8.00"]]
@@ -146,12 +150,18 @@ def test_data_in_a_pipe_are_as_they_are_and_what_is_said_is_shown(
 # progress
 
 
-def step_event(
-    epoch: int, epochs: int, segment: int, segments: int, *, loss: float, speed: float, **fields: Any
-) -> StepEvent:
-    here: dict[str, Any] = {"epoch": epoch, "epochs": epochs, "segment": segment, "segments": segments}
-    rest = {"step": 1, "run_epoch": epoch, "recent_loss": loss, "gradient_norm": 1.0, "tokens": 20}
-    return StepEvent(**here, **rest, loss=loss, tokens_per_second=speed, **fields)
+def started(report: TrainingReport, capsys: pytest.CaptureFixture[str] | None = None, **training: Any) -> None:
+    """The report of a run of a small configuration, which has printed its sizes."""
+    config = make_config(NoMemoryConfig(), kind="streams", shuffle=False, **training)
+    report.start(config, make_corpus(), Path("run"), "cpu", 300, None)
+    if capsys is not None:
+        capsys.readouterr()
+
+
+FINETUNED: dict[str, Any] = {
+    "optimizer": OptimizerConfig(kind="nt_asgd", lr=25.0, switch_after=1),
+    "finetune": FinetuneConfig(stages=1, epochs=2),
+}
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -160,9 +170,9 @@ def test_the_time_left_is_never_cut(monkeypatch: pytest.MonkeyPatch, on_terminal
 
     def act() -> None:
         with TrainingReport() as report:
-            report.step(
-                step_event(12, 40, 12_345, 67_890, loss=14.5, rate=0.00125, epoch_tokens=400_000, speed=12_345.6)
-            )
+            started(report, epochs=40, patience=2)
+            at = Position(rate=1.0, epoch=11, segment=12_345, epoch_nll=14.5 * 400_000, epoch_tokens=400_000)
+            report.step(StepEvent(at, 67_890, 0.00125, 1.0, 20, 12_345.6))
 
     frames = re.split(r"[\r\n]+", re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", on_terminal(act)))
     shown = [frame.rstrip() for frame in frames if "epoch" in frame]
@@ -180,8 +190,10 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("always")
 def test_the_time_left_is_that_of_segments_as_they_were_on_the_mean(capsys: pytest.CaptureFixture[str]) -> None:
     """A quarter had 60 tokens; the other three have 180, at 2 a second; and so has another epoch, of 240."""
+    at = Position(rate=25.0, epoch=3, stage=1, stage_began=3, averaging_since=9, segment=5)
     with TrainingReport() as report:
-        report.step(step_event(1, 2, 5, 20, loss=4.0, rate=25.0, epoch_tokens=60, speed=2.0, phase=Phase(1, 1, True)))
+        started(report, capsys, **FINETUNED)
+        report.step(StepEvent(replace(at, epoch_nll=240.0, epoch_tokens=60), 20, 25.0, 1.0, 1, 2.0))
     line = capsys.readouterr().out
     assert line.startswith("epoch 1/2, finetune 1/1, averaged  5/20  loss 4.000")
     assert line.rstrip().endswith("eta 0:01:30, all at most 0:03:30")
@@ -208,13 +220,15 @@ def test_nothing_is_shown_beside_json_or_before_a_minute(capsys: pytest.CaptureF
 def test_an_epoch_is_a_line_and_one_for_each_split_of_a_span_buffer(capsys: pytest.CaptureFixture[str]) -> None:
     parts = {"encoder_nll": math.log(60.0), "buffer_nll": math.log(400.0), "reward": -0.25, "gate": 0.4}
     parts |= {"utilisation": 0.123, "oracle_utilisation": 0.07}
-    losses = {"train_loss": 4.0, "valid_loss": 4.1}
-    same: dict[str, Any] = {**losses, "step": 9, "rate": 1.0, "tokens_per_second": 1000.0, "seconds": 65.0}
     with TrainingReport() as report:
-        report.epoch(EpochEvent(epoch=7, improved=True, phase=Phase(1, 3, True), **same))
-        report.epoch(EpochEvent(epoch=8, improved=False, train_parts=parts, valid_parts=parts | {"gate": 0.6}, **same))
+        started(report, capsys, **FINETUNED)
+        at = Position(rate=1.0, epoch=7, stage=1, averaging_since=9)
+        report.epoch(EpochEvent(at, 4.0, 4.1, True, 1000.0, 65.0))
+        report.epoch(
+            EpochEvent(Position(rate=1.0, epoch=8), 4.0, 4.1, False, 1000.0, 65.0, parts, parts | {"gate": 0.6})
+        )
     seventh, eighth, *of_parts = capsys.readouterr().out.splitlines()
-    assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("finetune 1/3, averaged, best, saved")
+    assert seventh.startswith("epoch   7  train ppl") and seventh.endswith("finetune 1/1, averaged, best, saved")
     assert eighth.endswith(" s")
     alone = "encoder alone 60.00, buffer alone 400.00, PoU 12.3%, oracle PoU 7.0%, buffer's share"
     assert [line.strip() for line in of_parts] == [
