@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
-from spanlm.cli.main import VerbParser, in_options
+from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, SpanlmError, require
@@ -20,6 +24,8 @@ from spanlm.store.files import replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 PROCESSORS = os.cpu_count() or 1
@@ -29,6 +35,8 @@ TUNED_ON: Split = "valid"
 _MALLOPT = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 * 2**20)}
 """Of mallopt(3) in the GNU C library: parameter and value."""
 
+Owner = TypeVar("Owner", bound="DataclassInstance")
+
 
 def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = True) -> VerbParser:
     """Make a verb's parser; without `threads` it computes nothing."""
@@ -36,6 +44,55 @@ def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = 
     if threads:
         add_threads(parser)
     return parser
+
+
+def add_fields(parser: VerbParser, owner: type[DataclassInstance], *names: str, **changes: Mapping[str, Any]) -> None:
+    """Add an option for each field of a library dataclass, which declares, explains and checks it.
+
+    Type, choices and default are the field's; its help is what the class's docstring has under `Attributes:`.
+    `field_values` makes the dataclass of what was given; where that refuses `top_k=0`, `main` prints `--top-k=0`.
+
+    Args:
+        parser: of a verb.
+        owner: the dataclass: fields are bool, int, float, str, Path or Literal, optional ones or tuples of these.
+        names: of the fields; none: all.
+        changes: by field, what is different on the command line, as for `add_argument`.
+    """
+    section = (inspect.getdoc(owner) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+    meanings = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE))
+    types = get_type_hints(owner)
+    for field in fields(owner):
+        if names and field.name not in names:
+            continue
+        default = {"required": True} if field.default is MISSING else {"default": field.default}
+        meaning = " ".join(meanings[field.name].split()).removesuffix(".")
+        settings = {"help": meaning, **default, **_settings(types[field.name]), **changes.get(field.name, {})}
+        value = settings.get("default")
+        if value not in (None, False) and "default" not in settings["help"]:
+            settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
+        parser.add_argument(f"--{field.name.replace('_', '-')}", **settings)
+
+
+def _settings(kind: Any) -> dict[str, Any]:
+    """Return what argparse has to know of a type."""
+    if kind is bool:
+        return {"action": "store_true"}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    if get_origin(kind) is tuple:
+        return {"nargs": "+", **_settings(get_args(kind)[0])}
+    given = [one for one in get_args(kind) if one is not NoneType]  # of `X | None`
+    return _settings(given[0]) if given else {"type": kind}
+
+
+def field_values(options: argparse.Namespace, owner: type[Owner], **changes: Any) -> Owner:
+    """Make a library dataclass of the options that `add_fields` added, with `changes` for others.
+
+    Raises:
+        InputError: what the dataclass refuses.
+    """
+    names = [field.name for field in fields(owner) if field.name in options]
+    return owner(**{name: getattr(options, name) for name in names} | changes)
 
 
 class _Threads(argparse.Action):
@@ -90,14 +147,14 @@ def add_corpus(parser: VerbParser) -> None:
 
 
 def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
-    """Load the corpus that `add_corpus` names, and say which part of it is meant.
+    """Load the corpus that `add_corpus` names, and return which part of it is meant.
 
     Raises:
         InputError: there is no such corpus or part, or a part is named of a file that is taken whole.
     """
     split: Split = options.split or "test"
-    how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-    corpus = model.corpus(options.corpus, split, **how)
+    where = {"data_dir": options.data_dir, "download": options.download}
+    corpus = model.corpus(options.corpus, split, as_text=options.as_text, **where)
     if WHOLE not in corpus.splits:
         return corpus, split
     if options.split is not None:
@@ -135,7 +192,7 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
 
 
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
-    """Part the runs, which are folders with a configuration, from the files after them."""
+    """Split the operands into runs, which are folders with a configuration, and the files after them."""
     more: list[str] = options.more
     count = next((n for n, name in enumerate(more) if not (Path(name) / CONFIG).is_file()), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
@@ -277,15 +334,21 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     )
 
 
+def in_options(message: str, names: Mapping[str, str]) -> str:
+    """Return a message of the library with options in place of fields, such as `cache.window=` for `--cache=`."""
+    fields = "|".join(map(re.escape, names))
+    return re.sub(rf"(?<![\w.])(?:{fields})", lambda found: names[found[0]], message)
+
+
 @contextmanager
-def refusing_options(options: Mapping[str, str], more: str = "") -> Iterator[None]:
+def refusing_options(names: Mapping[str, str], more: str = "") -> Iterator[None]:
     """Name options in what the library refuses within, as `in_options` does, with `more` at the end."""
     try:
         yield
     except SpanlmError as error:
-        said = in_options(str(error), options)
-        if said != str(error):
-            error.args = (f"{said}{more}", *error.args[1:])
+        message = in_options(str(error), names)
+        if message != str(error):
+            error.args = (f"{message}{more}", *error.args[1:])
         raise
 
 

@@ -13,7 +13,6 @@ from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
 from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
 from spanlm.data.sources import CORPORA, split_by_lines
 from spanlm.data.text import Text, fingerprint
-from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.cloze import ClozeContext
@@ -55,10 +54,6 @@ class Texts:
     def line_by_line(self) -> bool:
         """Whether the training's lines knew nothing of each other."""
         return self.config.training.batching.kind == "sentences"
-
-    def tokenize(self, text: str) -> list[str]:
-        """Split text into words as the training text was."""
-        return tokenize(text, self.config.data.effective_tokenizer)
 
     def pieces(self, text: Text | Iterable[str]) -> Iterator[Piece]:
         """Cut a file, or lines, into words, and into lines or sentences, as the training text was.
@@ -206,6 +201,18 @@ class Texts:
                     f"({self.config.data.effective_documents})."
                 )
         return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
+
+    def counted(
+        self,
+        corpus: Corpus | str | None,
+        split: Split,
+        state: State = "auto",
+        batch_size: int | None = None,
+        precision: Precision = "fp32",
+    ) -> tuple[Corpus, str, Protocol]:
+        """Return what `part` and `protocol` give: a corpus, a part of it, and how that is counted."""
+        loaded, part = self.part(corpus, split)
+        return loaded, part, self.protocol(loaded, part, state, batch_size=batch_size, precision=precision)
 
     def refuse_context(self, state: Context, text: str = "all of the text") -> None:
         """Refuse a context of words that the model was never given.

@@ -15,7 +15,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.combination import em_weights, evaluate_members, tune_weights
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.words import lines_as_pieces, score_words
+from spanlm.evaluation.words import ScoreOptions, lines_as_pieces, score_words
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
@@ -94,7 +94,8 @@ def test_words_of_several_are_scored_as_those_of_one(combination: Combination) -
     for state in ("carry", "line", "document"):
         expected = reference.rows(whole, VOCABULARY, TEXT, state)  # type: ignore[arg-type]
         pieces = lines_as_pieces(lines, "whitespace")
-        found = list(score_words(whole, VOCABULARY, pieces, state=state, base=math.e, eos=True))  # type: ignore[arg-type]
+        options = ScoreOptions(state=state, base=math.e, eos=True)  # type: ignore[arg-type]
+        found = list(score_words(whole, VOCABULARY, pieces, options))
         assert [(r.word, r.rank) for r in found] == [(r.word, r.rank) for r in expected]
         assert [r.surprisal for r in found] == pytest.approx([r.nll for r in expected])
         assert [r.entropy for r in found] == pytest.approx([r.entropy for r in expected])
