@@ -32,14 +32,14 @@ PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
 TUNED_ON: Split = "valid"
 
-_MALLOPT = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 * 2**20)}
-"""Of mallopt(3) in the GNU C library: parameter and value."""
+_MALLOPT = {-4: 0, -1: 2**31 - 1, -2: 64 * 2**20}
+"""M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD of mallopt(3) in the GNU C library, and their values."""
 
 Owner = TypeVar("Owner", bound="DataclassInstance")
 
 
 def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = True) -> VerbParser:
-    """Make a verb's parser; without `threads` it computes nothing."""
+    """Make a verb's parser; that of one that computes has `threads`."""
     parser = VerbParser(verb, description, more=more)
     if threads:
         add_threads(parser)
@@ -107,14 +107,8 @@ class _Threads(argparse.Action):
 
 def add_threads(parser: VerbParser) -> None:
     """Add the number of threads."""
-    parser.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        action=_Threads,
-        help="threads of the processor to compute with (default: all cores; 1 is best for small models beside other "
-        "work)",
-    )
+    text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside other work)"
+    parser.add_argument("--threads", type=int, metavar="N", action=_Threads, help=text)
 
 
 def add_device(parser: VerbParser) -> None:
@@ -124,25 +118,19 @@ def add_device(parser: VerbParser) -> None:
 
 def add_as_text(parser: VerbParser) -> None:
     """Add what insists that a file is text."""
-    parser.add_argument(
-        "--as-text", action="store_true", rare=True, help="read as text what is known to be another format"
-    )
+    text = "read as text what is known to be another format"
+    parser.add_argument("--as-text", action="store_true", rare=True, help=text)
 
 
 def add_corpus(parser: VerbParser) -> None:
     """Add what names a corpus and a part of it."""
-    parser.add_argument(
-        "--corpus",
-        metavar="NAME|PATH",
-        help="a registered corpus, a folder, or a whole text file (default: as in training)",
-    )
-    parser.add_argument(
-        "--split", choices=SPLITS, help="which part of a corpus (default: test); a text file alone is taken whole"
-    )
+    text = "a registered corpus, a folder, or a whole text file (default: as in training)"
+    parser.add_argument("--corpus", metavar="NAME|PATH", help=text)
+    text = "which part of a corpus (default: test); a text file alone is taken whole"
+    parser.add_argument("--split", choices=SPLITS, help=text)
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
-    parser.add_argument(
-        "--download", action="store_true", rare=True, help="fetch a registered corpus that is not there"
-    )
+    text = "fetch a registered corpus that is not there"
+    parser.add_argument("--download", action="store_true", rare=True, help=text)
     add_as_text(parser)
 
 
@@ -174,21 +162,12 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
         files_help: what that is.
     """
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run;")
-    parser.add_argument(
-        "more",
-        metavar=f"RUN|{files}" if files else "RUN",
-        nargs="*",
-        default=[],
-        help=f"more of them predict with it as one{f'; then {files_help}' if files else ''}",
-    )
-    parser.add_argument(
-        "--combine",
-        choices=("linear", "geometric"),
-        help="several runs: the average of their probabilities (linear, the default) or their normalised product",
-    )
-    parser.add_argument(
-        "--weights", type=float, nargs="+", metavar="W", help="of several runs, in their order (default: equal)"
-    )
+    text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
+    parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
+    text = "several runs: the average of their probabilities (linear, the default) or their normalised product"
+    parser.add_argument("--combine", choices=("linear", "geometric"), help=text)
+    text = "of several runs, in their order (default: equal)"
+    parser.add_argument("--weights", type=float, nargs="+", metavar="W", help=text)
 
 
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
@@ -200,13 +179,9 @@ def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
 
 def add_gate(parser: VerbParser) -> None:
     """Add another temperature of a span buffer's gate."""
+    text = "of a model with a span buffer: the gate's temperature (default: the run's "
     parser.add_argument(
-        GATE,
-        rare=True,
-        type=float,
-        metavar="T",
-        help="of a model with a span buffer: the gate's temperature (default: the run's "
-        "model.memory.gate.evaluation_temperature)",
+        GATE, rare=True, type=float, metavar="T", help=f"{text}model.memory.gate.evaluation_temperature)"
     )
 
 
@@ -232,13 +207,14 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None) -
         InputError: see `load`; or it has no gate.
     """
     # here, since torch takes a second to load, and not every verb that has shared options needs it
+    from spanlm.evaluation.parts import require_span_buffer
     from spanlm.runs.loading import load
 
     model = load(folder, device)
     if gate_temperature is None:
         return model
-    with refusing_options({"gate_temperature": GATE}):
-        return model.at_gate_temperature(gate_temperature)
+    require_span_buffer(model.config.model.memory, GATE)
+    return model.at_gate_temperature(gate_temperature)
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
@@ -254,9 +230,8 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     check_gate(temperature, len(runs))
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # before anything is loaded
-        return load_ensemble(
-            runs, combination=options.combine or "linear", weights=options.weights, device=options.device
-        )
+        how: dict[str, Any] = {"weights": options.weights, "device": options.device}
+        return load_ensemble(runs, combination=options.combine or "linear", **how)
     for name, given in (("--combine", options.combine), ("--weights", options.weights)):
         if given is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
@@ -264,32 +239,20 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
-    """Load what is tuned on, in the model's vocabulary.
-
-    Args:
-        model: what is measured.
-        options: name the corpus.
-        option: that asks for the tuning.
-        otherwise: what can be given instead.
+    """Load the part that is tuned on, which `option` asks for; `otherwise` says what can be given instead.
 
     Raises:
         InputError: the corpus has no such part.
     """
     valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
     if TUNED_ON not in valid.splits:
-        raise InputError(
-            f"{option}: {valid.name} has no {TUNED_ON} part to tune on. Name a corpus that has one, or give "
-            f"{otherwise}."
-        )
+        why = f"{valid.name} has no {TUNED_ON} part to tune on"
+        raise InputError(f"{option}: {why}. Name a corpus that has one, or give {otherwise}.")
     return valid
 
 
 def refuse_overwriting(path: Path | None, read: Iterable[Path]) -> None:
-    """Refuse to write over a file that is read.
-
-    Raises:
-        InputError: it would be.
-    """
+    """Raise InputError if `path` is one of the files that are read."""
     for source in read:
         if path is not None and path.exists() and source.exists() and path.samefile(source):
             raise InputError(f"--out={path}: is the file that is read, which would be lost. Choose another.")
@@ -319,19 +282,17 @@ def run_names(folders: Sequence[Path]) -> list[str]:
         InputError: one run twice.
     """
     paths = [folder.resolve() for folder in folders]
-    twice = [folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1]
-    if twice:
-        raise InputError(f"{twice[0]}: is named twice; name each run once")
+    for folder, path in zip(folders, paths, strict=True):
+        if paths.count(path) > 1:
+            raise InputError(f"{folder}: is named twice; name each run once")
     if len(folders) == 1:
         return [run_name(folders[0])]
     while len({path.name for path in paths}) == 1:
         paths = [path.parent for path in paths]
-    longest = max(len(path.parts) for path in paths)
-    return next(
-        names
-        for names in (["/".join(path.parts[-count:]) for path in paths] for count in range(1, longest + 1))
-        if len(set(names)) == len(names)
-    )
+    parts = 1
+    while len({*(names := ["/".join(path.parts[-parts:]) for path in paths])}) < len(paths):
+        parts += 1
+    return names
 
 
 def in_options(message: str, names: Mapping[str, str]) -> str:
@@ -364,5 +325,5 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
         return
-    for parameter, value in _MALLOPT.values():
+    for parameter, value in _MALLOPT.items():
         mallopt(parameter, value)

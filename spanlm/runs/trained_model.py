@@ -129,14 +129,9 @@ class LoadedModel:
         """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
 
         Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
-        read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN.
-
-        Args:
-            text: one string, cut at its line ends; lines; or a file of any size, read as rows are asked for.
-            state: as of `ScoreOptions`, and so are `base`, `oov` and `eos`.
-            base: of the logarithm.
-            oov: flag or error.
-            eos: give line ends rows, too.
+        read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN. The `text` is
+        one string, cut at its line ends; lines; or a file of any size, read as rows are asked for. The options are
+        those of `spanlm.evaluation.words.ScoreOptions`.
 
         Raises:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
@@ -154,20 +149,17 @@ class LoadedModel:
         contexts: Sequence[ClozeContext] | None = None,
         batch_size: int = 64,
     ) -> Iterator[RankedQuestion | Defect]:
-        """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze`.
+        """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze.rank_questions`.
 
         Args:
             questions: a file in the format of the Children's Book Test, or what `read_questions` gives.
-            contexts: what is read before a query: full, query, none; a question is ranked once with each. None: full,
-                but query for a model that was trained on lines that know nothing of each other.
+            contexts: what is read before a query: full, query, none. None: full, but query for a model that was trained
+                on lines that know nothing of each other.
             batch_size: questions read side by side.
 
-        Returns:
-            In the order of the questions, their ranks, and the defects of those that cannot be scored.
-
         Raises:
-            InputError: an unknown context, full for a model that was trained on lines alone, none for one that predicts
-                no first words, or a file that cannot be read or holds no question.
+            InputError: a context that is unknown or that the model cannot use, see
+                `spanlm.runs.texts.Texts.cloze_contexts`; a file that cannot be read or holds no question.
         """
         contexts = self.texts.cloze_contexts(contexts)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
@@ -316,10 +308,7 @@ class TrainedModel(LoadedModel):
     def attend_spans(self, text: str, *, expected: int = 5, state: Context = "line") -> SpanRecord:
         """Read a text and record at which spans a span buffer looked, its gate, and what each part expected next.
 
-        Args:
-            text: as of `attend`.
-            expected: how many of the most probable next words of each part to keep.
-            state: as of `attend`.
+        The arguments are as of `attend`; `expected` words are kept of each part.
 
         Raises:
             InputError: no words, a model without a span buffer, or a `state` that the model cannot use.
@@ -345,13 +334,8 @@ class TrainedModel(LoadedModel):
         """Return the statistics in the folder, or, if they are not of these weights and this text, new ones.
 
         New ones are saved in the folder; where that cannot be written they are only returned. `origin` says which.
-
-        Args:
-            segments: so many of the training text are enough; None: all of it.
-            length: steps of a segment.
-            data_dir: where registered corpora are.
-            download: fetch a registered corpus that is not there.
-            report: told of progress while they are gathered.
+        Gathering them reads all of the training text, or so many `segments` of `length` steps; `data_dir` and
+        `download` are as of `corpus`, and `report` is called with the progress.
 
         Raises:
             InputError: neither statistics that belong to the weights nor the training text are there.
@@ -389,20 +373,20 @@ class TrainedModel(LoadedModel):
         goes on, and one with another point reads only that.
 
         Args:
-            corpus: as for `evaluate`.
+            corpus: as of `evaluate`, and so are `state`, `precision`, `statistics` and `report`.
             split: the part to choose on; never the one to report.
             rates: η to try; None: those of the published grid, in proportion to the length.
             decays: λ to try, likewise.
-            epsilon: ε of all of them.
+            epsilon: ε of all of them; `length` and `loss` are as of `DynamicConfig`.
             length: words after which the weights learn.
             loss: what they learn from.
             also: more points to try, of the same length.
             first_tokens: that every point reads.
             finalists: points that then read all of the text, more if none of them helps; 0: none.
-            state: as for `evaluate`.
+            state: a word's context.
             precision: of the products.
-            statistics: of the gradients; None: those in the folder, or gathered now.
-            report: told of progress.
+            statistics: of the gradients.
+            report: is called with the progress.
 
         Raises:
             InputError: as `evaluate`; an empty grid or a value outside its range; no text to gather statistics on.
