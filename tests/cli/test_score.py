@@ -283,9 +283,9 @@ def piped(run: Path, reader: str) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("reader", "lines"), [("head -n 1", 1), ("head -n 1", 3000), ("true", 3000)])
-def test_a_reader_that_has_enough_is_no_error(tiny_run: Path, tmp_path: Path, reader: str, lines: int) -> None:
-    (tmp_path / "long.txt").write_text("the cat sat on mat .\n" * lines)
+@pytest.mark.parametrize("reader", ["head -n 1", "true"])
+def test_a_reader_that_has_enough_is_no_error(tiny_run: Path, tmp_path: Path, reader: str) -> None:
+    (tmp_path / "long.txt").write_text("the cat sat on mat .\n" * 3000)
     found = piped(tiny_run, reader)
     assert found.stderr == b""
     assert found.stdout == (b"" if reader == "true" else ("\t".join(COLUMNS) + "\n").encode())
