@@ -129,20 +129,6 @@ def test_one_line_and_status_2(cli: Cli, tiny_run: Path, tmp_path: Path, command
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["--training.epochs", "5"],
-        ["--data.min_count", "3", "--training.seed", "4"],
-        ["--corpus", "x.txt", "--data.tokenizer", "words"],
-        ["--training.epochs", "5", "demo"],
-    ],
-    ids=" ".join,
-)
-def test_options_with_a_space_need_no_preset(cli: Cli, words: list[str]) -> None:
-    assert cli("train", *words, "--print_config").status == 0
-
-
-@pytest.mark.parametrize(
     ("option", "message"),
     [
         (
@@ -179,12 +165,6 @@ def test_what_is_larger_than_the_memory(cli: Cli, tiny_corpus: Path, option: str
     result = cli("train", "demo", "--corpus", tiny_corpus, *options, "--out", "new")
     result.refused(f"model: would take at least {size}", "bytes", "there are", "training.batching", out=None)
     assert not Path("new").exists()
-
-
-def test_a_run_that_is_not_there_is_answered_with_those_beside_it(cli: Cli, tiny_run: Path) -> None:
-    missing = cli("evaluate", tiny_run.with_name("spans"))
-    missing.refused("spans: is not the folder of a run: there is no such folder.", str(tiny_run))
-    assert "spanlm train" not in missing.err
 
 
 def test_a_refused_run_leaves_its_folder_free(cli: Cli, tiny_corpus: Path) -> None:
