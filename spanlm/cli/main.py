@@ -135,18 +135,21 @@ def _overview() -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     _set_environment()
     for logger in (logging.getLogger("spanlm"), logging.lastResort):
         logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # the library's notes, which Python users do not see
     print_plainly()
     VerbParser.current = None
     try:
-        status = _dispatch(sys.argv[1:] if arguments is None else arguments)
+        status = _dispatch(arguments)
         sys.stdout.flush()  # here, where a reader that is gone is no error
         return status
     except SpanlmError as error:
         message, parser = " ".join(str(error).split()), VerbParser.current
-        return _failed(parser.in_options(message) if parser else message, error.exit_status)
+        if parser is not None and message.partition(": ")[0] not in arguments:  # a run may be named `base=2`
+            message = parser.in_options(message)
+        return _failed(message, error.exit_status)
     except KeyboardInterrupt:
         return _failed("stopped", 128 + signal.SIGINT)
     except BrokenPipeError:

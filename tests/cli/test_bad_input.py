@@ -24,15 +24,12 @@ COMMAND_LINES = [
     ("trian", "unknown verb trian", "Did you mean 'train'?"),
     # presets
     ("train dmo", "unknown preset dmo", "'demo'", "`spanlm presets`"),
-    ("train daniluk2017/kvp-w6", "unknown preset daniluk2017/kvp-w6", "Did you mean 'daniluk2017/kvp-w5'?"),
     # options of train
     ("train demo --epocs 3", "unknown option --epocs", "Did you mean '--epochs'?"),
     ("train demo --training.epohcs=3", "unknown option --training.epohcs.", "Did you mean '--training.epochs'?"),
     ("train demo extra", "extra"),
-    ("train demo --training.epochs", "--training.epochs", "expected one argument"),
     ("train demo --training.epochs=0", "training.epochs=0: must be at least 1"),
     ("train demo --model.memory.kind=ngrm", "model.memory.kind=ngrm: unknown", "Did you mean 'ngram'?"),
-    ("train demo --model.memory.kind=ngram --model.memory.window=3", "unknown option --model.memory.window"),
     (
         "train demo --corpus a.txt --data.corpus demo",
         "--corpus=a.txt and --data.corpus=demo",
@@ -44,8 +41,6 @@ COMMAND_LINES = [
         "take one",
     ),
     # corpora
-    ("train demo --corpus missing.txt", "data.corpus=missing.txt: no such corpus, folder or file"),
-    ("train demo --corpus pbt", "data.corpus=pbt", "Did you mean 'ptb'?"),
     ("train demo --corpus ptb", "data.corpus=ptb", "SPANLM_DATA", "--data.download", "--data.dir"),
     ("train demo --corpus wikitext-2 --data.dir nowhere", "nowhere/wikitext-2", "SPANLM_DATA", "--data.download"),
     ("train demo --corpus empty.txt", "empty.txt: the file is empty"),
@@ -56,49 +51,34 @@ COMMAND_LINES = [
         "training.start_from=~no-user/run: is not the folder of a run",
     ),
     # configuration files
-    ("train --config missing.yaml", "missing.yaml: cannot be read"),
     ("train --config broken.yaml", "broken.yaml: is not YAML"),
-    ("train --config list.yaml", "list.yaml=['training']: must be a group of fields"),
     ("train --config field.yaml", "field.yaml: unknown field training.epoch", "Did you mean 'epochs'?"),
     # runs
     ("evaluate nowhere", "nowhere: is not the folder of a run: there is no such folder."),
     ("evaluate folder", "folder: is not the folder of a run: it has no config.yaml."),
-    ("evaluate empty.txt", "empty.txt: is a file; name the folder of a run."),
     # options of the other verbs
     ("evaluate", "RUN", "`spanlm evaluate --help`"),
-    ("evaluate RUN two.txt", "two.txt: is a file; name the folder of a run."),
-    ("evaluate RUN --splt test", "unknown option --splt", "Did you mean '--split'?"),
     ("evaluate RUN --split dev", "--split", "'dev'", "'train', 'valid', 'test'"),
     ("evaluate RUN --batch-size 0", "spanlm: --batch-size=0: must be at least 1"),
-    ("evaluate RUN --batch-size many", "--batch-size", "'many'"),
     ("evaluate RUN --cache 5", "--cache=5: needs --cache-theta, or --tune-cache"),
-    ("evaluate RUN --cache 5 --cache-theta 1", "--cache=5: needs --cache-lambda, or --tune-cache"),
     ("evaluate RUN --cache-theta 1", "--cache-theta: is for a cache", "--cache 500"),
-    ("evaluate RUN --tune-cache", "--tune-cache: is for a cache", "--cache 500"),
     ("evaluate RUN --cache 5 --cache-theta 1 --cache-lambda 0.1 0.2", "--cache-lambda: 2 values", "--tune-cache"),
     ("evaluate RUN --cache 0 --tune-cache", "--cache=0: must be at least 1"),
     ("evaluate RUN --cache 5 --cache-theta -1 --cache-lambda 0.1", "--cache-theta=-1.0: must be finite and at least 0"),
-    ("evaluate RUN --cache 5 --tune-cache --cache-lambda 0.1 1.5", "--cache-lambda=1.5: must be in [0, 1]"),
     (
         "evaluate RUN --cache 9999 --tune-cache",
         "--cache=9999: must be at most 227: tiny test has no more tokens; take a smaller --cache",
     ),
-    ("evaluate RUN --cache 9 --tune-cache --corpus two.txt", "--cache=9: must be at most 5: two.txt text"),
     ("evaluate RUN --cache 5 --tune-cache --corpus two.txt", "two.txt has no valid part", "--cache-theta"),
-    ("evaluate RUN --corpus nowhere", "data.corpus=nowhere: no such corpus"),
     ("evaluate RUN --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
-    ("score RUN two.txt --bas e", "unknown option --bas", "Did you mean '--base'?"),
     ("score RUN two.txt --base 3", "--base", "'3'", "'2', 'e', '10'"),
     ("attend RUN", "--text --file --sentence --by-lag --flatness"),
     ("attend RUN --text a --by-lag", "--text", "--by-lag"),
-    ("attend RUN --text a", "--out is missing"),
     ("generate RUN --temperature -1", "--temperature=-1.0: must be 0, or from 0.001 on"),
     ("generate RUN --top-p 2", "--top-p=2.0: must be in (0, 1]"),
     ("data wikipedia --source ~no-user/a.jsonl --out new", "--source=~no-user/a.jsonl: no such file or folder"),
     ("reproduce daniluk2017 --corpus wikipedia --data-dir ~no-user --dry-run", "--corpus=wikipedia"),
-    ("generate RUN --length 0", "--length=0: must be at least 1"),
     ("generate RUN --prompt <eos>", "<eos>", "reserved"),
-    ("presets --jsn", "unknown option --jsn", "Did you mean '--json'?"),
     ("presets demo lstm", "unrecognized arguments: lstm"),
     ("bench demo --rounds 0", "--rounds=0: must be at least 1"),
     ("bench demo --device nonsense", "--device=nonsense: there is no such device here. Use auto or cpu."),
@@ -173,13 +153,6 @@ def test_a_refused_run_leaves_its_folder_free(cli: Cli, tiny_corpus: Path) -> No
     assert cli(*command).status == 0
 
 
-def test_out_that_is_a_file(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    for out in ("file", "file/run", "/proc/run"):
-        cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", out).refused(f"--out={out}: cannot be made")
-    assert (tmp_path / "file").read_text() == "mine"
-
-
 def test_a_loss_that_is_no_number_is_a_failure_not_bad_input(cli: Cli, tiny_corpus: Path) -> None:
     wild = ["--training.optimizer.kind=sgd", "--training.optimizer.lr=1e38", "--training.optimizer.clip=null"]
     result = cli("train", "demo", *SMALL, "--corpus", tiny_corpus, "--out", "run", *wild)
@@ -201,10 +174,11 @@ def test_a_cache_that_cannot_be_written_is_a_failure(
     )
 
 
-@pytest.mark.parametrize("name", ["rv base=2", "x,state=1", "split=valid"])
-def test_words_of_the_user_are_left_as_they_are(cli: Cli, name: str) -> None:
+def test_words_of_the_user_are_left_as_they_are(cli: Cli) -> None:
     """Only what an error begins with is an argument of the library."""
-    cli("score", f"runs/{name}").refused(f"spanlm: runs/{name}: ")
+    for name in ("x,state=1", "split=valid"):
+        cli("score", f"runs/{name}").refused(f"spanlm: runs/{name}: ")
+    cli("score", "base=2").refused("spanlm: base=2: is not the folder of a run")
 
 
 def test_a_text_that_becomes_too_large_is_refused_and_leaves_nothing(
