@@ -83,14 +83,6 @@ def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
     assert "not the text that it was" in cli("evaluate", "run").done
 
 
-def test_the_text_that_is_named_is_read_and_not_its_namesake(cli: Cli, text: Path, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / text.name).write_text("another text\n" * 40)
-    cli("train", text, *SMALL, "--data.dir", "elsewhere", "--out", "run").done  # noqa: B018 (checks)
-    assert RunConfig.load(Path("run/config.yaml")).data.corpus == str(text)
-    assert "sat" in spanlm.load("run").vocabulary
-
-
 def test_the_text_says_whether_rare_words_are_unknown(text: Path) -> None:
     plain = spanlm.load_corpus(DataConfig(corpus=str(text)))
     assert "hapax" not in plain.vocabulary and any("<unk>" in note for note in plain.notes)

@@ -52,23 +52,13 @@ def precisions(run: Path) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def config(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two epochs that draw random numbers."""
-    asked = replace(
-        tiny_config,
-        model=replace(tiny_config.model, input_dropout=0.3),
-        training=replace(tiny_config.training, epochs=2, precision="bf16", device="cpu"),
-    )
-    path = tmp_path_factory.mktemp("config") / "c.yaml"
-    path.write_text(asked.to_yaml())
-    return path
-
-
-@pytest.fixture(scope="module")
-def fallen(config: Path) -> Path:
-    """A run that was asked for in bf16, and another in fp32, where there is only that."""
-    folder = config.parent
-    train = ["train", "--config", config, "--no-tour", "--out"]
+def fallen(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two epochs that was asked for in bf16, and another in fp32, where there is only that."""
+    training = replace(tiny_config.training, epochs=2, precision="bf16", device="cpu")
+    asked = replace(tiny_config, model=replace(tiny_config.model, input_dropout=0.3), training=training)
+    folder = tmp_path_factory.mktemp("config")
+    (folder / "c.yaml").write_text(asked.to_yaml())
+    train = ["train", "--config", folder / "c.yaml", "--no-tour", "--out"]
     out, notes = spanlm([*train, folder / "asked"], [*train, folder / "plain", "--training.precision", "fp32"])
     assert notes.count(NOTE) == notes.count("\n") == 1
     assert "fp32 on cpu" in out and "bf16 on cpu" not in out

@@ -91,11 +91,8 @@ def test_a_terminal_of_80_columns_is_never_written_beyond(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = on_terminal(print_all).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert {word for line in lines for word in line.split()} <= {
-        *LONG.split(),
-        *["row", "said", "ppl", "70.10", "8.00", "x", "name"],
-    }
+    cells = {word for row in (HEADER, *ROWS) for cell in row for word in cell.split()}
+    assert max(map(len, lines)) <= 80 and {word for line in lines for word in line.split()} <= {*cells, "name"}
 
 
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,10 +120,8 @@ def test_a_terminal_obeys_no_cell_and_no_bar(monkeypatch: pytest.MonkeyPatch, on
             report(HOSTILE, 1, 2)
 
     text = on_terminal(act)
-    assert text.count(r"\x1b]0;owned") >= 2 and not {"\x1b]", "\x07", "\x9b", "\u202e"} & {
-        *text,
-        *re.findall(r"\x1b.", text),
-    }
+    assert text.count(r"\x1b]0;owned") >= 2
+    assert not any(obeyed in text for obeyed in ("\x1b]", "\x07", "\x9b", "\u202e"))
 
 
 def test_data_in_a_pipe_are_as_they_are_and_what_is_said_is_shown(
