@@ -1,4 +1,4 @@
-"""What can go wrong, said in one line that names the field, the value, the limit and the way out."""
+"""Errors for users: one line that names the field, the value, the limit and the way out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RunError(SpanlmError):
 
 
 class Interrupted(RunError):
-    """The user or the system asked for an end; the state is saved. Exits as the signal would: 128 + number."""
+    """The user or the system ended the work; the state is saved. Exits as the signal would: 128 + number."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         """Keep the signal's number: the exit status follows from it."""

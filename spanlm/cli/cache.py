@@ -38,7 +38,7 @@ def check_cache(options: argparse.Namespace) -> None:
     if options.cache is None:
         for name, value in {**given, "--tune-cache": options.tune_cache or None}.items():
             if value is not None:
-                raise InputError(f"{name}: is for a cache; say how many words it keeps, as in --cache 500")
+                raise InputError(f"{name}: is for a cache; give the number of words that it keeps, as in --cache 500")
         return
     if options.tune_weights:
         raise InputError("--tune-weights and --cache do not go together: tune the weights first, then give --weights")
@@ -54,7 +54,7 @@ def check_cache(options: argparse.Namespace) -> None:
 def choose_cache(
     model: LoadedModel, corpus: Corpus, options: argparse.Namespace
 ) -> tuple[CacheConfig | None, CacheTuning | None]:
-    """Return the cache to evaluate with, if one is asked for, and how it was tuned, if it was.
+    """Return the cache to evaluate with, or None, and how it was tuned, or None.
 
     Raises:
         InputError: a window longer than the text, or nothing to tune on.

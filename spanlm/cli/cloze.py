@@ -52,7 +52,7 @@ comes first) is counted and reported with its line, and is not scored.
 """
 
 MOST_SHOWN = 20
-"""Defects of a file that are shown; `--out` has them all."""
+"""Defects of a file that are printed; `--out` has them all."""
 
 _TITLES: dict[ClozeContext, str] = {
     "full": "full: the context sentences, then the query",

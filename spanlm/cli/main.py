@@ -104,7 +104,7 @@ class VerbParser(argparse.ArgumentParser):
             return self.format_help()
         for action in self._rare:
             action.help = argparse.SUPPRESS
-        more = f"\n`{self.prog} --help all` shows {len(self._rare)} more options, and says more.\n"
+        more = f"\n`{self.prog} --help all` shows {len(self._rare)} more options, with more explanation.\n"
         return self.format_help() + more * bool(self._rare)
 
     def in_options(self, message: str) -> str:
@@ -153,11 +153,11 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _failed("stopped", 128 + signal.SIGINT)
     except BrokenPipeError:
-        # the reader of our output is gone (`| head`): say nothing, and keep the interpreter from flushing into it
+        # the reader of our output is gone (`| head`): print nothing, and keep the interpreter from flushing into it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "allocate" not in str(error):  # as torch says it, of any device
+        if not isinstance(error, MemoryError) and "allocate" not in str(error):  # torch's word, for any device
             raise
         why = str(error).partition("\n")[0] or "the system gives no more"
         return _failed(f"out of memory: {why}. Take smaller sizes.", 1)
@@ -184,7 +184,7 @@ def _set_environment() -> None:
 
 
 class _Plain:
-    """A stream to people: what a terminal would obey is shown. `terminal` is for what draws on it."""
+    """A stream to a terminal that escapes control characters; what draws on the terminal writes to `terminal`."""
 
     def __init__(self, terminal: TextIO) -> None:
         self.terminal = terminal

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they ask for."""
+"""Options that several verbs share, and the runs, corpora and files that they name."""
 
 from __future__ import annotations
 
@@ -117,13 +117,13 @@ def add_device(parser: VerbParser) -> None:
 
 
 def add_as_text(parser: VerbParser) -> None:
-    """Add what insists that a file is text."""
+    """Add the option to read a file as text whatever it looks like."""
     text = "read as text what is known to be another format"
     parser.add_argument("--as-text", action="store_true", rare=True, help=text)
 
 
 def add_corpus(parser: VerbParser) -> None:
-    """Add what names a corpus and a part of it."""
+    """Add the options that name a corpus and a part of it."""
     text = "a registered corpus, a folder, or a whole text file (default: as in training)"
     parser.add_argument("--corpus", metavar="NAME|PATH", help=text)
     text = "which part of a corpus (default: test); a text file alone is taken whole"
@@ -201,7 +201,7 @@ def check_gate(temperature: float | None, runs: int) -> None:
 
 
 def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
-    """Load one run, with the gate that is asked for.
+    """Load one run, with another temperature of its gate if one is given.
 
     Raises:
         InputError: see `load`; or it has no gate.
@@ -239,7 +239,7 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
-    """Load the part that is tuned on, which `option` asks for; `otherwise` says what can be given instead.
+    """Load the part that is tuned on; an error names `option`, which needs it, and `otherwise`, which does not.
 
     Raises:
         InputError: the corpus has no such part.

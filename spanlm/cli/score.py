@@ -35,8 +35,8 @@ so no word is left out. Text is cut into words as the training text was, and lin
 (data.lines=sentences: a sentence then is what a line is to others); it streams, whatever its size.
 
 A model that was trained on sentences of which the first word is only read (training.batching.predict_first=false) has
-no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), and a note on
-standard error says so. Each line stands alone there; --state has no other choice.
+no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), with a note on
+standard error. Each line stands alone there; --state has no other choice.
 
 Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it.
 Of several files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context

@@ -15,7 +15,7 @@ how they score; the whole query sentence is this project's reading. The context 
             words answers
 
 Each line of a question is a sentence as it stands. A model that was trained on lines that know nothing of each other
-(`training.batching.kind=sentences`) knows no more of a question than its query, so it is asked for `query`; with the 21
+(`training.batching.kind=sentences`) can use no more of a question than its query, so it reads `query`; with the 21
 lines as one it would be read as it never was (`spanlm.runs.texts.Texts.cloze_contexts`).
 
 If it was trained on sentences that no `<eos>` opens, of which the first word is only read (Salton et al., 2017),
@@ -142,13 +142,13 @@ def rank_questions(
         model: left in the mode it was in.
         vocabulary: the model's.
         tokenizer: how sentences and candidates are cut into words.
-        questions: what `spanlm.data.cbt.read_questions` gives; defects are handed on where they stand.
+        questions: what `spanlm.data.cbt.read_questions` gives; defects are passed on where they stand.
         contexts: rank once with each; a question's ranks come one after the other.
         batch_size: questions read side by side; any number gives the same values, up to rounding.
         opened: sentences are opened by <eos>.
 
     Returns:
-        For each question, its ranks in the order of `contexts`, or a defect: the one handed on, that its candidates
+        For each question, its ranks in the order of `contexts`, or a defect: the one passed on, that its candidates
         are all outside the vocabulary, or that they come first in a sentence that nothing opens.
 
     Raises:

@@ -15,7 +15,7 @@ from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import NextWordModel
 
 LEAST_TEMPERATURE = 0.001
-"""Below it the division overflows; 0 means the same and says so."""
+"""Below it the division overflows; 0 takes the most probable word without a division."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class GenerationOptions:
 
     Attributes:
         length: how many words
-        temperature: 1: as the model says; towards 0 the most probable word wins, and 0 always takes it
+        temperature: 1: the model's own probabilities; 0: always the most probable word
         top_k: draw from the k most probable words
         top_p: draw from the fewest words that hold this share of the probability
         seed: the same seed gives the same words

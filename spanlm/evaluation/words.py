@@ -100,7 +100,7 @@ class WordScore:
         sentence: which line, from 1.
         index: which word of the line, from 1; of an <eos>, the number after the word before it.
         word: as written; with the tokenizer `words` in lower case, and cut where that cuts.
-        surprisal: −log p(word), in the unit asked for; NaN of what comes first in a line that nothing opens.
+        surprisal: −log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted.
         entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
         rank: 1 if no word was more probable; None where nothing was predicted.
         oov: not in the vocabulary: surprisal and rank are those of <unk>.

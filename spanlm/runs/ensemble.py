@@ -21,8 +21,8 @@ from spanlm.runs.trained_model import LoadedModel, TrainedModel
 class TrainedEnsemble(LoadedModel):
     """What `spanlm.load_ensemble` gives: several trained models that predict as one.
 
-    Everything that is measured, scored or generated is the ensemble's. Whatever of `config` says how text is read is
-    the same for all members; the rest of it, memories among it, and `folder`, are the first member's.
+    Everything that is measured, scored or generated is the ensemble's. `config` and `folder` are the first member's;
+    the fields on how a text is read are the same for all members.
 
     Attributes:
         model: the ensemble, in evaluation mode.
@@ -134,10 +134,10 @@ def _refuse_other_reading(one: TrainedModel, other: TrainedModel) -> None:
 
 
 def _reading(config: RunConfig) -> dict[str, str]:
-    """Return what of a configuration says how a text is read."""
+    """Return the fields of a configuration that decide how a text is read."""
     data, kind = config.data, config.training.batching.kind
     if kind == "auto":
-        # the demo's documents are its topics, whatever the field says
+        # the demo's documents are its topics, whatever the field is
         kind = "documents" if data.corpus == DEMO or data.effective_documents != "none" else "streams"
     return {
         "data.tokenizer": data.effective_tokenizer,

@@ -52,7 +52,7 @@ class Texts:
 
     @property
     def line_by_line(self) -> bool:
-        """Whether the training's lines knew nothing of each other."""
+        """Whether the training read each line alone."""
         return self.config.training.batching.kind == "sentences"
 
     def pieces(self, text: Text | Iterable[str]) -> Iterator[Piece]:
@@ -108,10 +108,10 @@ class Texts:
         return self._with_unk_notes(found if other else self._as_in_training(found))
 
     def unk_notes(self) -> list[str]:
-        """Say it if the training text had no <unk>: nothing was learnt of the words that the vocabulary lacks."""
+        """Return a note if the training text had no <unk>: the model has learnt nothing of unknown words."""
         words, data = self.vocabulary, self.config.data
         learnt: list[bool] = []
-        with suppress(RunError):  # what a damaged file does not say is not known
+        with suppress(RunError):  # a damaged file leaves it unknown
             learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
         # spanlm 0.1.0 did not record it; where no word was left out, <unk> comes last if the text has none
         whole = data.min_count == 1 and data.corpus != DEMO and len(words) < (data.max_size or len(words) + 1)
@@ -150,7 +150,7 @@ class Texts:
         try:
             parts, _ = split_by_lines(path, as_text=True)
         except InputError:
-            return False  # what is wrong with it is said by what reads it
+            return False  # reading it raises the same error
         # the short parts first: another text is known by them
         return all(fingerprint(parts[split]) == known[split] for split in reversed(SPLITS))
 
@@ -250,8 +250,8 @@ class Texts:
             )
         if self.line_by_line and "full" in asked:
             raise InputError(
-                "context=full: the model was trained on lines that know nothing of each other, so the sentences before "
-                "the query say nothing to it. Take context query, or none."
+                "context=full: the model was trained on lines that know nothing of each other, so it cannot use the "
+                "sentences before the query. Take context query, or none."
             )
         return tuple(asked)
 

@@ -104,7 +104,7 @@ def test_records_are_the_models_own(cli: Cli, tiny_run: Path, files: Path) -> No
         assert record | {"file": ""} == json.loads(json.dumps(item.to_json())) | {"file": ""}
 
 
-def test_json_holds_what_the_model_says(cli: Cli, tiny_run: Path, files: Path) -> None:
+def test_json_holds_the_tallies_of_the_model(cli: Cli, tiny_run: Path, files: Path) -> None:
     names = ["cbtest_NE_test_2500ex.txt", "cbtlike_V_test.txt.gz"]
     result = json.loads(cli("cloze", tiny_run, *names, "--json", "--context", "query", "--context", "none").done)
     found = [(file["file"], file["class"], file["cbt_like"], len(file["defects"])) for file in result["files"]]

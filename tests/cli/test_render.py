@@ -124,7 +124,7 @@ def test_a_terminal_obeys_no_cell_and_no_bar(monkeypatch: pytest.MonkeyPatch, on
     assert not any(obeyed in text for obeyed in ("\x1b]", "\x07", "\x9b", "\u202e"))
 
 
-def test_data_in_a_pipe_are_as_they_are_and_what_is_said_is_shown(
+def test_data_in_a_pipe_stay_as_they_are_and_messages_are_escaped(
     tiny_run: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli("generate", tiny_run, "--prompt", f"{HOSTILE} the").done.startswith(f"{HOSTILE} the ")

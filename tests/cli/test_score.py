@@ -206,7 +206,7 @@ def test_standard_input(cli: Cli, tiny_run: Path, file: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_terminal_is_told_that_it_is_read(cli: Cli, tiny_run: Path, file: Path) -> None:
+def test_a_note_says_that_a_terminal_is_read(cli: Cli, tiny_run: Path, file: Path) -> None:
     terminal, keys = pty.openpty()
     command = [sys.executable, "-m", "spanlm", "score", str(tiny_run)]
     with subprocess.Popen(command, stdin=keys, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
