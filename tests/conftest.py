@@ -28,24 +28,8 @@ from spanlm.models.memories.span_buffer import GateConfig
 from spanlm.store.run_folder import save_model
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
-TINY_WORDS = [
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "sat",
-    "ran",
-    "on",
-    "mat",
-    ".",
-    "name",
-    "is",
-    "bound",
-    "to",
-    "naïve",
-    "猫",
-    "object",
-]
+TINY_LANGUAGE = "the a cat dog sat ran on mat . name is bound to naïve 猫 object"
+TINY_WORDS = TINY_LANGUAGE.split()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,10 +11,10 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import add_as_text, add_threads, keep_freed_memory
 from spanlm.cli.render import out
-from spanlm.cli.tour import print_demo_report
 from spanlm.cli.training_report import TrainingReport, ppl
 from spanlm.config import (
     PARTS,

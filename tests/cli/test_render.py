@@ -34,23 +34,23 @@ SHOWN = r"\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e"
 OnTerminal = Callable[[Callable[[], object]], str]
 
 
+def on_a_terminal(act: Callable[[], object]) -> str:
+    """Return what comes to a terminal that is standard output."""
+    reader, slave = pty.openpty()
+    with open(slave, "w", encoding="utf-8") as stream, redirect_stdout(stream):
+        act()
+    found = b""
+    with suppress(OSError):  # the end
+        while part := os.read(reader, 1 << 16):
+            found += part
+    os.close(reader)
+    return found.decode().replace("\r\n", "\n")
+
+
 @pytest.fixture
 def on_terminal(monkeypatch: pytest.MonkeyPatch) -> OnTerminal:
-    """Returns what comes to a terminal that is standard output."""
     monkeypatch.setenv("TERM", "xterm")
-
-    def on_terminal(act: Callable[[], object]) -> str:
-        reader, slave = pty.openpty()
-        with open(slave, "w", encoding="utf-8") as stream, redirect_stdout(stream):
-            act()
-        found = b""
-        with suppress(OSError):  # the end
-            while part := os.read(reader, 1 << 16):
-                found += part
-        os.close(reader)
-        return found.decode().replace("\r\n", "\n")
-
-    return on_terminal
+    return on_a_terminal
 
 
 def print_all() -> None:
@@ -79,19 +79,16 @@ def test_where_there_is_no_terminal_a_row_is_a_line(
 words = st.lists(st.text("abc−%", min_size=1, max_size=14), max_size=12).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9).flatmap(lambda n: st.lists(st.lists(words, min_size=n, max_size=n), min_size=2, max_size=4)))
 def test_a_terminal_breaks_no_word_and_no_line(cells: list[list[str]]) -> None:
     """Where a table is too wide, its rows become lists."""
-    lines: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(render, "_columns", lambda: 40)
-        patch.setattr(render, "out", lambda text="": lines.append(text))
-        grid(cells[0], cells[1:])
+        patch.setenv("COLUMNS", "40")
+        lines = on_a_terminal(lambda: grid(cells[0], cells[1:])).splitlines()
     assert max(map(len, lines)) <= 40
-    printed, asked = " ".join(lines).split(), " ".join(cell for row in cells for cell in row).split()
-    assert set(printed) <= set(asked)
-    assert not asked or set(" ".join(cell for row in cells[1:] for cell in row).split()) <= set(printed)
+    printed, given = set(" ".join(lines).split()), {word for row in cells for cell in row for word in cell.split()}
+    assert printed <= given and {word for row in cells[1:] for cell in row for word in cell.split()} <= printed
 
 
 def test_a_terminal_of_80_columns_is_never_written_beyond(
@@ -99,11 +96,8 @@ def test_a_terminal_of_80_columns_is_never_written_beyond(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = on_terminal(print_all).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert {word for line in lines for word in line.split()} <= {
-        *LONG.split(),
-        *["row", "said", "ppl", "70.10", "8.00", "x", "name"],
-    }
+    cells = {word for row in (HEADER, *ROWS) for cell in row for word in cell.split()}
+    assert max(map(len, lines)) <= 80 and {word for line in lines for word in line.split()} <= {*cells, "name"}
 
 
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,13 +125,11 @@ def test_a_terminal_obeys_no_cell_and_no_bar(monkeypatch: pytest.MonkeyPatch, on
             report(HOSTILE, 1, 2)
 
     text = on_terminal(act)
-    assert text.count(r"\x1b]0;owned") >= 2 and not {"\x1b]", "\x07", "\x9b", "\u202e"} & {
-        *text,
-        *re.findall(r"\x1b.", text),
-    }
+    assert text.count(r"\x1b]0;owned") >= 2
+    assert not any(obeyed in text for obeyed in ("\x1b]", "\x07", "\x9b", "\u202e"))
 
 
-def test_data_in_a_pipe_are_as_they_are_and_what_is_said_is_shown(
+def test_data_in_a_pipe_stay_as_they_are_and_messages_are_escaped(
     tiny_run: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli("generate", tiny_run, "--prompt", f"{HOSTILE} the").done.startswith(f"{HOSTILE} the ")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spanlm.errors import InputError
-from spanlm.evaluation.generation import generate, sample
+from spanlm.evaluation.generation import GenerationOptions, generate, sample
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
 
@@ -23,7 +23,7 @@ def model() -> LanguageModel:
 
 
 def words(model: LanguageModel, prompt: str = "the", **options: Any) -> list[str]:
-    return list(generate(model, VOCABULARY, prompt.split(), **options))
+    return list(generate(model, VOCABULARY, prompt.split(), GenerationOptions(**options)))
 
 
 def draws(
@@ -95,13 +95,13 @@ LINES = ["cat", "dog", "<eos>", "the", "zebra"]
 @pytest.mark.parametrize("how", ["carried", "line by line", "not opened"])
 def test_lines_begin_as_the_model_knows_them(model: LanguageModel, prompt: list[str], how: str) -> None:
     """Against a model read from the start for every word: what it is given is what it was trained on."""
-    options: dict[str, Any] = {"line_by_line": how != "carried", "opened": how != "not opened", "seed": 4}
+    options: dict[str, Any] = {"line_by_line": how != "carried", "opened": how != "not opened"}
     alone = prompt[len(prompt) - [*prompt[::-1], "<eos>"].index("<eos>") :]
     if how == "not opened" and not alone:
         with pytest.raises(InputError, match=r"^prompt='': the model was trained .* give the first word"):
-            generate(model, VOCABULARY, prompt, **options)
+            generate(model, VOCABULARY, prompt, GenerationOptions(seed=4), **options)
         return
-    found = list(generate(model, VOCABULARY, prompt, length=30, **options))
+    found = list(generate(model, VOCABULARY, prompt, GenerationOptions(length=30, seed=4), **options))
     assert "<eos>" in found and (how != "not opened" or found.index("<eos>") == len(found) - 1 < 29)
     draw = torch.Generator().manual_seed(4)
     before = {"carried": ["<eos>", *prompt], "line by line": ["<eos>", *alone], "not opened": alone}[how]

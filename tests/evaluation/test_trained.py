@@ -232,7 +232,7 @@ def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> 
 
 
 def test_a_model_without_a_span_buffer_has_no_spans_to_show(tiny_run: Path) -> None:
-    with pytest.raises(InputError, match=r"has no span buffer; attend\(text\) tells"):
+    with pytest.raises(InputError, match=r"has no span buffer; attend\(text\) records"):
         spanlm.load(tiny_run).attend_spans("the cat")
 
 

@@ -19,7 +19,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation import words
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.words import WordScore, in_lines, lines_as_pieces, score_words
+from spanlm.evaluation.words import ScoreOptions, WordScore, in_lines, lines_as_pieces, score_words
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel
@@ -32,7 +32,9 @@ VOCABULARY = reference.VOCABULARY
 
 
 def score(lines: Iterable[str], model: LanguageModel = MODEL, **options: Any) -> list[WordScore]:
-    return list(score_words(model, VOCABULARY, lines_as_pieces(lines, "whitespace"), **options))
+    opened = options.pop("opened", True)
+    pieces = lines_as_pieces(lines, "whitespace")
+    return list(score_words(model, VOCABULARY, pieces, ScoreOptions(**options), opened=opened))
 
 
 def joined(lines: reference.Lines) -> list[str]:
@@ -128,7 +130,7 @@ def test_rows_come_before_the_text_ends(state: Context, monkeypatch: pytest.Monk
             read += 1
             yield "the cat sat" if read % 3 else ""
 
-    rows = score_words(MODEL, VOCABULARY, lines_as_pieces(endless(), "whitespace"), state=state)
+    rows = score_words(MODEL, VOCABULARY, lines_as_pieces(endless(), "whitespace"), ScoreOptions(state=state))
     assert read == 0, "nothing is read before a row is asked for"
     seen = [next(rows) for _ in range(100)]
     assert seen[-1].sentence >= 50
@@ -167,7 +169,7 @@ def test_entropy_of_many_words_is_summed_in_float64() -> None:
         log_p, _ = model.log_probs(torch.arange(8).unsqueeze(1), model.init_state(1))
     exact = [-sum(math.exp(x) * x for x in row) for row in log_p[:, 0].tolist()]
     text = " ".join(many.words[1:8])
-    rows = list(score_words(model, many, lines_as_pieces([text], "whitespace"), base=math.e, eos=True))
+    rows = list(score_words(model, many, lines_as_pieces([text], "whitespace"), ScoreOptions(base=math.e, eos=True)))
     assert [row.entropy for row in rows] == pytest.approx(exact, rel=1e-8)
 
 
@@ -212,7 +214,7 @@ def sentence_rows(lines: list[list[str]], state: Context) -> list[reference.Row]
 
 def score_sentences(lines: Iterable[str], **options: Any) -> list[WordScore]:
     pieces = in_lines(lines_as_pieces(lines, "whitespace"), "sentences", VOCABULARY)
-    return list(score_words(MODEL, VOCABULARY, pieces, **options))
+    return list(score_words(MODEL, VOCABULARY, pieces, ScoreOptions(**options)))
 
 
 # what begins a sentence is a word that the vocabulary lacks: it has no capitals
