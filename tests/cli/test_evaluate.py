@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.data import sources
-from spanlm.data.sources import PublishedFile
+from spanlm.data import corpora as sources
+from spanlm.data.corpora import PublishedFile
 from spanlm.errors import RunError
 from spanlm.models.counting import count_parameters
 from tests.cli.conftest import Cli

@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from spanlm.data import sources
+from spanlm.data import corpora as sources
 from spanlm.data.config import SPLITS, DataConfig, Split
-from spanlm.data.corpora import load_corpus
-from spanlm.data.sources import PublishedCorpus, PublishedFile
+from spanlm.data.corpora import PublishedCorpus, PublishedFile, load_corpus
 from spanlm.errors import InputError, RunError
 from tests.data.conftest import MakeCorpus
 
