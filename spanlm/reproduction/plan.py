@@ -12,8 +12,7 @@ from typing import TypeVar
 from spanlm.config import RunConfig
 from spanlm.data.cbt import is_cbt_like, read_questions, word_class
 from spanlm.data.config import CBT, DATA_VARIABLE, DataConfig, Lines
-from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.data.sources import CORPORA
+from spanlm.data.corpora import CORPORA, Corpus, load_corpus
 from spanlm.errors import InputError, nearest
 from spanlm.models.counting import ParameterCount, count_configured
 from spanlm.models.ops.precision import Precision

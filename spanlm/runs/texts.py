@@ -10,8 +10,7 @@ from typing import Literal, get_args
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
-from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
-from spanlm.data.sources import CORPORA, split_by_lines
+from spanlm.data.corpora import CORPORA, WHOLE, Corpus, load_corpus, load_text, split_by_lines
 from spanlm.data.text import Text, fingerprint
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require

@@ -12,15 +12,18 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from spanlm.errors import InputError
+from spanlm.errors import InputError, RunError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import torch
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -174,3 +177,41 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]]:
+    """Start processes; what is given is `map`, but calls the function there, for a few items ahead of the results.
+
+    Args:
+        jobs: How many processes; None: one for each processor that this one may use; 1: all is done in this one.
+
+    Raises:
+        RunError: A process was ended from outside.
+    """
+    jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) or 1
+    if jobs == 1:
+        yield map
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    def in_order(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        under_way: deque[Future[Any]] = deque()
+        for item in items:
+            with starting():  # what hands an item over starts a process, too
+                under_way.append(pool.submit(function, item))
+            if len(under_way) > 2 * jobs:  # for each, one at work and one waiting
+                yield under_way.popleft().result()
+        yield from (future.result() for future in under_way)
+
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent)
+    try:
+        yield in_order
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process was ended from outside, perhaps for lack of memory; start again, with fewer --jobs"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)

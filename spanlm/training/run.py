@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts
-from spanlm.data.corpora import Corpus
-from spanlm.data.sources import findable
+from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
 from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint
