@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from spanlm.analysis.by_lag import LagAccumulator, LagProfile
+from spanlm.analysis.lags import LagAccumulator, LagProfile
 from spanlm.evaluation.attention import AttentionRecord
 
 HOSTILE = (

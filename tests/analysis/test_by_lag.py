@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.analysis.by_lag import LagAccumulator
+from spanlm.analysis.lags import LagAccumulator
 from spanlm.errors import InputError
 
 from .conftest import mean_by_lag

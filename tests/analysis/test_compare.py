@@ -10,19 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spanlm.analysis.by_lag import LagProfile, axis_title, in_words, lag_range, signed
-from spanlm.analysis.compare import (
+from spanlm.analysis.export import save_lag_comparison
+from spanlm.analysis.lags import (
     PUBLISHED,
     RECURRENT_MEMORY,
+    LagProfile,
     MeasuredLags,
     PublishedRow,
+    axis_title,
     format_lag_table,
+    in_words,
     lag_columns,
+    lag_range,
     notes,
     published_by_lag,
     published_notes,
+    signed,
 )
-from spanlm.analysis.export import save_lag_comparison
 from spanlm.errors import InputError
 
 from .conftest import mean_by_lag

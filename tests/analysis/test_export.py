@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.compare import PUBLISHED
 from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_lag_profile
+from spanlm.analysis.lags import PUBLISHED, LagProfile
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.attention import AttentionRecord
 

@@ -14,8 +14,6 @@ import matplotlib
 import numpy as np
 import pytest
 
-from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.compare import PUBLISHED, MeasuredLags
 from spanlm.analysis.figures import (
     MUTED,
     PAPER,
@@ -26,12 +24,12 @@ from spanlm.analysis.figures import (
     Series,
     Value,
     figure_bytes,
-    lag_comparison_figure,
     lag_figure,
     rows_figure,
     sweep_figure,
     utilisation_figure,
 )
+from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.analysis.word_figures import UNKNOWN_INK, blue, ink_on
 from spanlm.errors import InputError

@@ -14,9 +14,7 @@ import torch
 
 import spanlm
 from spanlm.analysis.attend import attention_by_lag, attention_flatness
-from spanlm.analysis.by_lag import MOST_ROWS, LagProfile, lag_groups
-from spanlm.analysis.compare import MeasuredLags, check_alike, lag_columns
-from spanlm.analysis.figures import lag_comparison_figure
+from spanlm.analysis.lags import MOST_ROWS, LagProfile, MeasuredLags, check_alike, lag_columns, lag_groups
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Protocol

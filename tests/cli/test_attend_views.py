@@ -13,8 +13,7 @@ import pytest
 
 import spanlm
 from spanlm.analysis.attend import attention_by_lag
-from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.compare import PUBLISHED, MeasuredLags
+from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags
 from spanlm.cli.attend import SIDE_BY_SIDE, published_name
 from spanlm.cli.attend_show import print_lags
 from spanlm.cli.options import run_names
@@ -248,7 +247,7 @@ def test_a_sentence_is_printed_where_there_is_no_file(cli: Cli, tiny_run: Path) 
 
 
 def test_the_flatness_of_each_sentence_and_of_all_follows(cli: Cli, tiny_run: Path, attentive_run: Path) -> None:
-    from spanlm.analysis.flatness import FlatnessAccumulator
+    from spanlm.analysis.sentences import FlatnessAccumulator
 
     sentences = [SENTENCE, "a dog ran on the mat"]
     arguments = [argument for sentence in sentences for argument in ("--sentence", sentence)]
