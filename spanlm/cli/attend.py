@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -176,7 +177,8 @@ def _of(options: argparse.Namespace, name: str) -> Any:
 
 def _what(options: argparse.Namespace) -> str:
     """Return the option that says what to read, of --document with --from the former."""
-    given = [name for name in VIEWS if _of(options, name) not in (None, False)]
+    values = {name: _of(options, name) for name in VIEWS}
+    given = [name for name, value in values.items() if value is not None and value is not False]
     if not given:
         raise InputError(f"one of {' '.join(VIEWS)} is required (see `spanlm attend --help`)")
     if len(given) > 1 and given != ["--document", "--from"]:
@@ -274,10 +276,16 @@ def _file_pieces(model: TrainedModel, file: Path, as_text: bool) -> Iterator[Pie
 # --- several runs side by side ---
 
 
-def _models(options: argparse.Namespace) -> dict[str, TrainedModel]:
-    """Load and name models that attend to something."""
+def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, TrainedModel]:
+    """Load and name models that attend to something, at slots of at most `most` words."""
     models = [load_run(folder, options.device) for folder in options.runs]
     for model in models:
+        span, _ = slots_of(model)
+        if span > most:
+            raise InputError(
+                f"--sentence: shows the weights of words, and {model.folder} looks at spans of {span}; "
+                "--text, --file, --document and --from show those"
+            )
         try:
             check_attends(model.model)
         except InputError as error:
@@ -287,14 +295,7 @@ def _models(options: argparse.Namespace) -> dict[str, TrainedModel]:
 
 def _sentences(options: argparse.Namespace) -> None:
     """Print the triangles, or write them."""
-    models = _models(options)
-    for model in models.values():
-        span, _ = slots_of(model)
-        if span > 1:
-            raise InputError(
-                f"--sentence: shows the weights of words, and {model.folder} looks at spans of {span}; "
-                "--text, --file, --document and --from show those"
-            )
+    models = _models(options, most=1)
     sentences = [
         [
             attend_sentence(
