@@ -15,8 +15,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.compare import PUBLISHED, MeasuredLags, lag_columns, notes
 from spanlm.analysis.export import write_whole
 from spanlm.analysis.figures import (
     Panel,
@@ -25,11 +23,12 @@ from spanlm.analysis.figures import (
     Series,
     Value,
     figure_bytes,
-    lag_comparison_figure,
+    lag_figure,
     rows_figure,
     sweep_figure,
     utilisation_figure,
 )
+from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags, lag_columns, notes
 from spanlm.analysis.utilisation import Utilisation, spread_epochs
 from spanlm.evaluation.scoring import shown
 from spanlm.presets.preset import Reported
@@ -393,7 +392,7 @@ def figure(plan: Plan, table: Table, lines: Sequence[Line]) -> Figure | None:
     if not lines:
         return None
     if table.measure == "attention":
-        return lag_comparison_figure(_measured_lags(lines))
+        return lag_figure(_measured_lags(lines))
     heading = f"{plan.paper.title}, {table.title}"
     most = max(len(line.records) for line in lines)
     seeds = "One seed." if most == 1 else f"Means of up to {most} seeds."

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.by_lag import LagAccumulator
+from spanlm.analysis.lags import LagAccumulator
 from spanlm.data.vocabulary import EOS
 from spanlm.evaluation.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
 from spanlm.store.plain import finite
