@@ -27,8 +27,8 @@ from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
 from spanlm.evaluation.protocol import Precision, autocast
 from spanlm.evaluation.scoring import to_device
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
+from spanlm.models.encoders.stacks import loop_is_faster
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops.lstm import loop_is_faster
 from spanlm.training.bench import precisions, timed
 
 ADAPTING_AWD = replace(AWD_PTB, name="dynamic evaluation, AWD-LSTM PTB size tied", batch_size=1, length=10 * LENGTH)

@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.setting import Size, Step, random_segments
 from spanlm.evaluation.protocol import Precision
-from spanlm.models.ops.linear import product
+from spanlm.models.ops.precision import product
 from spanlm.training.bench import step_megabytes, timed
 
 MATRIX = 2048

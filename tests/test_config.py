@@ -16,9 +16,9 @@ from spanlm.cli.train import named_config, with_options
 from spanlm.config import CHANGEABLE, OPTIONAL, RunConfig, config_digest, config_parser, flat, kinds_of, parsed_config
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     MEMORIES,
     AttentiveConfig,

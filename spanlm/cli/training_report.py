@@ -15,8 +15,8 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.protocol import usable
 from spanlm.evaluation.scoring import perplexity, shown
-from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured
+from spanlm.models.language_model import ModelConfig
 from spanlm.store.process import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig
 from spanlm.training.journal import EpochEvent, StepEvent, Watcher

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.evaluation.protocol import STANDARD, Protocol, autocast
-from spanlm.models.interfaces import NextWordModel, Readout, Scores
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import LMState, NextWordModel, Readout, Scores
 
 Report = Callable[[str, int, int], None]
 """Told from time to time what is being done, how many tokens are through, and of how many."""

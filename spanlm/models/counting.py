@@ -11,11 +11,10 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 
 LARGEST_HIDDEN_SIZE = 2**16

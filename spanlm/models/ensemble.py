@@ -24,8 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError, require
-from spanlm.models.interfaces import Head, NextWordModel, Readout, Scores
-from spanlm.models.state import LMState, Tensors
+from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores, Tensors
 
 Combination = Literal["linear", "geometric"]
 

@@ -16,14 +16,88 @@ Three promises that every encoder and every memory keeps, and that the contract 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.state import LMState, Tensors
+from spanlm.errors import InputError
+
+Tensors = dict[str, Tensor]
+"""The state of one room: named tensors, each with its streams along dimension 1."""
+
+
+@dataclass(frozen=True)
+class LMState:
+    """What a language model carries from one segment to the next."""
+
+    encoder: Tensors
+    memory: Tensors
+
+    def flat(self) -> Tensors:
+        """Name every tensor `room.name`, for saving."""
+        rooms = {"encoder": self.encoder, "memory": self.memory}
+        return {f"{room}.{name}": x for room, tensors in rooms.items() for name, x in tensors.items()}
+
+    @staticmethod
+    def from_flat(flat: Tensors) -> LMState:
+        """Undo `flat`."""
+        rooms: dict[str, Tensors] = {"encoder": {}, "memory": {}}
+        for key, x in flat.items():
+            room, _, name = key.partition(".")
+            rooms[room][name] = x
+        return LMState(**rooms)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> LMState:
+        """Apply `function` to every tensor."""
+        return LMState.from_flat({name: function(x) for name, x in self.flat().items()})
+
+    def detach(self) -> LMState:
+        """Cut the graph: values go on to the next segment, gradients do not."""
+        return self.map(Tensor.detach)
+
+    def to(self, device: torch.device | str) -> LMState:
+        """Move to a device."""
+        return self.map(lambda x: x.to(device))
+
+    def select(self, streams: Tensor) -> LMState:
+        """Take (or repeat) streams by index."""
+        return self.map(lambda x: x.index_select(1, streams))
+
+    def reset(self, streams: Tensor, initial: LMState) -> LMState:
+        """Put the streams marked in `streams` (B,) back to `initial`; the others stay as they are.
+
+        Where all are marked this is `initial` itself. A tensor that grows with what is remembered has fewer slots in
+        `initial`: the older slots of the streams that are put back get zeros.
+        """
+        # to look at a GPU's tensor would wait for it: batchers leave `reset` on the CPU
+        if streams.device.type == "cpu" and bool(streams.all()):
+            return initial
+        fresh = initial.flat()
+
+        def back(name: str, x: Tensor) -> Tensor:
+            marked = streams.to(x.device, non_blocking=True).view(1, -1, *[1] * (x.dim() - 2))
+            return torch.where(marked, _lengthened(fresh[name], len(x)), x)
+
+        return LMState.from_flat({name: back(name, x) for name, x in self.flat().items()})
+
+    @staticmethod
+    def beside(states: Sequence[LMState]) -> LMState:
+        """Put the streams of several states side by side; a tensor with fewer slots gets zeros in the older ones."""
+        flat = [state.flat() for state in states]
+        joined = {}
+        for name in flat[0]:
+            longest = max(len(one[name]) for one in flat)
+            joined[name] = torch.cat([_lengthened(one[name], longest) for one in flat], 1)
+        return LMState.from_flat(joined)
+
+
+def _lengthened(tensor: Tensor, slots: int) -> Tensor:
+    """Put zeros in front of dimension 0, up to `slots`."""
+    missing = slots - len(tensor)
+    return torch.cat([tensor.new_zeros(missing, *tensor.shape[1:]), tensor]) if missing else tensor
 
 
 @dataclass(frozen=True)
@@ -166,6 +240,22 @@ class MemoryConfig:
     def parts(self) -> int:
         """How many equal parts it splits the encoder's output into."""
         return 1
+
+    def part_size(self, hidden_size: int, field: str) -> int:
+        """Return the size of a part; `field` is the option that says how many there are.
+
+        Raises:
+            InputError: their number does not divide `hidden_size`; names the two nearest sizes that work.
+        """
+        if hidden_size % self.parts:
+            below = hidden_size // self.parts * self.parts
+            use = f"{below} or {below + self.parts}" if below else self.parts
+            # a memory does not know which encoder it reads
+            raise InputError(
+                f"{field}={self.parts} needs model.encoder.hidden_size divisible by {self.parts}, got {hidden_size} "
+                f"(awd_lstm: model.encoder.last_size). Use {use}."
+            )
+        return hidden_size // self.parts
 
 
 class Memory(nn.Module, ABC):

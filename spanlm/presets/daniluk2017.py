@@ -15,8 +15,8 @@ from typing import Literal
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.presets.preset import Preset, Reported
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig

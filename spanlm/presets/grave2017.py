@@ -8,8 +8,8 @@ epochs until the validation loss has not improved five times. The cache itself b
 
 from __future__ import annotations
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_on, row
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig

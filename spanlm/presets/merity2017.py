@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import VariationalLSTMConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, NoMemoryConfig, PointerSentinelConfig
 from spanlm.presets import press2017, zaremba2014
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_on, row

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import AnyHeadConfig, SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Rung, reported_twice
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, TrainingConfig

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.models.config import ModelConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.training.config import TrainingConfig
 
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.presets import zaremba2014
 from spanlm.presets.preset import PENN_TREEBANK, Preset, Reported, reported_on, row

@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig, Lines
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.models.memories.attentive import Score
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, reported_on

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError, RunError
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import LMState
 from spanlm.store.checkpoints import Checkpoint
 from spanlm.store.run_folder import copy_weights
 from spanlm.training.optimizers import NTASGD, expected_state, optimizer_state, restore_optimizer

@@ -21,9 +21,9 @@ from torch import Tensor
 from spanlm.data.batching import Segment
 from spanlm.evaluation.protocol import autocast
 from spanlm.evaluation.scoring import metric_sums
+from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.precision import wide
-from spanlm.models.state import LMState
 from spanlm.training.config import TrainingConfig
 
 

@@ -16,7 +16,7 @@ from spanlm.evaluation.attention import attend_words
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.spans import PARTS, SpanRecord, attend_spans
 from spanlm.evaluation.words import lines_as_pieces, score_words
-from spanlm.models.config import ModelConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.runs.texts import text_to_attend
 from tests.analysis.test_page import Page
 from tests.evaluation.reference import VOCABULARY

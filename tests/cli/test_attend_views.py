@@ -20,7 +20,7 @@ from spanlm.cli.attend_show import print_lags
 from spanlm.cli.options import run_names
 from spanlm.config import RunConfig
 from spanlm.evaluation.protocol import Protocol
-from spanlm.models.config import ModelConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
     AttentiveConfig,

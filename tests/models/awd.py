@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
-from spanlm.models import dropout
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Tensors
+from spanlm.models.ops import precision as dropout
 from tests.models.small import EMBEDDING, build, values
 
 WIDE, LAST = 6, 4

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
-from spanlm.models.interfaces import Init
-from spanlm.models.ops.lstm import FEW, LOOP_FROM
-from spanlm.models.state import LMState
+from spanlm.models.encoders.stacks import FEW, LOOP_FROM
+from spanlm.models.interfaces import Init, LMState
 from tests import reference_awd
 from tests.models.awd import BATCH, KERNELS, LAST, NOISY, WIDE, choose, inputs, matrices, recorded, stack
 from tests.models.small import EMBEDDING, assert_same, bitwise, build, values

@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig, softmax
+from spanlm.models.heads.softmax import linear_log_prob
 from spanlm.models.interfaces import Init, Readout
-from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops import attention, softmax
+from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.ops import attention
 from spanlm.models.ops.attention import dot_window_attention
-from spanlm.models.ops.softmax import linear_log_prob
 from tests.models import small
 from tests.models.awd import NOISY, recorded, replayed, stack
 from tests.models.small import EMBEDDING, assert_same, build, language_model, tensors, values, words

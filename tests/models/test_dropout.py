@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.dropout import dropout_mask, gaussian_noise, locked_dropout, weight_drop, word_dropout
+from spanlm.models.encoders.awd_lstm import weight_drop
+from spanlm.models.language_model import gaussian_noise, word_dropout
+from spanlm.models.ops.precision import dropout_mask, locked_dropout
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 

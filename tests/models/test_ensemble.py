@@ -15,7 +15,7 @@ from spanlm.models.counting import count_parameters
 from spanlm.models.encoders import HORNNConfig, LSTMConfig
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import MixingHead, Readout
+from spanlm.models.interfaces import LMState, MixingHead, Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import (
     AttentiveConfig,
@@ -26,7 +26,6 @@ from spanlm.models.memories import (
     SpanBufferConfig,
 )
 from spanlm.models.memories.span_buffer import GateConfig
-from spanlm.models.state import LMState
 from tests.models import small
 from tests.models.small import assert_same, bitwise, join, language_model, model_config, words
 from tests.models.test_language_model import after_prefix, answers, poison

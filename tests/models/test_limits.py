@@ -9,12 +9,12 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS, HORNNConfig
 from spanlm.models.heads import HEADS
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig
-from spanlm.models.memories.slots import part_size
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
+from spanlm.models.ops.attention import part_size
 
 ROOMS = [ModelConfig, *ENCODERS.values(), *MEMORIES.values(), *HEADS.values(), GateConfig, RewardConfig]
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spanlm.models.ops import linear as module
-from spanlm.models.ops.linear import crossed, linear, product
+from spanlm.models.ops import precision as module
+from spanlm.models.ops.precision import crossed, linear, product
 from spanlm.store import process as machine
 from tests.models.small import bitwise
 

@@ -15,9 +15,10 @@ from torch.autograd import gradcheck
 from torch.nn import functional
 from torch.nn.functional import one_hot
 
-from spanlm.models.ops import linear
-from spanlm.models.ops import softmax as module
-from spanlm.models.ops.softmax import linear_log_prob, mixture_log_prob
+from spanlm.models.heads import softmax as module
+from spanlm.models.heads.mixture_of_softmaxes import mixture_log_prob
+from spanlm.models.heads.softmax import linear_log_prob
+from spanlm.models.ops import precision as linear
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, values, words
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.encoders.stacks import LSTMEncoder
-from spanlm.models.ops.lstm import FEW, FEW_FROM, LOOP_FROM, loop_is_faster, lstm_layer, square_units
-from spanlm.models.state import Tensors
+from spanlm.models.encoders.stacks import FEW, FEW_FROM, LOOP_FROM, LSTMEncoder, loop_is_faster, square_units
+from spanlm.models.interfaces import Tensors
+from spanlm.models.ops.lstm import lstm_layer
 from tests import reference
 from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
 from tests.models.twins import gradients, lstm_layers

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.interfaces import Init, Memory, Readout
+from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
 from spanlm.models.memories.pointer_sentinel import Pointer
-from spanlm.models.state import LMState, Tensors
 from tests.models import small
 from tests.models.contract import (
     REACH,

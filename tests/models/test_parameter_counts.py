@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured, count_parameters
 from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import (
     AttentiveConfig,
     KeyValueConfig,

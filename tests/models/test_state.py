@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from spanlm.models.config import ModelConfig
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import LMState
+from spanlm.models.language_model import ModelConfig
 from tests.models import small
 from tests.models.small import assert_same, bitwise, language_model, words
 

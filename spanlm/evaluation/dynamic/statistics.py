@@ -38,8 +38,7 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.evaluation.protocol import STANDARD, Precision, Protocol, autocast
 from spanlm.evaluation.scoring import Report, Scored, evaluating, quiet, to_device
-from spanlm.models.interfaces import Memory, NextWordModel, Readout
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import LMState, Memory, NextWordModel, Readout
 from spanlm.store.files import regular, replace_file
 from spanlm.store.plain import json_object
 from spanlm.store.run_folder import weights_digest

@@ -25,11 +25,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from spanlm.errors import require
-from spanlm.models.dropout import locked_dropout, weight_drop
-from spanlm.models.encoders.stacks import FusedLSTM, zeros_of
-from spanlm.models.interfaces import Encoder, Init
-from spanlm.models.ops.lstm import loop_is_faster, lstm_layer, square_units
-from spanlm.models.state import Tensors
+from spanlm.models.encoders.stacks import FusedLSTM, loop_is_faster, square_units, zeros_of
+from spanlm.models.interfaces import Encoder, Init, Tensors
+from spanlm.models.ops.lstm import lstm_layer
+from spanlm.models.ops.precision import locked_dropout
 
 Pair = tuple[Tensor, Tensor]
 """h and c."""
@@ -152,3 +151,19 @@ def _in_one_chunk(weights: Tensors) -> Tensors:
     sizes = [weight.numel() for weight in weights.values()]
     parts = torch.cat([weight.flatten() for weight in weights.values()]).split_with_sizes(sizes)
     return {name: part.view_as(weight) for part, (name, weight) in zip(parts, weights.items(), strict=True)}
+
+
+def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:
+    """Drop single weights for a segment, of all steps and streams (DropConnect, Wan et al., 2013).
+
+    What is drawn for a weight are 16 bits, so the rate is rounded to a multiple of 2⁻¹⁶, and what is kept is scaled by
+    the rounded one. Drawn as the other masks are, those of an AWD-LSTM took a tenth of its training step (measured on
+    one thread: 53 ms for 4600 × 1150 weights, against 9).
+    """
+    if not training or not rate:
+        return weight
+    values = 2**16
+    dropped = min(round(rate * values), values - 1)
+    bits = torch.empty(-(-weight.numel() // 4), dtype=torch.int64, device=weight.device).random_(-(2**63), None)
+    kept = bits.view(torch.int16)[: weight.numel()].view(weight.shape) >= dropped - values // 2
+    return weight * kept * (values / (values - dropped))

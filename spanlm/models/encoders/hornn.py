@@ -24,9 +24,8 @@ from torch import Tensor, nn
 
 from spanlm.errors import require
 from spanlm.models.encoders.stacks import EqualLayersConfig
-from spanlm.models.interfaces import Encoder, Init
+from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.precision import product_dtype, wide_dtype
-from spanlm.models.state import Tensors
 
 FORGETTING_FACTOR = 0.6
 

@@ -24,7 +24,6 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.dropout import dropout_mask, locked_dropout
 from spanlm.models.encoders.stacks import (
     EqualLayersConfig,
     FusedLSTM,
@@ -33,10 +32,9 @@ from spanlm.models.encoders.stacks import (
     require_bias,
     zeros_of,
 )
-from spanlm.models.interfaces import Encoder, Init
+from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import GATES, lstm_recurrence
-from spanlm.models.ops.precision import wide_dtype
-from spanlm.models.state import Tensors
+from spanlm.models.ops.precision import dropout_mask, locked_dropout, wide_dtype
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,12 +29,16 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import cleared, with_steps
-from spanlm.models.ops.attention import additive_window_attention, masked_softmax, window_filled, window_sum
-from spanlm.models.ops.linear import linear
-from spanlm.models.ops.precision import wide, wide_dtype
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.models.ops.attention import (
+    additive_window_attention,
+    cleared,
+    masked_softmax,
+    window_filled,
+    window_sum,
+    with_steps,
+)
+from spanlm.models.ops.precision import linear, wide, wide_dtype
 
 BLOCK = 64
 """n, the steps of a block."""

@@ -25,10 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import cleared, part_size, with_steps
-from spanlm.models.ops.attention import additive_window_attention
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.models.ops.attention import additive_window_attention, cleared, with_steps
 
 ROLES = {1: "attention", 2: "key-value", 3: "key-value-predict"}
 
@@ -86,7 +84,7 @@ class KeyValueMemory(Memory):
 
     def __init__(self, config: KeyValueConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
-        size = part_size(hidden_size, config.roles, "model.memory.roles")
+        size = config.part_size(hidden_size, "model.memory.roles")
         self.roles, self.window, self.readout_size = config.roles, config.window, size
         self.memory_key = nn.Linear(size, size, bias=False)  # W^Y
         self.query = nn.Linear(size, size, bias=False)  # W^h

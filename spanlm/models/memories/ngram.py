@@ -18,9 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import part_size
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +59,7 @@ class NGramMemory(Memory):
     def __init__(self, config: NGramConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.order, self.hidden_size = config.order, hidden_size
-        self.readout_size = part_size(hidden_size, config.order, "model.memory.order")
+        self.readout_size = config.part_size(hidden_size, "model.memory.order")
         self.combine = nn.Linear(hidden_size, self.readout_size, bias=False)  # W^N
         init.start(self.combine.weight)
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,10 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, MixingHead, Readout, Scores
-from spanlm.models.memories.slots import cleared, with_steps
-from spanlm.models.ops.attention import dot_window_scores, window_filled
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, MixingHead, Readout, Scores, Tensors
+from spanlm.models.ops.attention import cleared, dot_window_scores, window_filled, with_steps
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import cleared, with_steps
-from spanlm.models.ops.attention import dot_window_attention
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.models.ops.attention import cleared, dot_window_attention, with_steps
 from spanlm.models.ops.precision import wide
-from spanlm.models.state import Tensors
 
 
 @dataclass(frozen=True, kw_only=True)

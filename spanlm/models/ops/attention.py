@@ -150,6 +150,22 @@ _additive_scores: Callable[..., Tensor] = _AdditiveScores.apply  # the library l
 _window_sum: Callable[..., Tensor] = _WindowSum.apply
 
 
+def cleared(slots: Tensor, filled: Tensor) -> Tensor:
+    """Put zero in empty slots.
+
+    Args:
+        slots: (L, B) or (L, B, D).
+        filled: (L, B) bool.
+    """
+    # where, not a product: nothing that stands in an empty slot can leak, NaN included
+    return torch.where(filled.view(*filled.shape, *[1] * (slots.dim() - 2)), slots, 0)
+
+
+def with_steps(filled: Tensor, steps: int) -> Tensor:
+    """Mark the slots that hold something once `steps` more do: (L + T, B)."""
+    return torch.cat([filled, filled.new_ones(steps, filled.shape[1])])
+
+
 def window_filled(filled: Tensor, steps: int, window: int) -> Tensor:
     """Say which slots each query may read.
 
@@ -161,8 +177,7 @@ def window_filled(filled: Tensor, steps: int, window: int) -> Tensor:
     Returns:
         (T, B, L) bool.
     """
-    slots = torch.cat([filled, filled.new_ones((steps, filled.shape[1]))])
-    return slots.unfold(0, window, 1)[:steps]
+    return with_steps(filled, steps).unfold(0, window, 1)[:steps]
 
 
 def masked_softmax(scores: Tensor, filled: Tensor) -> Tensor:

@@ -24,7 +24,6 @@ as
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -149,13 +148,6 @@ def lstm_recurrence(
         return _recurrence(inputs, h, c, weight, mask, kept_h, kept_c, dtype, learns((inputs, h, c, weight)))
 
 
-LOOP_FROM = {1: 480, 2: 640}
-"""Threads, and from how many units on the loop trains a layer faster than the library's kernel, in bfloat16."""
-
-FEW, FEW_FROM = 10, 480
-"""Steps times streams of a segment, and from how many units on the loop is then faster in float32, too."""
-
-
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -264,37 +256,3 @@ def lstm_layer(
         h_1 … h_T (T, B, H) and c_T (B, H).
     """
     return _layer(x, h, c.to(weight_hh.dtype), weight_ih, bias, weight_hh, product_dtype(weight_hh))
-
-
-def square_units(input_size: int, hidden_size: int) -> float:
-    """Return how many units a layer with as many weights has that reads as many as it has: what `LOOP_FROM` counts.
-
-    Layers of 20 streams of 35 and of 70 steps, one thread, loop against kernel: 1150 → 400 units (557) -47 and -51 %,
-    1150 → 280 (447) -11 and -34 %, 650 → 400 (458) -4 and -24 %, 300 → 480 (433) +14 and +3 %, 200 → 200 +67 and +47 %.
-    """
-    return math.sqrt(hidden_size * (input_size + hidden_size) / 2)
-
-
-def loop_is_faster(units: float, x: Tensor) -> bool:
-    """Whether this loop reads x (T, B, E) faster than the library's kernel, where a gradient is asked for, on a CPU.
-
-    Long segments in bfloat16, from some size on: training steps with two layers, 20 streams of 35 steps and 10,000
-    words on an EPYC of Zen 5 took +2 % of the kernel's time with 400 units and one thread, -5 % with 450, -34 % with
-    650; with two threads +13 % with 576, -3 to +2 % with 650, -51 % with 1500. On Zen 4, where a large product has half
-    of that speed, it pays from some 500 units on.
-
-    Short segments, such as dynamic evaluation has, in float32, too: a layer alone, 5 steps of one stream, forwards and
-    backwards, took -63 to -43 % with 500 units and one thread, -73 to -7 % with two, -68 to -63 % with 1150. 20 steps
-    with two threads, and 35 of 4 streams with either, are the kernel's again.
-
-    With more threads nothing was measured, and the kernel stays. It does, too, in other types and without gradients.
-    """
-    if x.device.type != "cpu" or not torch.is_grad_enabled():
-        return False
-    reduced = torch.is_autocast_enabled("cpu")
-    if (torch.get_autocast_dtype("cpu") if reduced else x.dtype) != (torch.bfloat16 if reduced else torch.float32):
-        return False
-    long = LOOP_FROM.get(torch.get_num_threads(), math.inf)
-    if len(x) * x.shape[1] <= FEW:
-        return long < math.inf and units >= FEW_FROM
-    return reduced and units >= long

@@ -27,13 +27,11 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
-from spanlm.models.dropout import dropout_mask
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import cleared, with_steps
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
 from spanlm.models.memories.span_buffer.attention import Grid, span_attention
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig, SpanMixture
-from spanlm.models.ops.precision import wide
-from spanlm.models.state import Tensors
+from spanlm.models.ops.attention import cleared, with_steps
+from spanlm.models.ops.precision import dropout_mask, wide
 
 SpanScore = Literal["tanh", "literal"]
 Newest = Literal["before", "current"]
