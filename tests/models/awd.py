@@ -41,7 +41,7 @@ def matrices(encoder: AWDLSTMEncoder) -> list[nn.Parameter]:
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """What is drawn from now on, in order: masks of units (B, H) and of weights (4H, H)."""
     drawn: list[Tensor] = []
-    draw, drop = dropout.dropout_mask, dropout.weight_drop
+    draw, drop = dropout.dropout_mask, awd_lstm.weight_drop
 
     def mask_of_units(*given: Any) -> Tensor:
         drawn.append(draw(*given))

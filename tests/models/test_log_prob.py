@@ -15,6 +15,7 @@ from torch.autograd import gradcheck
 from torch.nn import functional
 from torch.nn.functional import one_hot
 
+from spanlm.models.heads import mixture_of_softmaxes
 from spanlm.models.heads import softmax as module
 from spanlm.models.heads.mixture_of_softmaxes import mixture_log_prob
 from spanlm.models.heads.softmax import linear_log_prob
@@ -70,7 +71,7 @@ DIVISIONS = {"whole": (2**26, 2**19), "blocks": (2**26, 11), "row-by-row": (1, 2
 def divide(patch: pytest.MonkeyPatch, chunk: int, block: int = 2**19) -> None:
     """Hold at most `chunk` logits at a time and normalise at most `block`."""
     patch.setattr(module, "CHUNK_ELEMENTS", chunk)
-    patch.setattr(module, "MIXTURE_CHUNK_ELEMENTS", chunk)
+    patch.setattr(mixture_of_softmaxes, "MIXTURE_CHUNK_ELEMENTS", chunk)
     patch.setattr(module, "_BLOCK_ELEMENTS", block)
 
 
