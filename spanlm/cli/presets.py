@@ -150,7 +150,10 @@ def _show_one(row: dict[str, Any]) -> None:
     """Print all that there is to know of a preset."""
     shown = {"preset": row["name"], "paper": f"{row['paper']}: {'; '.join(row['rows'])}", "model": row["model"]}
     if row["model_parameters"] is not None:
-        published = {"θ_M": row["published_model_parameters_millions"], "θ_W+M": row["published_all_parameters_millions"]}
+        published = {
+            "θ_M": row["published_model_parameters_millions"],
+            "θ_W+M": row["published_all_parameters_millions"],
+        }
         millions = [f"{name} {value:g}M" for name, value in published.items() if value]
         printed = f"; published: {', '.join(millions)}" if millions else ""
         sizes = f"θ_M {row['model_parameters']:,}, θ_W+M {row['all_parameters']:,}"
