@@ -229,10 +229,16 @@ class Encoder(nn.Module, ABC):
         """Read x (T, B, E)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
-    """What the configuration of a memory says beside its fields; a dataclass, or the types of theirs are not found."""
+    """What every memory's configuration has; each is a dataclass, with fields of its own and a `build`.
 
+    Attributes:
+        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
+            Another kind has other fields.
+    """
+
+    kind: str
     drops_output: ClassVar[bool] = False
     """Whether it has a dropout of its own in place of `model.output_dropout`."""
 

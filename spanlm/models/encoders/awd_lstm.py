@@ -18,14 +18,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, cast
+from typing import Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from spanlm.errors import require
-from spanlm.models.encoders.stacks import FusedLSTM, loop_is_faster, square_units, zeros_of
+from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, loop_is_faster, square_units, zeros_of
 from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import lstm_layer
 from spanlm.models.ops.precision import locked_dropout
@@ -35,11 +34,10 @@ Pair = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AWDLSTMConfig:
+class AWDLSTMConfig(EncoderConfig):
     """LSTM layers with dropped recurrent weights and locked dropout between the layers (Merity et al., 2018).
 
     Attributes:
-        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
         hidden_size: units of each layer but the last.
         layers: how many layers, the last one included.
         last_size: units of the last layer, which are the encoder's output.
@@ -56,12 +54,8 @@ class AWDLSTMConfig:
 
     def __post_init__(self) -> None:
         """Refuse sizes that build nothing."""
-        for name in ("hidden_size", "layers", "last_size"):
-            value = getattr(self, name)
-            require(value >= 1, f"model.encoder.{name}", value, "at least 1")
-        for name in ("hidden_dropout", "weight_drop"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"model.encoder.{name}", value, "in [0, 1)")
+        self.require_sizes("hidden_size", "layers", "last_size")
+        self.require_rates("hidden_dropout", "weight_drop")
 
     @property
     def output_size(self) -> int:
@@ -79,8 +73,8 @@ class AWDLSTMConfig:
         below = {1: "", 2: f"{self.hidden_size}+"}.get(self.layers, f"{self.layers - 1}×{self.hidden_size}+")
         return f"AWD-LSTM {below}{self.last_size}"
 
-    def resized(self, output_size: int) -> AWDLSTMConfig:
-        """Make a copy with another size of the last layer."""
+    def resized(self, output_size: int) -> Self:
+        """Make a copy with another output size."""
         return replace(self, last_size=output_size)
 
     def build(self, input_size: int, init: Init) -> AWDLSTMEncoder:
@@ -121,7 +115,10 @@ class AWDLSTMEncoder(Encoder):
         """Read x with one layer: with the library's kernel, or with a loop of our own where that is faster."""
         weights = self._weights(layer)
         if loop_is_faster(square_units(layer.input_size, layer.hidden_size), x):
-            return _looped(x, state, weights)
+            (h,), (c,) = state
+            bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
+            outputs, c = lstm_layer(x, h, c, weights["weight_ih_l0"], bias, weights["weight_hh_l0"])
+            return outputs, (outputs[-1:], c.unsqueeze(0))
         result: tuple[Tensor, Pair] = functional_call(layer, weights, (x, state))
         return result
 
@@ -134,13 +131,6 @@ class AWDLSTMEncoder(Encoder):
             return weights
         weights["weight_hh_l0"] = dropped
         return _in_one_chunk(weights) if raw.is_cuda else weights
-
-
-def _looped(x: Tensor, state: Pair, weights: Tensors) -> tuple[Tensor, Pair]:
-    (h,), (c,) = state
-    bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
-    outputs, c = lstm_layer(x, h, c, weights["weight_ih_l0"], bias, weights["weight_hh_l0"])
-    return outputs, (outputs[-1:], c.unsqueeze(0))
 
 
 def _in_one_chunk(weights: Tensors) -> Tensors:
@@ -156,9 +146,8 @@ def _in_one_chunk(weights: Tensors) -> Tensors:
 def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:
     """Drop single weights for a segment, of all steps and streams (DropConnect, Wan et al., 2013).
 
-    What is drawn for a weight are 16 bits, so the rate is rounded to a multiple of 2⁻¹⁶, and what is kept is scaled by
-    the rounded one. Drawn as the other masks are, those of an AWD-LSTM took a tenth of its training step (measured on
-    one thread: 53 ms for 4600 × 1150 weights, against 9).
+    A weight's draw has 16 bits, so the rate is rounded to a multiple of 2⁻¹⁶, and what is kept is scaled by the rounded
+    one. Drawn as the other masks are, those of an AWD-LSTM took a tenth of its training step.
     """
     if not training or not rate:
         return weight

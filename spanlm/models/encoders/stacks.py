@@ -30,8 +30,8 @@ from spanlm.models.ops.lstm import lstm_layer
 
 
 @dataclass(frozen=True, kw_only=True)
-class EqualLayersConfig:
-    """An encoder whose output is as wide as each of its layers.
+class EncoderConfig:
+    """What every encoder's configuration has: one whose output is as wide as each of its layers need add no more.
 
     Attributes:
         kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
@@ -47,17 +47,25 @@ class EqualLayersConfig:
         return self.hidden_size
 
     def resized(self, output_size: int) -> Self:
-        """Make a copy with another hidden size."""
+        """Make a copy with another output size."""
         return replace(self, hidden_size=output_size)
+
+    def require_sizes(self, *names: str) -> None:
+        """Refuse sizes below 1."""
+        for name in names:
+            require(getattr(self, name) >= 1, f"model.encoder.{name}", getattr(self, name), "at least 1")
+
+    def require_rates(self, *names: str) -> None:
+        """Refuse what is no rate of dropout."""
+        for name in names:
+            require(0 <= getattr(self, name) < 1, f"model.encoder.{name}", getattr(self, name), "in [0, 1)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackConfig(EqualLayersConfig):
+class StackConfig(EncoderConfig):
     """Equal layers, each reading what the one below wrote.
 
     Attributes:
-        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
-        hidden_size: units of each layer; the last layer's are the encoder's output.
         layers: how many layers.
         dropout: between layers, on what one layer hands to the next (not over time).
     """
@@ -67,24 +75,23 @@ class StackConfig(EqualLayersConfig):
 
     def __post_init__(self) -> None:
         """Refuse sizes that build nothing."""
-        require(self.hidden_size >= 1, "model.encoder.hidden_size", self.hidden_size, "at least 1")
-        require(self.layers >= 1, "model.encoder.layers", self.layers, "at least 1")
-        require(0 <= self.dropout < 1, "model.encoder.dropout", self.dropout, "in [0, 1)")
+        self.require_sizes("hidden_size", "layers")
+        self.require_rates("dropout")
 
     @property
     def description(self) -> str:
         """What it is, in a few words: `LSTM 300` or `LSTM 2×300`."""
         return f"{self.kind.upper()} {f'{self.layers}×' if self.layers > 1 else ''}{self.hidden_size}"
 
-
-def dropout_between_layers(config: StackConfig) -> float:
-    """Return the dropout that acts: a single layer has nothing between its layers, and the library warns of it."""
-    return config.dropout if config.layers > 1 else 0.0
+    @property
+    def dropout_between(self) -> float:
+        """The dropout that acts: a single layer has nothing between its layers, and the library warns of it."""
+        return self.dropout if self.layers > 1 else 0.0
 
 
 @torch.no_grad()
-def initialise_stack(stack: nn.RNNBase, init: Init) -> None:
-    """Start every weight as `init` says.
+def initialise(stack: nn.RNNBase, init: Init, forget_bias: float | None = None) -> None:
+    """Start every weight as `init` says, and an LSTM's forget gates' biases at `forget_bias` unless it is None.
 
     The library keeps two biases where the papers have one: the second is held at zero.
     """
@@ -93,6 +100,8 @@ def initialise_stack(stack: nn.RNNBase, init: Init) -> None:
             weight.zero_().requires_grad_(False)
         else:
             init.start(weight, bias="bias" in name)
+            if forget_bias is not None and name.startswith("bias_ih"):
+                weight[stack.hidden_size : 2 * stack.hidden_size] = forget_bias
 
 
 def zeros_of(stack: nn.RNNBase, batch_size: int) -> Tensor:
@@ -140,10 +149,6 @@ class LSTMConfig(StackConfig):
     """Long short-term memory, one bias per gate.
 
     Attributes:
-        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
-        hidden_size: units of each layer; the last layer's are the encoder's output.
-        layers: how many layers.
-        dropout: between layers, on what one layer hands to the next (not over time).
         forget_bias: where the forget gate's bias starts (1: a cell remembers at first); null: uniform like every other
             bias.
     """
@@ -152,7 +157,7 @@ class LSTMConfig(StackConfig):
     forget_bias: float | None = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse sizes that build nothing, and a bias that is no number."""
+        """Refuse sizes that build nothing, and a bias that is not finite."""
         super().__post_init__()
         require_bias(self.forget_bias)
 
@@ -162,23 +167,9 @@ class LSTMConfig(StackConfig):
 
 
 def require_bias(forget_bias: float | None) -> None:
-    """Refuse a bias that is no number.
-
-    Raises:
-        InputError: it is not finite.
-    """
+    """Refuse a forget gate's bias that is not finite."""
     ok = forget_bias is None or math.isfinite(forget_bias)
     require(ok, "model.encoder.forget_bias", forget_bias, "finite, or null")
-
-
-@torch.no_grad()
-def initialise_lstm(lstm: nn.LSTM, init: Init, forget_bias: float | None) -> None:
-    """Start every weight as `init` says, but for the forget gates' biases unless `forget_bias` is None."""
-    initialise_stack(lstm, init)
-    if forget_bias is not None:
-        for layer in range(lstm.num_layers):
-            bias = lstm.get_parameter(f"bias_ih_l{layer}")
-            bias[lstm.hidden_size : 2 * lstm.hidden_size] = forget_bias
 
 
 LOOP_FROM = {1: 480, 2: 640}
@@ -189,27 +180,21 @@ FEW, FEW_FROM = 10, 480
 
 
 def square_units(input_size: int, hidden_size: int) -> float:
-    """Return how many units a layer with as many weights has that reads as many as it has: what `LOOP_FROM` counts.
+    """Return the units of the layer with as many weights whose input and output are equally wide.
 
-    Layers of 20 streams of 35 and of 70 steps, one thread, loop against kernel: 1150 → 400 units (557) -47 and -51 %,
-    1150 → 280 (447) -11 and -34 %, 650 → 400 (458) -4 and -24 %, 300 → 480 (433) +14 and +3 %, 200 → 200 +67 and +47 %.
+    That is what `LOOP_FROM` counts: layers of 1150 → 400 units (557) gain half of their time by the loop, those of
+    650 → 400 (458) 4 to 24 %, those of 300 → 480 (433) lose 3 to 14 %.
     """
     return math.sqrt(hidden_size * (input_size + hidden_size) / 2)
 
 
 def loop_is_faster(units: float, x: Tensor) -> bool:
-    """Whether this loop reads x (T, B, E) faster than the library's kernel, where a gradient is asked for, on a CPU.
+    """Whether `lstm_layer` reads x (T, B, E) faster than the library's kernel; only on a CPU, and for a gradient.
 
-    Long segments in bfloat16, from some size on: training steps with two layers, 20 streams of 35 steps and 10,000
-    words on an EPYC of Zen 5 took +2 % of the kernel's time with 400 units and one thread, -5 % with 450, -34 % with
-    650; with two threads +13 % with 576, -3 to +2 % with 650, -51 % with 1500. On Zen 4, where a large product has half
-    of that speed, it pays from some 500 units on.
-
-    Short segments, such as dynamic evaluation has, in float32, too: a layer alone, 5 steps of one stream, forwards and
-    backwards, took -63 to -43 % with 500 units and one thread, -73 to -7 % with two, -68 to -63 % with 1150. 20 steps
-    with two threads, and 35 of 4 streams with either, are the kernel's again.
-
-    With more threads nothing was measured, and the kernel stays. It does, too, in other types and without gradients.
+    In bfloat16 long segments gain from some size on: a training step of two layers, 20 streams of 35 steps and 10,000
+    words, on one thread of an EPYC of Zen 5, takes 2 % more time than the kernel's with 400 units, 5 % less with 450
+    and 34 % less with 650. Segments of a few words, as in dynamic evaluation, gain in float32, too: 5 steps of one
+    stream take 43 to 63 % less with 500 units. With more than two threads nothing was measured, and the kernel stays.
     """
     if x.device.type != "cpu" or not torch.is_grad_enabled():
         return False
@@ -225,15 +210,14 @@ def loop_is_faster(units: float, x: Tensor) -> bool:
 class LSTMEncoder(Encoder):
     """A stack of LSTM layers; x (T, B, E) -> h (T, B, H), state h and c (layers, B, H).
 
-    One fused call, but where a loop gets gradients faster on a CPU: of large layers in bfloat16, or over a few words
-    (`spanlm.models.ops.lstm`).
+    One fused call, but for a loop where that is faster.
     """
 
     def __init__(self, config: LSTMConfig, input_size: int, init: Init) -> None:
         super().__init__()
         self.output_size = config.hidden_size
-        self.lstm = FusedLSTM(input_size, config.hidden_size, config.layers, dropout=dropout_between_layers(config))
-        initialise_lstm(self.lstm, init, config.forget_bias)
+        self.lstm = FusedLSTM(input_size, config.hidden_size, config.layers, dropout=config.dropout_between)
+        initialise(self.lstm, init, config.forget_bias)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Zeros."""
@@ -262,14 +246,7 @@ class LSTMEncoder(Encoder):
 
 @dataclass(frozen=True, kw_only=True)
 class RNNConfig(StackConfig):
-    """A simple recurrent network of tanh units, one bias per unit.
-
-    Attributes:
-        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
-        hidden_size: units of each layer; the last layer's are the encoder's output.
-        layers: how many layers.
-        dropout: between layers, on what one layer hands to the next (not over time).
-    """
+    """A simple recurrent network of tanh units, one bias per unit."""
 
     kind: Literal["rnn"] = "rnn"
 
@@ -284,8 +261,8 @@ class RNNEncoder(Encoder):
     def __init__(self, config: RNNConfig, input_size: int, init: Init) -> None:
         super().__init__()
         self.output_size = config.hidden_size
-        self.rnn = FusedRNN(input_size, config.hidden_size, config.layers, dropout=dropout_between_layers(config))
-        initialise_stack(self.rnn, init)
+        self.rnn = FusedRNN(input_size, config.hidden_size, config.layers, dropout=config.dropout_between)
+        initialise(self.rnn, init)
 
     def init_state(self, batch_size: int) -> Tensors:
         """Zeros."""

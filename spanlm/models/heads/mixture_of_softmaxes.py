@@ -33,13 +33,12 @@ from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
 from spanlm.models.heads.softmax import (
+    AdversarialConfig,
     AdversarialGate,
     AdversarialHead,
-    Adversary,
     Direction,
     LinearGradients,
     LinearSoftmax,
-    adversarial_margin,
     chunks,
     linear_log_prob,
 )
@@ -168,7 +167,7 @@ def mixture_log_prob(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixtureOfSoftmaxesConfig:
+class MixtureOfSoftmaxesConfig(AdversarialConfig):
     """A mixture of softmaxes.
 
     Attributes:
@@ -213,11 +212,6 @@ class MixtureOfSoftmaxesConfig:
         _ = self.adversary  # refuses the rest
 
     @property
-    def adversary(self) -> Adversary:
-        """What training is against."""
-        return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
-
-    @property
     def description(self) -> str:
         """What it is, in a few words."""
         several = f"mixture of {self.experts} softmax{'es' if self.experts > 1 else ''}"
@@ -258,10 +252,9 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
         """Log p(target), (T, B); in training with the margin of each expert."""
-        x, words, margin = self._seen(features).flatten(0, 1), targets.flatten(), None
-        if (adversary := self.present_adversary).epsilon:
-            each = x.flatten(0, 1), self.weight, words.repeat_interleave(self.experts)
-            margin = adversarial_margin(*each, adversary).view(len(words), -1)
+        x, words = self._seen(features).flatten(0, 1), targets.flatten()
+        margin = self.margin(x.flatten(0, 1), self.weight, words.repeat_interleave(self.experts))
+        margin = None if margin is None else margin.view(len(words), -1)
         log_prior = self._log_prior(features).flatten(0, 1)
         # what is mixed with another distribution has a gradient of its own at every word
         log_p = mixture_log_prob(x, log_prior, self.weight, self.bias, words, margin, even=not mixed)

@@ -201,7 +201,7 @@ def linear_log_prob(
 
 @dataclass(frozen=True)
 class Adversary:
-    """How far a target's vector may move, and whereto.
+    """How far a target's vector may move, and where to.
 
     Attributes:
         epsilon: ε; 0: not at all.
@@ -221,10 +221,6 @@ class Adversary:
         for name, choices in (("direction", get_args(Direction)), ("gate", get_args(AdversarialGate))):
             value = getattr(self, name)
             require(value in choices, f"model.head.adversarial_{name}", value, " or ".join(choices))
-
-
-NOBODY = Adversary()
-"""No change at all."""
 
 
 def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, adversary: Adversary) -> Tensor:
@@ -256,18 +252,10 @@ class AdversarialHead(MixingHead):
 
     adversary: Adversary
 
-    @property
-    def present_adversary(self) -> Adversary:
-        """Who moves words now."""
-        return self.adversary if self.training else NOBODY
-
-
-def adversarial_log_prob(
-    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, adversary: Adversary
-) -> Tensor:
-    """Log p(target) of a linear softmax of x (N, D) whose target's vector has moved, (N,); see `linear_log_prob`."""
-    margin = adversarial_margin(x, weight, targets, adversary) if adversary.epsilon else None
-    return linear_log_prob(x, weight, bias, targets, margin)
+    def margin(self, x: Tensor, weight: Tensor, targets: Tensor) -> Tensor | None:
+        """What the logits of targets (N,) lose now, of x (N, D) and W (V, D); None: nothing."""
+        moved = self.training and self.adversary.epsilon
+        return adversarial_margin(x, weight, targets, self.adversary) if moved else None
 
 
 def _norm(x: Tensor) -> Tensor:
@@ -281,8 +269,25 @@ def _last_of_each(targets: Tensor, vocabulary_size: int) -> Tensor:
     return last[targets]
 
 
+class AdversarialConfig:
+    """What the configurations of heads with an adversary have in common; their fields stand at the end of each."""
+
+    adversarial: float
+    adversarial_direction: Direction
+    adversarial_gate: AdversarialGate
+
+    @property
+    def adversary(self) -> Adversary:
+        """What training is against.
+
+        Raises:
+            InputError: a value outside its range.
+        """
+        return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
+
+
 @dataclass(frozen=True, kw_only=True)
-class SoftmaxConfig:
+class SoftmaxConfig(AdversarialConfig):
     """A linear layer and a softmax.
 
     Attributes:
@@ -319,11 +324,6 @@ class SoftmaxConfig:
             "0 without a projection. Use model.head.projection=true",
         )
         _ = self.adversary  # refuses the rest
-
-    @property
-    def adversary(self) -> Adversary:
-        """What training is against."""
-        return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
 
     @property
     def description(self) -> str:
@@ -370,8 +370,9 @@ class SoftmaxHead(AdversarialHead):
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
         """Log p(target), (T, B)."""
         x = self._projected(features).flatten(0, 1)
-        log_p = adversarial_log_prob(x, self.weight, self.bias, targets.flatten(), self.present_adversary)
-        return log_p.view_as(targets)
+        words = targets.flatten()
+        margin = self.margin(x, self.weight, words)
+        return linear_log_prob(x, self.weight, self.bias, words, margin).view_as(targets)
 
     def own_log_probs(self, features: Tensor) -> Tensor:
         """Log p of every word, (T, B, V), normalised in float32 or float64."""

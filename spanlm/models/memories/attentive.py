@@ -56,8 +56,6 @@ class AttentiveConfig(MemoryConfig):
     """Attention over the sentence so far (Salton et al., 2017).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         score: single (of the remembered output alone, Eq. 9) or combined (of it and the current one, Eq. 10); to
             compare them with: mean (all alike) or none (nothing is remembered, and the layer of Eq. 7 sees h_t alone).
         window: how many outputs back at most; null: all since the last reset, which needs sentences

@@ -36,8 +36,6 @@ class KeyValueConfig(MemoryConfig):
     """Additive attention over the last outputs (Daniluk et al., 2017).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         roles: 1 attention, 2 key-value, 3 key-value-predict.
         window: L, how many past outputs can be attended.
     """

@@ -26,8 +26,6 @@ class NGramConfig(MemoryConfig):
     """Parts of the last N outputs, side by side (Daniluk et al., 2017).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         order: N; the current output and the N - 1 before it.
     """
 

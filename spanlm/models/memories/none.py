@@ -12,12 +12,7 @@ from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout, Tensor
 
 @dataclass(frozen=True, kw_only=True)
 class NoMemoryConfig(MemoryConfig):
-    """A plain language model that does not look back.
-
-    Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
-    """
+    """A plain language model that does not look back."""
 
     kind: Literal["none"] = "none"
 

@@ -97,8 +97,6 @@ class PointerSentinelConfig(MemoryConfig):
     """A pointer to the last words, mixed with the softmax (Merity et al., 2017).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         window: L, how many words can be pointed to; the current one is among them.
         pointer_loss: add -log(g + Σ_{i: x_i = y} a_i) to the training loss.
     """

@@ -33,8 +33,6 @@ class RecurrentMemoryConfig(MemoryConfig):
     """Dot-product attention over the last words, in two tables of their own (Tran et al., 2016).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         window: n, how many words can be attended; the current one is among them.
         temporal: whether keys and values know their lag (+tM).
         composition: of what is read with the encoder's output: gated (-g) or linear.

@@ -42,8 +42,6 @@ class SpanBufferConfig(MemoryConfig):
     """Attention over spans of the past and a gate that shares the prediction with it (Li et al., 2020).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         buffer_size: B, how many steps back the buffer reaches; it holds B / L spans.
         span_length: L; a span is h_i − h_{i−L+1}.
         words: the outputs themselves in place of spans, all B of them (the paper's "w/o RNN-minus"); span_length then
