@@ -164,7 +164,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a head says of target words.
+    """A head's scores of target words.
 
     Attributes:
         log_prob: log p(target), (T, B), float32 or float64.
@@ -178,7 +178,7 @@ class Scores:
 
 
 class Mixture(Protocol):
-    """Another distribution, with which a head mixes its own. It is asked the two questions that a head is asked."""
+    """Another distribution, with which a head mixes its own."""
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
         """Score targets (T, B): the mixture of what the head predicts from `features` (T, B, D) and this."""
@@ -248,11 +248,7 @@ class MemoryConfig:
         return 1
 
     def part_size(self, hidden_size: int, field: str) -> int:
-        """Return the size of a part; `field` is the option that says how many there are.
-
-        Raises:
-            InputError: their number does not divide `hidden_size`; names the two nearest sizes that work.
-        """
+        """Return the size of a part; refuse a `hidden_size` that their number, the option `field`, does not divide."""
         if hidden_size % self.parts:
             below = hidden_size // self.parts * self.parts
             use = f"{below} or {below + self.parts}" if below else self.parts
@@ -284,11 +280,11 @@ class Memory(nn.Module, ABC):
 
 
 class Head(nn.Module, ABC):
-    """Turns a Readout into a distribution over the next word; it is asked two questions."""
+    """Turns a Readout into a distribution over the next word."""
 
     @abstractmethod
     def score(self, readout: Readout, targets: Tensor) -> Scores:
-        """Say how probable targets (T, B) are, and what training adds; never holds more than a chunk of (T, B, V)."""
+        """Score targets (T, B) without ever holding more than a chunk of (T, B, V)."""
 
     @abstractmethod
     def log_probs(self, readout: Readout) -> Tensor:
@@ -308,13 +304,7 @@ class MixingHead(Head):
 
     @abstractmethod
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-        """Log p(target), (T, B), of features (T, B, D).
-
-        Args:
-            features: of any number of steps.
-            targets: (T, B) int64.
-            mixed: the answer is mixed with another one, so that each word has a gradient of its own (about speed).
-        """
+        """Log p(target), (T, B), of features (T, B, D); `mixed`: each word will have a gradient of its own (speed)."""
 
     @abstractmethod
     def own_log_probs(self, features: Tensor) -> Tensor:
@@ -334,10 +324,7 @@ class MixingHead(Head):
 
 
 class NextWordModel(nn.Module, ABC):
-    """Reads words and says how probable each next one is: a language model, or several as one.
-
-    Everything that evaluates, samples or ranks asks for no more than this.
-    """
+    """A language model, or several as one: all that evaluation, sampling and ranking need."""
 
     head: Head
     vocabulary_size: int

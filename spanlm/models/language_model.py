@@ -63,12 +63,8 @@ class ModelConfig:
         )
         require(0 <= self.input_noise < math.inf, "model.input_noise", self.input_noise, "0 or positive, and finite")
         require(0 < self.init_range < math.inf, "model.init_range", self.init_range, "positive and finite")
-        require(
-            self.bias_range is None or 0 <= self.bias_range < math.inf,
-            "model.bias_range",
-            self.bias_range,
-            "0 or positive, or null",
-        )
+        biases = 0.0 if self.bias_range is None else self.bias_range
+        require(0 <= biases < math.inf, "model.bias_range", self.bias_range, "0 or positive, or null")
 
     @property
     def init(self) -> Init:

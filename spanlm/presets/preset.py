@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
@@ -14,15 +14,11 @@ from spanlm.training.config import TrainingConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """What the paper printed for this row.
+    """What the paper printed for this row: perplexities, plain and with dynamic evaluation, and sizes.
 
     Attributes:
-        valid_ppl: validation perplexity, where given.
-        test_ppl: test perplexity.
-        model_parameters: θ_M in millions, without word representations, as printed.
-        all_parameters: θ_{W+M} in millions, as printed by papers that count the word representations in.
-        dynamic_valid_ppl: validation perplexity with dynamic evaluation.
-        dynamic_test_ppl: test perplexity with dynamic evaluation.
+        model_parameters: θ_M in millions, without word representations.
+        all_parameters: θ_{W+M} in millions, of papers that count the word representations in.
         corpus: what it was measured on.
         vocabulary_size: of that corpus.
     """
@@ -67,15 +63,9 @@ def reported_on(
     dynamic_test_ppl: float | None = None,
 ) -> Reported:
     """Return what a paper printed for a row measured on a published corpus."""
-    return Reported(
-        valid_ppl=valid_ppl,
-        test_ppl=test_ppl,
-        all_parameters=all_parameters,
-        dynamic_valid_ppl=dynamic_valid_ppl,
-        dynamic_test_ppl=dynamic_test_ppl,
-        corpus=measured.title,
-        vocabulary_size=measured.vocabulary_size,
-    )
+    printed = Reported(valid_ppl=valid_ppl, test_ppl=test_ppl, all_parameters=all_parameters)
+    dynamic = replace(printed, dynamic_valid_ppl=dynamic_valid_ppl, dynamic_test_ppl=dynamic_test_ppl)
+    return replace(dynamic, corpus=measured.title, vocabulary_size=measured.vocabulary_size)
 
 
 @dataclass(frozen=True, kw_only=True)

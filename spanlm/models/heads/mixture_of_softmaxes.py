@@ -41,6 +41,7 @@ from spanlm.models.heads.softmax import (
     LinearSoftmax,
     chunks,
     linear_log_prob,
+    output_weights,
 )
 from spanlm.models.interfaces import Init
 from spanlm.models.ops.precision import learns, locked_dropout, product_dtype, wide, wide_dtype, without_autocast
@@ -108,9 +109,9 @@ def _of_linear(inputs: list[Tensor], rows: Tensor, grad: Tensor, dtype: torch.dt
     """Return the gradients of W and, if there is one, b that some rows give."""
     x, log_prior, weight, bias, targets, margin = inputs
     leaves = [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
-    of_rows = targets[rows], margin[rows], dtype
     with torch.enable_grad():
-        log_p = _chunk_by_chunk(x[rows], log_prior[rows], leaves[0], leaves[1] if bias is not None else None, *of_rows)
+        own = leaves[0], leaves[1] if bias is not None else None
+        log_p = _chunk_by_chunk(x[rows], log_prior[rows], *own, targets[rows], margin[rows], dtype)
     return torch.autograd.grad(log_p, leaves, grad)
 
 
@@ -142,9 +143,7 @@ def mixture_log_prob(
     *,
     even: bool,
 ) -> Tensor:
-    """Log Σ_k π_k softmax(W x_k + b − m_k at the target)[target].
-
-    Under autocast the products run in the autocast type; logarithms and the result are float32.
+    """Log Σ_k π_k softmax(W x_k + b − m_k at the target)[target], (N,), in float32 or float64.
 
     Args:
         x: (N, K, D).
@@ -153,10 +152,7 @@ def mixture_log_prob(
         bias: b (V,) or None.
         targets: (N,) int64.
         margin: m (N, K), as wide as the result; None: 0.
-        even: expect one gradient for (nearly) all rows. Whatever comes, it gives the same; this is about speed.
-
-    Returns:
-        (N,), float32 (float64 for float64 input).
+        even: expect one gradient for (nearly) all rows; about speed, the result is the same.
     """
     dtype = product_dtype(weight)
     if margin is None:
@@ -202,12 +198,8 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         require(self.experts >= 1, "model.head.experts", self.experts, "at least 1")
-        require(
-            self.latent_size is None or self.latent_size >= 1,
-            "model.head.latent_size",
-            self.latent_size,
-            "at least 1, or null",
-        )
+        size = self.latent_size
+        require(size is None or size >= 1, "model.head.latent_size", size, "at least 1, or null")
         require(0 <= self.latent_dropout < 1, "model.head.latent_dropout", self.latent_dropout, "in [0, 1)")
         _ = self.adversary  # refuses the rest
 
@@ -225,13 +217,11 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
 class MixtureOfSoftmaxesHead(AdversarialHead):
     """features (T, B, D) -> log-probabilities; W is (V, E)."""
 
-    bias: nn.Parameter | None
-
     def __init__(
         self, config: MixtureOfSoftmaxesConfig, readout_size: int, embedding: nn.Embedding, init: Init
     ) -> None:
         super().__init__()
-        vocabulary_size, embedding_size = embedding.weight.shape
+        embedding_size = embedding.embedding_dim
         size = embedding_size if config.latent_size is None else config.latent_size
         if config.tied and size != embedding_size:
             raise InputError(
@@ -242,13 +232,7 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         self.adversary = config.adversary
         self.latent = nn.Linear(readout_size, config.experts * size)
         self.prior = nn.Linear(readout_size, config.experts, bias=False)
-        if config.tied:
-            self.weight = embedding.weight
-        else:
-            self.weight = nn.Parameter(init.start(torch.empty(vocabulary_size, size)))
-        self.bias = None
-        if config.bias:
-            self.bias = nn.Parameter(init.start(torch.empty(vocabulary_size), bias=True))
+        self.weight, self.bias = output_weights(config, embedding, size, init)
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
         """Log p(target), (T, B); in training with the margin of each expert."""

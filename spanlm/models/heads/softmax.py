@@ -175,9 +175,7 @@ def linear_log_prob(
     margin: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Log softmax(W x + b − m at the target)[target].
-
-    Log-sum-exp and the result are float32 whatever the products are.
+    """Log softmax(W x + b − m at the target)[target], (N,), in float32 or float64 whatever the products are.
 
     Args:
         x: (N, D).
@@ -186,9 +184,6 @@ def linear_log_prob(
         targets: (N,) int64.
         margin: m (N,), as wide as the result; None: 0.
         dtype: of the products; None: that of the autocast, else of W.
-
-    Returns:
-        (N,), float32 (float64 for float64 input).
     """
     dtype = dtype or product_dtype(weight)
     if margin is None:
@@ -201,14 +196,9 @@ def linear_log_prob(
 
 @dataclass(frozen=True)
 class Adversary:
-    """How far a target's vector may move, and where to.
+    """How far a target's vector may move, and where to: see the fields of `SoftmaxConfig`.
 
-    Attributes:
-        epsilon: ε; 0: not at all.
-        direction: own: each row's δ. shared: the public code's, in which all rows of a target have the δ of the
-            last one of them, none if that has none. (Where a span buffer predicts with the same experts, or the same
-            softmax, its rows come after the encoder's: the δ of either is the buffer's.)
-        gate: cosine: none where cos(x, w) <= 0, as in the public code. none: everywhere, as in the paper.
+    Where a span buffer predicts with the same softmax, its rows come after the encoder's: a shared δ is the buffer's.
     """
 
     epsilon: float = 0.0
@@ -224,17 +214,7 @@ class Adversary:
 
 
 def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, adversary: Adversary) -> Tensor:
-    """What the target's logit loses.
-
-    Args:
-        x: (N, D), what the softmax reads.
-        weight: w (V, D).
-        targets: (N,) int64.
-        adversary: ε and δ.
-
-    Returns:
-        (N,), float32 (float64 for float64 input).
-    """
+    """What the logits of targets (N,) lose, (N,), of x (N, D) that the softmax reads and W (V, D)."""
     x = wide(x)
     with torch.no_grad():
         words = weight[targets]
@@ -270,19 +250,17 @@ def _last_of_each(targets: Tensor, vocabulary_size: int) -> Tensor:
 
 
 class AdversarialConfig:
-    """What the configurations of heads with an adversary have in common; their fields stand at the end of each."""
+    """What heads with an adversary have in common; each configuration has the fields."""
 
+    tied: bool
+    bias: bool
     adversarial: float
     adversarial_direction: Direction
     adversarial_gate: AdversarialGate
 
     @property
     def adversary(self) -> Adversary:
-        """What training is against.
-
-        Raises:
-            InputError: a value outside its range.
-        """
+        """What training is against; refuses values outside their range."""
         return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
 
 
@@ -340,27 +318,26 @@ class SoftmaxConfig(AdversarialConfig):
         return SoftmaxHead(self, readout_size, embedding, init)
 
 
+def output_weights(
+    config: AdversarialConfig, embedding: nn.Embedding, size: int, init: Init
+) -> tuple[Tensor, nn.Parameter | None]:
+    """Return W (V, D), the embedding's if it is tied, and b (V,)."""
+    words = embedding.num_embeddings
+    weight = embedding.weight if config.tied else nn.Parameter(init.start(torch.empty(words, size)))
+    return weight, nn.Parameter(init.start(torch.empty(words), bias=True)) if config.bias else None
+
+
 class SoftmaxHead(AdversarialHead):
     """features (T, B, D) -> log-probabilities; W* is (V, D); every weight starts uniform."""
 
-    bias: nn.Parameter | None
-
     def __init__(self, config: SoftmaxConfig, readout_size: int, embedding: nn.Embedding, init: Init) -> None:
         super().__init__()
-        vocabulary_size, embedding_size = embedding.weight.shape
-        if config.tied:
-            if readout_size != embedding_size:
-                raise InputError(
-                    f"model.head.tied=true needs a readout as wide as the embedding: the readout has {readout_size} "
-                    f"units, model.embedding_size is {embedding_size}. Set model.embedding_size={readout_size}."
-                )
-            self.weight = embedding.weight
-        else:
-            self.weight = nn.Parameter(torch.empty(vocabulary_size, readout_size))
-            init.start(self.weight)
-        self.bias = None
-        if config.bias:
-            self.bias = nn.Parameter(init.start(torch.empty(vocabulary_size), bias=True))
+        if config.tied and readout_size != embedding.embedding_dim:
+            raise InputError(
+                f"model.head.tied=true needs a readout as wide as the embedding: the readout has {readout_size} "
+                f"units, model.embedding_size is {embedding.embedding_dim}. Set model.embedding_size={readout_size}."
+            )
+        self.weight, self.bias = output_weights(config, embedding, readout_size, init)
         self.projection = nn.Linear(readout_size, readout_size) if config.projection else None
         if self.projection is not None:
             init.start_all(self.projection)

@@ -46,12 +46,8 @@ class KeyValueConfig(MemoryConfig):
 
     def __post_init__(self) -> None:
         """Refuse roles and windows that mean nothing."""
-        require(
-            self.roles in ROLES,
-            "model.memory.roles",
-            self.roles,
-            "1 (attention), 2 (key-value) or 3 (key-value-predict)",
-        )
+        limit = "1 (attention), 2 (key-value) or 3 (key-value-predict)"
+        require(self.roles in ROLES, "model.memory.roles", self.roles, limit)
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")
 
     @property

@@ -15,9 +15,8 @@ neural cache (Grave et al., 2017) stores the word that came after it.
 
 The loss is -log p(y) - log(g + Σ_{i: x_i = y} a_i): the second term teaches the pointer where the softmax is right
 anyway. The paper differentiates through the last 100 steps of every step; here gradients end where a segment begins, as
-for every memory: the states carried over are compared with, and not taught. Words before a document are masked.
-Everything stays a logarithm. The scores are products of hundreds of units, so weights that float32 rounds to zero are
-common, and log 0 has no gradient.
+for every memory. Words before a document are masked. Everything stays a logarithm: the scores are products of hundreds
+of units, so weights that float32 rounds to zero are common, and log 0 has no gradient.
 """
 
 from __future__ import annotations
@@ -68,12 +67,7 @@ class Pointer:
         return torch.cat([(self.log_gate + own).unsqueeze(-1), pointed], -1).logsumexp(-1)
 
     def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
-        """Log p of every word, (T, B, V).
-
-        The slots are added one after the other, each in place to its own word of every row: two slots with the same
-        word are never added at once, so the sum has one order on every device, and only (T, B) numbers are touched a
-        slot.
-        """
+        """Log p of every word, (T, B, V); slots are added one by one, so the sum has one order on every device."""
         own = head.own_log_probs(features)
         mixed = (own + self.log_gate.unsqueeze(-1)).flatten()
         starts = torch.arange(0, mixed.numel(), own.shape[-1], device=own.device)
@@ -158,21 +152,20 @@ def _weights(log_weights: Tensor) -> Tensor:
 
 
 def sentinel_attention(query: Tensor, keys: Tensor, sentinel: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
-    """Attend over the window that ends with each step, or over the sentinel.
-
-    Computed in float32 (float64 for float64 input) whatever the autocast.
+    """Attend over the window that ends with each step, or over the sentinel; in float32 or float64.
 
     Args:
         query: q (T, B, D).
-        keys: (L - 1 + T, B, D); the first L - 1 are carried, then one a step.
+        keys: (L - 1 + T, B, D), finite; the first L - 1 are carried.
         sentinel: s (D,).
-        filled: (L - 1, B) bool, which carried slots hold something; what stands in the others must be finite.
+        filled: (L - 1, B) bool, which carried slots hold something.
 
     Returns:
         log a (T, B, L), column j being lag L - 1 - j, -inf for an empty slot; and log g (T, B).
     """
-    steps, window = len(query), len(filled) + 1
-    scores = dot_window_scores(query, keys, window).masked_fill(~window_filled(filled, steps, window), -torch.inf)
+    window = len(filled) + 1
+    empty = ~window_filled(filled, len(query), window)
+    scores = dot_window_scores(query, keys, window).masked_fill(empty, -torch.inf)
     with torch.autocast(query.device.type, enabled=False):
         to_sentinel = query.to(scores.dtype) @ sentinel.to(scores.dtype)
         log_weights = torch.cat([scores, to_sentinel.unsqueeze(-1)], -1).log_softmax(-1)

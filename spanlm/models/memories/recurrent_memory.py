@@ -16,6 +16,7 @@ Words before a document are masked.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,10 +91,7 @@ class LinearComposition(nn.Module):
         return composed
 
 
-_COMPOSITIONS: dict[str, type[GatedComposition] | type[LinearComposition]] = {
-    "gated": GatedComposition,
-    "linear": LinearComposition,
-}
+_COMPOSITIONS: dict[str, Callable[[int], nn.Module]] = {"gated": GatedComposition, "linear": LinearComposition}
 
 
 class RecurrentMemory(Memory):
@@ -107,11 +105,8 @@ class RecurrentMemory(Memory):
         self.window, self.readout_size = config.window, hidden_size
         self.keys = nn.Embedding(vocabulary_size, hidden_size)  # M
         self.values = nn.Embedding(vocabulary_size, hidden_size)  # C
-        self.key_lags: nn.Parameter | None = None  # T^M, oldest lag first
-        self.value_lags: nn.Parameter | None = None  # T^C
-        if config.temporal:
-            self.key_lags = nn.Parameter(torch.empty(config.window, hidden_size))
-            self.value_lags = nn.Parameter(torch.empty(config.window, hidden_size))
+        lags = [nn.Parameter(torch.empty(config.window, hidden_size)) if config.temporal else None for _ in range(2)]
+        self.key_lags, self.value_lags = lags  # T^M, oldest lag first, and T^C
         self.composition = _COMPOSITIONS[config.composition](hidden_size)
         init.start_all(self)
 

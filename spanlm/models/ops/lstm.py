@@ -38,13 +38,8 @@ GATES = 4
 
 def _read(h: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
     """What each gate reads of h (…, B, H): (4, …, B, H)."""
-    if mask is None:
-        return h.to(dtype).expand(GATES, *h.shape)
-    return (h * mask.view(len(mask), *[1] * (h.dim() - 2), *mask.shape[1:])).to(dtype).expand(GATES, *h.shape)
-
-
-def _mixed(old: Tensor, new: Tensor, kept: Tensor | None) -> Tensor:
-    return new if kept is None else torch.lerp(new, old, kept)
+    read = h if mask is None else h * mask.view(len(mask), *[1] * (h.dim() - 2), *mask.shape[1:])
+    return read.to(dtype).expand(GATES, *h.shape)
 
 
 class _Recurrence(torch.autograd.Function):
@@ -71,8 +66,9 @@ class _Recurrence(torch.autograd.Function):
             if learning:
                 activations.append(gates)
                 squashed.append(output)
-            cs.append(_mixed(cs[-1], cell, None if kept_c is None else kept_c[t]))
-            hs.append(_mixed(hs[-1], o * output, None if kept_h is None else kept_h[t]))
+            new = o * output
+            cs.append(cell if kept_c is None else torch.lerp(cell, cs[-1], kept_c[t]))
+            hs.append(new if kept_h is None else torch.lerp(new, hs[-1], kept_h[t]))
         if learning:
             before = torch.stack(hs[:-1]), torch.stack(cs[:-1])
             ctx.save_for_backward(*before, matrices, mask, kept_h, kept_c, *activations, *squashed)
@@ -127,21 +123,18 @@ def lstm_recurrence(
     kept_h: Tensor | None = None,
     kept_c: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Run the loop.
+    """Run the loop: h_1 … h_T (T, B, H) and c_T (B, H).
 
     Under autocast the products run in the autocast type; sums, gates, states and outputs are float32.
 
     Args:
-        inputs: (4, T, B, H), what the gates are told besides h, biases included; float32 or float64, as h and c.
+        inputs: (4, T, B, H), what the gates read besides h, biases included; float32 or float64, as h and c.
         h: (B, H), the output before the first step.
         c: (B, H), the cell before the first step.
         weight: (4H, H).
         mask: z, (4, B, H), or (1, B, H) for all gates; None: nothing is dropped.
         kept_h: d_h, (T, B, H); None: nothing is kept.
         kept_c: d_c, likewise.
-
-    Returns:
-        h_1 … h_T (T, B, H) and c_T (B, H).
     """
     dtype = product_dtype(weight)
     with torch.autocast(h.device.type, enabled=False):
@@ -239,20 +232,10 @@ _layer: Callable[..., tuple[Tensor, Tensor]] = _Layer.apply  # the library leave
 def lstm_layer(
     x: Tensor, h: Tensor, c: Tensor, weight_ih: Tensor, bias: Tensor, weight_hh: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Run a layer over a segment.
+    """Run a layer over a segment: h_1 … h_T (T, B, H) and c_T (B, H).
 
-    Under autocast the products run in the autocast type, and so is h, as the library's; gates, cells, their gradients
-    and the biases' are float32. There are first derivatives only.
-
-    Args:
-        x: (T, B, E).
-        h: (B, H), the output before the first step.
-        c: (B, H), the cell before the first step.
-        weight_ih: (4H, E).
-        bias: (4H,).
-        weight_hh: (4H, H).
-
-    Returns:
-        h_1 … h_T (T, B, H) and c_T (B, H).
+    x (T, B, E); h and c (B, H) before the first step; W_ih (4H, E), b (4H,), W_hh (4H, H). Under autocast the products
+    and h, like the library's, are in the autocast type; gates, cells, their gradients and the biases' are float32.
+    There are first derivatives only.
     """
     return _layer(x, h, c.to(weight_hh.dtype), weight_ih, bias, weight_hh, product_dtype(weight_hh))

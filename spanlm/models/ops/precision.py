@@ -26,7 +26,7 @@ Gradients = TypeVar("Gradients")
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """Return it in float32, or as it is where it has at least as many bits."""
+    """Return a tensor in float32, or as it is where it has at least as many bits."""
     return tensor.float() if tensor.dtype.itemsize < 4 else tensor
 
 
@@ -42,15 +42,12 @@ def product_dtype(weight: Tensor) -> torch.dtype:
 
 
 def learns(inputs: Iterable[Tensor | None]) -> bool:
-    """Say whether there will be a backward pass; a forward pass of one's own cannot tell under `no_grad`."""
+    """Whether there will be a backward pass; a forward pass of one's own cannot tell under `no_grad`."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
 
 
 def without_autocast(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
-    """Keep a backward pass out of the autocast that may surround the call to `backward()`.
-
-    So a hand-written gradient is computed in the precision its forward pass chose, not its caller's.
-    """
+    """Compute a hand-written gradient in the precision of its forward pass, not of the autocast around `backward()`."""
 
     @wraps(backward)
     def plain(ctx: Any, *grads: Tensor) -> Gradients:
@@ -102,13 +99,13 @@ _linear: Callable[..., Tensor] = _Linear.apply  # the library leaves it untyped
 
 @cache
 def _library_is_slower() -> bool:
-    """Whether MKL is the library's product, and the processor AMD's; what nothing says, nothing was measured for."""
+    """Whether MKL is the library's product, and the processor AMD's."""
     mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return mkl and processor_fields().get("vendor_id") == "AuthenticAMD"
 
 
 def _faster(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
-    """Whether to leave the library's own product of x and Wᵀ, which also says best what does not fit."""
+    """Whether the other kernel multiplies x and Wᵀ; what does not fit is left to the library, which says it best."""
     return (
         x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
@@ -137,16 +134,7 @@ def crossed(large: Tensor, small: Tensor) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Multiply, as `torch.nn.functional.linear` does, but for rounding, and with first derivatives only.
-
-    Args:
-        x: (…, D).
-        weight: W (D', D).
-        bias: b (D',).
-
-    Returns:
-        (…, D').
-    """
+    """Compute x Wᵀ + b of x (…, D), W (D', D) and b (D',), but for rounding as torch does; first derivatives only."""
     if x.dim() > 1 and weight.dim() == 2 and _faster(x, weight, bias):
         return _linear(x, weight, bias)
     return functional.linear(x, weight, bias)

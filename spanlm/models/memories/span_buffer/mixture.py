@@ -30,17 +30,12 @@ from spanlm.models.ops.precision import wide
 LEAST_LOG_SHARE = -20.0
 """Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
 
-
 LEAST_TEMPERATURE = 1e-6
-"""Of a gate. What is divided by it is float32, where smaller numbers overflow, and at last are 0 themselves."""
+"""Of a gate; float32 overflows with smaller ones."""
 
 
 def require_temperature(temperature: float, name: str) -> None:
-    """Refuse what is no temperature of a gate.
-
-    Raises:
-        InputError: it is below `LEAST_TEMPERATURE` or not finite.
-    """
+    """Refuse a temperature of a gate below `LEAST_TEMPERATURE`, and one that is not finite."""
     limit = f"from {LEAST_TEMPERATURE:g} on and finite; 0 would be a gate that only chooses: 0.01 is nearly that"
     require(LEAST_TEMPERATURE <= temperature < math.inf, name, temperature, limit)
 
@@ -112,11 +107,7 @@ class SpanMixture:
     training: bool = False
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
-        """Score targets (T, B); metrics are of `metrics`.
-
-        Both predictions are asked for at once, one after the other as steps: masks that are locked in time are those
-        of both.
-        """
+        """Score targets (T, B); both predictions at once, as steps in a row, so that locked masks are those of both."""
         both = torch.cat([features, self.features.to(features.dtype)])
         log_p, log_q = head.own_log_prob(both, targets.repeat(2, 1), mixed=True).chunk(2)
         reward = rewards(log_p.detach(), log_q.detach(), self.reward).where(self.filled, 0)
@@ -173,7 +164,7 @@ class SpanMixture:
         """
         share = wide(self.gate).log_softmax(-1)[..., 0].exp()
         one = torch.ones_like(share)
-        held = {
+        found = {
             "steps": one,
             "encoder_nll": -log_p,
             "buffer_nll": -log_q,
@@ -182,11 +173,11 @@ class SpanMixture:
             "utilisation": (share >= 0.5).to(share.dtype),
             "oracle_utilisation": (log_q > log_p).to(share.dtype),
             "oracle_nll": -torch.maximum(log_p, log_q),
+            "other_nll": -log_p,
+            "other_steps": one,
         }
-        others = {"other_nll": -log_p, "other_steps": one}
-        return {name: x.where(self.filled, 0) for name, x in held.items()} | {
-            name: x.where(~self.filled, 0) for name, x in others.items()
-        }
+        empty = ~self.filled
+        return {name: x.where(empty if "other" in name else self.filled, 0) for name, x in found.items()}
 
 
 def rewards(log_p: Tensor, log_q: Tensor, of: RewardConfig) -> Tensor:
