@@ -58,10 +58,6 @@ class LMState:
         """Cut the graph: values go on to the next segment, gradients do not."""
         return self.map(Tensor.detach)
 
-    def to(self, device: torch.device | str) -> LMState:
-        """Move to a device."""
-        return self.map(lambda x: x.to(device))
-
     def select(self, streams: Tensor) -> LMState:
         """Take (or repeat) streams by index."""
         return self.map(lambda x: x.index_select(1, streams))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig, softmax
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig, mixture_of_softmaxes, softmax
 from spanlm.models.heads.softmax import linear_log_prob
 from spanlm.models.interfaces import Init, Readout
 from spanlm.models.language_model import LanguageModel, ModelConfig
@@ -131,8 +131,8 @@ def test_reduced_precision_trains(config: Any) -> None:
 @pytest.mark.parametrize("grad", ["mean", "any"])
 @pytest.mark.parametrize("chunk", [2**25, 200], ids=["whole", "chunks"])
 def test_training_on_a_gpu(kind: Any, direction: Any, grad: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CHUNK_ELEMENTS", "MIXTURE_CHUNK_ELEMENTS"):
-        monkeypatch.setattr(softmax, name, chunk)
+    monkeypatch.setattr(softmax, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(mixture_of_softmaxes, "MIXTURE_CHUNK_ELEMENTS", chunk)
     config = kind(tied=False, adversarial=0.2, adversarial_direction=direction)
     if kind is MixtureOfSoftmaxesConfig:
         config = kind(experts=3, latent_dropout=0.0, adversarial=0.2, adversarial_direction=direction)

@@ -102,12 +102,6 @@ def test_the_product_is_the_same_in_chunks_of_any_size(monkeypatch: pytest.Monke
     assert max(held) <= max(elements, small.VOCABULARY)
 
 
-def test_the_mixture_of_targets_asks_for_no_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = ensemble("linear")
-    monkeypatch.setattr(MixingHead, "log_probs", None)
-    assert whole.log_prob(words(4, 2), words(4, 2, seed=1), whole.init_state(2))[0].isfinite().all()
-
-
 @each_way
 def test_the_members_answers_stand_beside_it(combination: Combination) -> None:
     tokens, targets, whole = words(5, 2), words(5, 2, seed=1), ensemble(combination)

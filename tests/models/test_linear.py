@@ -104,24 +104,6 @@ def test_products_for_gradients_by_hand_are_those_of_float64(shape: tuple[int, i
             torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-4 * shape[0] ** 0.5)
 
 
-def test_the_kernel_never_sees_gaps_between_the_rows_of_a_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be right, and a hundred times slower."""
-    seen: list[Tensor] = []
-    kernel = torch.ops.mkldnn._linear_pointwise
-
-    def watched(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
-        seen.append(weight)
-        result: Tensor = kernel(x, weight, *rest)
-        return result
-
-    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace(_linear_pointwise=watched))
-    x, weight, _ = (t.detach() for t in leaves(SHAPES[0], True))
-    some, gaps = x[..., :30].requires_grad_(), weight[:, :30].requires_grad_()
-    assert torch.autograd.grad(linear(some, gaps).sum(), [some, gaps])[1].shape == gaps.shape
-    assert len(seen) == 3
-    assert all(w.is_contiguous() or w.t().is_contiguous() for w in seen)
-
-
 def test_no_rows_give_no_rows() -> None:
     _, weight, bias = leaves(SHAPES[0], True)
     x = torch.zeros(0, 2, weight.shape[1], requires_grad=True)

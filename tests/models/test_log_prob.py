@@ -250,31 +250,3 @@ def test_a_chunk_bounds_what_is_held(op: Op, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "product", product)
     with_gradients(run(op, leaves, targets), leaves, "mean")
     assert len(made) >= 5
-
-
-def passes(patch: pytest.MonkeyPatch, op: Op, kind: str) -> int:
-    """How many times the logits of a row are made, forwards and backwards, rounded up."""
-    rows: list[int] = []
-    patch.setattr(
-        module, "product", lambda x, w, *b: (rows.append(len(x) * (len(w) == 5)), linear.product(x, w, *b))[1]
-    )
-    leaves, targets = op.inputs(SMALL)
-    with_gradients(run(op, leaves, targets), leaves, kind)
-    return -(-sum(rows) // (14 if op.experts else 7))
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "chunk", "expected"),
-    [
-        ("softmax", "any", 2**26, 1),
-        ("softmax", "any", 14, 2),
-        ("mixture, even", "mean", 14, 1),
-        ("mixture, even", "padded", 2**26, 2),
-        ("mixture, uneven", "any", 2**26, 1),
-    ],
-)
-def test_softmaxes_are_made_again_only_where_they_must_be(
-    name: str, kind: str, chunk: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    divide(monkeypatch, chunk)
-    assert passes(monkeypatch, OPS[name], kind) == expected

@@ -177,38 +177,6 @@ def test_later_steps_change_nothing_before_them_in_bfloat16(changed: int, looped
     assert not torch.equal(one[changed:], two[changed:])
 
 
-def test_evaluation_and_a_single_layer_draw_nothing(looped: None) -> None:
-    for encoder in (stack(1, dropout=0.5), stack(2, dropout=0.5).eval()):
-        x, state = values(4, 2, EMBEDDING), encoder.init_state(2)
-        before = torch.get_rng_state()
-        assert bitwise(encoder(x, state)[0], encoder(x, state)[0])
-        assert torch.equal(torch.get_rng_state(), before)
-
-
-def chosen(encoder: LSTMEncoder, monkeypatch: pytest.MonkeyPatch, *, steps: int = LONG, **autocast: Any) -> bool:
-    """Whether the encoder runs as a loop."""
-    calls: list[int] = []
-    loop = encoder._looped
-    monkeypatch.setattr(encoder, "_looped", lambda *given: (calls.append(1), loop(*given))[1])
-    x, state = values(steps, 1, EMBEDDING).float(), encoder.init_state(1)
-    with torch.autocast("cpu", **autocast):
-        encoder(x, state)
-    return bool(calls)
-
-
-def test_it_is_chosen_for_gradients_in_bfloat16_and_for_large_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    bf16 = {"dtype": torch.bfloat16}
-    for encoder in (stack(hidden=500).float(), stack(hidden=500).float().eval()):
-        assert chosen(encoder, monkeypatch, **bf16)
-        assert not chosen(encoder, monkeypatch, enabled=False)
-        with torch.no_grad():
-            assert not chosen(encoder, monkeypatch, **bf16)
-    assert not chosen(stack(hidden=450).float(), monkeypatch, **bf16)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert not chosen(stack(hidden=500).float(), monkeypatch, **bf16)
-
-
 def read(steps: int = LONG, streams: int = 1, **kind: Any) -> Tensor:
     return torch.empty(steps, streams, 1, **kind)
 
