@@ -36,14 +36,6 @@ def test_a_mask_is_zero_or_the_inverse_of_what_stays() -> None:
     assert (mask == 0).double().mean() == pytest.approx(0.3, abs=0.01)
 
 
-@BOTH
-def test_only_in_training_and_only_with_a_rate(dropout: Dropout) -> None:
-    x, tokens = torch.ones(4, 3, 20), words(4, 3, size=WORDS)
-    assert dropout(x, tokens, 0.5, False) is x
-    assert dropout(x, tokens, 0.0, True) is x
-    assert not torch.equal(dropout(x, tokens, 0.5, True), x)
-
-
 def test_streams_share_a_draw_of_words_where_they_are_told_to() -> None:
     x, tokens = torch.ones(4, 6, 1), torch.arange(4).unsqueeze(1).expand(4, 6)
     torch.manual_seed(0)
@@ -78,14 +70,6 @@ def test_word_dropout_drops_whole_words_wherever_they_stand() -> None:
         for word in range(7):
             assert len(dropped[:, stream][tokens[:, stream] == word].unique()) == 1
     assert dropped.unique().tolist() == [0, 2]
-
-
-def test_weights_are_dropped_only_in_training_and_only_with_a_rate() -> None:
-    weight, before = torch.ones(5, 3), torch.get_rng_state()
-    assert weight_drop(weight, 0.5, False) is weight
-    assert weight_drop(weight, 0.0, True) is weight
-    assert torch.equal(torch.get_rng_state(), before)
-    assert not torch.equal(*(weight_drop(torch.ones(50, 3), 0.5, True) for _ in range(2)))
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.77])

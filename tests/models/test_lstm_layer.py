@@ -166,17 +166,6 @@ def test_any_cut_is_the_same_stream_in_bfloat16(lengths: list[int]) -> None:
     torch.testing.assert_close(c, end, rtol=2**-7, atol=2**-8)
 
 
-@pytest.mark.parametrize("changed", range(6))
-def test_later_steps_change_nothing_before_them_in_bfloat16(changed: int, looped: None) -> None:
-    encoder = stack(2).float()
-    x, state = values(6, 2, EMBEDDING).float(), encoder.init_state(2)
-    other = torch.cat([x[:changed], values(6 - changed, 2, EMBEDDING, seed=1).float()])
-    with BF16:
-        one, two = encoder(x, state)[0], encoder(other, state)[0]
-    assert bitwise(one[:changed], two[:changed])
-    assert not torch.equal(one[changed:], two[changed:])
-
-
 def read(steps: int = LONG, streams: int = 1, **kind: Any) -> Tensor:
     return torch.empty(steps, streams, 1, **kind)
 

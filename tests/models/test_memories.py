@@ -98,13 +98,6 @@ def test_memory_is_read(config: Any) -> None:
 
 
 @every_memory
-def test_readout_size(config: Any) -> None:
-    memory = build(config, HIDDEN, VOCABULARY)
-    assert memory.readout_size == HIDDEN // config.parts
-    assert read(memory, values(2, 3, HIDDEN), memory.init_state(3))[0].features.shape == (2, 3, memory.readout_size)
-
-
-@every_memory
 def test_double_precision_changes_only_rounding(config: Any) -> None:
     wide = build(config, HIDDEN, VOCABULARY)
     torch.manual_seed(0)
