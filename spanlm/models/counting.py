@@ -28,7 +28,7 @@ class ParameterCount:
     Attributes:
         total: θ_{W+M}, all of them; a tied matrix once.
         model: θ_M, without the word representations (the input embedding).
-        state: bytes of the state, where it was asked for.
+        state: bytes of the state of so many streams; 0 for none.
     """
 
     total: int

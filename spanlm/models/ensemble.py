@@ -113,7 +113,7 @@ class EnsembleHead(Head):
     def log_probs(self, readout: Readout) -> Tensor:
         """Log p of every word, (T, B, V)."""
         heads = zip(self._heads, self.weights, _members(readout), strict=True)
-        # one at a time: each is added to the sum before the next is worked out
+        # one at a time: each is added to the sum before the next is computed
         each = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
         if self.combination == "linear":
             return functools.reduce(torch.logaddexp, (log_p + math.log(weight) for log_p, weight in each))
@@ -125,7 +125,7 @@ class EnsembleHead(Head):
         return torch.stack([head.log_prob(member, targets) for head, member in pairs])
 
     def each_and_all(self, readout: Readout, targets: Tensor) -> Tensor:
-        """Every member's own log p(target) and, last, that of all together, (M + 1, T, B); each is asked once."""
+        """Every member's own log p(target) and, last, that of all together, (M + 1, T, B); each is computed once."""
         if self.combination == "linear":
             each = self.each(readout, targets)
             weighted = [log_p + math.log(w) for log_p, w in zip(each, self.weights, strict=True) if w > 0]

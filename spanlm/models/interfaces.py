@@ -164,7 +164,7 @@ class Scores:
 
     Attributes:
         log_prob: log p(target), (T, B), float32 or float64.
-        extra_loss: what training adds to −log p(target) of each step, (T, B); 0.0 where nothing is added.
+        extra_loss: what training adds to −log p(target) of each step, (T, B); or 0.0.
         metrics: more numbers of each step, (T, B), without a graph, to be summed over the predicted words.
     """
 
@@ -191,11 +191,11 @@ class Mixture(Protocol):
 
 @dataclass(frozen=True)
 class Readout:
-    """What a memory hands to the head.
+    """The output of a memory, which the head reads.
 
     Attributes:
         features: (T, B, D), what the next word is predicted from.
-        attention: where the memory looked; None where nothing is attended.
+        attention: where the memory looked; None without attention.
         mixture: what the head is to mix with its own distribution.
         hidden: (T, B, H), what the encoder gave, before any dropout: penalties of training ask for it.
     """
@@ -291,7 +291,7 @@ class Head(nn.Module, ABC):
         return self.score(readout, targets).log_prob
 
     def penalty(self) -> Tensor | float:
-        """What training adds to its loss for the weights alone; 0.0 where nothing is asked for."""
+        """What training adds to its loss for the weights alone; 0.0 by default."""
         return 0.0
 
 

@@ -104,7 +104,7 @@ def configs_of(sizes: dict[str, Size], head: AnyHeadConfig) -> dict[str, RunConf
 
 
 _CODE = (
-    "the published perplexities are the paper's, finetuned; with these settings its code says {said}. Finetuning there "
+    "the published perplexities are the paper's, finetuned; with these settings its code says {code}. Finetuning there "
     "draws segments of at most 80 steps, here as before"
 )
 _PRINTED = "; by our count 33.6M parameters, not the 33M that Li et al. print"
@@ -127,6 +127,6 @@ RUNG = Rung(
 )
 
 PRESETS = [
-    RUNG.row("ptb", _CODE.format(said="58.8/56.5"), 60.0, 57.3, 24, 51.6, 51.1),
-    RUNG.row("wt2", _CODE.format(said="67.4/64.7") + _PRINTED, 68.6, 65.8, 33, 46.4, 44.3),
+    RUNG.row("ptb", _CODE.format(code="58.8/56.5"), 60.0, 57.3, 24, 51.6, 51.1),
+    RUNG.row("wt2", _CODE.format(code="67.4/64.7") + _PRINTED, 68.6, 65.8, 33, 46.4, 44.3),
 ]

@@ -32,7 +32,7 @@ _SHUFFLED_REMARK = (
 
 
 def shuffled(training: TrainingConfig, *, finetune: bool) -> TrainingConfig:
-    """Return a recipe with partial shuffle, in finetuning as said."""
+    """Return a recipe with partial shuffle; `finetune`: in finetuning, too."""
     return replace(
         training,
         batching=replace(training.batching, partial_shuffle=True),

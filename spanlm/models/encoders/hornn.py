@@ -107,7 +107,7 @@ class HORNNEncoder(Encoder):
         return outputs[self.order :], {"h": outputs[-self.order :]}
 
     def _pooled(self, products: Tensor, gates: Tensor | None) -> Tensor:
-        """Pool the products of one step (N, B, ·); `gates` (N, B, H) is what its input says to the gates."""
+        """Pool the products of one step (N, B, ·); `gates` (N, B, H) is what the gates read of its input."""
         if self.pooling == "max":
             return products.amax(0)
         if gates is None:

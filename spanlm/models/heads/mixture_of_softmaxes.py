@@ -18,7 +18,7 @@ the share of its own in the target's probability. Softmaxes that are too many to
 backward pass, a third more products. But the loss of a segment is a mean over its words, so one number g comes back to
 all of them: the gradients for g = 1 are computed in the forward pass, while a chunk's softmaxes are there, and the
 backward pass multiplies. What W and b get from words that another number comes back to is set right by making the
-softmaxes of these words again. That is dear where they are many, so the caller says what to expect.
+softmaxes of these words again. That is dear where they are many, so the caller passes what to expect (`even`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 
 Two more are not of the paper, but what its two have to be compared with: `mean` (all scores are equal, so that c_t is
 the mean of all earlier outputs) and `none` (the layer of Eq. 7 alone, which a model without a memory lacks, of h_t).
-h_t itself is remembered only after it predicted; while nothing is remembered c_t = 0. The score of `single` does not
+h_t itself is remembered only after it predicted; with an empty memory c_t = 0. The score of `single` does not
 depend on t, so its softmax runs along with the sentence. What the state holds grows with the sentence and a reset
 empties it. The published code differs from the paper: it merges without the tanh, keeps a zero vector in the memory for
 good, and adds 1 to the forget gate's bias; `merge`, `zero_slot` and `model.encoder.forget_bias` do these.

@@ -43,7 +43,7 @@ class Pointer:
     Logarithms, because a weight that float32 cannot hold can still be the most probable way to a word.
 
     Attributes:
-        log_weights: (T, B, L), float32 or float64; -inf where nothing is pointed to.
+        log_weights: (T, B, L), float32 or float64; -inf for an empty slot.
         words: (T, B, L) int64, the word that each weight points to.
         log_gate: (T, B), finite.
         trained_alone: the loss grows by −log(gate + Σ_{j: words_j = target} weights_j).

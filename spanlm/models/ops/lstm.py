@@ -14,10 +14,9 @@ words at a time, since at every call the kernel puts the weights in an order of 
     [a_i; a_f; a_g; a_o] = W_ih x_t + W_hh h_{t-1} + b
     c_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h_t = σ(a_o) ⊙ tanh(c_t)
 
-One product tells the gates of all steps what is below; in the loop, forwards and backwards, there is one product a
-step; the gradients of x, W_ih and W_hh are one product each. What does not depend on the gradient from above is
-computed for all steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept
-as
+One product computes what the gates of all steps read from below; the loop has one product a step in each direction; the
+gradients of x, W_ih and W_hh are one product each. What does not depend on the gradient from above is computed for all
+steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept as
 
     r = σ(−2a),    o ⊙ tanh a = o − 2 o ⊙ r,    tanh' a = 4 r (1 − r)
 """
@@ -132,8 +131,8 @@ def lstm_recurrence(
         h: (B, H), the output before the first step.
         c: (B, H), the cell before the first step.
         weight: (4H, H).
-        mask: z, (4, B, H), or (1, B, H) for all gates; None: nothing is dropped.
-        kept_h: d_h, (T, B, H); None: nothing is kept.
+        mask: z, (4, B, H), or (1, B, H) for all gates; None: no dropout.
+        kept_h: d_h, (T, B, H); None: no zoneout.
         kept_c: d_c, likewise.
     """
     dtype = product_dtype(weight)
@@ -155,8 +154,8 @@ class _Layer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         steps, (streams, size) = len(x), c.shape
         below, matrix_ih, matrix_hh = x.to(dtype).flatten(0, 1), weight_ih.to(dtype), weight_hh.to(dtype)
-        told = torch.mm(below, matrix_ih.t()) + bias
-        gates, rs = told.view(steps, streams, GATES, size), c.new_empty(steps, streams, size)
+        from_below = torch.mm(below, matrix_ih.t()) + bias
+        gates, rs = from_below.view(steps, streams, GATES, size), c.new_empty(steps, streams, size)
         hs, cs = c.new_empty(steps + 1, streams, size, dtype=dtype), c.new_empty(steps + 1, streams, size)
         hs[0], cs[0] = h, c
         _loop(matrix_hh, gates, rs, hs, cs)

@@ -105,7 +105,7 @@ def _library_is_slower() -> bool:
 
 
 def _faster(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
-    """Whether the other kernel multiplies x and Wᵀ; what does not fit is left to the library, which says it best."""
+    """Whether the other kernel multiplies x and Wᵀ; the library reports shapes that do not fit."""
     return (
         x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
