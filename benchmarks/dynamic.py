@@ -26,8 +26,8 @@ from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicStatistics, lear
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
 from spanlm.evaluation.scoring import Tally
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
+from spanlm.models.encoders.stacks import loop_is_faster
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops.lstm import loop_is_faster
 from spanlm.models.ops.precision import Precision, autocast
 from spanlm.training.bench import precisions, timed
 

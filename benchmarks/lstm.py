@@ -16,14 +16,12 @@ from spanlm.data.batching import Segment
 from spanlm.evaluation.cache import CacheConfig, with_cache
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.scoring import Tally, score, tally
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import Memory, Readout
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, KeyValueConfig, NoMemoryConfig
 from spanlm.models.ops.precision import Precision
-from spanlm.models.state import Tensors
 from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 

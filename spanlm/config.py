@@ -21,9 +21,9 @@ from jsonargparse import SUPPRESS, ArgumentParser
 
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, as_written, nearest
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import HEADS
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import MEMORIES
 from spanlm.store.files import regular
 from spanlm.training.config import TrainingConfig

@@ -21,8 +21,8 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
 import spanlm
 from spanlm.config import RunConfig, config_digest
 from spanlm.data.config import DataConfig
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig
 from spanlm.store.run_folder import save_model

@@ -29,9 +29,13 @@ from spanlm.config import (
 )
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, as_written
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import HORNNConfig
-from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.language_model import ModelConfig
+from spanlm.models.memories import (
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+)
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import OptimizerConfig, TrainingConfig

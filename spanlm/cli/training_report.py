@@ -13,8 +13,8 @@ from spanlm.cli.render import Progress, eta, out, paragraph, table
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.scoring import perplexity, shown
-from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.ops.precision import usable
 from spanlm.store.process import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig

@@ -48,8 +48,7 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import NextWordModel
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import LMState, NextWordModel
 
 ClozeContext = Literal["full", "query", "none"]
 Score = Literal["sentence", "candidate"]

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.evaluation.protocol import STANDARD, Protocol
-from spanlm.models.interfaces import NextWordModel, Readout, Scores, metric_sums
+from spanlm.models.interfaces import LMState, NextWordModel, Readout, Scores, metric_sums
 from spanlm.models.ops.precision import autocast
-from spanlm.models.state import LMState
 
 Report = Callable[[str, int, int], None]
 """Called with the name of the work, the tokens done and the tokens in all."""

@@ -27,8 +27,7 @@ from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import NextWordModel
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import LMState, NextWordModel
 
 STEPS = 128
 """Steps computed at a time: (STEPS, streams, V) probabilities are held."""

@@ -21,10 +21,10 @@ from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.evaluation.dynamic.tuning import dynamic_grid
 from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.models.config import ModelConfig
 from spanlm.models.counting import lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.ops.precision import Precision
 from spanlm.presets.daniluk2017 import VOCABULARY_SIZE

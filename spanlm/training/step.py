@@ -19,10 +19,9 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.models.interfaces import metric_sums
+from spanlm.models.interfaces import LMState, metric_sums
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.ops.precision import autocast, wide
-from spanlm.models.state import LMState
 from spanlm.training.config import TrainingConfig
 
 

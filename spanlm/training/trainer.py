@@ -18,8 +18,8 @@ from spanlm.errors import InputError, Interrupted, RunError
 from spanlm.evaluation.perplexity import log_of_training
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.scoring import score, tally
+from spanlm.models.interfaces import LMState
 from spanlm.models.ops.precision import usable
-from spanlm.models.state import LMState
 from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, save_checkpoint
 from spanlm.store.files import expanded
 from spanlm.store.process import StopRequest, pick_device, stop_request

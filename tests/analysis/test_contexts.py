@@ -15,7 +15,7 @@ from spanlm.analysis.export import save_attention, save_spans
 from spanlm.evaluation.attention import PARTS, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.words import ScoreOptions, lines_as_pieces, score_words
-from spanlm.models.config import ModelConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.runs.texts import text_to_attend
 from tests.analysis.test_page import Page
 from tests.evaluation.reference import VOCABULARY

@@ -18,7 +18,7 @@ from spanlm.cli.attend import published_name
 from spanlm.cli.options import run_names
 from spanlm.config import RunConfig
 from spanlm.evaluation.protocol import Protocol
-from spanlm.models.config import ModelConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
     AttentiveConfig,

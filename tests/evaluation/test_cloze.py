@@ -18,8 +18,7 @@ from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.evaluation import cloze
 from spanlm.evaluation.cloze import CONTEXTS, ClozeContext, RankedQuestion, rank_questions
-from spanlm.models.config import ModelConfig
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from tests.evaluation import reference
 from tests.models.small import language_model, models
 

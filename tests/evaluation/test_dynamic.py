@@ -25,14 +25,12 @@ from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import Scored, Tally
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import Readout
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import LMState, Readout
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
-from spanlm.models.state import LMState
 from tests import reference_dynamic
 from tests import reference_span_buffer as twin
 from tests.evaluation import reference

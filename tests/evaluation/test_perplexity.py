@@ -20,10 +20,9 @@ from spanlm.evaluation import protocol as protocol_module
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.scoring import Scored, Tally, perplexity, shown
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import Readout, Scores
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS

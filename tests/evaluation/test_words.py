@@ -20,9 +20,8 @@ from spanlm.evaluation import words
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.words import ScoreOptions, WordScore, in_lines, lines_as_pieces, score_words
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS

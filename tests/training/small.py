@@ -16,7 +16,6 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import (
     AnyEncoderConfig,
     AWDLSTMConfig,
@@ -26,6 +25,7 @@ from spanlm.models.encoders import (
     VariationalLSTMConfig,
 )
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
     AttentiveConfig,

@@ -37,10 +37,9 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, SpanlmError, require
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Scored, evaluating, quiet
-from spanlm.models.interfaces import Head, Memory, MixingHead, NextWordModel, Readout, Scores
+from spanlm.models.interfaces import Head, LMState, Memory, MixingHead, NextWordModel, Readout, Scores
 from spanlm.models.memories.span_buffer import SpanMixture
 from spanlm.models.ops.precision import Precision, autocast
-from spanlm.models.state import LMState
 from spanlm.store.checkpoints import read_tensors, to_bytes
 from spanlm.store.files import replace_file
 from spanlm.store.run_folder import weights_digest
