@@ -276,7 +276,8 @@ class Trainer:
         optimizers.restore_optimizer(optimizer, model, checkpoint.optimizer)
         if isinstance(optimizer, optimizers.NTASGD):
             optimizer.averaged_steps, optimizer.late_rate = position.averaged_steps, position.late_rate
-        self.state = LMState.from_flat(carried).to(self.device)
+        of_streams = {name: x for name, x in carried.items() if not name.startswith("generator.")}
+        self.state = LMState.from_flat(of_streams).to(self.device)
 
     def _interrupt(self, number: int) -> None:
         self._checkpoint()
