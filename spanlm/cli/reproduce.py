@@ -32,9 +32,10 @@ Finished runs are skipped and unfinished ones go on, so the same command can be 
 fails does not stop the others.
 """
 _MORE = """
-With --jobs N, N rows are trained or measured at a time, each on its share of the processor's threads (on a GPU they
-share it), the last of a table first, for it takes longest; small models, of which one does not keep many threads busy,
-are done sooner so. Their speeds and minutes in the tables are those of a share.
+With --jobs N, N trainings run at a time, each as `spanlm train --resume auto` on its share of the processor's threads
+(on a GPU they share it), and then N measurements of one model. The last rows of a table take longest and begin first.
+Small models, which do not keep many threads busy, finish sooner so. Their speeds and minutes in the tables are those of
+a share.
 
 The test part is read once for every run, and again for every row that evaluates a
 trained model in another way: with a cache, with dynamic evaluation, or several as one; such rows train what they need

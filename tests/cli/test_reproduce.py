@@ -125,18 +125,23 @@ def test_bad_requests_are_one_line(cli: Cli, arguments: tuple[Any, ...], parts: 
 
 
 @pytest.mark.slow
-def test_side_by_side_every_line_says_whose_it_is(cli: Cli, tiny_corpus: Path) -> None:
-    command = (*SMOKE, "--table", "2b", "--rows", "2-gram", "--corpus", tiny_corpus, "--seeds", 1, 2)
-    found = shell(*command, "--jobs", 2)
+def test_side_by_side_trainings_are_those_of_one_after_another_and_every_line_says_whose_it_is(cli: Cli) -> None:
+    command = (*SALTON, "--table", "1", "--rows", "medium-x2", "lstm-ptb-cache-500")
+    found = shell(*command, "--jobs", 2, "--out", "2", "--runs", "many")
     assert (found.returncode, found.stderr) == (0, "")
-    for name in ("2-gram, seed 1", "2-gram, seed 2"):
-        lines = [line for line in found.stdout.splitlines() if line.startswith(f"{name}  ")]
-        shown = "".join(lines)
-        assert all(word in shown for word in ("θ_M", "epoch", "folder", "valid ppl")) and "(after " in lines[-1]
-    page = Path("results/daniluk2017/tiny-smoke/figure-2b.md")
-    before = page.read_text()
-    # what is done is only shown
-    assert cli(*command).done.count("finished before") == 2 and page.read_text() == before
+    lines = found.stdout.splitlines()
+    for name in ("medium", "lstm-ptb"):
+        for word in ("model", "epoch", "valid ppl"):
+            assert any(line.startswith(f"{name}  {word}") for line in lines), (name, word)
+    assert cli(*command).status == 0
+    folders = Path("2/salton2017/demo-smoke"), Path("results/salton2017/demo-smoke")
+    names = {path.name for path in folders[1].glob("*.json")}
+    assert names == {path.name for path in folders[0].glob("*.json")} and len(names) == 5
+    for name in names:
+        one, other = (json.loads((folder / name).read_text())["test"]["nll"] for folder in folders)
+        assert one == pytest.approx(other, rel=1e-6)
+    start = json.loads((folders[0] / "medium-seed-1.json").read_text())["starts"][0]
+    assert start["command"].startswith("spanlm train --config=many/") and "--resume=auto" in start["command"]
 
 
 @pytest.mark.slow

@@ -97,20 +97,6 @@ def test_rows_that_read_sentences_have_a_text_of_their_own(tiny_corpus: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("paper", "table", "corpus"),
-    [
-        ("salton2017", "1", "ptb"),
-        ("salton2017", "2", "wikitext-2"),
-        ("li2020", "3", "ptb"),
-        ("li2020", "2", "wikitext-2"),
-    ],
-)
-def test_a_table_runs_on_its_own_corpus_unless_told(paper: str, table: str, corpus: str) -> None:
-    with pytest.raises(InputError, match=corpus):  # which is not there
-        Plan(Request(paper=paper, table=table, scale="small"))
-
-
-@pytest.mark.parametrize(
     ("paper", "table", "corpus", "home", "other"),
     [
         ("salton2017", "2", "ptb", "wikitext-2", "1"),

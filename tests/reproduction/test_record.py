@@ -166,19 +166,6 @@ def test_another_temperature_of_the_gate_is_that_of_the_same_weights(text: Path)
     assert [one["details"]["statistics"]["gate_temperature"] for one in (whole, tempered)] == [0.1, 1.0]
 
 
-def test_what_is_measured_is_not_measured_again_nor_is_its_run_needed(text: Path) -> None:
-    made = plan(text, CACHE, ENSEMBLE)
-    shutil.rmtree("runs")
-    assert all(outcome.done_before for outcome in Run(made).outcomes())
-
-
-def test_models_that_are_elsewhere_are_asked_for(text: Path) -> None:
-    made = plan(text, CACHE)
-    shutil.rmtree("runs")
-    made.tasks[1].record.unlink()
-    assert [error.partition(" the run")[0].endswith("seed-1:") for error in errors(made)] == [False, True]
-
-
 @pytest.mark.parametrize(
     ("row", "changes", "said"),
     [

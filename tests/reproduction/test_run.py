@@ -161,21 +161,6 @@ def test_no_command_outlives_its_reader() -> None:
 
 
 @pytest.mark.slow
-def test_side_by_side_the_records_are_those_of_one_after_another(tiny_corpus: Path) -> None:
-    one, many = (salton(tiny_corpus, "medium-x2", runs=Path(f"{n}/runs"), out=Path(f"{n}/out")) for n in (1, 2))
-    found = list(Run(many).outcomes(2))
-    assert {many.label(outcome.task) for outcome in found} == {"medium", "medium-x2"}
-    assert not any(outcome.error or outcome.done_before for outcome in found)
-    expected = {outcome.task.record.name: outcome.record for outcome in Run(one).outcomes()}
-    for outcome in found:
-        mine, theirs = outcome.record, expected[outcome.task.record.name]
-        assert mine is not None and theirs is not None
-        assert mine["test"]["nll"] == pytest.approx(theirs["test"]["nll"], rel=1e-6)
-    assert all(outcome.done_before for outcome in Run(many).outcomes(2))
-    assert not list(Path("2/out").rglob("*.md")), "tables are made by who started them"
-
-
-@pytest.mark.slow
 def test_side_by_side_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Path) -> None:
     made = salton(tiny_corpus, "medium-x2", "lstm-ptb", seeds=(1, 2))
     blocked = made.jobs[0].folder

@@ -200,21 +200,6 @@ def test_models_are_the_papers_at_its_vocabulary_and_else_no_size_is_nearer_to_t
         assert misses[sizes.index(hidden)] == min(misses)
 
 
-@pytest.mark.parametrize(
-    ("row", "share"),
-    [("attention-w10", 296 / 300), ("kv-w10", 280 / 300), ("kvp-w5", 262 / 300), ("4-gram", 242 / 300)],
-)
-def test_small_leaves_the_softmax_the_share_of_width_that_the_paper_leaves_it(row: str, share: float) -> None:
-    """What a model's softmax reads, over what the LSTM's reads; KVP by its 786 units, which fit the paper's budget."""
-    model = at(MATCHED["small"], f"daniluk2017/{row}", 16_000).model
-    assert model.encoder.output_size / model.memory.parts / units("small") == pytest.approx(share, abs=0.02)
-
-
-@pytest.mark.parametrize(("tokens", "epochs"), [(929_589, 8), (2_088_628, 6), (5_809_773, 2), (90_000_000, 1)])
-def test_small_reads_about_the_same_number_of_tokens_of_every_corpus(tokens: int, epochs: int) -> None:
-    assert at(MATCHED["small"], "daniluk2017/lstm", 16_000, tokens).training.epochs == epochs
-
-
 def test_the_published_grid_has_the_point_of_the_models_authors_too() -> None:
     """Whose ε is not that of the grid."""
     published = find_preset("yang2018/mos-wt2").dynamic
