@@ -1,18 +1,17 @@
-r"""ARPA files: the text format of back-off n-gram models that SRILM, KenLM and others write.
+r"""ARPA files, the text format of back-off n-gram models that SRILM, KenLM and others write.
 
     \data\
     ngram 1=4
-    ngram 2=1
-
+    ...
     \1-grams:
     -1.2<TAB>the<TAB>-0.3        log10 probability, words, log10 back-off weight; tabs or spaces between them
     ...
     \end\
 
-What is legal: lines before `\data\` that are empty or start with `#`; `\r\n`; names ending in `.gz`. The weight may be
-absent in the highest order and for an n-gram that starts no longer one; it is 0 then. An n-gram that starts a longer
-one must be listed, with its weight. A suffix of an n-gram may be absent (SRILM prunes so). `<UNK>` is `<unk>`; a file
-without it gives unknown words the log10 probability -100, as KenLM does. Numbers are finite, probabilities at most 0.
+What is legal: lines before `\data\` that are empty or start with `#`; `\r\n`; a name that ends in `.gz`. The weight
+may be absent, and is 0, in the highest order and for an n-gram that starts no longer one; an n-gram that starts a
+longer one must be listed with its weight. A suffix of an n-gram may be absent (SRILM prunes so). `<UNK>` is `<unk>`; without it
+unknown words have the log10 probability -100, as in KenLM. Numbers are finite, probabilities at most 0.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -33,20 +32,22 @@ from spanlm.errors import InputError, RunError
 from spanlm.evaluation.ngram.model import (
     END,
     MAX_ORDER,
-    NO_UNKNOWN,
     START,
     UNKNOWN,
     ArpaModel,
     Floats,
     Integers,
     Table,
-    prefixes,
+    contexts_of,
 )
 from spanlm.store.files import replacing
 
-_BLOCK_LINES = 1 << 16
-_COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d+)\s*")
-_KENLM_BINARY = b"mmap lm http://kheafield.com/code"
+_BLOCK = 1 << 16
+_NO_UNKNOWN = -100.0
+_COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d{1,15})")
+
+Rows = NDArray[np.int32]
+_UNKNOWN = (b"<unk>", b"<UNK>")
 
 
 def read_arpa(path: str | Path) -> ArpaModel:
@@ -57,258 +58,202 @@ def read_arpa(path: str | Path) -> ArpaModel:
     """
     path = Path(path)
     try:
-        with opened(path) as file:
-            return _Reader(path, file).read()
-    except EOFError:
-        raise InputError(f"{path}: the gzip file is cut short; copy it again") from None
-    except zlib.error as error:
-        raise InputError(f"{path}: the gzip file is damaged ({error}); copy it again") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading, decompressed if its name ends in `.gz`."""
-    with path.open("rb") as raw:
-        yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
+        with _opened(path) as file:
+            return _Reader(path, file).model()
+    except (EOFError, zlib.error, OSError) as error:
+        problem = getattr(error, "strerror", None) or f"{error}; the file is damaged or cut short: copy it again"
+        raise InputError(f"{path}: cannot be read: {problem}") from None
 
 
 def fully_weighted(path: Path) -> bool:
-    """Say whether the file has a back-off weight for every n-gram below the highest order, after a tab, as `lmplz`'s.
+    """Say whether every n-gram below the highest order has a back-off weight after a tab, as `lmplz` writes them.
 
-    It is counted in tabs, without a look at any line. False as well for a file that cannot be read.
+    Tabs are counted, no line is looked at. A file that cannot be read is not fully weighted.
     """
     try:
-        with opened(path) as file:
+        with _opened(path) as file:
             counts = _Reader(path, file).counts()
             tabs = sum(block.count(b"\t") for block in iter(lambda: file.read(1 << 20), b""))
-    except (InputError, OSError, EOFError, zlib.error):
+    except (InputError, EOFError, zlib.error, OSError):
         return False
     return tabs == 2 * sum(counts) - counts[-1]
 
 
-class _Section:
-    """The n-grams of one order as they stand in a file, in arrays that grow block by block."""
-
-    def __init__(self, order: int) -> None:
-        self.order = order
-        self.first_line = 0
-        self.ids: Integers = np.zeros((0, order), np.int32)
-        self.log10: Floats = np.zeros(0, np.float32)
-        self.backoff: Floats = np.zeros(0, np.float32)  # NaN where the file has none
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with path.open("rb") as raw:
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
 
 
 class _Reader:
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        self.path, self.file, self.line = path, file, 0
+        self.path, self.file = path, file
+        self.line = 0
+        self.section = "\\data\\"
         self.words = [UNKNOWN]
-        self.ids: dict[bytes, int] = {}
+        self.ids: dict[bytes, int] = dict.fromkeys(_UNKNOWN, 0)
 
-    def read(self) -> ArpaModel:
+    def model(self) -> ArpaModel:
         counts = self.counts()
-        sections = [self._section(order, count) for order, count in enumerate(counts, 1)]
-        end = self._next_line(f"\\end\\ after section \\{len(counts)}-grams:")
-        if end != b"\\end\\":
-            more = "; \\data\\ promises fewer n-grams" if end[:1] != b"\\" else ""
-            self._refuse(self.line, f"expected \\end\\, found {_shown(end)}{more}")
+        ids, values, first = zip(*map(self._section, range(1, len(counts) + 1), counts), strict=True)
+        self._expect(b"\\end\\", "promises fewer n-grams")
         for mark in (START, END):
             if mark.encode() not in self.ids:
-                self._refuse(sections[0].first_line, f"section \\1-grams: must list {mark}")
-        return ArpaModel(tuple(self.words), tuple(self._tables(sections)))
-
-    def _refuse(self, line: int, problem: str) -> NoReturn:
-        raise InputError(f"{self.path}: line {line}: {problem}")
-
-    def _next_line(self, expected: str) -> bytes:
-        """Return the next line that is not empty, without white space around it."""
-        for raw in self.file:
-            self.line += 1
-            if line := raw.strip():
-                return line
-        self._refuse(self.line + 1, f"the file ends here; expected {expected}. It is cut short: copy it again")
+                self._refuse(first[0], f"section \\1-grams: must list {mark}")
+        return ArpaModel(tuple(self.words), tuple(self._tables(list(ids), list(values), first)))
 
     def counts(self) -> list[int]:
-        """Read the section \\data\\: the number of n-grams of each order."""
-        while (line := self._next_line("\\data\\")) != b"\\data\\":
-            if line.startswith(_KENLM_BINARY):
-                self._refuse(self.line, "this is KenLM's binary format; give the ARPA file it was built from")
-            if not line.startswith(b"#"):
-                self._refuse(self.line, f"expected \\data\\, found {_shown(line)}; is it an ARPA file?")
+        r"""Read the section `\data\`: the number of n-grams of each order."""
+        self._expect(b"\\data\\", "", skip=b"#")
         counts: list[int] = []
         for raw in self.file:
             self.line += 1
             if not raw.strip():
                 break
             found = _COUNT.fullmatch(raw.strip())
-            expected = f"ngram {len(counts) + 1}=COUNT"
             if found is None or int(found[1]) != len(counts) + 1:
-                self._refuse(self.line, f"section \\data\\: expected {expected}, found {_shown(raw.strip())}")
+                self._refuse(
+                    self.line, f"section \\data\\: expected ngram {len(counts) + 1}=COUNT, found {_shown(raw)}"
+                )
             counts.append(int(found[2]))
-        if len(counts) > MAX_ORDER:
-            self._refuse(self.line, f"the model has order {len(counts)}; at most {MAX_ORDER} can be read")
-        if not counts:
-            self._refuse(self.line + 1, "section \\data\\: expected ngram 1=COUNT")
+        if not 1 <= len(counts) <= MAX_ORDER:
+            self._refuse(self.line, f"section \\data\\: order {len(counts)}: must be from 1 to {MAX_ORDER}")
         return counts
 
-    def _section(self, order: int, count: int) -> _Section:
+    def _refuse(self, line: int, problem: str) -> NoReturn:
+        raise InputError(f"{self.path}: line {line}: {problem}")
+
+    def _expect(self, header: bytes, otherwise: str, skip: bytes = b"\n") -> None:
+        """Read on to a header line; lines that are empty or start with `skip` may come before it."""
+        for raw in self.file:
+            self.line += 1
+            line = raw.strip()
+            if line == header:
+                return
+            if line and not line.startswith(skip):
+                if line.startswith(b"mmap lm http://kheafield.com/code"):
+                    self._refuse(self.line, "this is KenLM's binary format; give the ARPA file it was built from")
+                why = f"; \\data\\ {otherwise}" if otherwise and not line.startswith(b"\\") else ""
+                self._refuse(self.line, f"expected {header.decode()}, found {_shown(line)}{why}")
+        cut = f"the file ends after section {self.section}" if self.line else "the file is empty"
+        self._refuse(self.line + 1, f"{cut}; expected {header.decode()}. If it is cut short, copy it again")
+
+    def _section(self, order: int, count: int) -> tuple[Rows, Floats, int]:
+        """Return (n, order) word ids, (2, n) probabilities and weights (NaN for none), and the first line's number."""
         header = f"\\{order}-grams:"
-        if (line := self._next_line(f"section {header}")) != header.encode():
-            more = f"; \\data\\ promises fewer {order - 1}-grams" if line[:1] != b"\\" and order > 1 else ""
-            self._refuse(self.line, f"expected {header}, found {_shown(line)}{more}")
-        section = _Section(order)
-        section.first_line = self.line + 1
-        blocks = []
-        read = 0
+        self._expect(header.encode(), f"promises fewer {order - 1}-grams")
+        self.section, start, read = header, self.line + 1, 0
+        ids, values = [np.zeros((0, order), np.int32)], [np.zeros((2, 0), np.float32)]
         while read < count:
-            rows = [line.split() for line in islice(self.file, min(_BLOCK_LINES, count - read))]
-            if not rows:
-                self._end_of(section, read, count, "the file ends here")
-            blocks.append(self._block(section, rows, read, count))
+            rows = [line.split() for line in islice(self.file, min(_BLOCK, count - read))]
+            widths = np.fromiter(map(len, rows), np.int64, len(rows))
+            bad = np.flatnonzero((widths != order + 1) & (widths != order + 2))
+            if not rows or (len(bad) and (not rows[bad[0]] or rows[bad[0]][0].startswith(b"\\"))):
+                read += int(bad[0]) if rows else 0
+                self._refuse(
+                    start + read,
+                    f"section {header} ends after {read} n-grams; \\data\\ promises {count}. If the file "
+                    "is cut short, copy it again",
+                )
+            if len(bad):
+                self._refuse(
+                    start + read + int(bad[0]),
+                    f"section {header} expected a probability, {order} words and a back-off "
+                    f"weight or none, found {_shown(b' '.join(rows[bad[0]]))}",
+                )
+            ids.append(self._ids(rows, order, start + read))
+            values.append(self._values(rows, widths == order + 2, start + read))
             read += len(rows)
             self.line += len(rows)
-        if blocks:
-            section.ids, section.log10, section.backoff = (
-                np.concatenate([block[part] for block in blocks]) for part in range(3)
-            )
-        return section
+        return np.concatenate(ids), np.concatenate(values, axis=1), start
 
-    def _end_of(self, section: _Section, read: int, count: int, how: str) -> NoReturn:
-        self._refuse(
-            section.first_line + read,
-            f"section \\{section.order}-grams: {how} after {read} n-grams; \\data\\ promises {count}. "
-            "If the file is cut short, copy it again",
-        )
-
-    def _block(
-        self, section: _Section, rows: list[list[bytes]], read: int, count: int
-    ) -> tuple[Integers, Floats, Floats]:
-        order, start = section.order, section.first_line + read
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        weighted = lengths == order + 2
-        for bad in np.flatnonzero(~weighted & (lengths != order + 1))[:1]:
-            if not rows[bad] or rows[bad][0].startswith(b"\\"):
-                self._end_of(section, read + int(bad), count, "ends")
-            self._refuse(
-                start + int(bad),
-                f"section \\{order}-grams: expected a probability, {order} word{'s' * (order > 1)} and perhaps a "
-                f"back-off weight, found {_shown(b' '.join(rows[bad]))}",
-            )
-        log10 = self._numbers(section, [row[0] for row in rows], start, "probability")
-        backoff = np.full(len(rows), np.nan, np.float32)
+    def _values(self, rows: list[list[bytes]], weighted: NDArray[np.bool_], line: int) -> Floats:
         last = [row[-1] if has else b"0" for row, has in zip(rows, weighted.tolist(), strict=True)]
-        backoff[weighted] = self._numbers(section, last, start, "back-off weight")[weighted]
-        for bad in np.flatnonzero(log10 > 0)[:1]:
-            self._refuse(start + int(bad), f"log10 probability {rows[bad][0].decode()}: must be at most 0")
-        if order == 1:
-            return self._add_words([row[1] for row in rows], start), log10, backoff
-        ids = np.empty((len(rows), order), np.int32)
-        for column in range(order):
+        numbers = []
+        for name, texts in (("probability", [row[0] for row in rows]), ("back-off weight", last)):
             try:
-                ids[:, column] = [self.ids[row[column + 1]] for row in rows]
-            except KeyError as error:
-                bad = next(i for i, row in enumerate(rows) if row[column + 1] not in self.ids)
-                self._refuse(
-                    start + bad, f"section \\{order}-grams: the word {_shown(error.args[0])} is not among the 1-grams"
-                )
-        return ids, log10, backoff
+                exact = list(map(float, texts))
+            except ValueError:
+                exact = list(map(_number, texts))
+            with np.errstate(over="ignore"):
+                numbers.append(np.array(exact).astype(np.float32))
+            wrong = ~np.isfinite(numbers[-1]) | (numbers[-1] > (0 if name == "probability" else np.inf))
+            for bad in np.flatnonzero(wrong)[:1]:
+                limit = "a finite number" + (", at most 0" if name == "probability" else "")
+                self._refuse(line + bad, f"section {self.section} log10 {name} {_shown(texts[bad])}: must be {limit}")
+        numbers[1][~weighted] = np.nan
+        return np.stack(numbers)
 
-    def _numbers(self, section: _Section, texts: list[bytes], start: int, name: str) -> Floats:
-        try:
-            exact = list(map(float, texts))
-        except ValueError:
-            exact = list(map(_number, texts))
-        with np.errstate(over="ignore"):
-            values = np.array(exact).astype(np.float32)
-        for bad in np.flatnonzero(~np.isfinite(values))[:1]:
-            self._refuse(
-                start + int(bad),
-                f"section \\{section.order}-grams: log10 {name} {_shown(texts[bad])}: must be a finite number",
-            )
-        return values
-
-    def _add_words(self, listed: list[bytes], start: int) -> Integers:
-        ids = np.empty((len(listed), 1), np.int32)
-        for row, word in enumerate(listed):
-            unknown = word in (b"<unk>", b"<UNK>")
-            if word in self.ids:
-                self._refuse(start + row, f"section \\1-grams: {_shown(word)} is listed twice")
-            if not unknown:
-                try:
-                    self.words.append(word.decode())
-                except UnicodeDecodeError:
-                    self._refuse(start + row, f"section \\1-grams: {_shown(word)} is not UTF-8")
-            ids[row] = 0 if unknown else len(self.words) - 1
-            for spelling in (b"<unk>", b"<UNK>") if unknown else (word,):
-                self.ids[spelling] = int(ids[row, 0])
+    def _ids(self, rows: list[list[bytes]], order: int, line: int) -> Rows:
+        if order == 1:
+            return np.array([[self._new_word(row[1], line + at)] for at, row in enumerate(rows)], np.int32)
+        columns = [[self.ids.get(row[column], -1) for row in rows] for column in range(1, order + 1)]
+        ids = np.array(columns, np.int32).T
+        for bad in np.flatnonzero((ids < 0).any(axis=1))[:1]:
+            word = rows[bad][1 + int(np.flatnonzero(ids[bad] < 0)[0])]
+            self._refuse(line + bad, f"section {self.section} the word {_shown(word)} is not among the 1-grams")
         return ids
 
-    def _tables(self, sections: list[_Section]) -> list[Table]:
+    def _new_word(self, word: bytes, line: int) -> int:
+        if word in _UNKNOWN:
+            return 0
+        try:
+            self.words.append(word.decode())
+        except UnicodeDecodeError:
+            self._refuse(line, f"section {self.section} {_shown(word)} is not UTF-8")
+        self.ids[word] = len(self.words) - 1
+        return self.ids[word]
+
+    def _tables(self, ids: list[Rows], values: list[Floats], first: tuple[int, ...]) -> list[Table]:
+        """Sort the n-grams, and check that none is there twice and that contexts are listed with their weights."""
         size = len(self.words)
-        unigrams = Table(np.arange(size, dtype=np.uint64), np.full(size, NO_UNKNOWN, np.float32), np.zeros(size, "f4"))
-        ids = sections[0].ids[:, 0]
-        unigrams.log10[ids], unigrams.backoff[ids] = sections[0].log10, sections[0].backoff
-        tables, lines = _sorted(sections, unigrams, self._refuse)
-        for order, contexts in enumerate(prefixes(tables, size), 2):
-            listed = ~np.isnan(tables[order - 1].log10)
-            below = tables[order - 2]
-            missing = contexts < 0
-            missing[~missing] = np.isnan(below.log10[contexts[~missing]])
-            unweighted = ~missing
-            unweighted[~missing] = np.isnan(below.backoff[contexts[~missing]])
-            for bad in np.flatnonzero(listed & (missing | unweighted))[:1]:
-                problem = "is not listed" if missing[bad] else "has no back-off weight"
+        unigrams = np.array([[_NO_UNKNOWN], [0]], np.float32).repeat(size, axis=1)
+        unigrams[:, ids[0][:, 0]] = values[0]
+        tables = [Table(np.arange(size, dtype=np.uint64), *unigrams)]
+        lines = [np.zeros(0, np.int64)]
+        if len(np.unique(ids[0])) < len(ids[0]):
+            again = next(at for at, word in enumerate(ids[0]) if (ids[0][:at] == word).any())
+            self._refuse(first[0] + again, "section \\1-grams: this word is listed twice")
+        for order in range(2, len(ids) + 1):
+            suffixes = _indices(ids[order - 1][:, 1:], tables)
+            if (suffixes < 0).any():
+                _add_suffixes(ids, values)
+                return self._tables(ids, values, first)
+            keys = (suffixes * size + ids[order - 1][:, 0]).astype(np.uint64)
+            at = np.argsort(keys, kind="stable")
+            lines.append(first[order - 1] + at)
+            for bad in np.flatnonzero(np.diff(keys[at]) == 0)[:1]:
+                self._refuse(lines[-1][bad + 1], f"section \\{order}-grams: this n-gram is listed twice")
+            tables.append(Table(keys[at], *values[order - 1][:, at]))
+        for order, contexts in enumerate(contexts_of(tables), 2):
+            weights = np.where(contexts < 0, np.nan, tables[order - 2].backoff[contexts])
+            for bad in np.flatnonzero(np.isnan(weights) & ~np.isnan(tables[order - 1].log10))[:1]:
                 self._refuse(
-                    int(lines[order - 1][bad]),
-                    f"section \\{order}-grams: the {order - 1}-gram that starts this {order}-gram {problem}",
+                    lines[order - 1][bad],
+                    f"section \\{order}-grams: the first {order - 1} words of this n-gram must "
+                    f"be in section \\{order - 1}-grams: with a back-off weight",
                 )
         for table in tables:
             np.nan_to_num(table.backoff, copy=False)
         return tables
 
 
-def _sorted(
-    sections: list[_Section], unigrams: Table, refuse: Callable[[int, str], NoReturn]
-) -> tuple[list[Table], list[Integers]]:
-    """Build the table of each order, and the line in which each n-gram stands."""
-    size = np.uint64(len(unigrams))
-    tables, lines = [unigrams], [sections[0].ids[:, 0].astype(np.int64)]
-    for section in sections[1:]:
-        suffixes = _indices(section.ids[:, 1:], tables)
-        if (suffixes < 0).any():
-            _add_suffixes(sections)
-            return _sorted(sections, unigrams, refuse)
-        keys = suffixes.astype(np.uint64) * size + section.ids[:, 0].astype(np.uint64)
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        for again in np.flatnonzero(keys[1:] == keys[:-1])[:1]:
-            line = section.first_line + int(order[again + 1])
-            refuse(line, f"section \\{section.order}-grams: this n-gram is listed twice")
-        tables.append(Table(keys, section.log10[order], section.backoff[order]))
-        lines.append(section.first_line + order)
-    return tables, lines
-
-
-def _indices(ids: Integers, tables: list[Table]) -> Integers:
+def _indices(ids: Rows, tables: list[Table]) -> Integers:
     """Return the index of n-grams given as rows of words; -1 for those that are not there."""
     found = ids[:, -1].astype(np.int64)
-    size = np.uint64(len(tables[0]))
     for back in range(2, ids.shape[1] + 1):
-        keys = np.maximum(found, 0).astype(np.uint64) * size + ids[:, -back].astype(np.uint64)
-        found = np.where(found < 0, -1, tables[back - 1].find(keys))
+        found = tables[back - 1].find(found, ids[:, -back], len(tables[0].keys))
     return found
 
 
-def _add_suffixes(sections: list[_Section]) -> None:
-    """Add the suffixes that are not listed, with a probability that is NaN; longest first, as theirs count, too."""
-    for longer, section in zip(sections[:1:-1], sections[-2:0:-1], strict=True):
-        listed = len(section.ids)
-        rows, first = np.unique(np.concatenate([section.ids, longer.ids[:, 1:]]), axis=0, return_index=True)
-        added = rows[first >= listed]
-        absent = np.full(len(added), np.nan, np.float32)
-        section.ids = np.concatenate([section.ids, added])
-        section.log10 = np.concatenate([section.log10, absent])
-        section.backoff = np.concatenate([section.backoff, np.zeros(len(added), np.float32)])
+def _add_suffixes(ids: list[Rows], values: list[Floats]) -> None:
+    """Add the suffixes that are not listed, with NaN for their values; from the longest, whose suffixes count, too."""
+    for order in range(len(ids) - 1, 1, -1):
+        shorter = ids[order - 1]
+        unique, first = np.unique(np.concatenate([shorter, ids[order][:, 1:]]), axis=0, return_index=True)
+        added = unique[first >= len(shorter)]
+        ids[order - 1] = np.concatenate([shorter, added])
+        values[order - 1] = np.pad(values[order - 1], ((0, 0), (0, len(added))), constant_values=np.nan)
 
 
 def _number(text: bytes) -> float:
@@ -319,7 +264,7 @@ def _number(text: bytes) -> float:
 
 
 def _shown(text: bytes) -> str:
-    return repr(text[:60].decode(errors="replace"))
+    return repr(text.strip()[:60].decode(errors="replace"))
 
 
 def write_arpa(model: ArpaModel, path: str | Path) -> None:
@@ -343,38 +288,32 @@ def write_arpa(model: ArpaModel, path: str | Path) -> None:
 
 
 def _lines(model: ArpaModel) -> Iterable[bytes]:
-    counts = (int(len(table) - np.isnan(table.log10).sum()) for table in model.tables)
+    counts = (len(table.keys) - int(np.isnan(table.log10).sum()) for table in model.tables)
     yield b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in enumerate(counts, 1))
-    size = np.uint64(len(model.words))
     for order, table in enumerate(model.tables, 1):
         yield b"\n\\%d-grams:\n" % order
-        for start in range(0, len(table), _BLOCK_LINES):
-            at = start + np.flatnonzero(~np.isnan(table.log10[start : start + _BLOCK_LINES]))
-            fields = [shortest(table.log10[at])]
-            words = at
+        row = "%s\t" + " ".join(["%s"] * order) + "\t%s" * (order < model.order) + "\n"
+        for start in range(0, len(table.keys), _BLOCK):
+            rest = start + np.flatnonzero(~np.isnan(table.log10[start : start + _BLOCK]))
+            fields = [shortest(table.log10[rest]), *[shortest(table.backoff[rest])] * (order < model.order)]
             for below in model.tables[order - 1 : 0 : -1]:
-                fields.append(_spelled(model.words, below.keys[words] % size))
-                words = (below.keys[words] // size).astype(np.int64)
-            fields.append(_spelled(model.words, words))
-            if order < model.order:
-                fields.append(shortest(table.backoff[at]))
-            row = "%s\t" + " ".join(["%s"] * order) + "\t%s" * (order < model.order) + "\n"
+                rest, first = below.split(len(model.words), rest)
+                fields.insert(-1 if order < model.order else len(fields), _spelled(model, first))
+            fields.insert(-1 if order < model.order else len(fields), _spelled(model, rest))
             yield "".join(map(row.__mod__, zip(*fields, strict=True))).encode()
     yield b"\n\\end\\\n"
 
 
-def _spelled(words: tuple[str, ...], ids: NDArray[np.generic]) -> list[str]:
-    return list(map(words.__getitem__, ids.tolist()))
+def _spelled(model: ArpaModel, ids: Integers) -> list[str]:
+    return list(map(model.words.__getitem__, ids.tolist()))
 
 
 def shortest(values: Floats) -> list[str]:
-    """Spell float32 numbers in the fewest digits that give them back, as KenLM prints them: -0.2, 0, 0.00001."""
+    """Spell float32 numbers in the fewest digits that give them back, as KenLM prints them: -0.2, 0, 0.00001, 1e-7."""
     unique, where = np.unique(values, return_inverse=True)
-    texts = [text.removesuffix(".0") for text in unique.astype("U16").tolist()]
+    texts = [text.removesuffix(".0") for text in (unique + np.float32(0)).astype("U16").tolist()]
     for at, text in enumerate(texts):
         if "e" in text:
-            small = abs(unique[at]) >= 1e-6
-            texts[at] = np.format_float_positional(unique[at], trim="-") if small else text.replace("e-0", "e-")
-        elif text == "-0":
-            texts[at] = "0"
+            plain = abs(unique[at]) >= 1e-6
+            texts[at] = np.format_float_positional(unique[at], trim="-") if plain else text.replace("e-0", "e-")
     return list(map(texts.__getitem__, where.tolist()))
