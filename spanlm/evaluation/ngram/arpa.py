@@ -10,8 +10,8 @@ r"""ARPA files, the text format of back-off n-gram models that SRILM, KenLM and 
 
 What is legal: lines before `\data\` that are empty or start with `#`; `\r\n`; a name that ends in `.gz`. The weight
 may be absent, and is 0, in the highest order and for an n-gram that starts no longer one; an n-gram that starts a
-longer one must be listed with its weight. A suffix of an n-gram may be absent (SRILM prunes so). `<UNK>` is `<unk>`; without it
-unknown words have the log10 probability -100, as in KenLM. Numbers are finite, probabilities at most 0.
+longer one must be listed with its weight. A suffix of an n-gram may be absent (SRILM prunes so). `<UNK>` is `<unk>`;
+without it unknown words have the log10 probability -100, as in KenLM. Numbers are finite, probabilities at most 0.
 """
 
 from __future__ import annotations
@@ -91,15 +91,12 @@ class _Reader:
         self.line = 0
         self.section = "\\data\\"
         self.words = [UNKNOWN]
-        self.ids: dict[bytes, int] = dict.fromkeys(_UNKNOWN, 0)
+        self.ids: dict[bytes, int] = {}
 
     def model(self) -> ArpaModel:
         counts = self.counts()
         ids, values, first = zip(*map(self._section, range(1, len(counts) + 1), counts), strict=True)
         self._expect(b"\\end\\", "promises fewer n-grams")
-        for mark in (START, END):
-            if mark.encode() not in self.ids:
-                self._refuse(first[0], f"section \\1-grams: must list {mark}")
         return ArpaModel(tuple(self.words), tuple(self._tables(list(ids), list(values), first)))
 
     def counts(self) -> list[int]:
@@ -116,8 +113,10 @@ class _Reader:
                     self.line, f"section \\data\\: expected ngram {len(counts) + 1}=COUNT, found {_shown(raw)}"
                 )
             counts.append(int(found[2]))
-        if not 1 <= len(counts) <= MAX_ORDER:
-            self._refuse(self.line, f"section \\data\\: order {len(counts)}: must be from 1 to {MAX_ORDER}")
+        if not counts:
+            self._refuse(self.line + 1, "section \\data\\: expected ngram 1=COUNT")
+        if len(counts) > MAX_ORDER:
+            self._refuse(self.line, f"section \\data\\: order {len(counts)}: must be at most {MAX_ORDER}")
         return counts
 
     def _refuse(self, line: int, problem: str) -> NoReturn:
@@ -165,6 +164,9 @@ class _Reader:
             values.append(self._values(rows, widths == order + 2, start + read))
             read += len(rows)
             self.line += len(rows)
+        for mark in (START, END) if order == 1 else ():
+            if mark.encode() not in self.ids:
+                self._refuse(self.line, f"section {header} must list {mark}")
         return np.concatenate(ids), np.concatenate(values, axis=1), start
 
     def _values(self, rows: list[list[bytes]], weighted: NDArray[np.bool_], line: int) -> Floats:
@@ -195,7 +197,10 @@ class _Reader:
         return ids
 
     def _new_word(self, word: bytes, line: int) -> int:
+        if word in self.ids:
+            self._refuse(line, f"section {self.section} {_shown(word)} is listed twice")
         if word in _UNKNOWN:
+            self.ids |= dict.fromkeys(_UNKNOWN, 0)
             return 0
         try:
             self.words.append(word.decode())
@@ -211,9 +216,6 @@ class _Reader:
         unigrams[:, ids[0][:, 0]] = values[0]
         tables = [Table(np.arange(size, dtype=np.uint64), *unigrams)]
         lines = [np.zeros(0, np.int64)]
-        if len(np.unique(ids[0])) < len(ids[0]):
-            again = next(at for at, word in enumerate(ids[0]) if (ids[0][:at] == word).any())
-            self._refuse(first[0] + again, "section \\1-grams: this word is listed twice")
         for order in range(2, len(ids) + 1):
             suffixes = _indices(ids[order - 1][:, 1:], tables)
             if (suffixes < 0).any():

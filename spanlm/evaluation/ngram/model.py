@@ -179,11 +179,14 @@ class ArpaModel:
             many = last - first
             at = np.arange(many.sum()) + np.repeat(first - np.cumsum(many) + many, many)
             out[np.repeat(rows, many), words[at]] = log10[at]
-        return out if columns is None else out[:, columns.ids] + columns.shift
+        if columns is not None:
+            out = out[:, columns.ids] + columns.shift
+        return out
 
     def distribution(self, state: Sequence[int], columns: Columns | None = None) -> Floats:
         """Return the log10 probability of every next word after a state; (V,)."""
-        return self.distributions(np.zeros(1, np.int64), state, columns)[0]
+        row: Floats = self.distributions(np.zeros(1, np.int64), state, columns)[0]
+        return row
 
     def columns(self, vocabulary: Vocabulary) -> Columns:
         """Return where the words of `vocabulary` stand; its `<eos>` is `</s>`."""
