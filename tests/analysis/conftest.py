@@ -5,7 +5,8 @@ import pytest
 from numpy.typing import ArrayLike
 
 from spanlm.analysis.lags import LagAccumulator, LagProfile
-from spanlm.evaluation.attention import AttentionRecord
+from spanlm.analysis.sentences import SentenceMap
+from spanlm.evaluation.attention import AttentionRecord, Expected, SpanRecord
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -46,16 +47,84 @@ def mean_by_lag(weights: ArrayLike, nearest_lag: int = 1) -> LagProfile:
     return accumulator.profile()
 
 
+def make_sentence(
+    words: list[str],
+    *,
+    window: int | None = None,
+    nearest_lag: int = 1,
+    unknown: tuple[str, ...] = (),
+    gate: float = 0.0,
+    name: str = "a model",
+    memory: str = "a memory of some kind",
+) -> SentenceMap:
+    """Random weights over all words before, or the last `window`; `gate` of each row lies on no word."""
+    read, targets = ["<eos>", *words], [*words, "<eos>"]
+    window = window or max(len(words), 1)
+    weights = np.zeros((len(read), window), dtype=np.float32)
+    draw = np.random.default_rng(0)
+    for t in range(len(read)):
+        slots = min(max(t + 1 - nearest_lag, 0), window)
+        if slots:
+            weights[t, window - slots :] = (1 - gate) * draw.dirichlet(np.full(slots, 3.0))
+    surprisal = np.linspace(0.5, 6.0, len(read))
+    record = AttentionRecord(read, targets, weights, surprisal, [[]] * len(read), name, nearest_lag)
+    return SentenceMap(name, memory, record, frozenset(unknown))
+
+
+def make_spans(
+    words: list[str], *, span: int = 3, spans: int = 4, zero: bool = False, title: str = "a model"
+) -> SpanRecord:
+    """Random weights of `spans` spans, the newest of which ends at the word before; each part has four words.
+
+    Spans begin within the text, or before it (`zero`).
+    What came is the encoder's first word at even positions and the buffer's second at odd ones.
+    """
+    count, draw, buffer = len(words) - 1, np.random.default_rng(0), span * spans
+    weights = np.zeros((count, buffer), dtype=np.float32)
+    for t in range(count):
+        ends = [end for end in range(t - 1, t - 1 - spans * span, -span) if end - (0 if zero else span - 1) >= 0]
+        if ends:
+            weights[t, [buffer - (t - end) for end in ends]] = draw.dirichlet(np.full(len(ends), 2.0))
+    filled = weights.any(axis=1)
+    encoder, buffered, mixture = ([_guesses(words[t + 1], t, n) for t in range(count)] for n in range(3))
+    chance = draw.uniform(0.01, 0.9, (count, 3))
+    chance[~filled, 1] = np.nan
+    return SpanRecord(
+        words=words[:-1],
+        targets=words[1:],
+        weights=weights,
+        span=span,
+        nearest_lag=1,
+        filled=filled,
+        gate=draw.uniform(0, 1, count),
+        used=np.full(count, 0.5),
+        encoder=encoder,
+        buffer=[row if there else [] for row, there in zip(buffered, filled, strict=True)],
+        mixture=mixture,
+        chance=chance,
+        title=title,
+    )
+
+
+def _guesses(came: str, t: int, part: int) -> Expected:
+    row = [(f"{part}-{number}", 0.4 / (number + 1)) for number in range(4)]
+    if part < 2 and t % 2 == part:
+        row[part] = (came, row[part][1])
+    return row
+
+
+WORDS = ["<eos>", "the", "cat", "sat", "<eos>", "the", "dog", "ran", "<eos>"]
+
+
 @pytest.fixture
 def record() -> AttentionRecord:
-    return make_record(["<eos>", "the", "cat", "sat", "<eos>", "the", "dog", "ran", "<eos>"], window=3)
+    return make_record(WORDS, window=3)
 
 
 @pytest.fixture
 def current() -> AttentionRecord:
     """As `record`, of a model whose window holds the word just read."""
-    words = ["<eos>", "the", "cat", "sat", "<eos>", "the", "dog", "ran", "<eos>"]
-    return make_record(words, window=3, nearest_lag=0)
+    return make_record(WORDS, window=3, nearest_lag=0)
 
 
 @pytest.fixture

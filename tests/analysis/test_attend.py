@@ -13,10 +13,10 @@ from spanlm.data.batching import make_batcher
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import attend_words, check_attends
+from spanlm.evaluation.attention import attend_words
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, PointerSentinelConfig, RecurrentMemoryConfig
+from spanlm.models.memories import KeyValueConfig, PointerSentinelConfig, RecurrentMemoryConfig
 
 VOCABULARY = Vocabulary((EOS, UNK, *"abcdefgh"))
 TEXT = f"a b c {EOS} d {UNK} {EOS} e {EOS} {EOS} f g h {EOS} a b c d {EOS}".split()
@@ -86,13 +86,6 @@ def test_words_that_nothing_opens_begin_with_one_that_is_read_and_not_predicted(
     np.testing.assert_array_equal(one.surprisal, other.surprisal)
     with pytest.raises(InputError, match="at least 2 words"):
         attend_words(model, VOCABULARY, ["a"], opened=False)
-
-
-def test_a_model_without_attention_is_refused_before_any_work() -> None:
-    for memory in MEMORIES.values():
-        check_attends(make_model(memory))
-    with pytest.raises(InputError, match="attends to nothing"):
-        check_attends(make_model(NoMemoryConfig()))
 
 
 def test_of_a_pointer_the_mean_gate_is_what_lies_on_no_word() -> None:

@@ -38,28 +38,6 @@ def test_every_suffix_writes_its_format(tmp_path: Path, record: AttentionRecord,
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("a.htm", r"cannot write \.htm; end it in \.html, \.svg, \.png, \.pdf, \.csv or \.npz$"),
-        ("a", "without a suffix"),
-        ("a.xlsx", r"cannot write \.xlsx"),
-    ],
-)
-def test_an_unknown_suffix_names_the_known(tmp_path: Path, record: AttentionRecord, name: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        save_attention(record, tmp_path / name)
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_missing_folder_is_named(tmp_path: Path, record: AttentionRecord) -> None:
-    with pytest.raises(InputError, match="nowhere does not exist"):
-        save_attention(record, tmp_path / "nowhere" / "a.csv")
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="file does not exist"):
-        save_attention(record, tmp_path / "file" / "a.csv")
-
-
-@pytest.mark.parametrize(
     ("failure", "error"),
     [(OSError(28, "No space left on device"), RunError), (PermissionError(), InputError)],
 )

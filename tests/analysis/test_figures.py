@@ -184,20 +184,16 @@ def test_more_than_can_be_told_apart_is_refused() -> None:
 
 # Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB
 EYES = {
-    "all colours": np.eye(3),
-    "protanopia": np.array(
-        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
-    ),
-    "deuteranopia": np.array(
-        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
-    ),
-    "tritanopia": np.array(
-        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
-    ),
+    "all colours": "1 0 0 0 1 0 0 0 1",
+    "protanopia": "0.152286 1.052583 -0.204868 0.114503 0.786281 0.099216 -0.003882 -0.048116 1.051998",
+    "deuteranopia": "0.367322 0.860646 -0.227968 0.280085 0.672501 0.047413 -0.011820 0.042940 0.968881",
+    "tritanopia": "1.255528 -0.076749 -0.178779 -0.078411 0.930809 0.147602 0.004733 0.691367 0.303900",
 }
-TO_XYZ = np.array(
-    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
-)
+TO_XYZ = "0.4124564 0.3575761 0.1804375 0.2126729 0.7151522 0.0721750 0.0193339 0.1191920 0.9503041"
+
+
+def matrix(numbers: str) -> np.ndarray:
+    return np.array(numbers.split(), dtype=float).reshape(3, 3)
 
 
 def linear(colour: str) -> np.ndarray:
@@ -211,14 +207,14 @@ def contrast_on_white(colour: str) -> float:
 
 
 def lab(channels: np.ndarray) -> np.ndarray:
-    share = TO_XYZ @ channels / np.array([0.95047, 1.0, 1.08883])
+    share = matrix(TO_XYZ) @ channels / np.array([0.95047, 1.0, 1.08883])
     x, y, z = np.where(share > 0.008856, np.cbrt(share), 7.787 * share + 16 / 116)
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
 @pytest.mark.parametrize("eyes", EYES)
 def test_series_stand_out_from_the_paper_and_stay_apart(eyes: str) -> None:
-    seen = [lab(np.clip(EYES[eyes] @ linear(style.colour), 0, 1)) for style in STYLES]
+    seen = [lab(np.clip(matrix(EYES[eyes]) @ linear(style.colour), 0, 1)) for style in STYLES]
     assert min(float(np.linalg.norm(one - other)) for one, other in combinations(seen, 2)) >= 17
     assert len({style.mark for style in STYLES}) == len(STYLES) == 7
     for style in STYLES:

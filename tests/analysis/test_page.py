@@ -1,19 +1,23 @@
+"""The pages: they hold the record, nothing of a text can become markup, and their scripts shade the right words."""
+
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
 
-from spanlm.analysis.pages import render_page
-from spanlm.evaluation.attention import AttentionRecord
+from spanlm.analysis.pages import render_page, render_span_page
+from spanlm.evaluation.attention import PARTS, AttentionRecord, SpanRecord
 
-from .conftest import make_record, mean_by_lag
+from .conftest import HOSTILE, make_record, make_spans, mean_by_lag
 
 
 class Page(HTMLParser):
@@ -29,7 +33,6 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-
         self.open = self.tags[-1]
 
     def handle_endtag(self, tag: str) -> None:
@@ -47,53 +50,64 @@ class Page(HTMLParser):
         return dict(json.loads(text))
 
 
-def test_words_cannot_become_markup(hostile: AttentionRecord) -> None:
-    plain = Page(render_page(make_record(["<eos>", "a", "b"], 4)))
-    page = Page(render_page(hostile))
+def page_of(words: list[str], *, spans: bool, title: str = "a model") -> str:
+    """The page of what a window of four words or a span buffer did."""
+    words = ["<eos>", *words]
+    return render_span_page(make_spans(words, title=title)) if spans else render_page(make_record(words, 4, title))
+
+
+both_pages = pytest.mark.parametrize("spans", [False, True], ids=["words", "spans"])
+
+
+@both_pages
+def test_words_cannot_become_markup(spans: bool) -> None:
+    title = '<b onload="x">&</title><script>'
+    text = page_of([*HOSTILE, *HOSTILE], spans=spans, title=title)
+    plain, page = Page(page_of(["a", "b"], spans=spans)), Page(text)
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
-    assert page.record()["tokens"] == [hostile.words[0], *hostile.targets]
-    assert page.inside("title") == page.inside("h1") == [hostile.title]
+    assert page.record()["tokens"] == ["<eos>", *HOSTILE, *HOSTILE]
+    assert page.inside("title") == page.inside("h1") == [title]
+    data = text.split('<script id="record" type="application/json">')[1].split("</script>")[0]
+    assert not set(data) & set("<>&\u2028")
 
 
-def test_a_word_that_looks_like_a_placeholder_stays_a_word() -> None:
-    page = Page(render_page(make_record(["<eos>", "{{script}}", "{{policy}}"], 2, title="{{record}}")))
+@both_pages
+def test_a_word_that_looks_like_a_placeholder_stays_a_word(spans: bool) -> None:
+    page = Page(page_of(["{{script}}", "{{policy}}"], spans=spans, title="{{record}}"))
     assert page.record()["tokens"][1:] == ["{{script}}", "{{policy}}"]
     assert page.inside("title") == ["{{record}}"]
 
 
-def test_the_page_needs_nothing_from_outside(hostile: AttentionRecord) -> None:
-    page = Page(render_page(hostile))
+@both_pages
+def test_the_page_needs_nothing_from_outside_and_has_every_place_its_script_fills(spans: bool) -> None:
+    page = Page(page_of(list(HOSTILE), spans=spans))
     names = {name for _, attributes in page.tags for name in attributes}
     assert not names & {"src", "href", "srcset", "data", "action", "style"}
     assert not [name for name in names if name.startswith("on")]
     assert not {tag for tag, _ in page.tags} & {"link", "img", "iframe", "object", "embed", "form", "base"}
-    (style,) = page.inside("style")
+    (style,), script = page.inside("style"), page.inside("script")[-1]
     assert not re.search(r"url\(|@import|@font-face", style)
-    script = page.inside("script")[-1]
     assert not re.search(r"fetch|XMLHttpRequest|WebSocket|import\s*\(|eval|innerHTML|\.write\(", script)
     assert not re.search(r"\w+://|[\"'(]//", style + script)
+    places = {attributes.get("id") for _, attributes in page.tags}
+    assert set(re.findall(r'byId\("([\w-]+)"\)', script)) <= places and (not spans or set(PARTS) <= places)
 
 
-def test_the_policy_names_exactly_the_script_and_the_style(record: AttentionRecord) -> None:
-    page = Page(render_page(record))
-    (policy,) = (
-        attributes["content"] or ""
-        for tag, attributes in page.tags
-        if tag == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+@both_pages
+def test_the_policy_names_exactly_the_script_and_the_style(spans: bool) -> None:
+    page = Page(page_of(["a", "b"], spans=spans))
+    metas = [attributes for tag, attributes in page.tags if tag == "meta"]
+    (policy,) = (one["content"] or "" for one in metas if one.get("http-equiv") == "Content-Security-Policy")
+    style, script = (
+        base64.b64encode(hashlib.sha256(page.inside(tag)[-1].encode()).digest()).decode() for tag in ("style", "script")
     )
-    (style,), script = page.inside("style"), page.inside("script")[-1]
-    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules == {
+    assert dict(rule.strip().split(" ", 1) for rule in policy.split(";")) == {
         "default-src": "'none'",
-        "style-src": f"'{_digest(style)}'",
-        "script-src": f"'{_digest(script)}'",
+        "style-src": f"'sha256-{style}'",
+        "script-src": f"'sha256-{script}'",
         "base-uri": "'none'",
         "form-action": "'none'",
     }
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def test_the_page_holds_the_record(record: AttentionRecord) -> None:
@@ -113,8 +127,117 @@ def test_the_page_knows_of_the_current_word(record: AttentionRecord, current: At
     assert "known without looking back" not in render_page(current), "it is looked at like the others"
 
 
-def test_a_window_that_grows_with_the_text_has_no_mean() -> None:
+def test_a_window_that_grows_has_no_mean_and_the_darkest_blue_is_that_of_rows_with_a_choice() -> None:
     record = make_record(["<eos>", *"abcdefghij"], 9)
     content = Page(render_page(record)).record()
     assert content["mean"] is None
     assert content["darkest"] < 0.5, "the first rows share all the weight among few words"
+
+
+TEXT = ["<eos>", *(f"w{n}" for n in range(30))]
+BUFFERS = {
+    "sliding": make_spans(TEXT),
+    "words": make_spans(TEXT, span=1, spans=7),
+    "zero": make_spans(TEXT, zero=True),
+    "nothing yet": make_spans(TEXT[:3], span=5),
+}
+
+
+@pytest.mark.parametrize("record", BUFFERS.values(), ids=BUFFERS)
+def test_the_page_of_a_span_buffer_holds_the_record(record: SpanRecord) -> None:
+    content = Page(render_span_page(record)).record()
+    assert content["tokens"] == [record.words[0], *record.targets]
+    for t in range(len(record)):
+        ends = [content["newest"][t] - k * content["span"] for k in range(len(content["weights"][t]))]
+        looks = sorted(record.looks(t), key=lambda look: -look.last)
+        assert ends == [look.last for look in looks]
+        np.testing.assert_allclose(np.array(content["weights"][t]) / 1e4, [x.weight for x in looks], atol=5.1e-5)
+        assert content["gate"][t] == (pytest.approx(record.gate[t], abs=1e-4) if record.filled[t] else None)
+        for part in PARTS:
+            assert [tuple(guess) for guess in content["expected"][part][t]] == [
+                (word, pytest.approx(chance, rel=0.01)) for word, chance in getattr(record, part)[t]
+            ]
+    np.testing.assert_allclose(content["bits"], -np.log2(record.chance[:, 2]), atol=0.00501)
+    assert (content["darkest"] == 1.0) == (not record.filled.any())
+
+
+# --- the scripts, run: they need Node.js for want of a browser ---
+
+NODE = shutil.which("node")
+
+needs_node = pytest.mark.skipif(NODE is None, reason="needs node")
+
+BROWSER = """
+class Element {
+  classes = new Set(); style = { setProperty() {} }; dataset = {}; children = []; textContent = "";
+  classList = { add: (name) => this.classes.add(name), remove: (name) => this.classes.delete(name) };
+  set className(names) { this.classes = new Set(names.split(" ")); }
+  get className() { return [...this.classes].join(" "); }
+  get firstChild() { return this.children[0]; }
+  append(...children) { this.children.push(...children); }
+  appendChild(child) { this.children.push(child); return child; }
+  replaceChildren(...children) { this.children = children; }
+  setAttribute() {} addEventListener() {} scrollIntoView() {}
+}
+const elements = {}, heard = {}, location = { hash: "" };
+const document = {
+  createElement: () => new Element(),
+  createDocumentFragment: () => new Element(),
+  getElementById: (id) => (elements[id] ??= new Element()),
+  addEventListener() {},
+};
+const addEventListener = (name, listener) => { heard[name] = listener; };
+document.getElementById("record").textContent = RECORD;
+"""
+EVERY_POSITION = """
+const lines = elements.text.children[0].children;
+const spans = lines.flatMap((line) => line.children).filter((child) => child instanceof Element);
+const marked = (name) => spans.flatMap((span, i) => (span.classes.has(name) ? [i] : []));
+console.log(JSON.stringify(record.bits.map((_, t) => {
+  location.hash = `#pos=${t}`;
+  heard.hashchange();
+  const percent = spans.flatMap(({ dataset }, i) => (dataset.percent ? [[i, dataset.percent]] : []));
+  const peaks = elements.peaks.children.map((item) => item.children.map((child) => child.textContent));
+  return { read: marked("read"), came: marked("target"), seen: marked("seen"), percent, peaks };
+})));
+"""
+
+
+def shown(page: str) -> list[dict[str, Any]]:
+    """What the page shows of each position: numbers of marked words, percents under words, what the panel names."""
+    found = Page(page)
+    browser = BROWSER.replace("RECORD", json.dumps(json.dumps(found.record())))
+    program = browser + found.inside("script")[-1] + EVERY_POSITION
+    done = subprocess.run([str(NODE), "-"], input=program, capture_output=True, text=True, encoding="utf-8", check=True)
+    return list(json.loads(done.stdout))
+
+
+@needs_node
+def test_the_words_at_the_lags_turn_blue(record: AttentionRecord, current: AttentionRecord) -> None:
+    for known in (record, current):
+        for t, found in enumerate(shown(render_page(known))):
+            weights = {t - lag: known.weights[t, j] for j, lag in enumerate(known.lags) if lag <= t}
+            assert (found["read"], found["came"]) == ([t], [t + 1])
+            assert found["seen"] == sorted(weights)
+            for source, percent in found["percent"]:
+                assert percent == pytest.approx(100 * weights[source], abs=0.56)
+            if weights:
+                most = max(weights, key=lambda source: weights[source])
+                word, lag, _ = found["peaks"][0]
+                assert word == known.words[most].replace("<eos>", "¶")
+                assert lag == (f"−{t - most}" if t > most else "0")
+
+
+@needs_node
+@pytest.mark.parametrize(("span", "zero"), [(3, False), (1, False), (8, True)])
+def test_every_word_of_the_spans_turns_blue(span: int, zero: bool) -> None:
+    record = make_spans(["<eos>", *(f"w{n}" for n in range(20))], span=span, zero=zero)
+    for t, found in enumerate(shown(render_span_page(record))):
+        looks = record.looks(t)
+        assert (found["read"], found["came"]) == ([t], [t + 1])
+        assert found["seen"] == sorted({word for look in looks for word in range(look.first, look.last + 1)})
+        named = [words.replace("¶", "<eos>") for words, _ in found["peaks"]] if looks else []
+        assert named == [record.words_of(look) for look in sorted(looks, key=lambda look: -look.weight)]
+        assert [percent for _, percent in found["percent"]] == pytest.approx(
+            [100 * look.weight for look in sorted(looks, key=lambda look: look.last) if look.weight >= 0.01], abs=0.51
+        )

@@ -14,8 +14,7 @@ from spanlm.analysis.export import save_flatness, save_sentence_maps
 from spanlm.analysis.sentences import FlatnessAccumulator, mean_flatness
 from spanlm.errors import InputError
 
-from .conftest import HOSTILE
-from .maps import make_sentence
+from .conftest import HOSTILE, make_sentence
 
 ONE = make_sentence(["the", "zebra", "sat"], unknown=("zebra",), name="one")
 OTHER = make_sentence(["the", "zebra", "sat"], window=2, nearest_lag=0, gate=0.5, name="other")

@@ -25,10 +25,10 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation import attention as reading
 from spanlm.evaluation.attention import attend_words
-from spanlm.models.memories import AttentiveConfig, NoMemoryConfig
+from spanlm.models.memories import AttentiveConfig
 from tests.models.small import SMALL_MEMORIES, identify
 
-from .maps import make_sentence
+from .conftest import make_sentence
 from .test_attend import make_model
 
 VOCABULARY = Vocabulary((EOS, UNK, *"abcdefgh"))
@@ -93,13 +93,15 @@ def test_a_text_with_too_many_weights_is_refused(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("config", ATTENDING)
 @pytest.mark.parametrize("kind", ["sentences", "documents"])
-def test_flatness_of_a_corpus_is_that_of_its_pieces_read_alone(config: Any, kind: Any) -> None:
+def test_sums_over_a_corpus_are_those_of_its_pieces_read_alone(config: Any, kind: Any) -> None:
+    """Flatness, and where the window has one length the mean by lag."""
     documents = np.array([0, 13, 15])
     tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), documents)
     ends = np.flatnonzero(tokens.ids == 0) + 1 if kind == "sentences" else [*documents[1:], len(TEXT)]
     batcher = make_batcher(kind, tokens, 0, batch_size=2, length=4)
     model, lag = make_model(config), make_map(config).record.nearest_lag
-    expected = FlatnessAccumulator(lag)
+    slots = getattr(config, "count", None) or config.window
+    expected, full = FlatnessAccumulator(lag), []
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
         record = attend_words(model, VOCABULARY, TEXT[start:end])
         rows, held = record.weights, np.clip(np.arange(len(record)) + 1 - lag, 0, record.window)
@@ -107,6 +109,7 @@ def test_flatness_of_a_corpus_is_that_of_its_pieces_read_alone(config: Any, kind
             held = (rows > 0).sum(axis=1)
             rows = np.stack([np.pad(row[row > 0], (record.window, 0))[-record.window :] for row in rows])
         expected.update(rows, held)
+        full += [row[-slots:] for row in rows[held == slots]] if slots else []
     if expected.rows == 0:  # a window of one word
         with pytest.raises(InputError, match=f"none of {len(TEXT)} positions"):
             attention_flatness(model, batcher)
@@ -116,6 +119,11 @@ def test_flatness_of_a_corpus_is_that_of_its_pieces_read_alone(config: Any, kind
     for one, other in zip(found.groups, expected.result().groups, strict=True):
         assert one[:2] == other[:2]
         assert one[2:] == pytest.approx(other[2:], abs=1e-5)
+    if slots:
+        profile = attention_by_lag(model, batcher)
+        assert (profile.positions, profile.left_out, profile.nearest_lag) == (len(full), len(TEXT) - len(full), lag)
+        assert profile.percent == pytest.approx(100 * np.mean(full, axis=0), abs=1e-4)
+        assert profile.span == found.span
 
 
 @pytest.mark.parametrize("score", ["single", "combined"])
@@ -133,25 +141,6 @@ def test_by_lag_of_a_memory_that_grows_tells_the_nearest_apart(score: Any) -> No
     assert profile.older == pytest.approx(100 * np.mean([row[:-3].sum() for row in kept]), abs=1e-4)
     elsewhere = 100 - 100 * np.mean([row.sum() for row in kept])
     assert profile.null_mass == pytest.approx(elsewhere, abs=1e-3)
-
-
-def test_unknown_words_are_marked_and_written_ones_are_not_doubled() -> None:
-    one = make_map(AttentiveConfig())
-    assert one.unknown == {"zebra", UNK}
-    assert [one.mark(word) for word in ("zebra", UNK, "a")] == [f" {UNK}", "", ""]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"), [([], "at least one word"), (["a"] * 121, "121 words.*at most 120.*--text")]
-)
-def test_sentences_of_another_length_are_refused(words: list[str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        make_map(AttentiveConfig(), words)
-
-
-def test_a_model_without_attention_is_refused() -> None:
-    with pytest.raises(InputError, match="attends to nothing"):
-        make_map(NoMemoryConfig())
 
 
 def test_a_sentence_of_one_word_has_no_flatness() -> None:

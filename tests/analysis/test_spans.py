@@ -132,13 +132,6 @@ def test_files_hold_every_position(tmp_path: Path) -> None:
         assert float(row["weight"]) == record.weights[t, record.weights.shape[1] - (t - last)]
 
 
-def test_words_that_nothing_opens_begin_with_the_first_of_them() -> None:
-    record, opened = recorded(span_model(), opened=False), attend_spans(span_model(), VOCABULARY, TEXT[1:])
-    assert (record.words, record.targets) == (TEXT[:-1], TEXT[1:])
-    assert (opened.words, opened.targets) == (["<eos>", *TEXT[1:-1]], TEXT[1:])
-    assert record.encoder[0] != opened.encoder[0]
-
-
 def test_what_cannot_be_shown_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"looks at no spans.*model\.memory\.kind=span_buffer"):
         recorded(reference.small_model())

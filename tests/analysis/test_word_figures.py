@@ -25,10 +25,8 @@ from spanlm.analysis.word_figures import (
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import PARTS, AttentionRecord, SpanRecord
 
-from .conftest import HOSTILE, make_record
-from .maps import make_sentence
+from .conftest import HOSTILE, make_record, make_sentence, make_spans
 from .shown import assert_texts_apart, texts
-from .span_records import make_spans
 
 WORDS = ["<eos>", *(f"w{n}" for n in range(40))]
 SENTENCE = ["the", "law", "which", "he", "wrote", "in", "N", "was", "long"]

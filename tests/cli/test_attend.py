@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import itertools
 from pathlib import Path
 
@@ -24,30 +23,6 @@ def test_npz_holds_the_record(cli: Cli, tiny_run: Path) -> None:
         np.testing.assert_array_equal(data["weights"], record.weights)
         np.testing.assert_array_equal(data["surprisal_nats"], record.surprisal)
     assert record.words == ["<eos>", "the", "cat", "zebra", "sat", "<eos>", "on", "the", "mat", "."]
-
-
-def test_csv_holds_every_weight(cli: Cli, tiny_run: Path) -> None:
-    cli("attend", tiny_run, "--text", TEXT, "--out", "a.csv").done  # noqa: B018 (checks)
-    record = spanlm.load(tiny_run).attend(TEXT)
-    with open("a.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    found = np.zeros_like(record.weights)
-    for row in rows:
-        position, lag = int(row["position"]), int(row["lag"])
-        found[position, record.window - lag] = float(row["weight"])
-        assert row["source_word"] == record.words[position - lag]
-    np.testing.assert_allclose(found, record.weights, atol=1e-7)
-
-
-@pytest.mark.parametrize(("suffix", "start"), [("html", b"<!"), ("svg", b"<"), ("png", b"\x89PNG"), ("HTML", b"<!")])
-def test_things_to_look_at(cli: Cli, tiny_run: Path, suffix: str, start: bytes) -> None:
-    if suffix == "png":
-        pytest.importorskip("matplotlib")
-    assert cli("attend", tiny_run, "--text", TEXT, "--out", f"a.{suffix}").done == f"wrote a.{suffix}\n"
-    content = Path(f"a.{suffix}").read_bytes()
-    assert content.startswith(start)
-    if suffix != "png":
-        assert b"zebra" in content, "words are shown as written"
 
 
 def test_a_file_is_as_its_text(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
@@ -121,15 +96,6 @@ def test_a_stretch_is_as_long_as_asked_for_and_short_unless_asked(cli: Cli, tiny
             assert len(data["targets"]) == length < len(words)
 
 
-def test_from_begins_with_a_line(cli: Cli, tiny_run: Path) -> None:
-    words = [word for document in _documents(spanlm.load(tiny_run).corpus(), "valid") for word in document]
-    cli("attend", tiny_run, "--split", "valid", "--from", 40, "--words", 9, "--out", "a.npz").done  # noqa: B018 (checks)
-    with np.load("a.npz") as data:
-        start = 39 - words[:39][::-1].index("<eos>")
-        assert data["targets"].tolist() == words[start : start + 9]
-        assert f"tokens {start + 1} to {start + 9} of {len(words)}" in str(data["title"])
-
-
 def test_another_text_can_be_cut(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "two.txt").write_text("the cat\n\na dog sat\n", encoding="utf-8")
     cli("attend", tiny_run, "--corpus", "two.txt", "--document", 2, "--out", "a.npz").done  # noqa: B018 (checks)
@@ -182,10 +148,3 @@ def test_the_state_is_for_what_has_lines(cli: Cli, tiny_run: Path, unopened_run:
     cli("attend", tiny_run, "--by-lag", "--state", "line").refused("--state=line: is for --text", "not for --by-lag")
     cli("attend", unopened_run, "--text", "a\nb", "--state", "document", "--out", "a.csv").refused("--state=document")
     cli("attend", unopened_run, "--text", "the cat\na dog", "--out", "a.csv").done  # noqa: B018 (checks)
-
-
-def test_a_corpus_without_documents_says_what_to_do(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "one.txt").write_text("the cat\na dog sat\n", encoding="utf-8")
-    cli("attend", tiny_run, "--corpus", "one.txt", "--document", 2, "--out", "a.svg").refused(
-        "one.txt text is not cut into documents", "--from TOKEN"
-    )

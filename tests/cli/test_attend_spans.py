@@ -71,13 +71,6 @@ def test_the_gate_can_have_another_temperature(cli: Cli, span_run: Path) -> None
     assert ", ".join(f"{word} {chance:.3f}" for word, chance in record.mixture[-1]) in flat
 
 
-@pytest.mark.parametrize("what", [("--by-lag",), ("--flatness",), ("--sentence", "the cat"), ("--by-epoch",)], ids=str)
-def test_no_gate_is_in_what_is_told_of_words(cli: Cli, what: tuple[str, ...]) -> None:
-    cli("attend", "nowhere", *what, "--gate-temperature", 1).refused(
-        "--gate-temperature=1.0: is for --text", f"not for {what[0]}"
-    )
-
-
 def test_the_shortest_text_has_nothing_to_look_at(cli: Cli, span_run: Path) -> None:
     said = cli("attend", span_run, "--text", "the").done
     assert "it looked at nothing: no span has passed yet" in said
@@ -186,24 +179,11 @@ def test_runs_of_different_lengths_stand_side_by_side(cli: Cli, span_run: Path, 
     assert len(row.split()) == 3, "the first run has no such epoch"
 
 
-@pytest.mark.parametrize("suffix", ["svg", "csv", "json"])
-def test_files_are_written(cli: Cli, in_training: Path, suffix: str) -> None:
-    assert cli("attend", in_training, "--by-epoch", "--out", f"a.{suffix}").done.endswith(f"wrote a.{suffix}\n")
-    assert "in-training" in Path(f"a.{suffix}").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("line", ["{", "5", "\xff", "[" * 10_000], ids=lambda line: line[:3])
 def test_a_damaged_line_is_refused(cli: Cli, in_training: Path, line: str) -> None:
     with (in_training / "metrics.jsonl").open("a", encoding="latin-1") as file:
         file.write(line + "\n")
     cli("attend", in_training, "--by-epoch").refused("metrics.jsonl: damaged: a line", "take that line out")
-
-
-def test_a_line_that_is_being_written_is_not_read(cli: Cli, in_training: Path) -> None:
-    before = cli("attend", in_training, "--by-epoch").done
-    with (in_training / "metrics.jsonl").open("a") as file:
-        file.write('{"event": "val')
-    assert cli("attend", in_training, "--by-epoch").done == before
 
 
 def test_what_cannot_be_told_is_refused(cli: Cli, tiny_run: Path, in_training: Path) -> None:

@@ -31,8 +31,6 @@ from tests.cli.conftest import Cli
 from tests.conftest import configure_anew
 from tests.training.small import with_batching
 
-TEXT = "the cat zebra sat\non the mat ."
-
 
 def test_by_lag_is_a_table(cli: Cli, tiny_run: Path) -> None:
     model = spanlm.load(tiny_run)
@@ -53,17 +51,6 @@ def current_run(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory
     config = replace(tiny_config, model=replace(tiny_config.model, memory=memory), training=training)
     spanlm.train(config, spanlm.load_corpus(config.data), folder)
     return folder
-
-
-def test_by_lag_of_a_model_of_the_current_word_says_so(cli: Cli, current_run: Path) -> None:
-    lines = cli("attend", current_run, "--by-lag", "--split", "valid", "--out", "lags.json").done.splitlines()
-    labels = [line[:18].strip() for line in lines[2:6]]
-    assert labels == ["−3", "−2", "−1", "0 (current word)"]
-    content = json.loads(Path("lags.json").read_text())
-    assert content["lags"] == [3, 2, 1, 0]
-    assert [float(line[18:].split()[0]) for line in lines[2:6]] == [
-        pytest.approx(percent, abs=0.051) for percent in content["measured_percent"]
-    ]
 
 
 def test_several_runs_stand_side_by_side(cli: Cli, tiny_run: Path, current_run: Path) -> None:
@@ -298,13 +285,3 @@ def test_what_is_refused(cli: Cli, tiny_run: Path, arguments: list[str], parts: 
 @pytest.mark.parametrize("what", [["--sentence", "the cat"], ["--flatness"], ["--by-lag"]], ids=lambda what: what[0])
 def test_the_run_without_attention_is_named(cli: Cli, tiny_run: Path, lstm_run: Path, what: list[str]) -> None:
     cli("attend", tiny_run, lstm_run, *what).refused(str(lstm_run), "attends to nothing")
-
-
-@pytest.mark.parametrize("how", [("--sentence", "the cat"), ("--by-lag", "--split", "valid")], ids=["maps", "by lag"])
-def test_a_file_of_several_runs_says_what_made_it(
-    cli: Cli, tiny_run: Path, tmp_path: Path, how: tuple[str, ...]
-) -> None:
-    other = shutil.copytree(tiny_run, tmp_path / "other")
-    assert "wrote a.json" in cli("attend", tiny_run, other, *how, "--out", "a.json").done
-    content = json.loads(Path("a.json").read_text(encoding="utf-8"))
-    assert list(content)[:2] == ["format", "made"] and content["made"]["spanlm"] == spanlm.__version__
