@@ -38,14 +38,10 @@ class Excerpt:
 def excerpt(
     corpus: Corpus, split: str, *, document: int | None = None, start: int | None = None, length: int = 60
 ) -> Excerpt:
-    """Take `length` tokens of a split, or fewer where it ends.
+    """Take `length` tokens, line ends included, of a split, or fewer where it ends.
 
-    Args:
-        corpus: with the split.
-        split: its name in the corpus.
-        document: number of the document, from 1; None: the whole split is one.
-        start: the token of the document that is wanted, from 1; the excerpt begins at the begin of its line.
-        length: number of tokens, line ends included.
+    `document` counts from 1; None: the whole split is one. So does `start`, the token of it that is wanted: the excerpt
+    begins with its line.
 
     Raises:
         InputError: there is no such document or token, or `length` is below 1.
@@ -76,10 +72,8 @@ def excerpt(
 def attention_by_lag(model: NextWordModel, batcher: Batcher, nearest: int | None = None) -> LagProfile:
     """Mean attention by lag over a whole split (Daniluk et al., 2017, Figure 3b); only sums are kept.
 
-    Args:
-        model: with attention; a span of several words has the lag of its last word.
-        batcher: of the split.
-        nearest: how many lags get a number of their own where the window grows with the text; None: all of a window.
+    A span of several words has the lag of its last word. `nearest` says how many lags get a number of their own where
+    the window grows with the text; None: all of a window.
 
     Raises:
         InputError: a model that attends to nothing, or a split without a full window.

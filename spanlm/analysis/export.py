@@ -104,7 +104,7 @@ def _save(
     writers: Mapping[str, Callable[[], bytes]],
     figure: Callable[[], Figure] | None = None,
 ) -> None:
-    """Write what the suffix of `path`, one of `legal`, has in `writers`, else the figure."""
+    """Write what `writers` has for the suffix of `path`, else the figure."""
     suffix = checked_suffix(Path(path), legal)
     content = figure_bytes(figure(), suffix) if figure and suffix in FIGURES else writers[suffix]()
     write_whole(Path(path), content)
@@ -184,7 +184,9 @@ def save_lags(measured: Sequence[MeasuredLags], path: PathLike) -> None:
     * `.json`: the same; several have the notes, too.
     """
     if len(measured) == 1:
-        rows = [LAG_COLUMNS, *(_lag_row(row) for row in _comparison_rows(measured[0]))]
+        # what is scaled stands only beside others
+        found = ((*row[3:5], *(("", "") if row[7] else (row[6], row[8]))) for row in _comparison_rows(measured[0]))
+        rows = [LAG_COLUMNS, *found]
         content = _lags_alone(measured[0])
     else:
         rows = [COMPARISON_COLUMNS, *(row for one in measured for row in _comparison_rows(one))]
@@ -210,11 +212,6 @@ def _comparison_rows(one: MeasuredLags) -> Iterator[Row]:
         if row is not None and lag in published:
             beside = (one.model, published[lag], int(row.scaled), int(lag in row.inferred_lags))
         yield one.name, one.text, one.profile.window, lag, percent, *beside
-
-
-def _lag_row(row: Row) -> Row:
-    *_, lag, measured, _, published, scaled, inferred = row
-    return (lag, measured, "", "") if scaled else (lag, measured, published, inferred)
 
 
 def _lags_alone(one: MeasuredLags) -> dict[str, Any]:

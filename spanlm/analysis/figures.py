@@ -148,10 +148,7 @@ def _note(axes: Axes, text: str, at: tuple[float, float], aside: tuple[float, fl
 def _frame(
     axes: Axes, title: str, keys: Sequence[Artist], caption: str, above: float = 12, below: float = 42, left: float = 0
 ) -> None:
-    """Write title and legend above the first of the plots, and a caption below it.
-
-    `above` and `below` are the room between them and the plot, `left` that of labels to the left of it, in points.
-    """
+    """Write title and legend `above` points over the first of the plots, and a caption `below` it."""
     from matplotlib.figure import Figure
 
     figure = axes.get_figure()
@@ -272,10 +269,7 @@ _MOST_MARKS, _FEW_MARKS = 26, 12
 def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str = "") -> Figure:
     """Draw PoU as a line for each run, and its oracle PoU as a thin one with hollow marks, over the epochs.
 
-    Args:
-        title: above all.
-        measured: the runs.
-        caption: below all, before what the figure itself needs to be read.
+    `caption` comes before what the figure itself needs to be read.
 
     Raises:
         InputError: there are more runs than can be told apart.
@@ -318,14 +312,7 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
 
 @dataclass(frozen=True)
 class Point:
-    """A number measured at one setting.
-
-    Attributes:
-        x: the setting.
-        value: what is joined to a curve.
-        low: least of several seeds, None for one.
-        high: greatest of several seeds, None for one.
-    """
+    """A number measured at one setting, x; `low` and `high` are the least and the greatest of several seeds."""
 
     x: float
     value: float
@@ -340,13 +327,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """A curve: the points of one model, in any order.
-
-    Attributes:
-        name: of the model; it has one colour and mark in all panels.
-        points: at least one.
-        published: not measured here: paler and dashed.
-    """
+    """A curve: the points, at least one, of a model, which has one look in all panels; published: paler and dashed."""
 
     name: str
     points: tuple[Point, ...]
@@ -368,12 +349,7 @@ def sweep_figure(title: str, x_label: str, y_label: str, panels: tuple[Panel, ..
     Each has a vertical axis of its own, so that perplexities of different texts are not read against each other; but
     all span the same ratio, so that a step as high in one panel as in another is the same change in percent.
 
-    Args:
-        title: above all.
-        x_label: of the setting; every value of it that occurs is named.
-        y_label: of the numbers.
-        panels: at least one.
-        caption: below all; what the figure itself needs to be read is added.
+    What the figure itself needs to be read is added to `caption`.
 
     Raises:
         InputError: there is nothing to draw, or there are more curves than can be told apart.
@@ -445,14 +421,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class RowsPanel:
-    """One scale.
-
-    Attributes:
-        title: what is shown.
-        measured: a value for every row, or None.
-        published: a number for every row, or None; on the same scale.
-        digits: after the point.
-    """
+    """One scale: for every row what was measured and what was published, or None, with `digits` after the point."""
 
     title: str
     measured: tuple[Value | None, ...]

@@ -31,7 +31,7 @@ MOST_ROWS = 50
 
 
 def _lag_range(window: int, nearest_lag: int, span: int = 1) -> range:
-    """Return the lag of each of `window` columns, oldest first; for spans the lag where each ends."""
+    """Oldest first; for spans the lag where each ends."""
     return range((window - 1) * span + nearest_lag, nearest_lag - 1, -span)
 
 
@@ -56,11 +56,11 @@ class LagProfile:
 
     Attributes:
         percent: (L,) mean weight in percent, oldest lag first; sums to 100 but for `older` and `null_mass`.
-        positions: number of positions averaged: those whose window was full.
-        left_out: number of positions whose window was not full.
+        positions: how many were averaged: those whose window was full.
+        left_out: how many were not.
         nearest_lag: the lag of the last number.
         older: percent on lags beyond the first number, for a window that grows with the text; else None.
-        span: number of words in a slot: 1 for words, more for spans, which have the lag of their last word.
+        span: number of words in a slot: 1 for words, more for spans.
     """
 
     percent: tuple[float, ...]
@@ -77,7 +77,7 @@ class LagProfile:
 
     @property
     def lags(self) -> range:
-        """The lag of each number in `percent`, down to the nearest."""
+        """The lag of each number in `percent`."""
         return _lag_range(self.window, self.nearest_lag, self.span)
 
     @property
@@ -114,12 +114,7 @@ class LagProfile:
 class LagAccumulator:
     """Sums attention by lag over a corpus of any size; it holds L numbers.
 
-    Args:
-        nearest: how many lags get a number of their own, for a window that grows with the text; None: the window has
-            one length.
-
-    Raises:
-        InputError: `nearest` is below 1.
+    `nearest` (at least 1) says how many lags get a number of their own, for a window that grows with the text.
     """
 
     def __init__(self, nearest: int | None = None) -> None:
@@ -249,10 +244,7 @@ class MeasuredLags:
 
 
 def check_alike(slots: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse models whose shares by lag cannot be compared.
-
-    Args:
-        slots: for each model, by name, how many words a slot has and the nearest lag.
+    """Refuse models, named with how many words a slot has and the nearest lag, whose shares cannot be compared.
 
     Raises:
         InputError: words beside spans, or spans of another length or another nearest lag.
@@ -273,10 +265,7 @@ def _what(span: int, nearest_lag: int) -> str:
 def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None = None, mark: str = ABOUT) -> list[str]:
     """Return what a reader of the numbers must know, a sentence each.
 
-    Args:
-        measured: the models.
-        rows: the paper's rows that are shown; None: all that `measured` can be compared with.
-        mark: how a number of the paper that was inferred is marked.
+    `rows` are the paper's that are shown; None: all that `measured` can be compared with. `mark` marks inferred ones.
     """
     if rows is None:
         rows = [one.published for one in measured if one.published is not None]

@@ -46,10 +46,7 @@ class FlatnessRow(NamedTuple):
 
     Attributes:
         slots: the number of slots to choose from, a name in `GROUPS` or `ALL`.
-        rows: number of rows.
-        flatness: entropy over that of equal weights.
-        largest: the largest weight.
-        nearest: the weight of the nearest slot.
+        largest: the largest weight; `nearest` is that of the nearest slot.
         equal: `largest` and `nearest` of equal weights, 1 / n.
         on_no_word: the share that lies on no word, before the row is scaled.
     """
@@ -65,11 +62,9 @@ class FlatnessRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Flatness:
-    """Flatness of the attention over a text or a corpus.
+    """Flatness of the attention over a text or a corpus: by number of slots, where there are rows, and over all rows.
 
     Attributes:
-        groups: by number of slots, those that have rows.
-        overall: over all rows.
         left_out: rows without a choice, or with no weight on any word.
         nearest_lag: the lag of the nearest slot: 1 is the word before the one just read, 0 that itself.
         span: number of words in a slot; the nearest of several spans is the one that ended last.
@@ -215,13 +210,8 @@ def attend_sentence(
 ) -> SentenceMap:
     """Read one sentence, opened and closed by `<eos>`, from an empty state.
 
-    Args:
-        model: with attention.
-        vocabulary: the model's; other words are read as <unk> and shown as written.
-        words: of the sentence, at least one.
-        name: of the model.
-        memory: description of the model's memory.
-        opened: if False, no `<eos>` opens it, and its first word is read and not predicted.
+    Words that the vocabulary lacks are read as <unk> and shown as written. If not `opened`, no `<eos>` opens it, and
+    its first word is read and not predicted. `name` and `memory` describe the model.
 
     Raises:
         InputError: no words, more than `MOST_WORDS`, or a model that attends to nothing.
@@ -281,13 +271,9 @@ _LINE, _LABEL = 96, 18
 
 
 def triangle_lines(one: SentenceMap, top: float) -> Iterator[str]:
-    """Yield a map as text: a line for each predicted word, with percents where they fit on a line, else shades.
+    """Yield a map as text: a line for each predicted word, with percents where they fit, else shades up to `top`.
 
     A row ends with the word just read, which heads the column that begins below it. The last line explains the rest.
-
-    Args:
-        one: the map.
-        top: the weight that has the darkest shade.
     """
     record, empty = one.record, np.full(len(one.record), np.nan)
     targets, heads = ([_cut(word) + one.mark(word) for word in words] for words in (record.targets, record.words))

@@ -73,11 +73,10 @@ class _Sheet:
     def __init__(self, title: str, width: float) -> None:
         from matplotlib.figure import Figure
 
-        self.figure, self.width = Figure(), width
+        self.figure, self.width, self.y = Figure(), width, 0.0
         self.axes: Any = self.figure.add_axes((0, 0, 1, 1))
         self.axes.set_axis_off()
         self.figure.set_label(title)
-        self.y = 0.0
         for line in wrap(title, 1.1 * TITLE_SIZE, width).split("\n"):
             self.y += 15
             self.text(0, self.y, line, TITLE_SIZE, weight="bold")
@@ -89,7 +88,6 @@ class _Sheet:
         self.axes.text(x, y, xml_text(text), size=size, color=colour, ha=ha, va="baseline", **look)
 
     def bar(self, x: float, y: float, width: float, height: float, colour: str) -> None:
-        """Fill a rectangle."""
         from matplotlib.patches import Rectangle
 
         self.axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, linewidth=0))
@@ -102,6 +100,16 @@ class _Sheet:
         filled = PolyCollection(corners, array=np.asarray(weights), cmap="Blues", edgecolors=edge, linewidths=0.75)
         filled.set(clim=(0, top), rasterized=len(boxes) > MOST_VECTORS)
         self.axes.add_collection(filled, autolim=False)
+
+    def grid(
+        self, table: NDArray[Any], corner: tuple[float, float], size: tuple[float, float], top: float, edge: str = PAPER
+    ) -> list[tuple[Box, float]]:
+        """Fill the cells of a table that are not NaN, from its upper left corner on; return each with its weight."""
+        found = np.argwhere(~np.isnan(table)).tolist()
+        boxes = [(corner[0] + column * size[0], corner[1] + row * size[1], *size) for row, column in found]
+        weights = [float(table[row, column]) for row, column in found]
+        self.cells(boxes, weights, top, edge)
+        return list(zip(boxes, weights, strict=True))
 
     def key(self, x: float, top: float, above: bool) -> None:
         """Draw the scale of colours from 0 to `top`; where some weights are `above` it, its end says so."""
@@ -137,11 +145,10 @@ _NAMED = 0.12  # cells with at least this weight carry the word that was looked 
 def heatmap(record: AttentionRecord) -> Figure:
     """Draw one row for each word of `record` and one column for each lag, darker where more was looked.
 
-    A row is labelled by the word just read; the cell at -i stands for the word i rows above it, that at 0 for the
-    word itself. To the right stand the word that came next and its surprisal in bits.
+    The cell at -i stands for the word i rows above it. To the right: the word that came next, its surprisal in bits.
 
     Raises:
-        InputError: If the text has more than 400 words: no page holds them.
+        InputError: the text has more than 400 words: no page holds them.
     """
     if len(record) > ROW_LIMIT:
         raise InputError(f"a figure of {len(record)} words: must be at most {ROW_LIMIT}; write .html, .csv or .npz")
@@ -177,14 +184,11 @@ def _widest(labels: Sequence[str]) -> float:
 
 def _lag_cells(sheet: _Sheet, record: AttentionRecord, left: float, top: float) -> None:
     """Fill the slots that held a word, and name the word where the weight is large."""
-    found = np.argwhere(record.occupied)
-    boxes = [(left + column * _CELL, sheet.y + row * _ROW, _CELL, _ROW) for row, column in found.tolist()]
-    weights = record.weights[record.occupied].tolist()
-    sheet.cells(boxes, weights, top)
-    for (row, column), (x, y, width, height), weight in zip(found.tolist(), boxes, weights, strict=True):
+    seen = sheet.grid(np.where(record.occupied, record.weights, np.nan), (left, sheet.y), (_CELL, _ROW), top)
+    for (row, column), ((x, y, _, _), weight) in zip(np.argwhere(record.occupied).tolist(), seen, strict=True):
         if weight >= _NAMED:
-            name = clip(record.words[row - record.lags[column]], 6.5, width - 3)
-            sheet.text(x + width / 2, y + 0.65 * height, name, 6.5, ink_on(blue(weight / top)), "center")
+            name = clip(record.words[row - record.lags[column]], 6.5, _CELL - 3)
+            sheet.text(x + _CELL / 2, y + 0.65 * _ROW, name, 6.5, ink_on(blue(weight / top)), "center")
 
 
 # --- sentences as triangles (Salton et al. 2017, Figures 2 and 3) ---
@@ -212,11 +216,7 @@ _SMALL = _Cells(9, 9, 7, 0, None)
 
 
 class _Triangle:
-    """The panel of one map: what it needs to the left of its cells, and in all.
-
-    A row is a word to be predicted, a column a word read before. The words of the columns stand on the diagonal: where
-    a row ends, the word just read heads the column that begins below it.
-    """
+    """The panel of one map: where a row ends, the word just read heads the column that begins below it."""
 
     def __init__(self, one: SentenceMap) -> None:
         self.map, count = one, len(one.record)
@@ -270,29 +270,17 @@ class _Triangle:
         return UNKNOWN_INK if word in self.map.unknown else INK
 
     def _fill(self, sheet: _Sheet, x: float, y: float, top: float) -> None:
-        cells, matrix = self.cells, self.map.matrix
-        found = np.argwhere(~np.isnan(matrix)).tolist()
-        if not found:
-            return
-        boxes = [(x + c * cells.width, y + r * cells.height, cells.width, cells.height) for r, c in found]
-        weights = [float(matrix[r, c]) for r, c in found]
-        # a grid in which the palest are seen to be there
-        sheet.cells(boxes, weights, top, FAINT)
-        if cells.digits is None:
-            return
-        for (left, above, width, height), weight in zip(boxes, weights, strict=True):
-            ink = ink_on(blue(weight / top))
-            line = above + height / 2 + 0.36 * cells.number
-            sheet.text(left + width / 2, line, percent(weight, cells.digits), cells.number, ink, "center")
+        cells = self.cells
+        # lines between cells: the palest are seen to be there
+        seen = sheet.grid(self.map.matrix, (x, y), (cells.width, cells.height), top, FAINT)
+        for (left, above, width, height), weight in seen if cells.digits is not None else []:
+            line, said = above + height / 2 + 0.36 * cells.number, percent(weight, cells.digits or 0)
+            sheet.text(left + width / 2, line, said, cells.number, ink_on(blue(weight / top)), "center")
 
 
 @styled()
 def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Figure:
-    """Draw a panel for each sentence and model; the panels of a sentence share a scale of colours.
-
-    Args:
-        sentences: for each sentence the maps of the models.
-    """
+    """Draw a panel for each model of each sentence; the panels of a sentence share a scale of colours."""
     rows = [_side_by_side([_Triangle(one) for one in maps]) for maps in sentences]
     # narrow figures leave room for their words
     sheet = _Sheet(TITLE, max(380.0, *(_together(line) for lines in rows for line in lines)))
@@ -347,11 +335,7 @@ _SHOWN, _CANDIDATE = 4, 129
 
 @styled()
 def span_figure(record: SpanRecord) -> Figure:
-    """Draw the last position of `record`, and up to 32 positions that end there.
-
-    From the top: the words before and the word that came; what buffer, encoder and both expected; the buffer's spans,
-    darker where more was looked; and the same at the steps before, a row each.
-    """
+    """Draw what the last position of `record` read, expected and looked at, and its last steps, a row each."""
     sheet, last = _Sheet(record.title, _WIDTH), len(record) - 1
     _context(sheet, record, last)
     _expected(sheet, record, last)
@@ -392,22 +376,18 @@ def _context(sheet: _Sheet, record: SpanRecord, last: int) -> None:
             break
         words.insert(0, word)
     sheet.y += 25
-    _name(sheet, "after")
+    sheet.text(0, sheet.y, "after", LEGEND_SIZE, MUTED)
     sheet.text(_DATA, sheet.y, " ".join([*(["…"] if len(words) <= last else []), *words]), LEGEND_SIZE)
     sheet.y += 16
-    _name(sheet, "came")
+    sheet.text(0, sheet.y, "came", LEGEND_SIZE, MUTED)
     sheet.text(_DATA, sheet.y, clip(record.targets[last], LEGEND_SIZE, room), LEGEND_SIZE, CAME_INK, weight="bold")
     if record.filled[last]:
         gate = float(record.gate[last])
         sheet.y += 16
-        _name(sheet, "gate")
+        sheet.text(0, sheet.y, "gate", LEGEND_SIZE, MUTED)
         _gate(sheet, gate, (_DATA, sheet.y - 7, 120, 7.5))
         preferred = "buffer" if gate >= 0.5 else "encoder"
         sheet.text(_DATA + 129, sheet.y, f"λ {gate:.3f}: the {preferred} is preferred", LEGEND_SIZE)
-
-
-def _name(sheet: _Sheet, text: str) -> None:
-    sheet.text(0, sheet.y, text, LEGEND_SIZE, MUTED)
 
 
 def _gate(sheet: _Sheet, gate: float, box: Box) -> None:
@@ -429,14 +409,14 @@ def _expected(sheet: _Sheet, record: SpanRecord, last: int) -> None:
     width = _CANDIDATE - 14
     for part, row in shown.items():
         sheet.y += 19.5
-        _name(sheet, _NAMES[part])
+        sheet.text(0, sheet.y, _NAMES[part], LEGEND_SIZE, MUTED)
         for number, (word, chance) in enumerate(row):
-            x, ink = _DATA + number * _CANDIDATE, CAME_INK if word == came else INK
-            bold = "bold" if word == came else "normal"
+            x, is_it = _DATA + number * _CANDIDATE, word == came
+            ink, pale, fill, bold = (CAME_INK,) * 3 + ("bold",) if is_it else (INK, MUTED, blue(0.6), "normal")
             sheet.text(x, sheet.y, clip(word, LEGEND_SIZE, width - 39), LEGEND_SIZE, ink, weight=bold)
-            sheet.text(x + width, sheet.y, span_percent(chance), NOTE_SIZE, ink if word == came else MUTED, "right")
+            sheet.text(x + width, sheet.y, span_percent(chance), NOTE_SIZE, pale, "right")
             sheet.bar(x, sheet.y + 4, width, 2.2, FAINT)
-            sheet.bar(x, sheet.y + 4, width * chance / most, 2.2, CAME_INK if word == came else blue(0.6))
+            sheet.bar(x, sheet.y + 4, width * chance / most, 2.2, fill)
         sheet.text(right, sheet.y, span_percent(float(record.chance[last, PARTS.index(part)])), LEGEND_SIZE, CAME_INK)
 
 
@@ -454,10 +434,7 @@ _USUAL = 0.9  # of the spans have room for all their words; of the others the en
 
 
 def _tiles(sheet: _Sheet, record: SpanRecord, position: int) -> None:
-    """Draw the spans looked at from a position as tiles in reading order, oldest first.
-
-    Of many rows those with the largest weights are shown, and the newest; the others are counted in between.
-    """
+    """Draw the spans looked at as tiles, oldest first; of many rows the heaviest and the newest: count the others."""
     looks = sorted(record.looks(position), key=lambda look: look.last)
     top = scale_top(max(look.weight for look in looks))
     labels = sorted(text_width(record.words_of(look), TEXT_SIZE) for look in looks)
@@ -513,10 +490,7 @@ _USUAL_STEPS = 0.75  # of the steps have no weight above the darkest
 
 
 def _steps(sheet: _Sheet, record: SpanRecord, steps: range) -> None:
-    """Draw a row for each of `steps`: its spans as columns, and beside them its gate and first guesses.
-
-    A column is a span, or several where there are very many: then the largest of their weights is shown.
-    """
+    """Draw a row for each of `steps`: its spans as columns, and beside them its gate and first guesses."""
     beside = 3 * _GAP + _WORD + _LAMBDA + len(_NAMES) * _GUESS
     room = _WIDTH - _WORD - _GAP - beside
     weights, together = _columns(record, steps, int(room // _LEAST_CELL))
@@ -538,9 +512,7 @@ def _steps(sheet: _Sheet, record: SpanRecord, steps: range) -> None:
     for number, name in enumerate(("buffer", "encoder", "both")):
         sheet.text(guess + number * _GUESS, sheet.y, name, NOTE_SIZE, MUTED)
     sheet.y += 5
-    found = np.argwhere(~np.isnan(weights)).tolist()
-    boxes = [(left + column * width, sheet.y + row * _STEP, width, _STEP) for row, column in found]
-    sheet.cells(boxes, [float(weights[row, column]) for row, column in found], top)
+    sheet.grid(weights, (left, sheet.y), (width, _STEP), top)
     for t in steps:
         line, target = sheet.y + 9.3, record.targets[t]
         sheet.text(left - _GAP, line, clip(record.words[t], 8, _WORD), 8, ha="right")
@@ -561,15 +533,12 @@ def _steps(sheet: _Sheet, record: SpanRecord, steps: range) -> None:
 
 
 def _columns(record: SpanRecord, steps: range, most: int) -> tuple[NDArray[np.float64], int]:
-    """Return (steps, columns) weights, the newest span in the last column; and of how many spans one is the largest.
-
-    Where a step has no such span there is NaN.
-    """
+    """Return (steps, columns) weights, NaN for no span, the newest last; and of how many spans each is the largest."""
     rows = [[look.weight for look in sorted(record.looks(t), key=lambda look: -look.last)] for t in steps]
     spans = max(map(len, rows))
     together = max(math.ceil(spans / most), 1)
     table = np.full((len(rows), math.ceil(spans / together)), np.nan)
     for number, row in enumerate(rows):
-        for column in range(math.ceil(len(row) / together)):
-            table[number, -1 - column] = max(row[column * together : (column + 1) * together])
+        for column, first in enumerate(range(0, len(row), together), start=1):
+            table[number, -column] = max(row[first : first + together])
     return table, together

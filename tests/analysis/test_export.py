@@ -1,40 +1,57 @@
+"""Attention as files: whole or none, the same again, and read back what was measured."""
+
 from __future__ import annotations
 
 import csv
 import io
+import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from spanlm.analysis.export import CSV_COLUMNS, save_attention
+from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_flatness, save_sentence_maps
+from spanlm.analysis.sentences import FlatnessAccumulator, mean_flatness
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.attention import AttentionRecord
 
+from .conftest import HOSTILE, WORDS, make_record, make_sentence
+
+RECORD = make_record(WORDS, window=3)
+ONE = make_sentence(["the", "zebra", "sat"], unknown=("zebra",), name="one")
+OTHER = make_sentence(["the", "zebra", "sat"], window=2, nearest_lag=0, gate=0.5, name="other")
+HOSTILE_MAPS = [make_sentence(list(HOSTILE), name=name) for name in ("one", "other")]
+SENTENCES = [[ONE, OTHER], HOSTILE_MAPS]
 MAGIC = {
     ".html": b"<!doctype html>",
     ".svg": b"<?xml",
     ".png": b"\x89PNG",
     ".pdf": b"%PDF",
-    ".csv": b'"position"',
+    ".csv": b'"',
     ".npz": b"PK",
     ".HTML": b"<!doctype html>",
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", MAGIC)
-def test_every_suffix_writes_its_format(tmp_path: Path, record: AttentionRecord, suffix: str) -> None:
+@pytest.mark.parametrize(
+    ("save", "what", "suffix"),
+    [
+        *((save_attention, RECORD, suffix) for suffix in MAGIC),
+        *((save_sentence_maps, SENTENCES, suffix) for suffix in (".svg", ".pdf", ".csv")),
+    ],
+)
+def test_every_suffix_writes_its_format(tmp_path: Path, save: Callable[..., None], what: Any, suffix: str) -> None:
     """And the same bytes when it is written again."""
-    path = tmp_path / f"a{suffix}"
-    save_attention(record, str(path))
-    assert path.read_bytes().startswith(MAGIC[suffix])
-    assert os.listdir(tmp_path) == [path.name]
-    again = tmp_path / f"b{suffix}"
-    save_attention(record, again)
-    assert path.read_bytes() == again.read_bytes()
+    one, again = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    save(what, str(one))
+    assert one.read_bytes().startswith(MAGIC[suffix]) and os.listdir(tmp_path) == [one.name]
+    save(what, again)
+    assert one.read_bytes() == again.read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -42,11 +59,7 @@ def test_every_suffix_writes_its_format(tmp_path: Path, record: AttentionRecord,
     [(OSError(28, "No space left on device"), RunError), (PermissionError(), InputError)],
 )
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path,
-    record: AttentionRecord,
-    monkeypatch: pytest.MonkeyPatch,
-    failure: OSError,
-    error: type[Exception],
+    tmp_path: Path, record: AttentionRecord, monkeypatch: pytest.MonkeyPatch, failure: OSError, error: type[Exception]
 ) -> None:
     path = tmp_path / "a.csv"
     path.write_text("old")
@@ -83,6 +96,10 @@ def test_csv_gives_hostile_words_back(tmp_path: Path, hostile: AttentionRecord) 
 
 def _csv_rows(path: Path, record: AttentionRecord) -> list[dict[str, str]]:
     save_attention(record, path)
+    return _rows(path)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"), newline="")))
 
 
@@ -110,3 +127,64 @@ def test_npz_gives_the_record_back_without_pickle(tmp_path: Path, hostile: Atten
     assert (again.expected, again.lags) == (hostile.expected, hostile.lags)
     np.testing.assert_array_equal(again.weights, hostile.weights)
     np.testing.assert_array_equal(again.surprisal, hostile.surprisal)
+
+
+def test_csv_of_sentences_gives_every_weight_back(tmp_path: Path) -> None:
+    save_sentence_maps(SENTENCES, tmp_path / "a.csv")
+    rows = _rows(tmp_path / "a.csv")
+    assert len(rows) == sum(one.slots.sum() for maps in SENTENCES for one in maps)
+    found = {(row["sentence"], row["run"]): [] for row in rows}  # type: ignore[var-annotated]
+    for row in rows:
+        one = SENTENCES[int(row["sentence"]) - 1][["one", "other"].index(row["run"])]
+        t, s = int(row["position"]), int(row["source_position"])
+        found[row["sentence"], row["run"]].append((t, s))
+        assert np.float32(row["weight"]) == one.matrix[t, s]
+        assert (row["target"], row["source_word"]) == (one.record.targets[t], one.record.words[s])
+        assert int(row["lag"]) == t - s and float(row["surprisal_nats"]) == one.record.surprisal[t]
+        assert bool(int(row["source_unknown"])) == (row["source_word"] in one.unknown)
+    assert all(len(cells) == len(set(cells)) for cells in found.values())
+
+
+def test_json_gives_every_weight_back_with_the_flatness(tmp_path: Path) -> None:
+    save_sentence_maps(SENTENCES, tmp_path / "a.json")
+    content = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    for maps, panels in zip(SENTENCES, content["sentences"], strict=True):
+        for one, panel in zip(maps, panels, strict=True):
+            matrix = np.full(one.matrix.shape, np.nan, dtype=np.float32)
+            for t, (first, row) in enumerate(zip(panel["first_word_of_row"], panel["weights"], strict=True)):
+                matrix[t, first : first + len(row)] = row
+            np.testing.assert_array_equal(matrix, one.matrix)
+            assert (panel["words"], panel["targets"]) == (one.record.words, one.record.targets)
+            assert panel["on_no_word"] == one.on_no_word.tolist()
+            assert one.flatness is not None
+            assert panel["flatness"]["overall"] == one.flatness.overall._asdict()
+    assert content["sentences"][0][0]["unknown"] == ["zebra"]
+    both = mean_flatness([OTHER, HOSTILE_MAPS[1]])
+    assert both is not None
+    assert content["runs"][1]["flatness"]["overall"] == both.overall._asdict()
+    assert [run["memory"] for run in content["runs"]] == [ONE.memory, OTHER.memory]
+
+
+def test_a_sentence_without_a_choice_has_no_flatness(tmp_path: Path) -> None:
+    save_sentence_maps([[make_sentence(["yes"])]], tmp_path / "a.json")
+    content = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))
+    assert content["runs"][0]["flatness"] is None and content["sentences"][0][0]["flatness"] is None
+
+
+def test_flatness_as_data(tmp_path: Path) -> None:
+    accumulator = FlatnessAccumulator()
+    accumulator.update([[0.0, 0.5, 0.5], [0.2, 0.2, 0.6]], [2, 3])
+    flatness = accumulator.result()
+    for suffix in (".csv", ".json"):
+        measured = {"one": ("ptb valid", flatness), "other": ("wikitext-2 valid", flatness)}
+        save_flatness(measured, tmp_path / f"a{suffix}")
+    rows = _rows(tmp_path / "a.csv")
+    assert [(row["run"], row["text"], row["slots"]) for row in rows] == [
+        (*run, slots) for run in (("one", "ptb valid"), ("other", "wikitext-2 valid")) for slots in ("2-5", "all")
+    ]
+    assert float(rows[1]["flatness"]) == flatness.overall.flatness
+    content = json.loads((tmp_path / "a.json").read_text())
+    assert [(run["run"], run["text"], run["left_out"]) for run in content["runs"]] == [
+        (name, text, 0) for name, (text, _) in measured.items()
+    ]
+    assert content["runs"][1]["by_slots"] == [group._asdict() for group in flatness.groups]

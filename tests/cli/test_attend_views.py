@@ -72,18 +72,11 @@ def test_several_runs_stand_side_by_side(cli: Cli, tiny_run: Path, current_run: 
     assert "scaled to sum to 100" in out and "cannot be compared" in out and "≈ (lag 0)" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["--text", "a", "--out", "a.svg"], ["2 runs: --text takes one", "--by-lag and"]),
-        (["--document", "1", "--out", "a.svg"], ["2 runs: --document takes one"]),
-        (["--by-lag", "--out", "a.npz"], ["cannot write .npz"]),
-    ],
-)
-def test_what_several_runs_cannot_do(
-    cli: Cli, tiny_run: Path, lstm_run: Path, arguments: list[str], parts: list[str]
-) -> None:
-    cli("attend", tiny_run, lstm_run, *arguments).refused(*parts)
+def test_what_several_runs_cannot_do(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    runs = ("attend", tiny_run, lstm_run)
+    cli(*runs, "--text", "a", "--out", "a.svg").refused("2 runs: --text takes one", "--by-lag and")
+    cli(*runs, "--document", "1", "--out", "a.svg").refused("2 runs: --document takes one")
+    cli(*runs, "--by-lag", "--out", "a.npz").refused("cannot write .npz")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +90,6 @@ def test_what_several_runs_cannot_do(
         (["runs/demo", "runs/demo/lstm"], ["demo", "lstm"]),
         (["a/x/b/s", "a/y/c/s"], ["b", "c"]),
         (["a/s", "s"], ["a", "FOLDER"]),
-        (["runs/kv"], ["kv"]),
         (["runs/kv/seed-12"], ["kv/seed-12"]),
         (["runs/kv/seed-x"], ["seed-x"]),
     ],
@@ -220,10 +212,8 @@ def test_the_flatness_of_each_sentence_and_of_all_follows(cli: Cli, tiny_run: Pa
         assert table[3][column] == f"{overall.result().overall.flatness:.3f}"
 
 
-@pytest.mark.parametrize("suffix", ["svg", "png", "csv", "json"])
+@pytest.mark.parametrize("suffix", ["svg", "json"])
 def test_several_runs_and_sentences_are_one_file(cli: Cli, tiny_run: Path, attentive_run: Path, suffix: str) -> None:
-    if suffix == "png":
-        pytest.importorskip("matplotlib")
     out = cli(
         "attend", attentive_run, tiny_run, "--sentence", SENTENCE, "--sentence", "the dog", "--out", f"a.{suffix}"
     ).done
@@ -231,12 +221,6 @@ def test_several_runs_and_sentences_are_one_file(cli: Cli, tiny_run: Path, atten
     content = Path(f"a.{suffix}").read_bytes()
     if suffix == "svg":
         assert all(part in content for part in (b"attentive memory, single score", b"zebra &lt;unk&gt;", b"flatness"))
-    if suffix == "csv":
-        rows = list(csv.DictReader(content.decode().splitlines()))
-        assert {(row["sentence"], row["run"]) for row in rows} == {
-            (sentence, run) for sentence in "12" for run in ("attentive", "tiny")
-        }
-        assert len(rows) == 36 + 3 + (1 + 2 + 6 * 3) + 3
     if suffix == "json":
         panels = json.loads(content)["sentences"]
         assert [[panel["run"] for panel in row] for row in panels] == [["attentive", "tiny"]] * 2
@@ -247,10 +231,7 @@ def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> N
     out = cli("attend", tiny_run, attentive_run, "--flatness", "--split", "valid", "--out", "a.json").done
     content = json.loads(Path("a.json").read_text())
     assert {run["text"] for run in content["runs"]} == {"tiny valid"} and out.startswith("flatness of attention (")
-    assert [line for line in out.splitlines() if ", tiny valid" in line] == [
-        "tiny, tiny valid",
-        "attentive, tiny valid",
-    ]
+    assert "tiny, tiny valid\n" in out and "attentive, tiny valid\n" in out
     tokens = len(spanlm.load(tiny_run).corpus().splits["valid"])
     for run in content["runs"]:
         assert run["overall"]["rows"] + run["left_out"] == tokens
@@ -259,10 +240,6 @@ def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> N
         assert any(printed.split()[:5] == line for printed in out.splitlines())
         assert 0 < group["flatness"] <= 1 and group["nearest"] <= group["largest"]
     assert [run["run"] for run in content["runs"]] == ["tiny", "attentive"]
-    rows = cli("attend", attentive_run, "--flatness", "--split", "valid", "--out", "a.csv").done
-    assert rows.endswith("wrote a.csv\n") and Path("a.csv").read_text().startswith(
-        '"run","text","span","slots","rows","flatness"'
-    )
 
 
 @pytest.mark.parametrize(
@@ -276,6 +253,7 @@ def test_flatness_of_a_split(cli: Cli, tiny_run: Path, attentive_run: Path) -> N
         (["--sentence", "a", "--text", "b"], ["--text and --sentence do not go together"]),
         (["--by-lag", "--flatness"], ["--by-lag and --flatness do not go together"]),
         (["--sentence", "a", "--words", "3"], ["--words=3: is for --document and --from"]),
+        (["--by-lag", "--gate-temperature", "1"], ["--gate-temperature=1.0: is for --text", "not for --by-lag"]),
     ],
 )
 def test_what_is_refused(cli: Cli, tiny_run: Path, arguments: list[str], parts: list[str]) -> None:
