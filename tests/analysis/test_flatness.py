@@ -19,13 +19,6 @@ def measure(weights: object, slots: object, nearest_lag: int = 1) -> Flatness:
     return accumulator.result()
 
 
-def test_by_hand() -> None:
-    """H(1/2, 1/4, 1/4) = 1.5 bits of log2 3; H(3/4, 1/4) = 2 - 0.75 · log2 3 bits of 1."""
-    found = measure([[0.25, 0.25, 0.5], [0.0, 0.25, 0.75]], [3, 2]).overall
-    assert found.flatness == pytest.approx((1.5 / math.log2(3) + 2 - 0.75 * math.log2(3)) / 2)
-    assert (found.largest, found.nearest, found.equal) == pytest.approx((0.625, 0.625, 5 / 12))
-
-
 def test_rows_without_a_choice_are_left_out_and_counted() -> None:
     found = measure([[0, 0], [0, 1], [0.5, 0.5]], [0, 1, 2])
     assert (found.overall.rows, found.left_out) == (1, 2)

@@ -25,11 +25,12 @@ from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation import attention as reading
 from spanlm.evaluation.attention import attend_words
-from spanlm.models.memories import AttentiveConfig
+from spanlm.models.encoders import LSTMConfig
+from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.memories import AttentiveConfig, KeyValueConfig
 from tests.models.small import SMALL_MEMORIES, identify
 
 from .conftest import make_sentence
-from .test_attend import make_model
 
 VOCABULARY = Vocabulary((EOS, UNK, *"abcdefgh"))
 WORDS = ["a", "b", "zebra", "c", "d", "e", "<unk>", "f", "g", "h", "a", "b"]
@@ -40,6 +41,12 @@ ATTENDING = [
     for config in configs
     if config.kind not in ("none", "ngram") and getattr(config, "score", None) != "none"
 ]
+
+
+def make_model(memory: Any) -> LanguageModel:
+    torch.manual_seed(0)
+    config = ModelConfig(embedding_size=5, encoder=LSTMConfig(hidden_size=6), memory=memory, init_range=0.7)
+    return LanguageModel(config, len(VOCABULARY)).eval()
 
 
 def make_map(config: Any, words: list[str] = WORDS) -> SentenceMap:
@@ -141,6 +148,18 @@ def test_by_lag_of_a_memory_that_grows_tells_the_nearest_apart(score: Any) -> No
     assert profile.older == pytest.approx(100 * np.mean([row[:-3].sum() for row in kept]), abs=1e-4)
     elsewhere = 100 - 100 * np.mean([row.sum() for row in kept])
     assert profile.null_mass == pytest.approx(elsewhere, abs=1e-3)
+    assert profile.counted == "with at least 3 words to look back at"
+
+
+def test_a_window_is_full_even_where_weights_are_0_in_float32() -> None:
+    model: Any = make_model(KeyValueConfig(roles=2, window=3))
+    with torch.no_grad():
+        model.memory.score.mul_(1_000)
+    weights = attend_words(model, VOCABULARY, TEXT).weights[3:]
+    tokens = TokenFile(np.array(VOCABULARY.encode(TEXT), np.int32), np.array([0]))
+    profile = attention_by_lag(model, make_batcher("streams", tokens, 0, batch_size=1, length=4))
+    assert not weights[:, 0].all() and (profile.positions, profile.left_out) == (len(weights), 3)
+    assert profile.percent == pytest.approx(100 * weights.mean(axis=0), abs=1e-4)
 
 
 def test_a_sentence_of_one_word_has_no_flatness() -> None:

@@ -14,17 +14,6 @@ from tests.cli.conftest import Cli
 TEXT = "the cat zebra sat\non the mat ."
 
 
-def test_npz_holds_the_record(cli: Cli, tiny_run: Path) -> None:
-    assert cli("attend", tiny_run, "--text", TEXT, "--out", "a.npz").done == "wrote a.npz\n"
-    record = spanlm.load(tiny_run).attend(TEXT)
-    with np.load("a.npz") as data:
-        assert data["words"].tolist() == record.words
-        assert data["targets"].tolist() == record.targets
-        np.testing.assert_array_equal(data["weights"], record.weights)
-        np.testing.assert_array_equal(data["surprisal_nats"], record.surprisal)
-    assert record.words == ["<eos>", "the", "cat", "zebra", "sat", "<eos>", "on", "the", "mat", "."]
-
-
 def test_a_file_is_as_its_text(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT + "\n\nthe dog\n", encoding="utf-8")
     cli("attend", tiny_run, "--file", "text.txt", "--out", "a.csv").done  # noqa: B018 (checks)
