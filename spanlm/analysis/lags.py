@@ -125,12 +125,9 @@ class LagAccumulator:
         self._sum: NDArray[np.float64] | None = None
 
     def update(self, weights: ArrayLike, slots: ArrayLike) -> None:
-        """Add rows of attention.
+        """Add rows of attention (N, L), oldest lag first, of which (N,) slots from the nearest on held a word.
 
-        Args:
-            weights: (N, L), oldest lag first. L may change between calls if the window grows.
-            slots: (N,), how many slots, counted from the nearest, held a word. The weights do not show it: a weight can
-                be 0 in float32.
+        The weights do not show that: one can be 0 in float32. L may change between calls if the window grows.
 
         Raises:
             InputError: L of a window of one length changed, or a weight is not finite.
@@ -217,14 +214,7 @@ PUBLISHED: dict[str, PublishedRow] = {
 
 @dataclass(frozen=True)
 class MeasuredLags:
-    """What one model did on one text.
-
-    Attributes:
-        name: of the model, for columns and legends.
-        text: what it read: a corpus and a split.
-        profile: mean attention by lag.
-        model: the published model it can be compared with, a name in `PUBLISHED`, or None.
-    """
+    """What the model `name` did on a corpus and split, `text`; `model` in `PUBLISHED` can be compared with it."""
 
     name: str
     text: str

@@ -78,7 +78,7 @@ class Flatness:
 
 
 class FlatnessAccumulator:
-    """Sums flatness over a corpus of any size; it holds a few numbers for each group."""
+    """Sums flatness over a corpus of any size."""
 
     def __init__(self, nearest_lag: int = 1) -> None:
         self.nearest_lag, self.span, self.left_out = nearest_lag, 1, 0
@@ -91,11 +91,7 @@ class FlatnessAccumulator:
         return int(self._counts.sum())
 
     def update(self, weights: ArrayLike, slots: ArrayLike) -> None:
-        """Add rows of attention; L may change between calls.
-
-        Args:
-            weights: (N, L), oldest first.
-            slots: (N,), how many slots, counted from the nearest, held a word.
+        """Add attention (N, L), oldest first, of which (N,) slots from the nearest on held a word; L may change.
 
         Raises:
             InputError: a weight is negative or not finite.
@@ -233,11 +229,9 @@ def mean_flatness(maps: Sequence[SentenceMap]) -> Flatness | None:
 
 
 def common_scale(maps: Sequence[SentenceMap]) -> tuple[float, bool]:
-    """Return the weight that is darkest in every map of a sentence, and whether there are larger ones.
-
-    At most one weight in twenty is larger, of the rows with at least half as many words as the longest: where few share
-    all the weight, each has much, and scaled to them or to single peaks all the rest would be pale.
-    """
+    """Return the weight that is darkest in every map of a sentence, and whether there are larger ones."""
+    # at most one in twenty is larger, of the rows with at least half as many words as the longest: where few share all
+    # the weight, each has much, and scaled to them or to single peaks all the rest would be pale
     settled = _weights([one.matrix[2 * one.slots >= max(one.slots.max(), 1)] for one in maps])
     top = scale_top(float(np.quantile(settled, _USUAL)) if settled.size else 1.0)
     return top, is_above(float(_weights([one.matrix for one in maps]).max(initial=0)), top)

@@ -9,35 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spanlm.analysis import export
 from spanlm.analysis.attend import Excerpt, attention_by_lag, attention_flatness, excerpt
-from spanlm.analysis.export import (
-    ATTENTION_SUFFIXES,
-    FLATNESS_SUFFIXES,
-    LAG_SUFFIXES,
-    SENTENCE_SUFFIXES,
-    SPAN_SUFFIXES,
-    UTILISATION_SUFFIXES,
-    checked_suffix,
-    listed,
-    save_attention,
-    save_flatness,
-    save_lags,
-    save_sentence_maps,
-    save_spans,
-    save_utilisation,
-)
 from spanlm.analysis.figures import FIGURES, check_series
 from spanlm.analysis.lags import RECURRENT_MEMORY, MeasuredLags, check_alike
-from spanlm.analysis.sentences import attend_sentence
+from spanlm.analysis.sentences import SentenceMap, attend_sentence
 from spanlm.analysis.utilisation import read_utilisation
-from spanlm.cli.attend_show import (
-    print_flatness,
-    print_lags,
-    print_maps,
-    print_sentence_flatness,
-    print_spans,
-    print_utilisation,
-)
+from spanlm.cli import attend_show
 from spanlm.cli.evaluation_report import gate_note
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
@@ -159,13 +137,19 @@ def _parser() -> VerbParser:
     )
     add_gate(parser)
     add_corpus(parser)
+    kinds = {
+        "": export.ATTENTION_SUFFIXES,
+        "by lag ": export.LAG_SUFFIXES,
+        "of sentences ": export.SENTENCE_SUFFIXES,
+        "of flatness ": export.FLATNESS_SUFFIXES,
+        "of spans ": export.SPAN_SUFFIXES,
+        "by epoch ": export.UTILISATION_SUFFIXES,
+    }
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help=f"{listed(ATTENTION_SUFFIXES)}; by lag {listed(LAG_SUFFIXES)}; of sentences {listed(SENTENCE_SUFFIXES)}; "
-        f"of flatness {listed(FLATNESS_SUFFIXES)}; of spans {listed(SPAN_SUFFIXES)}; "
-        f"by epoch {listed(UTILISATION_SUFFIXES)}",
+        help="; ".join(f"{what}{export.listed(suffixes)}" for what, suffixes in kinds.items()),
     )
     return parser
 
@@ -188,9 +172,7 @@ def _what(options: argparse.Namespace) -> str:
 def _check(options: argparse.Namespace, what: str) -> None:
     """Refuse options that do not go with what is read, before anything is loaded.
 
-    Raises:
-        InputError: an option that the view does not use, or one out of range. The files that a text can be written to
-            depend on the model, and are checked when that is loaded.
+    The files that a text can be written to depend on the model, and are checked when that is loaded.
     """
     view, count = VIEWS[what], len(options.runs)
     for name in (*_CORPUS, *_TEXT, "--words"):
@@ -204,7 +186,7 @@ def _check(options: argparse.Namespace, what: str) -> None:
         several = [name for name, other in VIEWS.items() if other.suffixes]
         raise InputError(f"{count} runs: {what} takes one; several stand side by side with {' and '.join(several)}")
     check_gate(options.gate_temperature, count)
-    suffix = checked_suffix(options.out, view.suffixes) if view.suffixes and options.out is not None else None
+    suffix = export.checked_suffix(options.out, view.suffixes) if view.suffixes and options.out is not None else None
     if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
         check_series(count)
 
@@ -215,11 +197,11 @@ def _check(options: argparse.Namespace, what: str) -> None:
 def _text(options: argparse.Namespace) -> None:
     """Read a text; write where the model looked at each word, or print where it looked at the last."""
     model = load_run(options.runs[0], options.device, options.gate_temperature)
-    suffixes = SPAN_SUFFIXES if model.has_spans else ATTENTION_SUFFIXES
+    suffixes = export.SPAN_SUFFIXES if model.has_spans else export.ATTENTION_SUFFIXES
     if options.out is not None:
-        checked_suffix(options.out, suffixes)
+        export.checked_suffix(options.out, suffixes)
     elif not model.has_spans:
-        raise InputError(f"--out is missing: name a file that ends in {listed(suffixes)}")
+        raise InputError(f"--out is missing: name a file that ends in {export.listed(suffixes)}")
     text = _excerpt(model, options)
     how: dict[str, Any] = {
         "title": model.title(text.source),
@@ -228,14 +210,14 @@ def _text(options: argparse.Namespace) -> None:
         **({} if options.top is None else {"expected": options.top}),
     }
     if not model.has_spans:
-        save_attention(attend_words(model.model, model.vocabulary, text.words, **how), options.out)
+        export.save_attention(attend_words(model.model, model.vocabulary, text.words, **how), options.out)
         return
     spans = attend_spans(model.model, model.vocabulary, text.words, first_token=text.first, **how)
     if options.out is not None:
-        save_spans(spans, options.out)
+        export.save_spans(spans, options.out)
     else:
         assert model.gate_temperature is not None  # what has spans has a gate
-        print_spans(spans, model.gate_temperature)
+        attend_show.print_spans(spans, model.gate_temperature)
     for line in gate_note(model):
         note(line)
 
@@ -279,8 +261,7 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
     """Load and name models that attend to something, at slots of at most `most` words."""
     models = [load_run(folder, options.device) for folder in options.runs]
     for model in models:
-        span, _ = slots_of(model)
-        if span > most:
+        if (span := slots_of(model)[0]) > most:
             raise InputError(
                 f"--sentence: shows the weights of words, and {model.folder} looks at spans of {span}; "
                 "--text, --file, --document and --from show those"
@@ -293,35 +274,23 @@ def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, Tr
 
 
 def _sentences(options: argparse.Namespace) -> None:
-    """Print the triangles, or write them."""
     models = _models(options, most=1)
-    sentences = [
-        [
-            attend_sentence(
-                model.model,
-                model.vocabulary,
-                _sentence(model, sentence),
-                name=name,
-                memory=model.config.model.memory.description,
-                opened=model.texts.predict_first,
-            )
-            for name, model in models.items()
-        ]
-        for sentence in options.sentence
-    ]
+    sentences = [[_map(name, model, sentence) for name, model in models.items()] for sentence in options.sentence]
     if options.out is None:
-        print_maps(sentences)
-    print_sentence_flatness(sentences)
+        attend_show.print_maps(sentences)
+    attend_show.print_sentence_flatness(sentences)
     if options.out is not None:
-        save_sentence_maps(sentences, options.out)
+        export.save_sentence_maps(sentences, options.out)
+
+
+def _map(name: str, model: TrainedModel, text: str) -> SentenceMap:
+    words, memory = _sentence(model, text), model.config.model.memory.description
+    how: dict[str, Any] = {"name": name, "memory": memory, "opened": model.texts.predict_first}
+    return attend_sentence(model.model, model.vocabulary, words, **how)
 
 
 def _sentence(model: TrainedModel, text: str) -> list[str]:
-    """Return the words of one sentence.
-
-    Raises:
-        InputError: the model was trained on text cut into sentences, and this is cut into several.
-    """
+    """Return the words of one sentence; refuse what such a model cuts into several."""
     words = words_of(model.texts.pieces([text]))[:-1]
     if EOS in words:
         raise InputError(
@@ -338,18 +307,16 @@ def _split(model: TrainedModel, options: argparse.Namespace) -> tuple[str, Batch
 
 
 def _flatness(options: argparse.Namespace) -> None:
-    """Print the tables and write the file."""
     measured = {}
     for name, model in _models(options).items():
         text, batcher = _split(model, options)
         measured[name] = (text, attention_flatness(model.model, batcher))
-    print_flatness(measured)
+    attend_show.print_flatness(measured)
     if options.out is not None:
-        save_flatness(measured, options.out)
+        export.save_flatness(measured, options.out)
 
 
 def _by_lag(options: argparse.Namespace) -> None:
-    """Print the table and write the file."""
     models, measured = _models(options), []
     check_alike({name: slots_of(model) for name, model in models.items()})
     for name, model in models.items():
@@ -357,9 +324,9 @@ def _by_lag(options: argparse.Namespace) -> None:
         nearest = NEAREST if remembers_everything(model.config.model.memory) else None
         profile = attention_by_lag(model.model, batcher, nearest)
         measured.append(MeasuredLags(name, text, profile, published_name(model.config)))
-    print_lags(measured)
+    attend_show.print_lags(measured)
     if options.out is not None:
-        save_lags(measured, options.out)
+        export.save_lags(measured, options.out)
 
 
 def slots_of(model: TrainedModel) -> tuple[int, int]:
@@ -379,22 +346,16 @@ def published_name(config: RunConfig) -> str | None:
 
 
 def _by_epoch(options: argparse.Namespace) -> None:
-    """Print how often span buffers were used, from the logs of their runs, and write the file; no model is loaded."""
+    """From the logs of runs: no model is loaded."""
     named = zip(run_names(options.runs), options.runs, strict=True)
     measured = [read_utilisation(folder, name) for name, folder in named]
-    print_utilisation(measured)
+    attend_show.print_utilisation(measured)
     if options.out is not None:
-        save_utilisation(measured, options.out)
+        export.save_utilisation(measured, options.out)
 
 
 class View(NamedTuple):
-    """What an option shows.
-
-    Attributes:
-        show: prints and writes it.
-        uses: other options that it uses.
-        suffixes: of files that several runs side by side can be written to; none: it shows one run.
-    """
+    """What an option shows, which other options it uses, and the suffixes that several runs side by side can have."""
 
     show: Callable[[argparse.Namespace], None]
     uses: tuple[str, ...] = ()
@@ -407,10 +368,10 @@ _STRETCH = View(_text, (*_CORPUS, *_TEXT, "--words"))
 VIEWS = {
     "--text": View(_text, _TEXT),
     "--file": View(_text, _TEXT),
-    "--sentence": View(_sentences, (), SENTENCE_SUFFIXES),
-    "--by-lag": View(_by_lag, _CORPUS, LAG_SUFFIXES),
-    "--flatness": View(_flatness, _CORPUS, FLATNESS_SUFFIXES),
+    "--sentence": View(_sentences, (), export.SENTENCE_SUFFIXES),
+    "--by-lag": View(_by_lag, _CORPUS, export.LAG_SUFFIXES),
+    "--flatness": View(_flatness, _CORPUS, export.FLATNESS_SUFFIXES),
     "--document": _STRETCH,
     "--from": _STRETCH,
-    "--by-epoch": View(_by_epoch, (), UTILISATION_SUFFIXES),
+    "--by-epoch": View(_by_epoch, (), export.UTILISATION_SUFFIXES),
 }

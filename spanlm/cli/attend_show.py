@@ -21,7 +21,7 @@ EPOCHS = 30
 
 
 def print_lags(measured: Sequence[MeasuredLags]) -> None:
-    """Print mean attention by lag, with a column for each model and beside it one for the paper's numbers."""
+    """Print mean attention by lag, each model beside the paper's numbers."""
     header, *rows = lag_columns(measured)
     grid(header, rows, "mean attention by lag, percent")
     for note in notes(measured):
@@ -90,10 +90,7 @@ def print_spans(record: SpanRecord, temperature: float) -> None:
     last = len(record.words) - 1
     paragraph(record.title)
     read = record.words[max(last + 1 - CONTEXT, 0) :]
-    rows = [
-        ("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)),
-        ("came", record.targets[last]),
-    ]
+    rows = [("after", " ".join(["…"] * (last + 1 > CONTEXT) + read)), ("came", record.targets[last])]
     if record.filled[last]:
         preferred = "buffer" if record.gate[last] >= 0.5 else "encoder"
         shares = f"λ {record.gate[last]:.3f}, used as {record.used[last]:.3f} (T {temperature:g})"
