@@ -19,8 +19,7 @@ from spanlm.errors import InputError, RunError
 from spanlm.store.checkpoints import to_bytes
 from spanlm.store.run_folder import save_model, weights_digest
 from spanlm.training.run import train
-from tests.training.small import checkpoints, differing, make_config, outcome, with_training
-from tests.training.test_state_inventory import signed
+from tests.training.small import checkpoints, differing, make_config, outcome, signed, with_training
 
 SHORT = {"checkpoint_every": 7, "epochs": 1}
 

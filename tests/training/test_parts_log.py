@@ -15,8 +15,7 @@ from spanlm.evaluation.perplexity import log_of, log_of_training
 from spanlm.models.interfaces import MixingHead, Scores
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
-from tests.training.small import RUNS, Heard, make_corpus, rows, with_batching, with_training
-from tests.training.test_stages import STAGES
+from tests.training.small import RUNS, STAGES, Heard, make_corpus, rows, with_batching, with_training
 
 SUMS = {
     "steps": 8.0,

@@ -22,8 +22,10 @@ from spanlm.training.progress import EpochEvent, StepEvent
 from spanlm.training.setup import stage_config
 from spanlm.training.trainer import Trainer
 from tests.training.small import (
+    LAGGED,
     NT_ASGD,
     RUNS,
+    STAGES,
     Heard,
     make_config,
     make_corpus,
@@ -33,9 +35,7 @@ from tests.training.small import (
     with_training,
 )
 
-STAGES = "mixture of softmaxes, span buffer, two finetune stages"
 OF_OPTIMIZER = ("nonmonotone", "switch_after", "lagged_rates")
-LAGGED = "AWD-LSTM, lagged averages, penalties, drawn lengths, groups of streams"
 
 
 def averaging(*, finetune: FinetuneConfig | None = None, **fields: Any) -> RunConfig:
