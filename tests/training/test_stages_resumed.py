@@ -184,27 +184,6 @@ def test_a_stage_does_not_begin_with_another_model(room: Path, corpus: Corpus) -
     assert train(with_stage, corpus, room, resume=True).stage == 1
 
 
-@pytest.mark.parametrize(
-    ("finetune", "said"),
-    [
-        (
-            {"last_latent_dropout": 0.5},
-            "training.finetune.last_latent_dropout=0.5: must be null with model.head.kind=softmax",
-        ),
-        ({"adversarial": -1.0}, "training.finetune: model.head.adversarial=-1.0"),
-        ({"input_noise": -1.0}, "training.finetune: model.input_noise=-1.0"),
-    ],
-    ids=str,
-)
-def test_stages_that_do_not_fit_are_refused_before_anything_is_written(
-    room: Path, corpus: Corpus, finetune: dict[str, float], said: str
-) -> None:
-    with pytest.raises(InputError) as error:
-        train(averaging(finetune=FinetuneConfig(stages=1, **finetune)), corpus, room)  # type: ignore[arg-type]
-    assert str(error.value).startswith(said)
-    assert not (room / "config.yaml").exists()
-
-
 @pytest.mark.parametrize(("name", "value", "kept"), [("direction", "shared", "own"), ("gate", "none", "cosine")])
 def test_what_is_said_of_margins_needs_some_in_a_stage_or_another(name: str, value: str, kept: str) -> None:
     config = RUNS[STAGES]()
