@@ -33,53 +33,31 @@ _ADDED = {*_LATEST, "stage", "stage_began", "losses", "averaging_since", "late_r
 
 @dataclass
 class Position:
-    """Where a training run stands between two steps.
+    """Where a training run stands between two steps. NLLs are sums in nats."""
 
-    Attributes:
-        rate: the learning rate of this epoch.
-        epoch: finished epochs.
-        segment: segments of this epoch that are done.
-        step: optimiser steps in all.
-        epoch_nll, epoch_tokens: summed NLL and predicted tokens of this epoch so far, in nats.
-        logged_nll, logged_tokens: the same at the last row of metrics.jsonl.
-        best_loss: best validation loss so far, nats a token; infinite before the first.
-        best_epoch: the epoch that had it, counted from 1; 0 before the first.
-        stale: epochs since then.
-        metrics_size: bytes of metrics.jsonl.
-        metrics_checksums: of its lines, as `MetricsLog` has them.
-        config: digest of the run's configuration.
-        data: digest of the corpus; a resumed run must find the same.
-        stage: 0, or the number of the finetune stage.
-        stage_began: finished epochs when the stage began.
-        losses: validation losses for the non-monotone test: of the epochs before averages, or of the finetune stage.
-        averaging_since: optimiser steps when averages began; None before.
-        late_rate: with averages and lagged rates, the rate of the next step.
-        best_weights: SHA-256 of the best weights, as `model.safetensors` has it.
-        parts: sums over this epoch so far of the head's metrics, by name.
-    """
-
-    rate: float
-    epoch: int = 0
-    segment: int = 0
-    step: int = 0
-    epoch_nll: float = 0.0
-    epoch_tokens: int = 0
-    logged_nll: float = 0.0
+    rate: float  # the learning rate of this epoch
+    epoch: int = 0  # finished epochs
+    segment: int = 0  # segments of this epoch that are done
+    step: int = 0  # optimiser steps in all
+    epoch_nll: float = 0.0  # of this epoch so far
+    epoch_tokens: int = 0  # predicted tokens of this epoch so far
+    logged_nll: float = 0.0  # both at the last row of metrics.jsonl
     logged_tokens: int = 0
-    best_loss: float = math.inf
-    best_epoch: int = 0
-    stale: int = 0
-    metrics_size: int = 0
-    metrics_checksums: list[int] = field(default_factory=list)
-    config: str = ""
-    data: str = ""
-    stage: int = 0
-    stage_began: int = 0
+    best_loss: float = math.inf  # best validation loss so far, nats a token
+    best_epoch: int = 0  # the epoch that had it, counted from 1; 0 before the first
+    stale: int = 0  # epochs since then
+    metrics_size: int = 0  # bytes of metrics.jsonl
+    metrics_checksums: list[int] = field(default_factory=list)  # of its lines, as `MetricsLog` has them
+    config: str = ""  # digest of the run's configuration
+    data: str = ""  # digest of the corpus; a resumed run must find the same
+    stage: int = 0  # 0, or the number of the finetune stage
+    stage_began: int = 0  # finished epochs when the stage began
+    # validation losses for the non-monotone test: of the epochs before averages, or of the finetune stage
     losses: list[float] = field(default_factory=list)
-    averaging_since: int | None = None
-    late_rate: float = 0.0
-    best_weights: str = ""
-    parts: dict[str, float] = field(default_factory=dict)
+    averaging_since: int | None = None  # optimiser steps when averages began; None before
+    late_rate: float = 0.0  # with averages and lagged rates, the rate of the next step
+    best_weights: str = ""  # SHA-256 of the best weights, as `model.safetensors` has it
+    parts: dict[str, float] = field(default_factory=dict)  # sums over this epoch so far of the head's metrics
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; JSON has no infinity."""

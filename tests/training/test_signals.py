@@ -51,18 +51,23 @@ def until(condition: object, seconds: float = 60) -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_saves_and_the_run_goes_on_exactly(processes: Processes, text_folder: Path, room: Path) -> None:
-    begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--out"]
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_command_line_is_ended_and_the_run_goes_on_exactly(
+    processes: Processes, text_folder: Path, room: Path, number: signal.Signals
+) -> None:
+    begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--training.checkpoint_every", "5", "--out"]
     said, folder = room / "said", room / "run"
     pid = processes.start("command", said, arguments=[*begin, str(folder)])
-    until(lambda: (folder / "metrics.jsonl").exists() and len(rows(folder)) > 30)
-    os.kill(pid, signal.SIGTERM)
-    assert processes.wait(pid) == 128 + signal.SIGTERM
-    last = said.read_text().splitlines()[-1]
-    assert last.startswith("spanlm: stopped by SIGTERM after step")
-    assert last.endswith(f"spanlm train --out {folder} --resume auto")
-    again = last[last.index("train --out") :].split()
-    assert processes.run("command", arguments=[*again, "--no-tour"]) == 0
+    until(lambda: (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").read_bytes().count(b"\n") > 30)
+    os.kill(pid, number)
+    status, again = processes.wait(pid), ["train", "--out", str(folder), "--resume", "auto"]
+    if number == signal.SIGKILL:
+        assert status == -number
+    else:
+        last = said.read_text().splitlines()[-1]
+        assert status == 128 + number and last.startswith("spanlm: stopped by SIGTERM after step")
+        assert last.endswith(f"spanlm {' '.join(again)}")
+    assert processes.run("command", arguments=[*again, "--no-tour"]) == 0  # the folder knows its configuration
     assert processes.run("command", arguments=[*begin, str(room / "whole")]) == 0
     assert not differing(outcome(folder), outcome(room / "whole"))
 
