@@ -31,9 +31,6 @@ class NTASGD(torch.optim.SGD):
             used them: each averaged step but the first has the rate that was asked for at the one before, and the
             average leaves w_1 out.
 
-    Attributes:
-        averaged_steps: K; None before averages begin, 0 to begin with the next step, over no weights before it.
-        late_rate: with lagged rates, that of the next step.
     """
 
     def __init__(
@@ -46,8 +43,9 @@ class NTASGD(torch.optim.SGD):
     ) -> None:
         super().__init__(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
         self.lagged_rates = lagged_rates
+        # K; None before averages begin, 0 to begin with the next step, over no weights before it
         self.averaged_steps: int | None = None
-        self.late_rate = lr
+        self.late_rate = lr  # with lagged rates, that of the next step
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Do a step of SGD, and bring the average up to date."""

@@ -35,7 +35,7 @@ def stage_config(config: RunConfig, stage: int) -> RunConfig:
     """Return what a stage (0: the main one) trains: the run's configuration, with the changes of `training.finetune`.
 
     Raises:
-        InputError: a change that the model or the batches of this run cannot have.
+        InputError: a change that this run cannot have.
     """
     if stage == 0:
         return config

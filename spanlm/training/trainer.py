@@ -75,7 +75,7 @@ class Trainer:
         """Go on from the last checkpoint, if there is one.
 
         Raises:
-            InputError: it is of another text, or of another configuration than the folder has.
+            InputError: it is of another text or configuration.
             RunError: all checkpoints are damaged, or incomplete.
         """
         checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)

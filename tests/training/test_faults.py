@@ -132,9 +132,8 @@ def test_metrics_are_json_whatever_the_numbers(room: Path) -> None:
     log = MetricsLog(room / "metrics.jsonl")
     log.write({"loss": 701.0, "perplexity": math.inf, "parts": {"valid": {"gate": math.nan}}})
     log.close()
-    assert (
-        room / "metrics.jsonl"
-    ).read_text() == '{"loss": 701.0, "perplexity": null, "parts": {"valid": {"gate": null}}}\n'
+    expected = '{"loss": 701.0, "perplexity": null, "parts": {"valid": {"gate": null}}}\n'
+    assert (room / "metrics.jsonl").read_text() == expected
 
 
 def test_a_row_that_is_written_again_is_there_once(room: Path) -> None:
