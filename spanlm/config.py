@@ -32,11 +32,7 @@ Tree = dict[str, Any]
 
 _LOG = logging.getLogger(__name__)
 
-OPTIONAL = {
-    "model.encoder.forget_bias",
-    "training.optimizer.clip",
-    "training.patience",
-}
+OPTIONAL = {"model.encoder.forget_bias", "training.optimizer.clip", "training.patience"}
 """Fields that may be null, beside those that are null by default."""
 
 CHANGEABLE = (
@@ -51,9 +47,6 @@ Without finetune stages before or after, all of `finetune` may change: no step d
 
 LONGEST = 2**20
 """Bytes of a YAML file."""
-
-LONGEST_SHOWN = 60
-"""Characters of a wrong value that a message repeats."""
 
 PARTS: dict[str, Mapping[str, type]] = {"encoder": ENCODERS, "memory": MEMORIES, "head": HEADS}
 
@@ -76,11 +69,7 @@ class RunConfig:
 
     @staticmethod
     def from_tree(tree: object, source: str = "") -> RunConfig:
-        """Build from nested dictionaries; fields that they leave out have their defaults.
-
-        Args:
-            tree: data, model and training.
-            source: the file it came from, for messages.
+        """Build from nested dictionaries; fields that they leave out have their defaults. Errors begin with `source`.
 
         Raises:
             InputError: an unknown field or kind (with the nearest name), a wrong type, a value out of range.
@@ -97,11 +86,7 @@ class RunConfig:
 
     @staticmethod
     def load(path: Path, *, whole: bool = False) -> RunConfig:
-        """Read a YAML file.
-
-        Args:
-            path: the file.
-            whole: it is that of a run, which has every field: one that it lacks was lost, and has no default.
+        """Read a YAML file; `whole`: that of a run, which has every field: one that it lacks was lost.
 
         Raises:
             InputError: no such file, not YAML, not a configuration, or not a whole one.
@@ -195,11 +180,9 @@ def check_config(mark: str, config: str, path: Path) -> None:
 
 
 def upgraded(tree: Tree, base: RunConfig | None = None) -> Tree:
-    """Return a configuration with the names of this version for the fields of 0.1.0.
+    """Return a configuration, or a part of one, with the names of this version for the fields of 0.1.0.
 
-    Args:
-        tree: may leave out anything; values may be as they are typed on the command line.
-        base: has the kinds that the tree leaves out; None: the defaults.
+    Values may be as typed on the command line; `base`, or the default, has the kinds that the tree leaves out.
 
     Raises:
         InputError: a removed field has another value than the one that this version has for good.
@@ -259,11 +242,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
-    """Read a YAML file of nested fields, of at most 1 MB.
-
-    Args:
-        path: the file.
-        pipes: allow a pipe: for a file that the user names, not for one in a run's folder.
+    """Read a YAML file of nested fields, of at most 1 MB; `pipes`: a pipe, too, which no run's folder may hold.
 
     Raises:
         InputError: it cannot be read, is too long, is not YAML, or holds no fields.
@@ -286,7 +265,7 @@ def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
 def _as_group(value: object, name: str) -> Tree:
     if not isinstance(value, dict):
         text = " ".join(as_written(value).split())
-        shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+        shown = text if len(text) <= 60 else f"{text[:60]}…"  # it may be a whole file
         raise InputError(f"{name}={shown}: must be a group of fields")
     return value
 

@@ -60,17 +60,10 @@ class WatchedStep:
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """The speed of a configuration in one precision.
+    """The speed in one precision: medians over steps, the time of an epoch and of its validation.
 
-    Attributes:
-        precision: of the products.
-        milliseconds: of the median step.
-        tokens_per_second: the median of the steps' own rates: segments differ in length and width.
-        epoch_seconds: of an epoch's training at that rate.
-        validation_seconds: of reading `valid` after it.
-        step_megabytes: see the function of that name.
-        watched: a profiled step, if asked for.
-        by_threads: tokens per second by number of threads, if asked for.
+    `tokens_per_second` is the median of the steps' own rates: segments differ in length and width. `watched` and
+    `by_threads` (tokens per second) are there if asked for.
     """
 
     precision: str
@@ -117,12 +110,12 @@ def time_training(
     """Time training steps of a configuration, as its first epoch does them, in each precision of the device.
 
     Args:
-        name: of the configuration, for messages.
+        name: for messages.
         config: its precision and device are ignored.
         corpus: its data.
         device: to train on.
-        rounds: number of steps, from all over an epoch.
-        operations: profile a step and report so many of its operations; 0: do not profile.
+        rounds: steps, from all over an epoch.
+        operations: of a profiled step to report; 0: do not profile.
         threads: numbers of CPU threads to compare.
         note: called with what is measured next.
 
@@ -222,10 +215,7 @@ def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precisio
 
 
 def step_megabytes(step: Callable[[], object], device: torch.device) -> float | None:
-    """Do a step and return the most memory it took beyond what was held before: the GPU's, or on Linux the process's.
-
-    None where the system does not measure it.
-    """
+    """Do a step; return the most memory it took beyond what was held: the GPU's, or on Linux the process's, or None."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         held = torch.cuda.memory_allocated(device)

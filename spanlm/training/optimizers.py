@@ -1,7 +1,7 @@
 """Optimisers, their state by parameter name, and the learning-rate schedule.
 
 Non-monotonically triggered averaged SGD (Merity et al., 2018), as in the authors' code, is SGD until validation
-stagnates (`stages.stagnated`); from then on SGD goes on as it was, and beside the weights w_k of step k stands
+stagnates (`progress.stagnated`); from then on SGD goes on as it was, and beside the weights w_k of step k stands
 
     w̄_K = (1/K) Σ_{k=1..K} w_k    over the K steps since then,
 
@@ -25,17 +25,12 @@ class NTASGD(torch.optim.SGD):
     """SGD that can begin to average; whoever validates says when.
 
     Args:
-        parameters: all of them are averaged.
         lr: η; to be set in `param_groups` before each step, after which it is the rate that the step had.
         weight_decay: L2, added to the gradient.
         lagged_rates: be torch.optim.ASGD(t0=0, lambd=0), which refreshes η and the weight of the average after it has
             used them: each averaged step but the first has the rate that was asked for at the one before, and the
             average leaves w_1 out.
-        fused: as of SGD.
 
-    Attributes:
-        averaged_steps: K; None before averages begin, 0 to begin with the next step, over no weights before it.
-        late_rate: with lagged rates, that of the next step.
     """
 
     def __init__(
@@ -48,8 +43,9 @@ class NTASGD(torch.optim.SGD):
     ) -> None:
         super().__init__(parameters, lr=lr, weight_decay=weight_decay, fused=fused)
         self.lagged_rates = lagged_rates
+        # K; None before averages begin, 0 to begin with the next step, over no weights before it
         self.averaged_steps: int | None = None
-        self.late_rate = lr
+        self.late_rate = lr  # with lagged rates, that of the next step
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Do a step of SGD, and bring the average up to date."""
@@ -88,11 +84,7 @@ class NTASGD(torch.optim.SGD):
 
 @contextmanager
 def averaged(optimizer: torch.optim.Optimizer) -> Iterator[bool]:
-    """Put averages into the model while inside, and its own weights back after, whatever happened.
-
-    Yields:
-        Whether there are averages; without them nothing is done.
-    """
+    """Put averages, if there are any, into the model for the block, then its own weights; yield whether there are."""
     if not (isinstance(optimizer, NTASGD) and optimizer.averaged_steps):
         yield False
         return

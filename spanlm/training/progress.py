@@ -33,55 +33,31 @@ _ADDED = {*_LATEST, "stage", "stage_began", "losses", "averaging_since", "late_r
 
 @dataclass
 class Position:
-    """Where a training run stands between two steps.
+    """Where a training run stands between two steps. NLLs are sums in nats."""
 
-    Attributes:
-        rate: the learning rate of this epoch.
-        epoch: finished epochs.
-        segment: segments of this epoch that are done.
-        step: optimiser steps in all.
-        epoch_nll: summed NLL of this epoch so far, in nats.
-        epoch_tokens: predicted tokens of this epoch so far.
-        logged_nll: `epoch_nll` at the last row of metrics.jsonl.
-        logged_tokens: `epoch_tokens` at the last row of metrics.jsonl.
-        best_loss: best validation loss so far, nats a token; infinite before the first.
-        best_epoch: the epoch that had it, counted from 1; 0 before the first.
-        stale: epochs since then.
-        metrics_size: bytes of metrics.jsonl.
-        metrics_checksums: of its lines, as `MetricsLog` has them.
-        config: digest of the run's configuration.
-        data: digest of the corpus; a resumed run must find the same.
-        stage: 0, or the number of the finetune stage.
-        stage_began: finished epochs when the stage began.
-        losses: validation losses for the non-monotone test: of the epochs before averages, or of the finetune stage.
-        averaging_since: optimiser steps when averages began; None before.
-        late_rate: with averages and lagged rates, the rate of the next step.
-        best_weights: SHA-256 of the best weights, as `model.safetensors` has it.
-        parts: sums over this epoch so far of the head's metrics, by name.
-    """
-
-    rate: float
-    epoch: int = 0
-    segment: int = 0
-    step: int = 0
-    epoch_nll: float = 0.0
-    epoch_tokens: int = 0
-    logged_nll: float = 0.0
+    rate: float  # the learning rate of this epoch
+    epoch: int = 0  # finished epochs
+    segment: int = 0  # segments of this epoch that are done
+    step: int = 0  # optimiser steps in all
+    epoch_nll: float = 0.0  # of this epoch so far
+    epoch_tokens: int = 0  # predicted tokens of this epoch so far
+    logged_nll: float = 0.0  # both at the last row of metrics.jsonl
     logged_tokens: int = 0
-    best_loss: float = math.inf
-    best_epoch: int = 0
-    stale: int = 0
-    metrics_size: int = 0
-    metrics_checksums: list[int] = field(default_factory=list)
-    config: str = ""
-    data: str = ""
-    stage: int = 0
-    stage_began: int = 0
+    best_loss: float = math.inf  # best validation loss so far, nats a token
+    best_epoch: int = 0  # the epoch that had it, counted from 1; 0 before the first
+    stale: int = 0  # epochs since then
+    metrics_size: int = 0  # bytes of metrics.jsonl
+    metrics_checksums: list[int] = field(default_factory=list)  # of its lines, as `MetricsLog` has them
+    config: str = ""  # digest of the run's configuration
+    data: str = ""  # digest of the corpus; a resumed run must find the same
+    stage: int = 0  # 0, or the number of the finetune stage
+    stage_began: int = 0  # finished epochs when the stage began
+    # validation losses for the non-monotone test: of the epochs before averages, or of the finetune stage
     losses: list[float] = field(default_factory=list)
-    averaging_since: int | None = None
-    late_rate: float = 0.0
-    best_weights: str = ""
-    parts: dict[str, float] = field(default_factory=dict)
+    averaging_since: int | None = None  # optimiser steps when averages began; None before
+    late_rate: float = 0.0  # with averages and lagged rates, the rate of the next step
+    best_weights: str = ""  # SHA-256 of the best weights, as `model.safetensors` has it
+    parts: dict[str, float] = field(default_factory=dict)  # sums over this epoch so far of the head's metrics
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; JSON has no infinity."""
@@ -145,10 +121,9 @@ class Position:
         self.epoch_nll = self.logged_nll = 0.0
         self.parts = {}
         improved = loss < self.best_loss
+        self.stale += 1
         if improved:
             self.best_loss, self.best_epoch, self.stale = loss, self.epoch, 0
-        else:
-            self.stale += 1
         return improved
 
     def averages_begin(self, training: TrainingConfig, loss: float) -> bool:
@@ -187,23 +162,14 @@ def stagnated(losses: Sequence[float], n: int) -> bool:
 
 @dataclass(frozen=True)
 class StepEvent:
-    """An optimiser step; every `log_every`-th is a row of metrics.jsonl.
+    """An optimiser step; every `log_every`-th is a row of metrics.jsonl."""
 
-    Attributes:
-        position: after the step, a copy.
-        segments: of the epoch.
-        rate: learning rate of the step.
-        gradient_norm: before clipping.
-        tokens: predicted ones of the step.
-        tokens_per_second: of the epoch, in this process.
-    """
-
-    position: Position
-    segments: int
+    position: Position  # after the step, a copy
+    segments: int  # of the epoch
     rate: float
-    gradient_norm: float
-    tokens: int
-    tokens_per_second: float
+    gradient_norm: float  # before clipping
+    tokens: int  # predicted ones of the step
+    tokens_per_second: float  # of the epoch, in this process
 
     def row(self) -> dict[str, Any]:
         """Return the row: its loss is the mean since the row before, its parts are of the epoch so far."""
@@ -216,24 +182,13 @@ class StepEvent:
 
 @dataclass(frozen=True)
 class EpochEvent:
-    """A validation, which is a row of metrics.jsonl. Losses: mean NLL, nats a token.
+    """A validation, which is a row of metrics.jsonl. Losses: mean NLL, nats a token."""
 
-    Attributes:
-        position: after the epoch, a copy.
-        train_loss: of the weights as they moved through the epoch.
-        valid_loss: of the weights after it, or of their averages.
-        improved: whether that is the best so far.
-        tokens_per_second: of the epoch's training, in this process.
-        seconds: of the same.
-        train_parts: `evaluation.parts.log_of` the training.
-        valid_parts: the same of the validation.
-    """
-
-    position: Position
-    train_loss: float
-    valid_loss: float
+    position: Position  # after the epoch, a copy
+    train_loss: float  # of the weights as they moved through the epoch
+    valid_loss: float  # of the weights after it, or of their averages
     improved: bool
-    tokens_per_second: float
+    tokens_per_second: float  # of the epoch's training, in this process
     seconds: float
     train_parts: Mapping[str, float] = field(default_factory=dict)
     valid_parts: Mapping[str, float] = field(default_factory=dict)
@@ -260,16 +215,7 @@ class Watcher:
     def start(
         self, config: RunConfig, corpus: Corpus, folder: Path, device: str, predicted: int, started: WarmStart | None
     ) -> None:
-        """Before the first step of this process.
-
-        Args:
-            config: the whole run's.
-            corpus: the training data.
-            folder: of the run.
-            device: that trains it.
-            predicted: training tokens that an epoch predicts.
-            started: the weights of another run that this one begins with.
-        """
+        """Before the first step of this process; `predicted`: training tokens of an epoch."""
 
     def step(self, event: StepEvent) -> None:
         """After every optimiser step."""

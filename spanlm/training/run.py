@@ -25,11 +25,11 @@ def train(
 
     Args:
         config: the whole run's.
-        corpus: the data that `config.data` describes, already loaded.
+        corpus: the data that `config.data` describes.
         folder: made if need be; holds everything of the run.
         watcher: is notified of progress.
-        resume: go on from the last checkpoint if there is one. The folder's own configuration must be `config` but
-            for fields that are `CHANGEABLE`.
+        resume: go on from the last checkpoint, if there is one, with the configuration that the folder has but for
+            fields that are `CHANGEABLE`.
 
     Returns:
         Where the run ended; `best_epoch` and `best_loss` are those of `model.safetensors`.
@@ -125,11 +125,7 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
 
 
 def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path) -> None:
-    """Refuse to change the end of a stage that is over or further than that, and the number of stages after the last.
-
-    Raises:
-        InputError: names the field.
-    """
+    """Refuse to change the end of a stage that is over, or the number of stages after the last."""
     position = _position(folder) or Position(rate=new.optimizer.lr)
     stage, done, before, now = position.stage, position.stage_epochs, old.finetune, new.finetune
     last_differs = before.last_latent_dropout is not None and stage in (before.stages, now.stages) and stage > 0

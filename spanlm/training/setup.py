@@ -32,14 +32,10 @@ NEW = ("memory.", "head.projection.")
 
 
 def stage_config(config: RunConfig, stage: int) -> RunConfig:
-    """Return what a stage trains: the run's own configuration, with the changes of `training.finetune`.
-
-    Args:
-        config: the run's.
-        stage: 0 for the main one.
+    """Return what a stage (0: the main one) trains: the run's configuration, with the changes of `training.finetune`.
 
     Raises:
-        InputError: a change that the model or the batches of this run cannot have.
+        InputError: a change that this run cannot have.
     """
     if stage == 0:
         return config
@@ -61,11 +57,7 @@ def _changed(part: Part, **values: object) -> Part:
 
 
 def refuse_unfit(config: RunConfig) -> None:
-    """Refuse finetune stages that change what the model lacks, and adversarial options without an adversarial softmax.
-
-    Raises:
-        InputError: names the field.
-    """
+    """Refuse stages that change what the model lacks, and adversarial options without an adversarial softmax."""
     head, finetune = config.model.head, config.training.finetune
     require(
         finetune.last_latent_dropout is None or isinstance(head, MixtureOfSoftmaxesConfig),
@@ -108,7 +100,7 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
 
     Args:
         config: the run's, or that of one of its stages.
-        corpus: its data; the kind of its training split decides for all.
+        corpus: the kind of its training split decides for all.
         split: train, valid or test.
         batch_size: streams, or sentences, side by side.
         whole: every token is predicted, in the order of the text, as in validation; else as in training.
@@ -148,11 +140,7 @@ def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int
 
 
 def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
-    """Make the model with the run's own seed; leaves the global generator where training begins.
-
-    Raises:
-        InputError: its weights are more than the machine has memory.
-    """
+    """Make the model with the run's own seed; leaves the global generator where training begins."""
     refuse_too_large(config, vocabulary_size)
     torch.manual_seed(config.training.seed)
     return LanguageModel(config.model, vocabulary_size)
@@ -162,9 +150,6 @@ def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, 
     """Refuse a model, or its training in segments of so many steps, that this process cannot hold.
 
     This counts only what is surely held, so that nothing is refused that would fit.
-
-    Raises:
-        InputError: the least that is needed is more than there is.
     """
     model, training, most = config.model, config.training, memory()
     copies, token = 1, 17  # two ids and the mask
@@ -199,17 +184,11 @@ def data_fingerprint(corpus: Corpus) -> str:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The weights of another run with which a run began.
+    """The weights of another run with which a run began."""
 
-    Attributes:
-        folder: of the other run.
-        weights: their SHA-256.
-        fresh: names of the parameters that it lacks, which were drawn as usual.
-    """
-
-    folder: Path
-    weights: str
-    fresh: tuple[str, ...]
+    folder: Path  # of the other run
+    weights: str  # SHA-256
+    fresh: tuple[str, ...]  # parameters that it lacks, which were drawn as usual
 
     def __str__(self) -> str:
         """Return it in words."""
@@ -217,11 +196,7 @@ class WarmStart:
 
 
 def hold_all_but_new(model: nn.Module) -> None:
-    """Let only those parameters learn that may be `NEW`.
-
-    Raises:
-        InputError: there are none.
-    """
+    """Let only those parameters learn that may be `NEW`; refuse a model without any."""
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and name.startswith(NEW))
     if not any(parameter.requires_grad for parameter in model.parameters()):
@@ -232,12 +207,7 @@ def hold_all_but_new(model: nn.Module) -> None:
 
 
 def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmStart:
-    """Copy the best weights of a run into a new model that has a parameter for each of them.
-
-    Args:
-        model: just made; a memory that the run lacks stays as it is.
-        folder: of the run.
-        vocabulary: the model's.
+    """Copy the best weights of a run into a new model; a memory that the run lacks stays as it is drawn.
 
     Raises:
         InputError: no such run, another vocabulary, a weight without a parameter of its shape, a parameter without a

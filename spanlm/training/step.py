@@ -27,20 +27,12 @@ from spanlm.training.config import TrainingConfig
 
 @dataclass(frozen=True)
 class StepResult:
-    """Results of a forward and backward pass beside the gradients.
+    """Results of a pass beside the gradients: sums over predicted tokens, the NLL in float64 and nats."""
 
-    Attributes:
-        state: after the last step, cut from the graph.
-        nll: summed over predicted tokens, float64, nats.
-        tokens: number of predicted ones.
-        names: of the head's metrics.
-        metrics: their sums over predicted tokens, (n,).
-    """
-
-    state: LMState
+    state: LMState  # after the last step, cut from the graph
     nll: Tensor
     tokens: Tensor
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of the metrics
     metrics: Tensor
 
 
@@ -49,12 +41,6 @@ def backward(model: LanguageModel, segment: Segment, state: LMState, training: T
 
     With `batching.group_size` G, each G streams have a forward and backward pass of their own, and dropout masks of
     their own; the losses are divided so that their sum is that of the undivided batch.
-
-    Args:
-        model: in training mode.
-        segment: on the model's device.
-        state: of its streams.
-        training: the loss, the penalties, the groups and the precision.
     """
     tokens, streams = segment.mask.sum(), segment.mask.shape[1]
     pairs = neighbours(segment.mask).sum().clamp(min=1)

@@ -35,13 +35,8 @@ class Trainer:
 
     Every step between two checkpoints is a function of the checkpoint and the configuration, on the same machine
     and number of threads: a run that is killed and resumed ends with the same weights, bit for bit. On a GPU some sums
-    have no fixed order, and the last bits may differ, as they may between two undisturbed runs.
-
-    Args:
-        config: the whole run's.
-        corpus: its data.
-        folder: holds `config.yaml` and `vocabulary.json` already.
-        watcher: is notified of progress.
+    have no fixed order, and the last bits may differ, as they may between two undisturbed runs. The folder
+    holds `config.yaml` and `vocabulary.json` already.
     """
 
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher) -> None:
@@ -80,7 +75,7 @@ class Trainer:
         """Go on from the last checkpoint, if there is one.
 
         Raises:
-            InputError: it is of another text, or of another configuration than the folder has.
+            InputError: it is of another text or configuration.
             RunError: all checkpoints are damaged, or incomplete.
         """
         checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)

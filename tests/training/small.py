@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,7 @@ from spanlm.models.memories import (
 )
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 from spanlm.training.progress import EpochEvent, StepEvent, Watcher
+from spanlm.training.run import train
 
 WORDS = (EOS, UNK, *(f"w{number}" for number in range(22)))
 CLOCK = ("time", "tokens_per_second")
@@ -115,6 +119,11 @@ NT_ASGD = OptimizerConfig(kind="nt_asgd", lr=8.0, clip=0.5, weight_decay=1e-4, s
 PLATEAU = ScheduleConfig(kind="plateau", factor=1.5)
 STEP = ScheduleConfig(kind="step", factor=2.0, full_epochs=1)
 
+STAGES = "mixture of softmaxes, span buffer, two finetune stages"
+LAGGED = "AWD-LSTM, lagged averages, penalties, drawn lengths, groups of streams"
+STEPS = 17
+"""Of an epoch of `STAGES`: 300 words in 3 streams, 6 steps a segment."""
+
 RUNS: dict[str, Callable[[], RunConfig]] = {
     "key-value-predict, shuffled documents, adam": make_config,
     "n-gram, shuffled sentences, sgd, plateau": lambda: make_config(
@@ -173,7 +182,7 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
         longest_over=3,
         partial_shuffle=True,
     ),
-    "AWD-LSTM, lagged averages, penalties, drawn lengths, groups of streams": lambda: with_batching(
+    LAGGED: lambda: with_batching(
         with_model(
             make_config(
                 NoMemoryConfig(),
@@ -193,7 +202,7 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
         longest_over=3,
         group_size=2,
     ),
-    "mixture of softmaxes, span buffer, two finetune stages": lambda: with_model(
+    STAGES: lambda: with_model(
         make_config(
             SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, dropout=0.1),
             dropout=0.0,
@@ -281,6 +290,28 @@ def _safetensors(path: Path) -> tuple[Any, bytes]:
 def differing(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
     """Names of what differs between two outcomes: a short assertion message."""
     return [name for name in first.keys() | second.keys() if first.get(name) != second.get(name)]
+
+
+@cache
+def undisturbed(config: RunConfig) -> dict[str, Any]:
+    """The outcome of a run on `make_corpus()` that nothing stops."""
+    with tempfile.TemporaryDirectory() as folder:
+        train(config, make_corpus(), Path(folder))
+        return outcome(Path(folder))
+
+
+def goes_on_exactly(config: RunConfig, folder: Path) -> None:
+    """Go on with a run to its end, which is that of an undisturbed one."""
+    train(config, make_corpus(), folder, resume=True)
+    assert not differing(outcome(folder), undisturbed(config))
+
+
+def signed(checkpoint: Path, name: str, content: bytes) -> None:
+    """Change a file and the manifest with it, as damage does not but another program might."""
+    (checkpoint / name).write_bytes(content)
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    manifest[name] = hashlib.sha256(content).hexdigest()
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))
 
 
 def one_thread() -> None:

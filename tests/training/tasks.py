@@ -29,19 +29,17 @@ def train_run(
     fields: dict[str, Any] | None = None,
     kill_at: int | None = None,
     survey: str | None = None,
-    corpus: dict[str, Any] | None = None,
 ) -> int:
     """Train, or go on with, one of `RUNS`; kill this process at moment `kill_at`, or write down all moments."""
     one_thread()
     config = with_training(RUNS[name](), **fields or {})
-    text = make_corpus(**corpus or {})
     moments: list[str] = []
     if kill_at is not None:
         sys.setprofile(_moments(lambda number, frame, event, argument: _kill(number == kill_at, event, argument)))
     if survey is not None:
         sys.setprofile(_moments(lambda number, frame, event, argument: moments.append(_label(frame, event, argument))))
     try:
-        train(config, text, Path(folder), resume=True)
+        train(config, make_corpus(), Path(folder), resume=True)
     except SpanlmError as error:
         print(error, file=sys.stderr)
         return error.exit_status

@@ -1,4 +1,4 @@
-"""What belongs to a run: its configuration by digest, its weights if they are numbers; runs of 0.1.0 without marks."""
+"""What belongs to a run: its configuration by digest, weights that are numbers and fit; runs of 0.1.0 have no marks."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from safetensors import safe_open
 import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
+from spanlm.models.language_model import LanguageModel
+from spanlm.models.memories import KeyValueConfig, NGramConfig
 from spanlm.store.checkpoints import to_bytes
-from spanlm.store.run_folder import save_model, weights_digest
+from spanlm.store.run_folder import load_weights, save_model, weights_digest
 from spanlm.training.run import train
-from tests.training.small import checkpoints, differing, make_config, outcome, with_training
-from tests.training.test_state_inventory import signed
+from tests.training.small import WORDS, checkpoints, differing, make_config, outcome, signed, undisturbed, with_training
 
 SHORT = {"checkpoint_every": 7, "epochs": 1}
 
@@ -81,8 +83,7 @@ def test_another_configuration_is_neither_loaded_nor_trained(
     assert (run / "config.yaml").read_bytes() == damaged  # what is left of it is not overwritten
 
 
-def test_what_may_change_by_hand_or_by_going_on_leaves_the_run_whole(run: Path, corpus: Corpus, room: Path) -> None:
-    train(make_config(**{**SHORT, "epochs": 3}), corpus, room / "whole")
+def test_what_may_change_by_hand_or_by_going_on_leaves_the_run_whole(run: Path, corpus: Corpus) -> None:
     edit(run, r"  epochs: 1\n", "  epochs: 2\n")
     edit(run, "dir: null", "dir: elsewhere")
     edit(run, "device: cpu", "device: auto")
@@ -90,20 +91,19 @@ def test_what_may_change_by_hand_or_by_going_on_leaves_the_run_whole(run: Path, 
     going_on(run, corpus)
     going_on(run, corpus, epochs=3, patience=9)
     assert spanlm.load(run).config.training.patience == 9
-    assert not differing(outcome(run), outcome(room / "whole"))
+    assert not differing(outcome(run), undisturbed(make_config(epochs=3)))
 
 
 def test_a_run_of_0_1_0_is_read_with_a_note_and_goes_on(
-    run: Path, corpus: Corpus, room: Path, caplog: pytest.LogCaptureFixture
+    run: Path, corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    train(make_config(**{**SHORT, "epochs": 2}), corpus, room / "whole")
     as_in_0_1_0(run)
     with caplog.at_level("INFO", "spanlm"):
         spanlm.load(run)
         assert caplog.text.count("note: ") == 1 and "older version" in caplog.text
         going_on(run, corpus, epochs=2)
     assert caplog.text.count("note: ") == 2
-    assert not differing(outcome(run), outcome(room / "whole"))
+    assert not differing(outcome(run), undisturbed(make_config()))
     edit(run, "seed: 1", "seed: 2")
     with pytest.raises(InputError, match=r"config\.yaml"):
         going_on(run, corpus)
@@ -133,3 +133,68 @@ def test_such_weights_are_not_gone_on_with_and_not_saved(run: Path, corpus: Corp
     signed(last, "weights.safetensors", to_bytes(weights))
     with pytest.raises(InputError, match=r"head\.bias: 1 of 24 values"):
         going_on(run, corpus, epochs=2)
+
+
+@pytest.fixture
+def saved(room: Path, corpus: Corpus) -> LanguageModel:
+    torch.manual_seed(3)
+    model = LanguageModel(make_config().model, len(WORDS))
+    save_model(room, model, corpus.vocabulary.hash)
+    return model
+
+
+def fresh(memory: KeyValueConfig | NGramConfig | None = None, size: int = len(WORDS)) -> LanguageModel:
+    torch.manual_seed(4)
+    return LanguageModel(make_config(memory).model, size)
+
+
+def unchanged(model: LanguageModel, memory: KeyValueConfig | NGramConfig | None = None) -> bool:
+    other = fresh(memory, model.embedding.num_embeddings)
+    return all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_weights_come_back_and_the_same_model_is_the_same_file(
+    room: Path, corpus: Corpus, saved: LanguageModel
+) -> None:
+    model, files = fresh(), set()
+    load_weights(room, model, corpus.vocabulary.hash)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), saved.parameters(), strict=True))
+    for _ in range(8):
+        save_model(room, saved, corpus.vocabulary.hash)
+        files.add((room / "model.safetensors").read_bytes())
+    assert len(files) == 1
+
+
+def test_a_vocabulary_in_another_order_is_refused_though_all_sizes_agree(room: Path, saved: LanguageModel) -> None:
+    model, words = fresh(), (*WORDS[:5], WORDS[6], WORDS[5], *WORDS[7:])
+    with pytest.raises(InputError, match="was trained with another vocabulary"):
+        load_weights(room, model, Vocabulary(words).hash)
+    assert unchanged(model)
+
+
+@pytest.mark.parametrize("memory", [KeyValueConfig(roles=2, window=4), NGramConfig(order=3)])
+def test_weights_of_another_model_are_refused_by_name(
+    room: Path, corpus: Corpus, saved: LanguageModel, memory: KeyValueConfig | NGramConfig
+) -> None:
+    model = fresh(memory)
+    with pytest.raises(InputError, match=r"model\.safetensors: does not fit the model of config\.yaml: [a-z_.]+ dif"):
+        load_weights(room, model, corpus.vocabulary.hash)
+    assert unchanged(model, memory)
+
+
+@pytest.mark.parametrize("marks", ["[]", "5", "{", "[" * 10_000], ids=lambda marks: marks[:3])
+def test_marks_that_are_no_object_are_damage(room: Path, corpus: Corpus, saved: LanguageModel, marks: str) -> None:
+    weights = dict(saved.named_parameters())
+    (room / "model.safetensors").write_bytes(to_bytes(weights, {"spanlm": marks}))
+    with pytest.raises(InputError, match=r"model\.safetensors: damaged: .*\. Train again"):
+        load_weights(room, fresh(), corpus.vocabulary.hash)
+
+
+LIBRARIES = r"(?m)^ *(import|from) (c?[pP]ickle|marshal|shelve|dill|joblib|cloudpickle)\b"
+READS_CODE = re.compile(LIBRARIES + r"|(?<![\w.])(torch\.(load|save)|(np|numpy)\.load|yaml\.load)\(")
+
+
+def test_nothing_in_the_package_reads_a_format_that_can_hold_code() -> None:
+    files = list(Path(spanlm.__file__).parent.rglob("*.py"))
+    assert len(files) > 30 and READS_CODE.search("x = np.load(f, allow_pickle=True)")
+    assert [path.name for path in files if READS_CODE.search(path.read_text())] == []

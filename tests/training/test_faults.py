@@ -23,7 +23,18 @@ from spanlm.training import trainer as trainer_module
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.training.processes import Processes
-from tests.training.small import Heard, checkpoints, differing, make_config, outcome, rows, with_training
+from tests.training.small import (
+    Heard,
+    checkpoints,
+    differing,
+    goes_on_exactly,
+    make_config,
+    make_corpus,
+    outcome,
+    rows,
+    undisturbed,
+    with_training,
+)
 from tests.training.test_signals import OPTIONS, until
 
 
@@ -78,28 +89,20 @@ def poisoned_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.setattr(MixingHead, "score", poisoned)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("where", ["step 31 ", "epoch 2: the validation loss is nan"])
 def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    train(make_config(), corpus, room / "whole")
-    train(make_config(epochs=1), corpus, room / "run")
-    best = (room / "run" / "model.safetensors").read_bytes()
+    train(make_config(epochs=1), corpus, room)
+    best, done = (room / "model.safetensors").read_bytes(), int(checkpoints(room)[-1].name.removeprefix("step-"))
     with monkeypatch.context() as patch, pytest.raises(RunError, match=where):
         if where.startswith("step"):
-            poisoned_at(patch, 31 - checkpointed(room / "run"))
+            poisoned_at(patch, 31 - done)
         else:
             patch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=float("nan")))
-        train(make_config(), corpus, room / "run", resume=True)
-    assert (room / "run" / "model.safetensors").read_bytes() == best
-    train(make_config(), corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
-
-
-def checkpointed(folder: Path) -> int:
-    """The step of the last checkpoint."""
-    return int(checkpoints(folder)[-1].name.removeprefix("step-"))
+        train(make_config(), corpus, room, resume=True)
+    assert (room / "model.safetensors").read_bytes() == best
+    goes_on_exactly(make_config(), room)
 
 
 @pytest.mark.slow
@@ -129,9 +132,8 @@ def test_metrics_are_json_whatever_the_numbers(room: Path) -> None:
     log = MetricsLog(room / "metrics.jsonl")
     log.write({"loss": 701.0, "perplexity": math.inf, "parts": {"valid": {"gate": math.nan}}})
     log.close()
-    assert (
-        room / "metrics.jsonl"
-    ).read_text() == '{"loss": 701.0, "perplexity": null, "parts": {"valid": {"gate": null}}}\n'
+    expected = '{"loss": 701.0, "perplexity": null, "parts": {"valid": {"gate": null}}}\n'
+    assert (room / "metrics.jsonl").read_text() == expected
 
 
 def test_a_row_that_is_written_again_is_there_once(room: Path) -> None:
@@ -196,73 +198,56 @@ WRITES = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("call", "file", "number"), WRITES)
 def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, call: str, file: str, number: int
 ) -> None:
-    train(make_config(), corpus, room / "whole")
     heard = Impatient()
     with monkeypatch.context() as patch:
         disk = Refusing(patch, call, file, 3, number)
-        train(make_config(), corpus, room / "run", heard)
+        train(make_config(), corpus, room, heard)
     assert disk.left == 0
     assert len([note for note in heard.notes if os.strerror(number) in note]) == 3
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+    assert not differing(outcome(room), undisturbed(make_config()))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("file", "said"), [("checkpoints/step-", "is intact"), ("metrics.jsonl", "metrics")])
-def test_what_the_disk_refuses_a_fourth_time_ends_the_run_and_it_goes_on(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, file: str, said: str
-) -> None:
-    train(make_config(), corpus, room / "whole")
-    train(make_config(epochs=1), corpus, room / "run")
-    best = (room / "run" / "model.safetensors").read_bytes()
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=said):
-        Refusing(patch, "fsync" if file == "metrics.jsonl" else "replace", file, 4, errno.EIO)
-        train(make_config(), corpus, room / "run", Impatient(), resume=True)
-    assert (room / "run" / "model.safetensors").read_bytes() == best
-    train(make_config(), corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
-
-
-def test_a_disk_that_refuses_for_good_ends_the_run_at_once(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heard = Impatient()
-    with monkeypatch.context() as patch, pytest.raises(RunError):
-        Refusing(patch, "replace", "model.safetensors", 1, errno.EACCES)
-        train(make_config(), corpus, room, heard)
-    assert not heard.notes
-
-
-class Signalled(Heard):
+class Signalled(Impatient):
     """Would wait for an hour, and is asked to end when it begins to."""
 
     pauses = (3600,)
 
     def note(self, text: str) -> None:
-        signal.raise_signal(signal.SIGTERM)
+        if "Trying again" in text:
+            signal.raise_signal(signal.SIGTERM)
 
 
-def test_a_signal_ends_the_waiting(corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=r"model\.safetensors"):
-        Refusing(patch, "replace", "model.safetensors", 1, errno.EIO)
-        train(make_config(), corpus, room / "run", Signalled())
-    train(make_config(), corpus, room / "run", resume=True)
-    train(make_config(), corpus, room / "whole")
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+ENDS = [
+    ("checkpoints/step-", 4, errno.EIO, Impatient, "is intact"),
+    ("metrics.jsonl", 4, errno.EIO, Impatient, "metrics"),
+    ("model.safetensors", 1, errno.EACCES, Impatient, "model"),
+    ("model.safetensors", 1, errno.EIO, Signalled, "model"),
+]
+"""At the fourth time; at once, where the disk refuses for good; when a signal ends the waiting."""
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(("file", "times", "number", "watcher", "said"), ENDS)
+def test_what_the_disk_refuses_for_longer_ends_the_run_and_it_goes_on(
+    room: Path, monkeypatch: pytest.MonkeyPatch, file: str, times: int, number: int, watcher: type[Heard], said: str
+) -> None:
+    train(make_config(epochs=1), make_corpus(), room)
+    best, heard = (room / "model.safetensors").read_bytes(), watcher()
+    with monkeypatch.context() as patch, pytest.raises(RunError, match=said):
+        Refusing(patch, "fsync" if file == "metrics.jsonl" else "replace", file, times, number)
+        train(make_config(), make_corpus(), room, heard, resume=True)
+    assert (room / "model.safetensors").read_bytes() == best
+    assert len([note for note in heard.notes if "Trying again" in note]) == (3 if times == 4 else 0)
+    goes_on_exactly(make_config(), room)
+
+
 def test_an_old_checkpoint_that_stays_is_one_note(corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train(make_config(), corpus, room / "whole")
     heard = Impatient()
     with monkeypatch.context() as patch:
         Refusing(patch, "rmdir", "step-", 1000, errno.EPERM)
-        train(make_config(), corpus, room / "run", heard)
+        train(make_config(), corpus, room, heard)
     assert len(heard.notes) == 1 and "could not be removed" in heard.notes[0]
-    train(make_config(epochs=3), corpus, room / "run", resume=True)
-    train(make_config(epochs=3), corpus, room / "whole", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+    goes_on_exactly(make_config(epochs=3), room)

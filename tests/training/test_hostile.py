@@ -25,7 +25,6 @@ LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{after}: &{after} [{', '.join(['*' + before] * 9)}]\n"
     for before, after in zip("abcdefgh", "bcdefghi", strict=True)
 )
-MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 40))
 
 
 def text(name: str, content: str) -> Harm:
@@ -77,16 +76,11 @@ STEP = "checkpoints/step-newest"
 
 READ: dict[str, tuple[Harm, list[str]]] = {
     "aliases": (text("config.yaml", LAUGHS), EVALUATE),
-    "merges": (text("config.yaml", MERGES), EVALUATE),
-    "20,000 digits": (text("config.yaml", f"training: {{seed: {'9' * 20_000}}}\n"), EVALUATE),
     "base 60": (text("config.yaml", f"training: {{seed: 1{':1' * 400_000}}}\n"), EVALUATE),
-    "nested": (text("config.yaml", "[" * 500_000), EVALUATE),
-    "many values": (text("config.yaml", f"data: [{'0,' * 500_000}]"), EVALUATE),
     "many megabytes": (text("config.yaml", f"# {'x' * 2**24}"), EVALUATE),
     "a pipe as config.yaml": (pipe("config.yaml"), EVALUATE),
     "a pipe as model.safetensors": (pipe("model.safetensors"), EVALUATE),
     "no end of vocabulary.json": (link("vocabulary.json", "/dev/zero"), EVALUATE),
-    "no end of config.yaml": (link("config.yaml", "/dev/zero"), RESUME),
     "no end of provenance.jsonl": (link("provenance.jsonl", "/dev/zero"), EVALUATE),
     "a pipe as dynamic.safetensors": (pipe("dynamic.safetensors"), DYNAMIC),
     "a pipe as .lock": (pipe(".lock"), RESUME),
@@ -97,7 +91,6 @@ READ: dict[str, tuple[Harm, list[str]]] = {
     "a checkpoint of a terabyte": (sparse(f"{STEP}/weights.safetensors", 2**40), RESUME),
     "a window of 10^9": (field("model.memory.window", 10**9), EVALUATE),
     "layers of 10^9": (field("model.encoder.layers", 10**9), EVALUATE),
-    "60,000 units": (field("model.encoder.hidden_size", 60_000), EVALUATE),
     "an embedding of 10^18": (field("model.embedding_size", 10**18), EVALUATE),
 }
 """What is refused, in one line, before anything of it is read or made. Of checkpoints, the one before is taken."""

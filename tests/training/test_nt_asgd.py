@@ -32,13 +32,8 @@ def first(losses: Sequence[float], n: int) -> int | None:
 
 def test_the_test_by_hand() -> None:
     losses = [9.0, 5.0, 6.0, 5.5, 5.2, 5.1, 5.05]
-    # n = 2: epoch 4 looks at epoch 1 (9.0), epoch 5 at epochs 1 and 2: 5.2 > 5.0
+    # n = 2: epoch 4 looks at epoch 1 (9.0), epoch 5 at epochs 1 and 2: 5.2 > 5.0; the paper's print would after epoch 3
     assert [stagnated(losses[:count], 2) for count in range(1, 8)] == [False] * 4 + [True] * 3
-    # n = 5: only epoch 7 has an older one than its last five, and 5.05 < 9.0
-    assert first(losses, 5) is None
-    assert first([5.0, *losses], 5) == 7
-    # the paper's print, the best of the last n, would say so after epoch 3
-    assert losses[2] > min(losses[:2])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 9])

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from spanlm.analysis.utilisation import read_utilisation
+from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import log_of, log_of_training
 from spanlm.models.interfaces import MixingHead, Scores
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
-from tests.training.small import RUNS, Heard, make_corpus, rows, with_batching, with_training
-from tests.training.test_stages import STAGES
+from tests.training.small import RUNS, STAGES, Heard, make_corpus, rows, with_batching, with_training
 
 SUMS = {
     "steps": 8.0,
@@ -61,6 +61,12 @@ def by_hand(asked: list[Scores]) -> dict[str, float]:
     return {"steps": sums["steps"], **alone, **{name: sums[name] / sums["steps"] for name in others if name in sums}}
 
 
+def one_epoch(**batching: Any) -> RunConfig:
+    config = with_batching(RUNS[STAGES](), **batching)
+    optimizer = replace(config.training.optimizer, switch_after=None)
+    return with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
+
+
 @pytest.mark.parametrize("group_size", [None, 1])
 def test_rows_and_events_tell_the_means_of_an_epoch(
     room: Path, monkeypatch: pytest.MonkeyPatch, group_size: int | None
@@ -74,11 +80,8 @@ def test_rows_and_events_tell_the_means_of_an_epoch(
         return asked[-1][1]
 
     monkeypatch.setattr(MixingHead, "score", spied)
-    config = with_batching(RUNS[STAGES](), group_size=group_size)
-    optimizer = replace(config.training.optimizer, switch_after=None)
-    config = with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
     watcher = Heard()
-    train(config, make_corpus(), room, watcher)
+    train(one_epoch(group_size=group_size), make_corpus(), room, watcher)
     (row,) = [row for row in rows(room) if row["event"] == "valid"]
     (event,) = watcher.epochs
     # 300 and 100 words in 3 and 2 streams: no padding
@@ -90,11 +93,8 @@ def test_rows_and_events_tell_the_means_of_an_epoch(
 
 
 def test_a_validation_text_too_short_for_spans_hides_nothing_of_the_training(room: Path) -> None:
-    config = RUNS[STAGES]()
-    optimizer = replace(config.training.optimizer, switch_after=None)
-    config = with_training(config, optimizer=optimizer, epochs=1, finetune=FinetuneConfig())
     watcher = Heard()
-    train(with_batching(config, eval_batch_size=50), make_corpus(), room, watcher)  # 2 words in each of 50 streams
+    train(one_epoch(eval_batch_size=50), make_corpus(), room, watcher)  # 2 words in each of 50 streams
     (row,) = [row for row in rows(room) if row["event"] == "valid"]
     assert row["parts"] == {"train": watcher.epochs[0].train_parts} and row["parts"]["train"]["steps"] > 0
     with pytest.raises(InputError, match=r"never held a span of the validation text, which is too short"):

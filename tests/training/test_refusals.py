@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,11 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError, SpanlmError
-from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig
+from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
 from spanlm.training import trainer as trainer_module
-from spanlm.training.config import OptimizerConfig
+from spanlm.training.config import FinetuneConfig, OptimizerConfig
 from spanlm.training.run import train
-from tests.training.small import WORDS, make_config, make_corpus, with_batching, with_training
+from tests.training.small import NT_ASGD, WORDS, make_config, make_corpus, with_batching, with_training
 
 CPU = torch.device("cpu")
 Changed = Callable[[RunConfig], RunConfig]
@@ -139,13 +140,6 @@ def test_a_model_without_checkpoints_is_not_trained_anew(begun: Path, corpus: Co
     assert contents(begun) == kept
 
 
-@pytest.mark.parametrize("fields", [{"kind": "streams", "shuffle": True}, {"device": "no-such-device"}])
-def test_a_run_that_could_not_begin_leaves_no_run_behind(room: Path, corpus: Corpus, fields: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        train(make_config(**fields), corpus, room / "run")
-    assert train(make_config(epochs=1), corpus, room / "run").epoch == 1
-
-
 def test_a_folder_that_cannot_be_made_or_written_is_refused(room: Path, corpus: Corpus) -> None:
     (room / "file").touch()
     with pytest.raises(InputError, match=r"--out=.*/file/run: cannot be made") as error:
@@ -156,55 +150,59 @@ def test_a_folder_that_cannot_be_made_or_written_is_refused(room: Path, corpus: 
         train(make_config(), corpus, room)
 
 
-def test_what_needs_documents_is_refused_of_a_text_without_before_anything_is_written(room: Path) -> None:
-    whole = make_corpus(documents=False)
-    shuffled = r"kind=auto, which is streams for this text: training\.batching\.shuffle=true"
-    with pytest.raises(InputError, match=shuffled):
-        train(make_config(kind="auto"), whole, room / "run")
-    with pytest.raises(InputError, match=r"kind=documents: .* one document.*data\.documents") as caught:
-        train(make_config(kind="documents", shuffle=False, epochs=1), whole, room / "run")
-    assert "\n" not in str(caught.value)
-    assert not (room / "run").exists(), "made for this, and of no use"
-    for kind in ("auto", "streams", "sentences"):
-        train(make_config(kind=kind, shuffle=False, epochs=1), whole, room / kind)
-    # of validation it is no error
-    documents = make_corpus()
-    corpus = replace(documents, splits={**documents.splits, "valid": whole.splits["valid"]})
-    train(make_config(kind="documents", epochs=1), corpus, room / "run")
+WHOLE = make_corpus(documents=False)
+SINGLE = AttentiveConfig(score="single")
+KEPT = "Take training.batching.kind=sentences, or give model.memory.window a number."
+SENTENCES = with_batching(make_config(kind="sentences", epochs=1), long_sentences="refuse")
+STAGED = partial(make_config, NoMemoryConfig(), kind="streams", shuffle=False, optimizer=NT_ASGD, epochs=2)
+
+UNFIT: list[tuple[RunConfig, Corpus, str]] = [
+    (make_config(device="no-such-device"), WHOLE, "training.device=no-such-device"),
+    (make_config(kind="auto"), WHOLE, "kind=auto, which is streams for this text: training.batching.shuffle=true"),
+    (make_config(kind="documents", shuffle=False), WHOLE, "training.batching.kind=documents: the training text is one"),
+    (SENTENCES, make_corpus(), "training.batching.length=6: "),
+    (make_config(SINGLE, kind="streams", shuffle=False), make_corpus(), f"training.batching.kind=streams. {KEPT}"),
+    (make_config(SINGLE, kind="auto", shuffle=False), make_corpus(), f"kind=auto (here documents). {KEPT}"),
+    *(
+        (STAGED(finetune=FinetuneConfig(stages=1, **{name: value})), make_corpus(), said)  # type: ignore[arg-type]
+        for name, value, said in (
+            ("last_latent_dropout", 0.5, "last_latent_dropout=0.5: must be null with model.head.kind=softmax"),
+            ("adversarial", -1.0, "training.finetune: model.head.adversarial=-1.0"),
+            ("input_noise", -1.0, "training.finetune: model.input_noise=-1.0"),
+        )
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("kind", "documents", "said"),
-    [("streams", True, r"kind=streams\."), ("auto", True, r"kind=auto \(here documents\)\.")],
-)
-def test_what_remembers_everything_needs_sentences(room: Path, kind: str, documents: bool, said: str) -> None:
-    """Refused before anything is written; both ways out are ways out."""
-    text = make_corpus(documents=documents)
-    config = make_config(AttentiveConfig(score="single"), kind=kind, shuffle=False, epochs=1)
-    with pytest.raises(InputError, match=rf"^model\.memory\.window=null: .*training\.batching\.{said}") as caught:
-        train(config, text, room / "run")
-    assert "Take training.batching.kind=sentences, or give model.memory.window a number." in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert not (room / "run" / "config.yaml").exists()
-    with_a_window = make_config(AttentiveConfig(score="single", window=2), kind=kind, shuffle=False, epochs=1)
-    assert train(with_a_window, text, room / "window").epoch == 1
-    sentences = make_config(AttentiveConfig(score="single"), kind="sentences", epochs=1)
-    assert train(sentences, text, room / "sentences").epoch == 1
-    nothing = make_config(AttentiveConfig(score="none"), kind=kind, shuffle=False, epochs=1)
-    assert train(nothing, text, room / "nothing").epoch == 1  # the merge alone remembers nothing
+@pytest.mark.parametrize(("config", "text", "said"), UNFIT, ids=[said for _, _, said in UNFIT])
+def test_what_does_not_fit_is_refused_before_anything_is_written(
+    room: Path, config: RunConfig, text: Corpus, said: str
+) -> None:
+    """A folder that was made for the run is gone, and one of the user's own stays."""
+    (room / "own").mkdir()
+    for name in ("own", "new"):
+        with pytest.raises(InputError) as error:
+            train(config, text, room / name)
+        assert said in str(error.value) and "\n" not in str(error.value)
+    assert {path.name for path in (room / "own").iterdir()} == {".lock"} and not (room / "new").exists()
 
 
-def test_sentences_longer_than_allowed_are_refused(room: Path, corpus: Corpus) -> None:
-    config = with_batching(make_config(kind="sentences", epochs=1), long_sentences="refuse")
-    with pytest.raises(InputError, match=r"^training\.batching\.length=6: .* sentences are longer"):
-        train(config, corpus, room / "run")
-    assert not (room / "run").exists()
-    (room / "run").mkdir()  # one of the user's own stays
-    with pytest.raises(InputError):
-        train(config, corpus, room / "run")
-    assert {path.name for path in (room / "run").iterdir()} == {".lock"}
-    train(with_batching(config, length=9), corpus, room / "run")
-    # validation sentences are never cut, so none is too long
-    short = TokenFile(np.array([1, 2, 0] * 9), np.zeros(1, np.int64))
-    longer = make_corpus(seed=5)
-    train(config, replace(longer, splits={**longer.splits, "train": short}), room / "short")
+SHORT = TokenFile(np.array([1, 2, 0] * 9), np.zeros(1, np.int64))
+LONGER = make_corpus(seed=5)
+
+FIT: list[tuple[RunConfig, Corpus]] = [
+    *((make_config(kind=kind, shuffle=False, epochs=1), WHOLE) for kind in ("auto", "streams", "sentences")),
+    # a validation text of one document is no error, and its sentences are never cut, so none is too long
+    (make_config(epochs=1), replace(LONGER, splits={**LONGER.splits, "valid": WHOLE.splits["valid"]})),
+    (SENTENCES, replace(LONGER, splits={**LONGER.splits, "train": SHORT})),
+    (with_batching(SENTENCES, length=9), make_corpus()),
+    (make_config(AttentiveConfig(score="single", window=2), kind="streams", shuffle=False, epochs=1), WHOLE),
+    (make_config(SINGLE, kind="sentences", epochs=1), WHOLE),
+    (make_config(AttentiveConfig(score="none"), kind="streams", shuffle=False, epochs=1), WHOLE),
+]
+"""Ways out of these refusals; the merge alone of an attentive memory remembers nothing."""
+
+
+def test_what_fits_is_trained(room: Path) -> None:
+    for number, (config, text) in enumerate(FIT):
+        assert train(config, text, room / str(number)).epoch == 1

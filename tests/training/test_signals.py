@@ -13,13 +13,26 @@ import torch
 
 from spanlm.cli.main import main
 from spanlm.cli.training_report import TrainingReport
+from spanlm.config import RunConfig
 from spanlm.errors import Interrupted
 from spanlm.evaluation.scoring import Tally
 from spanlm.store.checkpoints import load_last_checkpoint
 from spanlm.store.process import stop_request
 from spanlm.training.run import train
 from tests.training.processes import Processes
-from tests.training.small import RUNS, Heard, differing, make_config, make_corpus, outcome, rows
+from tests.training.small import (
+    RUNS,
+    STAGES,
+    STEPS,
+    Heard,
+    differing,
+    goes_on_exactly,
+    make_config,
+    make_corpus,
+    outcome,
+    rows,
+    with_training,
+)
 
 OPTIONS = (
     *("--model.embedding_size", "5", "--model.encoder.hidden_size", "6", "--training.batching.batch_size", "3"),
@@ -27,7 +40,7 @@ OPTIONS = (
     *("--training.device", "cpu", "--training.log_every", "1", "--training.checkpoint_every", "1000"),
 )
 
-PLAIN, *_, STAGES = RUNS
+PLAIN = next(iter(RUNS))
 
 
 def until(condition: object, seconds: float = 60) -> None:
@@ -38,18 +51,23 @@ def until(condition: object, seconds: float = 60) -> None:
 
 
 @pytest.mark.slow
-def test_a_signal_saves_and_the_run_goes_on_exactly(processes: Processes, text_folder: Path, room: Path) -> None:
-    begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--out"]
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_command_line_is_ended_and_the_run_goes_on_exactly(
+    processes: Processes, text_folder: Path, room: Path, number: signal.Signals
+) -> None:
+    begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--training.checkpoint_every", "5", "--out"]
     said, folder = room / "said", room / "run"
     pid = processes.start("command", said, arguments=[*begin, str(folder)])
-    until(lambda: (folder / "metrics.jsonl").exists() and len(rows(folder)) > 30)
-    os.kill(pid, signal.SIGTERM)
-    assert processes.wait(pid) == 128 + signal.SIGTERM
-    last = said.read_text().splitlines()[-1]
-    assert last.startswith("spanlm: stopped by SIGTERM after step")
-    assert last.endswith(f"spanlm train --out {folder} --resume auto")
-    again = last[last.index("train --out") :].split()
-    assert processes.run("command", arguments=[*again, "--no-tour"]) == 0
+    until(lambda: (folder / "metrics.jsonl").exists() and (folder / "metrics.jsonl").read_bytes().count(b"\n") > 30)
+    os.kill(pid, number)
+    status, again = processes.wait(pid), ["train", "--out", str(folder), "--resume", "auto"]
+    if number == signal.SIGKILL:
+        assert status == -number
+    else:
+        last = said.read_text().splitlines()[-1]
+        assert status == 128 + number and last.startswith("spanlm: stopped by SIGTERM after step")
+        assert last.endswith(f"spanlm {' '.join(again)}")
+    assert processes.run("command", arguments=[*again, "--no-tour"]) == 0  # the folder knows its configuration
     assert processes.run("command", arguments=[*begin, str(room / "whole")]) == 0
     assert not differing(outcome(folder), outcome(room / "whole"))
 
@@ -67,32 +85,32 @@ class Signals(Heard):
             signal.raise_signal(self.number)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "step"), [(signal.SIGTERM, 1), (signal.SIGINT, 7), (signal.SIGTERM, 20), (signal.SIGINT, 21)]
-)
-def test_interrupted_at_any_step(room: Path, number: signal.Signals, step: int) -> None:
-    """Step 7 is that of a checkpoint; an epoch has 20 or 21 steps."""
-    config, corpus = make_config(), make_corpus()
-    train(config, corpus, room / "whole")
+def stopped_at(config: RunConfig, folder: Path, step: int, number: signal.Signals = signal.SIGTERM) -> None:
     with pytest.raises(Interrupted, match=rf"after step {step}; everything is saved") as stopped:
-        train(config, corpus, room / "run", Signals(number, step))
+        train(config, make_corpus(), folder, Signals(number, step))
     assert stopped.value.exit_status == 128 + number
-    checkpoint, _ = load_last_checkpoint(room / "run" / "checkpoints")
+    checkpoint, _ = load_last_checkpoint(folder / "checkpoints")
     assert checkpoint is not None and checkpoint.position["step"] == step
-    train(config, corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [*((PLAIN, n) for n in (1, 7, 20, 21)), *((STAGES, n) for n in (STEPS, STEPS + 1, 2 * STEPS, 2 * STEPS + 1))],
+)
+def test_interrupted_at_any_step(room: Path, name: str, step: int) -> None:
+    """Step 7 is that of a checkpoint, and the last of an epoch is 20 or 21; of stages the first average, the last step
+    before a stage, the first of it, with no checkpoint but the signal's."""
+    config = RUNS[name]() if name == PLAIN else with_training(RUNS[name](), checkpoint_every=1000)
+    stopped_at(config, room, step, signal.SIGINT if step % 2 else signal.SIGTERM)
+    goes_on_exactly(config, room)
 
 
 def test_interrupted_while_the_lstm_runs_as_a_loop(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As large layers do in bfloat16; its state is not the kernel's in type."""
     monkeypatch.setattr("spanlm.models.encoders.stacks.loop_is_faster", lambda units, x: True)
-    config, corpus = make_config(kind="streams", layers=2, shuffle=False, precision="bf16"), make_corpus()
-    train(config, corpus, room / "whole")
-    with pytest.raises(Interrupted):
-        train(config, corpus, room / "run", Signals(signal.SIGTERM, 11))
-    train(config, corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+    config = make_config(kind="streams", layers=2, shuffle=False, precision="bf16")
+    stopped_at(config, room, 11)
+    goes_on_exactly(config, room)
 
 
 @pytest.mark.cuda
@@ -101,8 +119,7 @@ def test_interrupted_on_a_gpu(room: Path) -> None:
     """Masks are drawn there, and there the state lies. Other masks would be far off; bits are the CPU's promise."""
     config, corpus = make_config(device="cuda"), make_corpus()
     train(config, corpus, room / "whole")
-    with pytest.raises(Interrupted):
-        train(config, corpus, room / "run", Signals(signal.SIGTERM, 11))
+    stopped_at(config, room / "run", 11)
     train(config, corpus, room / "run", resume=True)
     (found, _), (expected, _) = (load_last_checkpoint(room / name / "checkpoints") for name in ("run", "whole"))
     assert found is not None and expected is not None
@@ -110,7 +127,6 @@ def test_interrupted_on_a_gpu(room: Path) -> None:
     torch.testing.assert_close(found.weights, expected.weights, rtol=0, atol=0.01)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "call", "epochs"), [(PLAIN, 3, 0), (STAGES, 12, 1), (STAGES, 21, 2)], ids=["weights", "averages", "stage"]
 )
@@ -118,8 +134,7 @@ def test_interrupted_while_validating(
     room: Path, monkeypatch: pytest.MonkeyPatch, name: str, call: int, epochs: int
 ) -> None:
     """The checkpoint has the weights that training goes on from, also where averages are what is validated."""
-    config, corpus = RUNS[name](), make_corpus()
-    train(config, corpus, room / "whole")
+    config = RUNS[name]()
     plus, calls = Tally.plus, []
 
     def interrupted(self: Tally, scored: object, unk_id: int) -> Tally:
@@ -130,11 +145,10 @@ def test_interrupted_while_validating(
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(Tally, "plus", interrupted)
-        train(config, corpus, room / "run")
+        train(config, make_corpus(), room)
     assert len(calls) == call  # it did not wait for the end of the validation
-    assert [row["event"] for row in rows(room / "run")].count("valid") == epochs
-    train(config, corpus, room / "run", resume=True)
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+    assert [row["event"] for row in rows(room)].count("valid") == epochs
+    goes_on_exactly(config, room)
 
 
 def test_the_command_line_ends_at_the_second_ctrl_c(

@@ -22,8 +22,10 @@ from spanlm.training.progress import EpochEvent, StepEvent
 from spanlm.training.setup import stage_config
 from spanlm.training.trainer import Trainer
 from tests.training.small import (
+    LAGGED,
     NT_ASGD,
     RUNS,
+    STAGES,
     Heard,
     make_config,
     make_corpus,
@@ -33,9 +35,7 @@ from tests.training.small import (
     with_training,
 )
 
-STAGES = "mixture of softmaxes, span buffer, two finetune stages"
 OF_OPTIMIZER = ("nonmonotone", "switch_after", "lagged_rates")
-LAGGED = "AWD-LSTM, lagged averages, penalties, drawn lengths, groups of streams"
 
 
 def averaging(*, finetune: FinetuneConfig | None = None, **fields: Any) -> RunConfig:
@@ -260,13 +260,8 @@ def test_a_stage_switches_off_what_it_sets_to_nothing() -> None:
     config = RUNS[STAGES]()
     config = with_model(config, input_noise=0.05, head=replace(config.model.head, adversarial=0.003))
     config = with_batching(config, partial_shuffle=True)
-    nothing: dict[str, Any] = {
-        "adversarial": 0.0,
-        "input_noise": 0.0,
-        "last_latent_dropout": 0.0,
-        "partial_shuffle": False,
-    }
-    stage = stage_config(with_training(config, finetune=FinetuneConfig(stages=1, **nothing)), 1)
+    nothing = FinetuneConfig(stages=1, adversarial=0.0, input_noise=0.0, last_latent_dropout=0.0, partial_shuffle=False)
+    stage = stage_config(with_training(config, finetune=nothing), 1)
     head: Any = stage.model.head
     assert (head.adversarial, stage.model.input_noise, head.latent_dropout) == (0.0, 0.0, 0.0)
     assert not stage.training.batching.partial_shuffle

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, Interrupted, RunError, SpanlmError
+from spanlm.errors import InputError, RunError, SpanlmError
 from spanlm.store.checkpoints import Checkpoint, save_checkpoint
 from spanlm.store.run_folder import save_model
 from spanlm.training import trainer as trainer_module
@@ -28,49 +25,22 @@ from tests.training.processes import Processes
 from tests.training.small import (
     NT_ASGD,
     RUNS,
+    STAGES,
     Heard,
     checkpoints,
     differing,
+    goes_on_exactly,
     make_corpus,
     outcome,
     with_model,
     with_training,
 )
 from tests.training.test_kills import killed_and_resumed
-from tests.training.test_signals import Signals
-from tests.training.test_stages import STAGES, averaging
-
-STEPS = 17
-"""Of an epoch of `STAGES`: 300 words in 3 streams, 6 steps a segment."""
+from tests.training.test_stages import averaging
 
 
 def with_finetune(config: Any, **fields: Any) -> Any:
     return with_training(config, finetune=replace(config.training.finetune, **fields))
-
-
-def with_stages(config: Any, count: int) -> Any:
-    """No stages: none of the settings either."""
-    return with_finetune(config, stages=count) if count else with_training(config, finetune=FinetuneConfig())
-
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A run whose two stages are over."""
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("done")
-    train(RUNS[STAGES](), make_corpus(), folder)
-    yield folder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", [STEPS, STEPS + 1, 2 * STEPS, 2 * STEPS + 1])
-def test_interrupted_about_the_ends_of_epochs_and_stages(done: Path, room: Path, step: int) -> None:
-    """The first average, the last step before a stage, the first of it: no checkpoint is there but the signal's."""
-    config, corpus = with_training(RUNS[STAGES](), checkpoint_every=1000), make_corpus()
-    with pytest.raises(Interrupted, match=rf"after step {step}; everything is saved"):
-        train(config, corpus, room, Signals(signal.SIGTERM, step))
-    train(config, corpus, room, resume=True)
-    assert not differing(outcome(room), outcome(done))
 
 
 class Died(Exception):
@@ -79,7 +49,7 @@ class Died(Exception):
 
 @pytest.mark.parametrize("saved", [2, 3])
 def test_dead_between_a_better_model_and_its_checkpoint(
-    done: Path, room: Path, monkeypatch: pytest.MonkeyPatch, saved: int
+    room: Path, monkeypatch: pytest.MonkeyPatch, saved: int
 ) -> None:
     """The first epoch of a stage is done anew, from the model before, which the file no longer holds."""
     config, save, calls = with_training(RUNS[STAGES](), checkpoint_every=1000), trainer_module.save_model, []
@@ -94,8 +64,7 @@ def test_dead_between_a_better_model_and_its_checkpoint(
     with monkeypatch.context() as patch, pytest.raises(Died):
         patch.setattr(trainer_module, "save_model", dies)
         train(config, make_corpus(), room)
-    train(config, make_corpus(), room, resume=True)
-    assert not differing(outcome(room), outcome(done))
+    goes_on_exactly(config, room)
 
 
 @pytest.mark.slow
@@ -113,31 +82,26 @@ def test_kills_where_a_stage_begins(processes: Processes, room: Path) -> None:
         assert not differing(outcome(folder), expected), moments[moment]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fewer", "more", "fields"),
-    [(0, 2, {}), (0, 0, {"epochs": 3}), (1, 1, {"finetune": 2})],
-    ids=["stages", "epochs", "epochs of a stage"],
-)
-def test_more_is_as_if_wanted_from_the_start(room: Path, fewer: int, more: int, fields: dict[str, int]) -> None:
-    config, corpus = with_finetune(RUNS[STAGES](), last_latent_dropout=None), make_corpus()
-    config, longer = (with_stages(config, count) for count in (fewer, more))
-    if "finetune" in fields:
-        longer = with_finetune(longer, epochs=fields["finetune"])
-    elif fields:
-        longer = with_training(longer, **fields)
-    train(longer, corpus, room / "whole")
-    train(config, corpus, room / "run")
-    assert finished(config, corpus, room / "run") and not finished(longer, corpus, room / "run")
-    train(longer, corpus, room / "run", resume=True)
-    assert finished(longer, corpus, room / "run")
-    assert not differing(outcome(room / "run"), outcome(room / "whole"))
+@pytest.mark.parametrize("more", ["stages", "epochs", "epochs of a stage"])
+def test_more_is_as_if_wanted_from_the_start(room: Path, corpus: Corpus, more: str) -> None:
+    staged = with_finetune(RUNS[STAGES](), last_latent_dropout=None)
+    none, one = with_training(staged, finetune=FinetuneConfig()), with_finetune(staged, stages=1)
+    config, longer = {
+        "stages": (none, staged),
+        "epochs": (none, with_training(none, epochs=3)),
+        "epochs of a stage": (one, with_finetune(one, epochs=2)),
+    }[more]
+    train(config, corpus, room)
+    assert finished(config, corpus, room) and not finished(longer, corpus, room)
+    goes_on_exactly(longer, room)
+    assert finished(longer, corpus, room)
 
 
 def test_stages_with_other_settings_are_none_of_the_past_of_a_run_without(room: Path) -> None:
     """Settings of stages that were never begun can be set, changed and, with the stages, taken back."""
     config, corpus = RUNS[STAGES](), make_corpus()
-    none, other = with_stages(config, 0), with_finetune(config, stages=1, lr=0.25, nonmonotone=2, input_noise=0.3)
+    none = with_training(config, finetune=FinetuneConfig())
+    other = with_finetune(config, stages=1, lr=0.25, nonmonotone=2, input_noise=0.3)
     train(with_training(none, epochs=3), corpus, room, resume=True)
     for wanted in (with_training(other, epochs=4), with_training(none, epochs=4)):
         refuse_changes(RunConfig.load(room / "config.yaml"), wanted, room)
@@ -220,34 +184,14 @@ def test_a_stage_does_not_begin_with_another_model(room: Path, corpus: Corpus) -
     assert train(with_stage, corpus, room, resume=True).stage == 1
 
 
-@pytest.mark.parametrize(
-    ("finetune", "said"),
-    [
-        (
-            {"last_latent_dropout": 0.5},
-            "training.finetune.last_latent_dropout=0.5: must be null with model.head.kind=softmax",
-        ),
-        ({"adversarial": -1.0}, "training.finetune: model.head.adversarial=-1.0"),
-        ({"input_noise": -1.0}, "training.finetune: model.input_noise=-1.0"),
-    ],
-    ids=str,
-)
-def test_stages_that_do_not_fit_are_refused_before_anything_is_written(
-    room: Path, corpus: Corpus, finetune: dict[str, float], said: str
-) -> None:
-    with pytest.raises(InputError) as error:
-        train(averaging(finetune=FinetuneConfig(stages=1, **finetune)), corpus, room)  # type: ignore[arg-type]
-    assert str(error.value).startswith(said)
-    assert not (room / "config.yaml").exists()
-
-
 @pytest.mark.parametrize(("name", "value", "kept"), [("direction", "shared", "own"), ("gate", "none", "cosine")])
 def test_what_is_said_of_margins_needs_some_in_a_stage_or_another(name: str, value: str, kept: str) -> None:
     config = RUNS[STAGES]()
     head: Any = replace(config.model.head, **{f"adversarial_{name}": value})
     config = with_model(config, head=head)
     refuse_unfit(config)  # which has margins while finetuning
-    refuse_unfit(with_model(with_stages(config, 0), head=replace(head, adversarial=0.1)))
+    none = with_training(config, finetune=FinetuneConfig())
+    refuse_unfit(with_model(none, head=replace(head, adversarial=0.1)))
     said = rf"^model\.head\.adversarial_{name}={value}: must be {kept} without an .*Use model\.head\.adversarial or"
     with pytest.raises(InputError, match=said):
-        refuse_unfit(with_stages(config, 0))
+        refuse_unfit(none)

@@ -50,15 +50,6 @@ def test_a_step_adds_both_to_its_gradient_and_not_to_what_it_logs(
             torch.testing.assert_close(gradients[1][name], gradients[0][name] + added, rtol=1e-4, atol=1e-6)
 
 
-def test_a_segment_of_one_step_has_no_change_to_weigh(corpus: Corpus, room: Path) -> None:
-    config = make_config(NoMemoryConfig(), kind="streams", shuffle=False, temporal_penalty=3.0)
-    trainer = Trainer(with_batching(config, length=1), corpus, room, Heard())
-    segment = next(trainer.batcher.segments())
-    assert len(segment.mask) == 1
-    trainer.step(segment)
-    assert all(bool(parameter.isfinite().all()) for parameter in trainer.model.parameters())
-
-
 def gradients_of(
     model: LanguageModel, trainer: Trainer, group_size: int | None, segment_number: int, **fields: float
 ) -> tuple[dict[str, Tensor], float, dict[str, Tensor]]:

@@ -31,6 +31,7 @@ from tests.training.small import (
     make_corpus,
     outcome,
     with_model,
+    with_training,
 )
 
 BUFFER = SpanBufferConfig(buffer_size=12, span_length=3, attention_size=4, dropout=0.0)
@@ -83,7 +84,7 @@ def test_a_run_that_goes_on_does_not_need_the_other_any_more(corpus: Corpus, tmp
     train(plain(epochs=1), corpus, other)
     config = with_buffer(start_from=str(other))
     train(config, corpus, tmp_path / "whole")
-    train(replace(config, training=replace(config.training, epochs=1)), corpus, tmp_path / "cut")
+    train(with_training(config, epochs=1), corpus, tmp_path / "cut")
     for path in sorted(other.rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
     train(config, corpus, tmp_path / "cut", resume=True)
@@ -120,7 +121,7 @@ def test_only_the_memory_learns_where_that_is_asked_for(
     theirs, mine = (read_weights(folder, corpus.vocabulary.hash).tensors for folder in (first, tmp_path / "whole"))
     assert all(torch.equal(mine[name], weight) for name, weight in theirs.items())
     assert not any(torch.equal(mine[name], drawn[name]) for name in mine.keys() - theirs.keys())
-    train(replace(config, training=replace(config.training, epochs=1)), corpus, tmp_path / "cut")
+    train(with_training(config, epochs=1), corpus, tmp_path / "cut")
     train(config, corpus, tmp_path / "cut", resume=True)
     assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
 

@@ -1,0 +1,187 @@
+"""Everything that a run needs to go on is in its checkpoint: nothing can be missing without a word, and all matters."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from spanlm.errors import RunError, SpanlmError
+from spanlm.store.checkpoints import to_bytes
+from spanlm.training.progress import Position
+from spanlm.training.run import train
+from spanlm.training.trainer import Trainer
+from tests.training.small import (
+    LAGGED,
+    RUNS,
+    STAGES,
+    STEPS,
+    Heard,
+    checkpoints,
+    differing,
+    goes_on_exactly,
+    make_config,
+    make_corpus,
+    outcome,
+    signed,
+    undisturbed,
+)
+from tests.training.test_signals import stopped_at
+
+PLAIN = "adam"
+CASES = {PLAIN: (make_config(epochs=1), 10), LAGGED: (RUNS[LAGGED](), 20), STAGES: (RUNS[STAGES](), 3 * STEPS + 5)}
+"""A configuration, and the step after which its run is stopped: within an epoch, with a full memory, after averages."""
+
+PARTS = ("weights", "optimizer", "carried")
+Change = Callable[[Any], Any]
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    torch.set_num_threads(1)
+    folders = {}
+    for name, (config, step) in CASES.items():
+        folders[name] = tmp_path_factory.mktemp("stopped")
+        stopped_at(config, folders[name], step)
+    yield folders
+
+
+def names(case: str, part: str) -> list[str]:
+    """What a checkpoint holds."""
+    model = Trainer(CASES[case][0], make_corpus(), Path(), Heard()).model
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    entries = ("exp_avg", "exp_avg_sq", "step") if case == PLAIN else ("average",)
+    return {
+        "weights": [name for name, _ in model.named_parameters()],
+        "optimizer": [f"{name}/{entry}" for name in trained for entry in entries],
+        "carried": [*model.init_state(1).flat(), "generator.cpu"],
+        "position": list(Position.__dataclass_fields__),
+    }[part]
+
+
+def values_of(folder: Path, part: str) -> dict[str, Any]:
+    """What the last checkpoint holds."""
+    if part == "position":
+        found: dict[str, Any] = json.loads((checkpoints(folder)[-1] / "position.json").read_text())
+        return found
+    return safetensors.torch.load((checkpoints(folder)[-1] / f"{part}.safetensors").read_bytes())
+
+
+def write(folder: Path, part: str, values: dict[str, Any]) -> None:
+    file, content = f"{part}.safetensors", b""
+    if part == "position":
+        file, content = "position.json", json.dumps(values).encode()
+    signed(checkpoints(folder)[-1], file, content or to_bytes(values))
+
+
+@pytest.mark.parametrize("part", [*PARTS, "position"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_inventory_is_complete_and_what_is_missing_is_refused_by_name(
+    stopped: dict[str, Path], room: Path, case: str, part: str
+) -> None:
+    """One at a time; of the optimiser also all of a parameter, and all there is."""
+    folder = Path(shutil.copytree(stopped[case], room / "run"))
+    whole, expected = values_of(folder, part), names(case, part)
+    assert sorted(whole) == sorted(expected)
+    trainer, lacking = Trainer(CASES[case][0], make_corpus(), folder, Heard()), [[name] for name in expected]
+    if part == "optimizer":
+        lacking += [expected, *(expected[start : start + 3] for start in range(0, len(expected), 3))]
+    for gone in lacking:
+        write(folder, part, {name: value for name, value in whole.items() if name not in gone})
+        with pytest.raises(SpanlmError) as error:
+            trainer.restore()
+        assert any(name in str(error.value) for name in gone)
+
+
+def test_the_stopped_run_goes_on_exactly(stopped: dict[str, Path], room: Path) -> None:
+    """Tests below would say nothing otherwise."""
+    for number, (case, (config, _)) in enumerate(CASES.items()):
+        goes_on_exactly(config, Path(shutil.copytree(stopped[case], room / str(number))))
+
+
+MATTER: list[tuple[str, str, str, Change]] = [
+    *((PLAIN, "weights", name, lambda x: x + 0.5) for name in names(PLAIN, "weights") if "bias_hh" not in name),
+    *((PLAIN, "optimizer", name, lambda x: x * 3 + 0.01) for name in names(PLAIN, "optimizer")[:9]),
+    *(
+        (PLAIN, "carried", name, lambda x: ~x if x.dtype == torch.bool else x - 0.3)
+        for name in names(PLAIN, "carried")[:-1]
+    ),
+    (PLAIN, "carried", "generator.cpu", lambda x: torch.Generator().manual_seed(99).get_state()),
+    *((LAGGED, "optimizer", f"{name}/average", lambda x: x + 0.3) for name in ("embedding.weight", "head.bias")),
+]
+FIELDS: list[tuple[str, dict[str, Any]]] = [
+    (PLAIN, {"rate": 0.5, "epoch": 1, "segment": 6, "step": 8, "epoch_nll": 1.0, "epoch_tokens": 1}),
+    (PLAIN, {"logged_nll": 1.0, "logged_tokens": 1, "best_loss": 0.1, "metrics_size": 0}),
+    (LAGGED, {"averaging_since": 12, "late_rate": 1.0, "losses": []}),
+    (STAGES, {"stage": 1, "stage_began": 1, "parts": {"gate": 1.0}}),
+]
+MATTER += [
+    (case, "position", name, lambda _, value=value: value)  # type: ignore[misc]
+    for case, fields in FIELDS
+    for name, value in fields.items()
+]
+
+
+@pytest.mark.parametrize(("case", "part", "name", "change"), MATTER)
+def test_all_of_it_matters(
+    stopped: dict[str, Path], room: Path, case: str, part: str, name: str, change: Change
+) -> None:
+    """The test above would say nothing of what is saved but not put back."""
+    folder, config = Path(shutil.copytree(stopped[case], room / "run")), CASES[case][0]
+    values = values_of(folder, part)
+    write(folder, part, {**values, name: change(values[name])})
+    try:
+        train(config, make_corpus(), folder, resume=True)
+        found = outcome(folder)
+    except RunError as error:
+        assert name == "averaging_since" and "average" in str(error)
+        return
+    except FileNotFoundError:  # a best loss that was never reached, or no epoch that is left: no model
+        assert name in ("best_loss", "epoch")
+        return
+    assert {"weights", "rows", "position", "last"} & set(differing(found, undisturbed(config)))
+
+
+@pytest.mark.parametrize("left", ["a line", "nothing", "no file"])
+def test_a_shorter_metrics_file_is_lost_history_and_no_more(
+    stopped: dict[str, Path], room: Path, left: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder, config = Path(shutil.copytree(stopped[PLAIN], room / "run")), CASES[PLAIN][0]
+    metrics = folder / "metrics.jsonl"
+    first = metrics.read_bytes().splitlines(keepends=True)[0]
+    metrics.write_bytes(first + b'{"event": "tr' if left == "a line" else b"")
+    if left == "no file":
+        metrics.unlink()
+    with caplog.at_level("INFO", "spanlm"):
+        train(config, make_corpus(), folder, resume=True)
+    assert differing(outcome(folder), undisturbed(config)) == ["rows"]
+    assert f"line {2 if left == 'a line' else 1} on" in caplog.text
+    assert metrics.read_bytes().startswith(first) == (left == "a line")
+
+
+def test_tensors_of_other_shapes_are_refused(stopped: dict[str, Path], room: Path) -> None:
+    folder = Path(shutil.copytree(stopped[PLAIN], room / "run"))
+    weights = values_of(folder, "weights")
+    write(folder, "weights", {**weights, "embedding.weight": weights["embedding.weight"][:, :2].contiguous()})
+    with pytest.raises(SpanlmError, match=r"embedding\.weight"):
+        train(CASES[PLAIN][0], make_corpus(), folder, resume=True)
+
+
+LATEST = ("metrics_checksums", "config")
+ADDED = (*LATEST, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts")
+
+
+def test_positions_of_older_versions_are_read_and_of_later_ones_refused() -> None:
+    plain = Position(rate=0.1, step=3, epoch_nll=2.0)
+    position = plain.to_json()
+    for lacking in ((), LATEST, ADDED):
+        values = {name: value for name, value in position.items() if name not in lacking}
+        assert Position.from_json(values) == plain
+        with pytest.raises(RunError, match=r"position\.json: field \w+: was written by another version"):
+            Position.from_json({**values, "mood": 1})
