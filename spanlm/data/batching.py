@@ -43,8 +43,7 @@ class Segment:
         targets: The word that follows each input, int64 (T, B).
         mask: False where the target is padding, bool (T, B).
         reset: The streams that begin anew with this segment, bool (B,).
-        rate_share: What the learning rate of the step is multiplied by: where lengths are drawn, the drawn one as a
-            share of the usual one.
+        rate_share: Factor of the step's learning rate: the drawn length as a share of the usual one.
     """
 
     inputs: Tensor
@@ -62,16 +61,7 @@ class Segment:
 
 
 class Batcher(ABC):
-    """Cuts a split into segments.
-
-    Args:
-        tokens: The split.
-        eos_id: Id of `<eos>`.
-        batch_size: B, the number of streams.
-
-    Raises:
-        InputError: A size is below 1.
-    """
+    """Cuts a split into segments of B streams; arguments and errors of all kinds are those of `make_batcher`."""
 
     def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int) -> None:
         # a plain view: indexing the memory map class itself takes twice as long
@@ -104,28 +94,14 @@ class Batcher(ABC):
     def _segments(self, seed: int, start: int) -> Iterator[Segment]: ...
 
     def _read(self, begin: Positions, end: Positions, opening: Positions, steps: int, reset: Flags) -> Segment:
-        """Read a segment; positions are those of targets in the split.
-
-        Args:
-            begin: Where each stream goes on, int64 (B,).
-            end: Where it ends; what lies beyond is padding.
-            opening: Where it opened; the input there is `<eos>`, elsewhere the token before the target.
-            steps: T.
-            reset: The streams that begin anew, bool (B,).
-        """
+        """Read a segment from where each stream goes on, ends and opened, as positions of targets in the split (B,)."""
         at = begin + np.arange(-1, steps)[:, None]
         return self._gather(at, at[1:] < end, at[1:] == opening, reset)
 
     def _gather(self, at: Positions, mask: Flags, opens: Flags, reset: Flags, rate_share: float = 1.0) -> Segment:
-        """Read a segment whose every place is given.
+        """Read a segment from the positions `at` (T + 1, B) of its inputs and of the last targets in the split.
 
-        Args:
-            at: Position in the split of each input, and of the last target, int64 (T + 1, B): an input is the target
-                before it. One outside the split stands for no token.
-            mask: False where the target is padding, bool (T, B).
-            opens: Where the input is `<eos>`, whatever is there, bool (T, B).
-            reset: The streams that begin anew, bool (B,).
-            rate_share: What the learning rate of the step is multiplied by.
+        An input is the target before it, or `<eos>` where `opens` (T, B). A position outside the split is no token.
         """
         # one read gives both inputs and targets
         ids = self._ids[np.clip(at, 0, len(self._ids) - 1)]
@@ -166,7 +142,7 @@ class StreamBatcher(Batcher):
       reads x_{s+1} … x_M x_1 … x_s. It has a seam then, where x_1 is predicted from x_M. It is always the stream of the
       text that is turned, never one that has been turned before.
 
-    Args and errors are those of `make_batcher`; `rules` say what is drawn. The last segment may be shorter.
+    The last segment may be shorter.
     """
 
     def __init__(
@@ -180,7 +156,7 @@ class StreamBatcher(Batcher):
         self._sizes = np.clip(len(tokens) - self._begins, 0, self._column)
 
     def count(self, seed: int = 0) -> int:
-        """Return the number of segments, which depends on the seed where their lengths are drawn."""
+        """As in `Batcher`."""
         return len(self._lengths(seed))
 
     def _segments(self, seed: int, start: int) -> Iterator[Segment]:
@@ -208,14 +184,7 @@ class StreamBatcher(Batcher):
 
 
 def drawn_lengths(rules: StreamRules, length: int, steps: int, seed: int) -> Positions:
-    """Draw the lengths of segments until they cover so many steps; the last one may reach beyond them.
-
-    Args:
-        rules: How far they differ.
-        length: The usual one.
-        steps: What is to be covered.
-        seed: Another one gives other lengths.
-    """
+    """Draw lengths of segments around the usual `length` until they cover the steps; the last may reach beyond."""
     generator = np.random.default_rng([seed, _LENGTHS])
     longest = np.inf if rules.longest_over is None else length + rules.longest_over
     blocks: list[Positions] = []
@@ -236,7 +205,7 @@ class DocumentBatcher(Batcher):
     and cut into B streams of equal length; at most B - 1 of them are cut, and what comes after a cut begins with an
     empty state and the true word before it, as streams do.
 
-    Args and errors are those of `make_batcher`. A segment has fewer than T steps where no stream needs them.
+    A segment has fewer than T steps where no stream needs them.
     """
 
     def __init__(
@@ -249,7 +218,7 @@ class DocumentBatcher(Batcher):
         self._ends = np.append(tokens.documents[1:], len(tokens))
 
     def count(self, seed: int = 0) -> int:
-        """Return the number of segments, which for shuffled documents depends on the seed."""
+        """As in `Batcher`."""
         _, begins, ends, _, first = self._pieces(seed)
         return self._total(begins, ends, first)
 
@@ -274,9 +243,7 @@ class DocumentBatcher(Batcher):
     def _pieces(self, seed: int) -> tuple[Positions, Positions, Positions, Positions, Positions]:
         """Return the pieces of documents in the order in which streams take them.
 
-        Returns:
-            Where the document of each opens, where the piece begins and ends, which stream reads it, and the number of
-            the segment in which it begins, which never decreases.
+        Of each: where its document opens, where it begins and ends, its stream, and the number of its first segment.
         """
         order = _drawn_order(len(self._begins), self._shuffle, seed)
         openings, ends = self._begins[order], self._ends[order]
@@ -296,15 +263,7 @@ class DocumentBatcher(Batcher):
 
 
 def _first_free(segments: list[int], streams: int) -> tuple[Positions, Positions]:
-    """Give each document, in order, to the stream that is free first; of equals to the one of lowest number.
-
-    Args:
-        segments: Number of segments that each document fills.
-        streams: Number of streams.
-
-    Returns:
-        Each document's stream, and the segment in which it begins.
-    """
+    """Give documents of so many segments, in order, to the stream that is free first: its number, its first segment."""
     free = [(0, stream) for stream in range(min(streams, len(segments)))]
     taken = []
     for length in segments:
@@ -322,11 +281,11 @@ class SentenceBatcher(Batcher):
     ones away (of Penn Treebank 2.7 % of all tokens). Their code opens no sentence: its first word is read and never
     predicted.
 
-    Args and errors are those of `make_batcher`; missing lines of the last segment are padding.
+    Missing lines of the last segment are padding. With a `piece`, a line of more than `LONG` targets is read alone, in
+    segments of so many steps.
 
-    Args:
-        rules: What becomes of the lines; an error if one is longer than allowed, or none has a target.
-        piece: Steps of the segments of a line of more than `LONG` targets, read alone; None: it is like the others.
+    Raises:
+        InputError: A line is longer than the rules allow, or none has a target.
     """
 
     def __init__(
@@ -347,11 +306,11 @@ class SentenceBatcher(Batcher):
 
     @property
     def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split, but for those that the rules leave out."""
+        """As in `Batcher`."""
         return int(self._lengths.sum())
 
     def count(self, seed: int = 0) -> int:
-        """Return the number of segments; the seed changes nothing."""
+        """As in `Batcher`; the seed changes nothing."""
         return sum(1 for _ in self._plan(seed))
 
     def _segments(self, seed: int, start: int) -> Iterator[Segment]:
@@ -443,8 +402,8 @@ def make_batcher(
 
     Args:
         kind: "streams", "documents" or "sentences".
-        tokens: The split.
-        eos_id: Id of `<eos>`.
+        tokens: The tokens of the split.
+        eos_id: Id of the end of a line.
         batch_size: B, the number of streams.
         length: T, the longest segment; of sentences that of a piece of a very long one, and the usual one of streams
             whose lengths are drawn.

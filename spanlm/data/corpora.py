@@ -12,16 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spanlm.data.config import (
-    CACHE_VARIABLE,
-    DATA_VARIABLE,
-    DEMO,
-    SPLITS,
-    DataConfig,
-    Lines,
-    Split,
-    Tokenizer,
-)
+from spanlm.data.config import CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
 from spanlm.data.text import Text, fingerprint, line_ends, pieces
 from spanlm.data.token_files import TokenFile, cache_folder, count_words, token_file
@@ -40,12 +31,9 @@ _TRAIN_SHARE, _VALID_SHARE = 90, 5
 
 
 class PublishedFile(NamedTuple):
-    """One split of a published corpus.
+    """One split of a published corpus, by the name of its file before `.txt` or `.txt.gz`.
 
-    Attributes:
-        stem: Name of the file before `.txt` or `.txt.gz`.
-        sha256: SHA-256 (hex) of the text; None where this project has never seen the file: it is taken as it is.
-        url: Where it can be had; empty where no address gives the file itself.
+    A text without a known SHA-256 is taken as it is; one without a URL cannot be downloaded.
     """
 
     stem: str
@@ -55,13 +43,7 @@ class PublishedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublishedCorpus:
-    """A published corpus.
-
-    Attributes:
-        title: What it is, in a line.
-        files: Its splits.
-        rebuilt: The same with files that were made again, for where a published one is missing.
-    """
+    """A published corpus; `rebuilt` is the same with files that were made again where a published one is missing."""
 
     title: str
     files: dict[Split, PublishedFile]
@@ -144,8 +126,7 @@ def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = Fal
     """Find the texts of these splits of a corpus other than the demo.
 
     Raises:
-        InputError: There is no such corpus, or a file of it is missing; the message says where it was looked for and
-            what to do.
+        InputError: There is no such corpus, or a file of it is missing.
         RunError: A download failed.
     """
     published = CORPORA.get(config.corpus)
@@ -179,10 +160,7 @@ def findable(config: DataConfig) -> DataConfig:
 
 
 def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
-    """Split one text into the first 90, the next 5 and the last 5 of every 100 lines.
-
-    Returns:
-        The splits, each of at least one line, and a note that says what was done.
+    """Split one text into its first 90, next 5 and last 5 % of lines, each at least one, with a note of that.
 
     Raises:
         InputError: The file cannot be read, is empty, or has fewer than three lines.
@@ -209,7 +187,6 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
 
 
 def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
-    """Find a published corpus: a local copy, what was downloaded before, or a download."""
     name, target = config.corpus, cache_folder() / "corpora" / config.corpus
     local = config.dir or os.environ.get(DATA_VARIABLE)
     folders = [*([expanded(local) / name] if local else []), target]
@@ -241,7 +218,6 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
 
 
 def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], folders: Sequence[Path]) -> InputError:
-    """Return the error for a published corpus that is not on this machine, with the ways to get it."""
     where = " or in ".join(str(folder) for folder in folders)
     folder = f"set --data.dir (--data-dir) or {DATA_VARIABLE} to the folder that holds {name}/"
     files = published.named(splits)
@@ -268,11 +244,7 @@ def _in_folder(folder: Path, split: Split) -> Path:
 
 
 def download(file: PublishedFile, path: Path) -> None:
-    """Fetch a published file to `path`.
-
-    Raises:
-        RunError: It cannot be fetched, is not the published file, or cannot be written.
-    """
+    """Fetch a published file; RunError: it cannot be fetched, is not the published file, or cannot be written."""
     import pooch
 
     # pooch writes its progress to the terminal; here only the program does
@@ -298,14 +270,10 @@ class Corpus:
     """A corpus, ready for batching.
 
     Attributes:
-        name: What the user called it; the last part of a path.
-        vocabulary: Gives words to the ids.
-        splits: The tokens of train, valid and test.
         notes: What was decided for the user, one line each.
-        oov: Tokens of each split that are `<unk>` because the vocabulary does not have the word; an `<unk>`
-            written in the text is not among them.
+        oov: Tokens of each split that are `<unk>` because the vocabulary lacks the word; not those that are written so.
         tokenizer: How the text was cut into words; new text must be cut by the same rule.
-        lines: Where lines end, as in `DataConfig`; a count by sentences is of other tokens than one by lines.
+        lines: Where lines end, as in `DataConfig`.
         texts: The SHA-256 of each split's text, where it came from a file.
     """
 
@@ -328,19 +296,13 @@ def load_corpus(
 ) -> Corpus:
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
-    The first load of a text reads it three times (hash, counts, ids) in bounded memory and keeps the result
-    in the cache folder; a later one reads it once, for the hash that says it is still the same text. Memory
-    grows with the number of different words, not with the length of the text.
-
-    Args:
-        config: The corpus and its treatment.
-        vocabulary: Encode with this one, and build none.
-        splits: The splits to load; without `vocabulary` the training part is read in any case.
-        as_text: Read files as text that are known to be in another format (`spanlm.data.formats`).
+    The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a later
+    one reads it once, for the hash that says it is still the same text. Memory grows with the number of different
+    words, not with the length of the text. A given vocabulary is used, and none built; `as_text` reads files that are
+    known to be in another format (`spanlm.data.formats`).
 
     Raises:
-        InputError: The corpus is not there, is not what was published, or breaks a rule of
-            `spanlm.data.text`; the message names the file.
+        InputError: The corpus is not there, is not what was published, or breaks a rule of `spanlm.data.text`.
         RunError: A download failed, or the cache folder cannot be written.
     """
     if config.corpus == DEMO:
@@ -361,7 +323,7 @@ def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False)
     """Load one text file whole, as the only split `WHOLE`: what a trained model is evaluated on.
 
     Raises:
-        InputError: The file breaks a rule of `spanlm.data.text`; the message names it.
+        InputError: The file breaks a rule of `spanlm.data.text`.
         RunError: The cache folder cannot be written.
     """
     text = Text(expanded(config.corpus), as_text=as_text)
@@ -387,7 +349,6 @@ def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], 
 def _in_lines(
     config: DataConfig, tokens: dict[str, TokenFile], vocabulary: Vocabulary
 ) -> tuple[dict[str, TokenFile], list[str]]:
-    """Return the tokens in the lines that are asked for, and a note if these are not those of the text."""
     if config.lines == "as-written":
         return tokens, []
     split = {

@@ -45,12 +45,7 @@ _SPOILED = re.compile(r"[a-z)][.?!][A-Z][a-z]+ [a-z]|\(\)")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One document of the demo.
-
-    Attributes:
-        name: What `help` calls it.
-        sentences: Its sentences as words, in order.
-    """
+    """One document of the demo: the name that `help` gives it, and its sentences as words."""
 
     name: str
     sentences: tuple[tuple[str, ...], ...]
@@ -62,18 +57,12 @@ class Topic:
 
 @cache
 def demo_topics() -> Mapping[Split, Sequence[Topic]]:
-    """Return the topics of each split, about 80, 10 and 10 of 100 tokens.
-
-    Which split a topic is in follows from its name and the sizes of the topics; no sentence is in two topics.
-
-    Raises:
-        InputError: This Python comes without the text.
-    """
+    """Return the topics of each split, about 80, 10 and 10 of 100 tokens; InputError: this Python lacks the text."""
     return split_topics(extract_topics(_topic_texts()))
 
 
 def demo_note(topics: Mapping[Split, Sequence[Topic]]) -> str:
-    """Say what the demo is, for the reader of a result."""
+    """Describe the demo for the reader of a result."""
     sizes = ", ".join(f"{split} {sum(map(len, topics[split]))}" for split in SPLITS)
     return (
         f"demo: the English of Python {platform.python_version()}'s own documentation, lower-cased; "

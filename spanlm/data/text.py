@@ -80,11 +80,8 @@ def fingerprint(text: Text) -> str:
 def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
     r"""Read the text in pieces that start and end at the edges of words.
 
-    Joined, the pieces are the text without its byte order mark and with a `\n` at its end.
-
-    Args:
-        text: The text.
-        fingerprint: The SHA-256 that it must have, where what is made of the pieces is kept under that name.
+    Joined, the pieces are the text without its byte order mark and with a `\n` at its end. A `fingerprint` is the
+    SHA-256 that the text must have.
 
     Raises:
         InputError: The file cannot be read, or breaks a rule of this module; the message names the place.
@@ -141,11 +138,7 @@ def chunks(text: Text) -> Iterator[bytes]:
 
 
 def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Leave the title lines out of a text, and give an empty piece where each one stood.
-
-    Args:
-        pieces: The text in pieces that start and end at the edges of words.
-    """
+    """Leave out the title lines of a text in `pieces`, and give an empty piece where each one stood."""
     # of the line that the last piece left open: whether a first word may still come, or it is a title
     fresh, inside = True, False
     for piece in pieces:

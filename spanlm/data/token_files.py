@@ -71,13 +71,9 @@ class TokenFile:
 
 
 def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: Documents = "none") -> dict[str, int]:
-    """Count the words of a text, `<eos>` included, in order of first appearance.
+    """Count the words of the text with this SHA-256, `<eos>` included, in order of first appearance.
 
-    Args:
-        text: The text.
-        fingerprint: Its SHA-256; the counts are cached under it.
-        tokenizer: How it is cut into words.
-        documents: What starts a document; the title lines of books are not counted.
+    The counts are cached. The title lines of books are not counted.
 
     Raises:
         InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
@@ -103,14 +99,7 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
 def token_file(
     text: Text, fingerprint: str, vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
 ) -> tuple[TokenFile, int]:
-    """Return the tokens of a text, from the cache if it has them.
-
-    Args:
-        text: The text.
-        fingerprint: Its SHA-256.
-        vocabulary: Gives the ids.
-        tokenizer: How the text is cut into words.
-        documents: What starts a document.
+    """Return the tokens of the text with this SHA-256, from the cache if it has them.
 
     Returns:
         The tokens, and how many of them are `<unk>` only because the vocabulary does not have the word.
@@ -129,13 +118,11 @@ def token_file(
 
 
 def _text_of(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
-    """Read what is text of a text: for books an empty piece stands where a title line was."""
     whole = pieces(text, fingerprint)
     return without_titles(whole) if documents == "book-title" else whole
 
 
 def _no_word(text: Text) -> InputError:
-    """Return the error for a text of blank lines."""
     place = f", from byte {text.start}" if text.start else ""
     return InputError(f"{text.path}{place}: no word in it; give a text with at least one word")
 
@@ -182,12 +169,7 @@ class DocumentFinder:
     "book-title": what follows a title line is; those lines are not among the ids, `title` says where they stood.
 
     A mark starts a document if a word stands before it: what opens a text, blank lines included, belongs to
-    its first document.
-
-    Args:
-        documents: What starts a document.
-        eos_id: Id that ends a line.
-        equals_id: Id of the word `=`, which frames a heading.
+    its first document. `equals_id` is the id of the word `=`, which frames a heading.
     """
 
     def __init__(self, documents: Documents, *, eos_id: int, equals_id: int) -> None:
@@ -226,11 +208,7 @@ class DocumentFinder:
         self._tokens += len(ids)
 
     def starts(self, ids: Ids) -> Positions:
-        """Return the index of each document's first token; the first is 0.
-
-        Args:
-            ids: All that was read; unknown words may be other ids by now.
-        """
+        """Return where documents start in all that was read; unknown words may have other ids by now."""
         at = np.concatenate(self._marks)
         if self._documents == "heading":
             at = self._headings(at, np.concatenate(self._line_of), ids)
@@ -270,11 +248,7 @@ def _cached(kind: str, *parts: object) -> Path:
 
 @contextmanager
 def _caching(path: Path) -> Iterator[BinaryIO]:
-    """Like `replacing`, for a file of the cache folder, which is made if need be.
-
-    Raises:
-        RunError: The folder cannot be written; the message names the variable that chooses another.
-    """
+    """Like `replacing`, for a file of the cache folder, which is made if need be; RunError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(path.parent)
@@ -338,11 +312,7 @@ def _read_counts(path: Path) -> dict[str, int]:
 def _write_tokens(
     file: BinaryIO, pieces: Iterable[bytes], vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
 ) -> bool:
-    """Write header, ids and document starts: a JSON object padded with spaces, then two plain arrays.
-
-    Returns:
-        Whether there is a word; without one the file is not finished.
-    """
+    """Write a JSON object padded with spaces, ids and document starts; without any word, leave off and return False."""
     encode, eos_id = _encoder(vocabulary, tokenizer), vocabulary.eos_id
     equals_id = vocabulary.id("=") if "=" in vocabulary else _UNKNOWN_EQUALS
     finder = DocumentFinder(documents, eos_id=eos_id, equals_id=equals_id)

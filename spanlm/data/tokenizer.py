@@ -43,19 +43,12 @@ _MARKS_END = 0x20000
 
 
 def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
-    """Cut one line into words, without its end.
+    """Cut one line into words, without its end; a line end in it is white space.
 
     "whitespace" separates at ASCII white space and changes nothing. "words" lower-cases, too, and splits
     every punctuation mark and symbol off as a word of its own. It leaves whole: what has an
     apostrophe, hyphen, full stop or comma between letters or digits (`don't`, `well-known`, `1,000`), `e.g.`
     and its like, and `<unk>`. "straight-words" reads ’ (U+2019) as ' before.
-
-    Args:
-        line: The line; a line end in it is white space.
-        tokenizer: "whitespace", "words" or "straight-words".
-
-    Returns:
-        The words; none for a blank line.
 
     Raises:
         InputError: The tokenizer is unknown, or the line holds the reserved word `<eos>`.
@@ -85,15 +78,7 @@ def _combining_marks() -> str:
 
 
 def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tuple[Ids, Positions]:
-    """Return the same words with an `<eos>` after each sentence, and where the documents begin now.
-
-    A document that has no words is left out.
-
-    Args:
-        ids: The tokens of a text, int32 (N,).
-        documents: Index of each document's first token.
-        vocabulary: The words of the ids.
-    """
+    """Return the same words with an `<eos>` after each sentence, and where the documents with words begin now."""
     eos = vocabulary.eos_id
     inserted = _sentence_ends(ids, eos, vocabulary)
     longer = np.insert(ids, inserted, eos)
@@ -119,10 +104,9 @@ def _sentence_ends(ids: Ids, eos: int, vocabulary: Vocabulary) -> Positions:
 
 
 class SentenceEnds:
-    """Tells word by word where the sentences of one line end, as `into_sentences` does it for a text that is there.
+    """Finds word by word where the sentences of one line end, as `into_sentences` does for a whole text.
 
-    Args:
-        vocabulary: A word that it does not have is read as `<unk>`, which is no mark, and may begin a sentence.
+    A word that the vocabulary lacks is read as `<unk>`, which is no mark, and may begin a sentence.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
