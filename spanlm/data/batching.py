@@ -15,15 +15,12 @@ from itertools import islice
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.data.config import SHORTEST, BatchingKind, SentenceRules, StreamRules
 from spanlm.data.token_files import TokenFile
+from spanlm.data.tokenizer import Flags, Ids, Positions
 from spanlm.errors import InputError, nearest, require
-
-Positions = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 LONG = 512
 """Targets of a sentence that evaluation reads alone and in pieces if it has more."""
@@ -63,11 +60,13 @@ class Segment:
 class Batcher(ABC):
     """Cuts a split into segments of B streams; arguments and errors of all kinds are those of `make_batcher`."""
 
-    def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int) -> None:
+    def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int = 1) -> None:
+        require(batch_size >= 1, "batch_size", batch_size, "at least 1")
+        require(length >= 1, "length", length, "at least 1")
         # a plain view: indexing the memory map class itself takes twice as long
         self._ids = np.asarray(tokens.ids)
         self._eos_id = eos_id
-        self._batch_size = _at_least_one("batch_size", batch_size)
+        self._batch_size, self._length = batch_size, length
 
     @property
     def targets(self) -> int:
@@ -116,11 +115,6 @@ class Batcher(ABC):
         )
 
 
-def _at_least_one(field: str, value: int) -> int:
-    require(value >= 1, field, value, "at least 1")
-    return value
-
-
 def _drawn_order(items: int, shuffle: bool, seed: int) -> Positions:
     return np.random.default_rng(seed).permutation(items) if shuffle else np.arange(items)
 
@@ -148,8 +142,7 @@ class StreamBatcher(Batcher):
     def __init__(
         self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, rules: StreamRules | None = None
     ) -> None:
-        super().__init__(tokens, eos_id, batch_size=batch_size)
-        self._length = _at_least_one("length", length)
+        super().__init__(tokens, eos_id, batch_size=batch_size, length=length)
         self._rules = rules or StreamRules()
         self._column = -(-len(tokens) // batch_size)
         self._begins = np.arange(batch_size) * self._column
@@ -211,8 +204,7 @@ class DocumentBatcher(Batcher):
     def __init__(
         self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, shuffle: bool = False, whole: bool = True
     ) -> None:
-        super().__init__(tokens, eos_id, batch_size=batch_size)
-        self._length = _at_least_one("length", length)
+        super().__init__(tokens, eos_id, batch_size=batch_size, length=length)
         self._shuffle, self._whole = shuffle, whole
         self._begins = tokens.documents
         self._ends = np.append(tokens.documents[1:], len(tokens))
@@ -347,7 +339,7 @@ class SentenceBatcher(Batcher):
         return batches
 
 
-def _line_ends(ids: NDArray[np.int32], eos_id: int) -> Positions:
+def _line_ends(ids: Ids, eos_id: int) -> Positions:
     """Return the position after each line's `<eos>`; what follows the last one is a line, too."""
     block = 1 << 22
     found = [np.flatnonzero(ids[at : at + block] == eos_id) + at + 1 for at in range(0, len(ids), block)]

@@ -196,15 +196,9 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
             found = {split: path for split in splits if (path := _find(folder, version.files[split].stem))}
             seen |= found.keys()
             if len(found) == len(splits):
-                notes = (
-                    [version.title]
-                    if version is not published
-                    else [
-                        f"{path}: taken as it is; the SHA-256 of the published file is not known here"
-                        for split, path in found.items()
-                        if version.files[split].sha256 is None
-                    ]
-                )
+                unseen = [found[split] for split in splits if version.files[split].sha256 is None]
+                as_it_is = "taken as it is; the SHA-256 of the published file is not known here"
+                notes = [version.title] if version is not published else [f"{path}: {as_it_is}" for path in unseen]
                 return Source(name, {split: Text(found[split]) for split in splits}, notes, version)
         if folder != target and seen:
             missing = published.named([split for split in splits if split not in seen])
@@ -334,29 +328,19 @@ def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], 
     """Give every word of the texts, each with its SHA-256, an id."""
     how = (vocabulary, config.tokenizer, config.effective_documents)
     found = {split: token_file(text, digest, *how) for split, (text, digest) in texts.items()}
-    tokens, notes = _in_lines(config, {split: part for split, (part, _) in found.items()}, vocabulary)
+    tokens, notes = {split: part for split, (part, _) in found.items()}, []
+    if config.lines == "sentences":
+        written = tokens
+        tokens = {
+            split: TokenFile(*into_sentences(np.asarray(part.ids), part.documents, vocabulary))
+            for split, part in written.items()
+        }
+        counts = ", ".join(f"{split} {len(written[split]):,} → {len(part):,} tokens" for split, part in tokens.items())
+        notes = [f"lines cut into sentences, blank ones left out: {counts}"]
+    oov, cut = {split: unknown for split, (_, unknown) in found.items()}, config.tokenizer
     return Corpus(
-        name=name,
-        vocabulary=vocabulary,
-        splits=tokens,
-        notes=notes,
-        oov={split: oov for split, (_, oov) in found.items()},
-        tokenizer=config.tokenizer,
-        lines=config.lines,
+        name=name, vocabulary=vocabulary, splits=tokens, notes=notes, oov=oov, tokenizer=cut, lines=config.lines
     )
-
-
-def _in_lines(
-    config: DataConfig, tokens: dict[str, TokenFile], vocabulary: Vocabulary
-) -> tuple[dict[str, TokenFile], list[str]]:
-    if config.lines == "as-written":
-        return tokens, []
-    split = {
-        name: TokenFile(*into_sentences(np.asarray(part.ids), part.documents, vocabulary))
-        for name, part in tokens.items()
-    }
-    counts = ", ".join(f"{name} {len(tokens[name]):,} → {len(part):,} tokens" for name, part in split.items())
-    return split, [f"lines cut into sentences, blank ones left out: {counts}"]
 
 
 def _verified_fingerprint(source: Source, split: Split) -> str:

@@ -19,9 +19,8 @@ from spanlm.data.config import SPLITS, Split
 from spanlm.data.tokenizer import tokenize
 from spanlm.errors import InputError
 
-# of all tokens; the training part has the rest
-_HELD_OUT_SHARE = 0.1
-_FEWEST_WORDS = 3
+# of all tokens, in each held-out split
+_HELD_OUT_SHARE, _FEWEST_WORDS = 0.1, 3
 
 # heading underlines; list markers; lines that make their block something else than prose
 _RULE = re.compile(r"[=\-*~^\"'#.+]{3,}")

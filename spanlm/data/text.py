@@ -11,10 +11,8 @@ The rules, the same for every corpus:
 * A file whose name ends in `.gz` is decompressed while it is read.
 * A file that is known to be no plain text (`spanlm.data.formats`) is refused, unless `Text.as_text` insists.
 
-A collection of books has title lines, whose first word is `_BOOK_TITLE_`, as in the files of the Children's Book Test.
-They start a document and are no text of it (`without_titles`):
-
-    _BOOK_TITLE_ : Rudyard_Kipling___The_Jungle_Book.txt.out
+A collection of books, such as the Children's Book Test, has title lines, whose first word is `_BOOK_TITLE_`. They
+start a document and are no text of it (`without_titles`).
 """
 
 from __future__ import annotations
@@ -121,9 +119,8 @@ def chunks(text: Text) -> Iterator[bytes]:
                     unknown = False
                 left, done = None if left is None else left - len(chunk), done + len(chunk)
                 if size and done > max(1 << 26, 200 * size):  # prose has four times its size, a pipe none
-                    raise InputError(
-                        f"{text.path}: inflates to over 200 times its {size:,} bytes; decompress it yourself"
-                    )
+                    what = f"inflates to over 200 times its {size:,} bytes; decompress it yourself"
+                    raise InputError(f"{text.path}: {what}")
                 yield chunk
                 if len(chunk) < CHUNK_BYTES:  # of a terminal another end would be waited for
                     break

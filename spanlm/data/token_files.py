@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spanlm.data.config import CACHE_VARIABLE, Documents, Tokenizer
 from spanlm.data.text import Text, pieces, without_titles
-from spanlm.data.tokenizer import cut_word
+from spanlm.data.tokenizer import Flags, Ids, Positions, cut_word
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.store.files import UNFINISHED, expanded, replacing
@@ -39,9 +38,6 @@ _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
 _REMEMBERED = 1 << 18
 _UNKNOWN, _UNKNOWN_EQUALS = -1, -2
 _EOS = EOS.encode()
-
-Ids = NDArray[np.int32]
-Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,9 +121,6 @@ def _text_of(text: Text, fingerprint: str, documents: Documents) -> Iterable[byt
 def _no_word(text: Text) -> InputError:
     place = f", from byte {text.start}" if text.start else ""
     return InputError(f"{text.path}{place}: no word in it; give a text with at least one word")
-
-
-# From words to ids
 
 
 def _written_words(piece: bytes) -> list[bytes]:
@@ -217,9 +210,9 @@ class DocumentFinder:
     def _headings(self, equals: Positions, line_of: Positions, ids: Ids) -> Positions:
         """Return where headings begin: "= Title =", but not "= = Section = ="."""
 
-        def is_end(at: Positions) -> NDArray[np.bool_]:
+        def is_end(at: Positions) -> Flags:
             inside = (at >= 0) & (at < len(ids))
-            ends: NDArray[np.bool_] = ~inside | (ids[np.where(inside, at, 0)] == self._eos_id)
+            ends: Flags = ~inside | (ids[np.where(inside, at, 0)] == self._eos_id)
             return ends
 
         opens = is_end(equals - 1) & ~np.isin(equals + 1, equals)
@@ -230,9 +223,6 @@ class DocumentFinder:
         framed = ends - begins >= 2
         begins, between = begins[framed], between[framed]
         return begins[between] if len(begins) and between[0] else begins
-
-
-# The cache
 
 
 def cache_folder() -> Path:

@@ -27,8 +27,8 @@ from spanlm.errors import InputError, require
 MARKS = (".", "!", "?")
 CLOSERS = (")", "]", "'", "''", "”", "’")
 QUOTE = '"'
+# of one sentence: a quote after a bracket, or the other way round
 MOST_CLOSERS = 2
-"""That close a sentence one after the other: a quote after a bracket, or the other way round."""
 
 Flags = NDArray[np.bool_]
 Ids = NDArray[np.int32]
@@ -91,7 +91,6 @@ def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tu
 
 
 def _sentence_ends(ids: Ids, eos: int, vocabulary: Vocabulary) -> Positions:
-    """Return the positions before which a sentence ends within a line."""
     ends, marks, closers = ids == eos, _among(ids, vocabulary, MARKS), _among(ids, vocabulary, CLOSERS)
     quotes = _among(ids, vocabulary, (QUOTE,))
     closes = closers | (quotes & _odd_before(quotes, ends))
@@ -136,7 +135,7 @@ def _among(ids: Ids, vocabulary: Vocabulary, words: tuple[str, ...]) -> Flags:
 
 
 def _odd_before(quotes: Flags, ends: Flags) -> Flags:
-    """Say where an odd number of quotes stand before a position in its line."""
+    """Return where an odd number of quotes stand before a position in its line."""
     before: Positions = np.cumsum(quotes) - quotes
     line: Positions = np.cumsum(ends) - ends
     starts = np.append(0, np.flatnonzero(ends) + 1)

@@ -52,13 +52,7 @@ def shards(out: Path) -> list[Path]:
 
 @pytest.mark.parametrize(
     ("phase", "articles", "made", "jobs"),
-    [
-        ("cutting", 1, 0, 1),
-        ("cutting", 41, 2, 1),
-        ("cutting", 41, 2, 2),
-        ("counting", 9, 3, 1),
-        ("writing", 50, 3, 1),
-    ],
+    [("cutting", 1, 0, 1), ("cutting", 41, 2, 1), ("cutting", 41, 2, 2), ("counting", 9, 3, 1), ("writing", 50, 3, 1)],
 )
 def test_a_build_that_was_stopped_goes_on(
     folder: Path, tmp_path: Path, phase: str, articles: int, made: int, jobs: int
