@@ -92,12 +92,10 @@ def test_what_is_no_prose_is_refused_unless_asked_for(tmp_path: Path, name: str,
     assert read(path, as_text=True) == data.removeprefix("\ufeff".encode()) + b"\n" * (not data.endswith(b"\n"))
 
 
-@pytest.mark.parametrize(
-    "suffix", ["csv", "tsv", "json", "jsonl", "xml", "html", "pdf", "docx", "arpa", "csv.gz", "xml.bz2"]
-)
-def test_a_suffix_decides_alone(suffix: str) -> None:
-    with pytest.raises(InputError, match="not plain text"):
-        refuse_other_formats(Path(f"a.{suffix}"), b"the cat sat .\n")
+def test_a_suffix_decides_alone() -> None:
+    for suffix in ["csv", "tsv", "json", "jsonl", "xml", "html", "pdf", "docx", "arpa", "csv.gz", "xml.bz2"]:
+        with pytest.raises(InputError, match="not plain text"):
+            refuse_other_formats(Path(f"a.{suffix}"), b"the cat sat .\n")
 
 
 @pytest.mark.parametrize("name", PROSE)

@@ -72,6 +72,8 @@ def test_segments_are_those_of_a_loop_over_turned_columns(
     opening = segments[0].targets[0].tolist()
     turns = [opening[b] - column[0] if column else 0 for b, column in enumerate(columns(size, batch_size))]
     lengths = [round(segment.rate_share * length) for segment in segments]
+    if rules.draws_lengths:  # the rate follows the drawn length even where the text ends before
+        assert lengths == drawn_lengths(rules, length, -(-size // batch_size), seed).tolist()
     expected = by_a_loop(size, batch_size, lengths, turns)
     for segment, streams in zip(segments, expected, strict=True):
         assert read([segment]) == streams
@@ -140,18 +142,3 @@ def test_lengths_just_cover_the_steps(rules: StreamRules, length: int, steps: in
     assert sum(lengths[:-1]) < steps <= sum(lengths)
     assert min(lengths) >= 5
     assert rules.longest_over is None or max(lengths) <= length + rules.longest_over
-
-
-@given(size=SIZES, batch_size=STREAMS, length=LENGTHS, seed=SEEDS)
-def test_the_rate_follows_the_drawn_length_even_where_the_text_ends_before(
-    size: int, batch_size: int, length: int, seed: int
-) -> None:
-    rules = StreamRules(length_spread=3.0, short_share=0.2)
-    segments = list(batcher(size, batch_size, length, rules).segments(seed))
-    # what is drawn does not depend on where the text ends
-    longer = list(batcher(size + 20 * batch_size * length, batch_size, length, rules).segments(seed))
-    for segment, whole in zip(segments, longer[:-1], strict=False):
-        assert segment.rate_share == whole.rate_share == len(whole.inputs) / length
-    *others, last = segments
-    assert all(len(segment.inputs) == len(whole.inputs) for segment, whole in zip(others, longer, strict=False))
-    assert len(last.inputs) == -(-size // batch_size) - sum(len(segment.inputs) for segment in others)
