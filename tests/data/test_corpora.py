@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spanlm.data.config import DataConfig
-from spanlm.data.corpora import load_corpus, split_by_lines
+from spanlm.data.corpora import Corpus, load_corpus, split_by_lines
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from tests.data.conftest import MakeCorpus
@@ -17,14 +18,14 @@ def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPANLM_DATA", raising=False)
 
 
-def load(path: Path | str, **options: object) -> object:
-    return load_corpus(DataConfig(corpus=str(path), **options))  # type: ignore[arg-type]
+def load(path: Path | str, **options: Any) -> Corpus:
+    return load_corpus(DataConfig(corpus=str(path), **options))
 
 
 def test_a_folder_gives_three_splits_and_the_vocabulary_of_its_training_part(make_corpus: MakeCorpus) -> None:
     folder = make_corpus({"train": "the cat\nsat\n", "valid": "the dog sat <unk>\n", "test": "dog dog\n"})
-    corpus = load_corpus(DataConfig(corpus=str(folder), min_count=1))
-    assert corpus.name == "corpus"
+    corpus = load(folder, min_count=1)
+    assert (corpus.name, corpus.notes, corpus.tokenizer) == ("corpus", [], "whitespace")
     assert corpus.vocabulary.words == ("the", "cat", EOS, "sat", UNK)
     assert {split: tokens.ids.tolist() for split, tokens in corpus.splits.items()} == {
         "train": [0, 1, 2, 3, 2],
@@ -32,21 +33,20 @@ def test_a_folder_gives_three_splits_and_the_vocabulary_of_its_training_part(mak
         "test": [4, 4, 2],
     }
     assert corpus.oov == {"train": 0, "valid": 1, "test": 2}
-    assert corpus.notes == []
-    assert corpus.tokenizer == "whitespace"
 
 
 def test_options_choose_the_words(make_corpus: MakeCorpus) -> None:
     folder = make_corpus({"train": "The cat saw the Cat, the dog\n"})
 
-    def words(**options: object) -> tuple[str, ...]:
-        return load_corpus(DataConfig(corpus=str(folder), **options)).vocabulary.words  # type: ignore[arg-type]
-
-    assert words(min_count=1) == ("The", "cat", "saw", "the", "Cat,", "dog", EOS, UNK)
-    assert words(min_count=2) == words() == ("the", EOS, UNK)
-    assert words(min_count=1, max_size=3) == ("the", EOS, UNK)
-    assert words(min_count=1, tokenizer="words") == ("the", "cat", "saw", ",", "dog", EOS, UNK)
-    assert words(tokenizer="words", min_count=2) == ("the", "cat", EOS, UNK)
+    for options, words in (
+        ({"min_count": 1}, "The cat saw the Cat, dog"),
+        ({}, "the"),
+        ({"min_count": 2}, "the"),
+        ({"min_count": 1, "max_size": 3}, "the"),
+        ({"min_count": 1, "tokenizer": "words"}, "the cat saw , dog"),
+        ({"min_count": 2, "tokenizer": "words"}, "the cat"),
+    ):
+        assert load(folder, **options).vocabulary.words == (*words.split(), EOS, UNK)
 
 
 def test_a_given_vocabulary_is_used_as_it_is(make_corpus: MakeCorpus) -> None:
@@ -77,7 +77,7 @@ def test_one_file_is_split_by_lines(tmp_path: Path, packed: bool, end: str) -> N
     data = ("\n".join(lines) + end).encode()
     path = tmp_path / ("book.txt.gz" if packed else "book.txt")
     path.write_bytes(gzip.compress(data) if packed else data)
-    corpus = load_corpus(DataConfig(corpus=str(path), tokenizer="words", min_count=1))
+    corpus = load(path, tokenizer="words", min_count=1)
     assert [len(corpus.splits[split]) for split in ("train", "valid", "test")] == [540, 30, 30]
     assert corpus.vocabulary.words[:4] == ("line", "0", EOS, "1")
     assert "180" not in corpus.vocabulary

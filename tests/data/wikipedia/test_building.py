@@ -18,6 +18,7 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.data.wikipedia import choose_words, split_articles
 from spanlm.errors import InputError
+from tests.data.wikipedia import small
 from tests.data.wikipedia.small import (
     FOOTER,
     HEADER,
@@ -30,7 +31,6 @@ from tests.data.wikipedia.small import (
     made_articles,
     page,
     reused,
-    several_bzip2_streams,
     texts,
     wikitext,
 )
@@ -60,7 +60,7 @@ def test_every_word_of_every_article_is_in_one_split(source: Path, tmp_path: Pat
         assert text == ("\n".join(cut) if split != "train" else lines)
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, several_bzip2_streams])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, small.several_bzip2_streams])
 def test_a_dump_says_the_same_as_json_lines(source: Path, tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     (tmp_path / "dump").write_bytes(pack(dump(ARTICLES)))
     build(source, tmp_path / "json")
@@ -143,11 +143,9 @@ def test_a_folder_is_all_its_files_and_the_first_of_two_articles_stays(tmp_path:
     summary = build(folder, tmp_path / "out")
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES]
     assert summary["skipped"] == {"repeated": 5}
-    assert [source["file"] for source in summary["sources"]] == ["wiki_00", "wiki_01.bz2", "b.jsonl.gz"]
-    for source in summary["sources"]:
-        (path,) = folder.rglob(source["file"])
-        assert source["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-        assert source["bytes"] == path.stat().st_size
+    files = {name: (folder / name).read_bytes() for name in ("AA/wiki_00", "AA/wiki_01.bz2", "b.jsonl.gz")}
+    expected = [(Path(name).name, len(data), hashlib.sha256(data).hexdigest()) for name, data in files.items()]
+    assert [(one["file"], one["bytes"], one["sha256"]) for one in summary["sources"]] == expected
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "xml"])
@@ -250,8 +248,8 @@ def test_held_out_splits_have_their_share_and_part_of_an_article_more(articles: 
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_too_few_to_split(tmp_path: Path, count: int) -> None:
-    (tmp_path / "x.jsonl").write_bytes(json_lines(ARTICLES[:count]))
+def test_too_few_to_split(source: Path, tmp_path: Path, count: int) -> None:
+    source.write_bytes(json_lines(ARTICLES[:count]))
     with pytest.raises(InputError, match=rf"{count} article\(s\) in it .* need three"):
-        build(tmp_path / "x.jsonl", tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
+        build(source, tmp_path / "out")
+    assert [*tmp_path.iterdir()] == [source]
