@@ -70,7 +70,7 @@ class Batcher(ABC):
 
     @property
     def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split, unless the rules for sentences leave some out."""
+        """Number of tokens that are predicted: all of the split that rules for sentences do not leave out."""
         return len(self._ids)
 
     @abstractmethod
@@ -81,11 +81,7 @@ class Batcher(ABC):
         return self.count()
 
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
-        """Yield the segments from number `start` on, as drawn with `seed`; those before are not made.
-
-        Raises:
-            InputError: `start` is negative.
-        """
+        """Yield the segments from number `start` on, as drawn with `seed`; those before are not made."""
         require(start >= 0, "start", start, "at least 0")
         return self._segments(seed, start)
 

@@ -128,10 +128,8 @@ def _lines(text: Text) -> Iterator[_Line]:
             number, rest = number + 1, ""
         rest += last
         if len(rest) > MOST_CHARACTERS:
-            raise InputError(
-                f"{text.path}, line {number}: more than {MOST_CHARACTERS:,} characters; "
-                "give a file in the format of the Children's Book Test"
-            )
+            what = f"more than {MOST_CHARACTERS:,} characters; give a file in the format of the Children's Book Test"
+            raise InputError(f"{text.path}, line {number}: {what}")
 
 
 def _question(file: str, block: list[_Line]) -> Question | Defect:
@@ -150,7 +148,7 @@ def _question(file: str, block: list[_Line]) -> Question | Defect:
 
 
 def _without_numbers(block: list[_Line]) -> list[str]:
-    """Take the numbers off the lines if they have any; they must tell that no line is missing."""
+    """Take the numbers off the lines if they have any; they must show that no line is missing."""
     labels = [line.label for line in block]
     if sum(label is not None for label in labels) * 2 <= len(block):
         return [line.text for line in block]

@@ -107,14 +107,7 @@ CORPORA: dict[str, PublishedCorpus] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The texts of a corpus.
-
-    Attributes:
-        name: The corpus, as the user may read it.
-        texts: The text of each split.
-        notes: What was decided for the user.
-        published: What the files must be, for a published corpus.
-    """
+    """The texts of a corpus, what was decided for the user, and what the files of a published corpus must be."""
 
     name: str
     texts: dict[Split, Text]
@@ -123,12 +116,7 @@ class Source:
 
 
 def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = False) -> Source:
-    """Find the texts of these splits of a corpus other than the demo.
-
-    Raises:
-        InputError: There is no such corpus, or a file of it is missing.
-        RunError: A download failed.
-    """
+    """Find the texts of these splits of a corpus other than the demo; errors are those of `load_corpus`."""
     published = CORPORA.get(config.corpus)
     if published is not None:
         return _published_source(config, published, splits)
@@ -314,12 +302,7 @@ def load_corpus(
 
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
-    """Load one text file whole, as the only split `WHOLE`: what a trained model is evaluated on.
-
-    Raises:
-        InputError: The file breaks a rule of `spanlm.data.text`.
-        RunError: The cache folder cannot be written.
-    """
+    """Load one text file whole, as the only split `WHOLE`; errors are those of `load_corpus`."""
     text = Text(expanded(config.corpus), as_text=as_text)
     return _encoded(text.path.name, config, {WHOLE: (text, fingerprint(text))}, vocabulary)
 

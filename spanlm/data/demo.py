@@ -72,8 +72,7 @@ def demo_note(topics: Mapping[Split, Sequence[Topic]]) -> str:
 def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
     """Return the sentences of each topic, in the order of the topics' names.
 
-    Topics repeat each other: `compound` contains `for`, `while` and more. A sentence stays with the smallest
-    topic that has it, so that no part of the text is in two splits.
+    Topics repeat each other. A sentence stays with the smallest that has it, so that no text is in two splits.
     """
     seen: set[tuple[str, ...]] = set()
     topics = []
@@ -103,10 +102,8 @@ def _topic_texts() -> Mapping[str, str]:
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
-        raise InputError(
-            "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is; "
-            "use a text of your own: --corpus FILE"
-        ) from error
+        what = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
+        raise InputError(f"{what}; use a text of your own: --corpus FILE") from error
     return topics
 
 

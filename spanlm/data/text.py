@@ -61,11 +61,7 @@ class Text:
 
 
 def fingerprint(text: Text) -> str:
-    """Return the SHA-256 (hex) of the decompressed bytes.
-
-    Raises:
-        InputError: The file cannot be read, or is empty.
-    """
+    """Return the SHA-256 (hex) of the decompressed bytes; InputError: the file cannot be read, or is empty."""
     digest, empty = hashlib.sha256(), True
     for chunk in chunks(text):
         digest.update(chunk)
@@ -101,11 +97,7 @@ def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
 
 
 def chunks(text: Text) -> Iterator[bytes]:
-    """Read the decompressed bytes of the text as they are, `CHUNK_BYTES` at a time.
-
-    Raises:
-        InputError: The file is missing, is not a file, cannot be read, or is no plain text.
-    """
+    """Read the decompressed bytes, `CHUNK_BYTES` at a time; InputError: no file, not readable, or no plain text."""
     unknown = text.start == 0 and not text.as_text
     try:
         with _open(text.path) as file:
@@ -160,11 +152,7 @@ def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def line_ends(text: Text) -> Iterator[NDArray[np.int64]]:
-    r"""Yield the offsets of the file at which its lines end, in blocks; the last line may lack its `\n`.
-
-    Raises:
-        InputError: As for `chunks`.
-    """
+    r"""Yield the offsets at which lines end, in blocks; the last may lack its `\n`. Errors are those of `chunks`."""
     offset, last = text.start, b"\n"
     for chunk in chunks(text):
         yield offset + 1 + np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))

@@ -100,9 +100,7 @@ def token_file(
     Returns:
         The tokens, and how many of them are `<unk>` only because the vocabulary does not have the word.
 
-    Raises:
-        InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
-        RunError: The cache folder cannot be written.
+    Errors are those of `count_words`.
     """
     path = _cached("tokens", FORMAT, fingerprint, vocabulary.hash, tokenizer, documents)
     if not _is_whole(path):
@@ -232,7 +230,6 @@ def cache_folder() -> Path:
 
 
 def _cached(kind: str, *parts: object) -> Path:
-    """Return the cached file of what these parts determine; any other part gives another name."""
     return cache_folder() / kind / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}.{kind}"
 
 
@@ -264,7 +261,7 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Tell whether a file of the cache is there and has its SHA-256; a damaged one is noted."""
+    """Return whether a file of the cache is there and has its SHA-256; log a damaged one."""
     try:
         state = path.stat()
         _check_digest(path, state.st_ino, state.st_mtime_ns, state.st_size)

@@ -18,17 +18,12 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """An immutable list of words; a word's id is its place in the list.
+    """An immutable list of words; a word's id is its place in the list. `hash` is its SHA-256 (hex).
 
-    Attributes:
-        words: The words in id order, `<eos>` and `<unk>` among them.
-        eos_id: Id of `<eos>`, the end of a line.
-        unk_id: Id of `<unk>`, which stands for every word that is not listed.
-        hash: SHA-256 (hex) of the words in id order. Two vocabularies of one size but another order differ.
+    `<eos>` is the end of a line; `<unk>` stands for every word that is not listed.
 
     Raises:
-        InputError: A word is empty, holds white space, is not Unicode or is listed twice, or `<eos>` or
-            `<unk>` is missing.
+        InputError: A word is empty, has white space, is no Unicode or is listed twice; `<eos>` or `<unk>` is missing.
     """
 
     words: tuple[str, ...]

@@ -83,7 +83,6 @@ def test_one_file_is_split_by_lines(tmp_path: Path, packed: bool, end: str) -> N
     assert "180" not in corpus.vocabulary
     assert corpus.oov == {"train": 0, "valid": 10, "test": 10}
     assert corpus.notes == ["one file, split by lines: train 1-180, valid 181-190, test 191-200"]
-    assert corpus.name == path.name
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 7, 1 << 20])
@@ -111,32 +110,28 @@ def test_the_parts_of_one_file_are_the_file(
         (b"one line only", r"1 line\(s\) cannot be split into train, valid and test"),
         (b"one\ntwo\n", r"2 line\(s\) cannot be split"),
         (b"\n\n\n\n", "no word in it"),
-        (b"one\ntwo\n\n", r"book\.txt, from byte 8: no word in it"),
+        (b"one\ntwo\n\n", ", from byte 8: no word in it"),
         (b"one\ntwo\nthree <eos>\n", "line 3: the word <eos> is reserved"),
     ],
 )
 def test_one_file_that_cannot_be_split_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "book.txt"
     path.write_bytes(data)
-    with pytest.raises(InputError, match=rf"book\.txt.*{message}|{message}") as caught:
+    with pytest.raises(InputError, match=rf"^[^\n]*book\.txt[^\n]*{message}[^\n]*$"):
         load(path)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
 def test_a_bad_file_of_a_folder_is_refused_by_name(make_corpus: MakeCorpus, split: str) -> None:
-    with pytest.raises(InputError, match=rf"{split}\.txt.*not UTF-8 at byte 2") as caught:
-        load(make_corpus({split: b"a \xff\n"}))
-    assert "\n" not in str(caught.value)
-
-
-def test_a_folder_needs_three_files(make_corpus: MakeCorpus) -> None:
-    folder = make_corpus()
-    (folder / "valid.txt").unlink()
-    with pytest.raises(InputError, match=r"corpus: no valid\.txt or valid\.txt\.gz in it.*train, valid and test"):
+    folder = make_corpus({split: b"a \xff\n"})
+    path = folder / f"{split}.txt"
+    with pytest.raises(InputError, match=rf"{split}\.txt.*not UTF-8 at byte 2"):
         load(folder)
-    (folder / "valid.txt").mkdir()
-    with pytest.raises(InputError, match=r"valid\.txt: a folder where a text file is needed"):
+    path.unlink()
+    with pytest.raises(InputError, match=rf"corpus: no {split}\.txt or {split}\.txt\.gz in it.*train, valid and test"):
+        load(folder)
+    path.mkdir()
+    with pytest.raises(InputError, match=rf"{split}\.txt: a folder where a text file is needed"):
         load(folder)
 
 
@@ -161,6 +156,5 @@ def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
 ) -> None:
     monkeypatch.chdir(make_corpus())
     for name in ("trian.txt", str(Path("trian.txt").absolute())):
-        with pytest.raises(InputError, match="no such corpus, folder or file") as caught:
+        with pytest.raises(InputError, match=r"no such corpus, folder or file(?!.*train\.txt)"):
             load(name)
-        assert "train.txt" not in str(caught.value)
