@@ -11,6 +11,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -162,14 +163,13 @@ def test_each_text_vocabulary_tokenizer_and_document_rule_has_an_entry_of_its_ow
     vocabulary = build(path)
     for _ in range(2):
         encode(path, vocabulary)
-    assert len(entries(cache)) == 1
-    encode(path, Vocabulary(("b", "a", EOS, UNK)))
-    encode(path, vocabulary, "words")
-    encode(path, vocabulary, documents="heading")
-    encode(other, vocabulary)
+        encode(path, Vocabulary(("b", "a", EOS, UNK)))
+        encode(path, vocabulary, "words")
+        encode(path, vocabulary, documents="heading")
+        encode(other, vocabulary)
     assert len(entries(cache)) == 5
     build(path, documents="heading")
-    assert len(entries(cache, "counts")) == 1
+    assert len(entries(cache, "counts")) == 1, "only the titles of books are no words"
     build(path, documents="book-title")
     assert len(entries(cache, "counts")) == 2
 
@@ -248,11 +248,8 @@ def test_a_cache_that_cannot_be_written_is_an_error_that_says_what_to_set(
 ) -> None:
     vocabulary = build(path)
 
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
         with pytest.raises(RunError, match=r"No space left on device.*SPANLM_CACHE"):
             encode(path, vocabulary)
         assert entries(cache) == []

@@ -132,24 +132,15 @@ BOMBS: dict[str, Callable[[bytes], list[bytes]]] = {
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("bomb", "pack"),
-    [
-        *((bomb, gzip.compress) for bomb in BOMBS),
-        *((bomb, pack) for bomb in ("line", "page") for pack in (bytes, bz2.compress)),
-    ],
+    [*((bomb, gzip.compress) for bomb in BOMBS), ("line", bytes), ("page", bz2.compress)],
 )
 def test_memory_is_bounded_whatever_a_file_expands_to(
     tmp_path: Path, bomb: str, pack: Callable[[bytes], bytes]
 ) -> None:
     content = b"".join(BOMBS[bomb](b"x" * 200_000_000))
     (tmp_path / "bomb").write_bytes(pack(content))
-    ran = subprocess.run(
-        [sys.executable, "-c", RESIDENT, str(tmp_path / "bomb"), str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        timeout=300,
-        check=True,
-    )
+    command = [sys.executable, "-c", RESIDENT, str(tmp_path / "bomb"), str(tmp_path / "out")]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=True)
     assert int(ran.stdout.splitlines()[-1]) < 100
 
 
@@ -178,15 +169,8 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread ends the worker, after the call")
 def test_no_worker_outlives_a_killed_parent_even_inside_a_long_call(tmp_path: Path) -> None:
     (tmp_path / "busy.py").write_text(BUSY)
-    ran = subprocess.run(
-        [sys.executable, "busy.py"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=60,
-        check=False,
-    )
+    command, paths = [sys.executable, "busy.py"], {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, capture_output=True, cwd=tmp_path, env=paths, timeout=60, check=False)
     workers = list(map(int, ran.stdout.split()))
     assert ran.returncode == -signal.SIGKILL and len(workers) == 2
     await_end(workers)

@@ -128,14 +128,8 @@ build(Path(sys.argv[1]), Path(sys.argv[2]), jobs=2, report=report)
 
 
 def test_killed_without_a_word(folder: Path, tmp_path: Path) -> None:
-    killed = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(folder), str(tmp_path / "out")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        cwd=ROOT,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-c", SCRIPT, str(folder), str(tmp_path / "out")]
+    killed = subprocess.run(command, capture_output=True, cwd=ROOT, timeout=60, check=False)
     assert killed.returncode == -signal.SIGKILL
     workers = json.loads(killed.stdout)
     assert len(workers) == 2
