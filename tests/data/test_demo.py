@@ -129,11 +129,9 @@ def test_the_corpus_has_its_topics_as_documents_and_learns_unk() -> None:
 
 
 def test_min_count_max_size_and_a_vocabulary_are_obeyed() -> None:
-    plain = load_corpus(DataConfig())
+    plain, rarer = load_corpus(DataConfig()), load_corpus(DataConfig(min_count=5))
     assert load_corpus(DataConfig(min_count=1)).vocabulary == plain.vocabulary
-    rarer = load_corpus(DataConfig(min_count=5))
-    assert len(rarer.vocabulary) < len(plain.vocabulary)
-    assert "fewer than 5 times" in " ".join(rarer.notes)
+    assert len(rarer.vocabulary) < len(plain.vocabulary) and "fewer than 5 times" in " ".join(rarer.notes)
     assert len(load_corpus(DataConfig(max_size=100)).vocabulary) == 100
     reused = load_corpus(DataConfig(), rarer.vocabulary, ["valid"])
     assert reused.splits.keys() == {"valid"}

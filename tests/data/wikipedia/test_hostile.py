@@ -29,7 +29,6 @@ from tests.data.wikipedia.small import (
     listed,
     made_articles,
     page,
-    texts,
 )
 from tests.data.wikipedia.test_shards import await_end
 
@@ -174,11 +173,3 @@ def test_no_worker_outlives_a_killed_parent_even_inside_a_long_call(tmp_path: Pa
     workers = list(map(int, ran.stdout.split()))
     assert ran.returncode == -signal.SIGKILL and len(workers) == 2
     await_end(workers)
-
-
-def test_long_words_are_no_words(tmp_path: Path) -> None:
-    odd = json_line(ARTICLES[0], id="1", text=f"It is a {'word' * 400}. It is one.\n")
-    (tmp_path / "x.jsonl").write_bytes(odd + json_lines(ARTICLES))
-    summary = build(tmp_path / "x.jsonl", tmp_path / "out")
-    assert summary["left_out_words"]["fragment"] == 4
-    assert not any("wordword" in text for text in texts(tmp_path / "out").values())
