@@ -192,9 +192,7 @@ class DocumentBatcher(Batcher):
     what is before a word is the same whatever the batch size, but a few long documents leave the other streams
     without work (98 books in 64 streams: 61 % of all steps are padding). Otherwise the documents are laid end to end
     and cut into B streams of equal length; at most B - 1 of them are cut, and what comes after a cut begins with an
-    empty state and the true word before it, as streams do.
-
-    A segment has fewer than T steps where no stream needs them.
+    empty state and the true word before it, as streams do. A segment has fewer than T steps where none needs them.
     """
 
     def __init__(
@@ -266,8 +264,7 @@ class SentenceBatcher(Batcher):
     """Makes each line a stream of its own: B lines a segment, all reset, as long as the longest of them.
 
     Salton et al. (2017) train on sentences of at most 35 words, in the order of the text, and throw the rest of longer
-    ones away (of Penn Treebank 2.7 % of all tokens). Their code opens no sentence: its first word is read and never
-    predicted.
+    ones away (of Penn Treebank 2.7 % of all tokens). Their code opens no sentence: it never predicts the first word.
 
     Missing lines of the last segment are padding. With a `piece`, a line of more than `LONG` targets is read alone, in
     segments of so many steps.

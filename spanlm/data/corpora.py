@@ -23,8 +23,8 @@ from spanlm.store.files import expanded
 
 # words that occur once in the demo stand for the words it does not have
 DEMO_MIN_COUNT = 2
+# the only split of a text that is loaded whole
 WHOLE = "text"
-"""The only split of a text that is loaded whole."""
 _SUFFIXES = (".txt", ".txt.gz")
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
@@ -200,7 +200,7 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
 
 
 def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], folders: Sequence[Path]) -> InputError:
-    where = " or in ".join(str(folder) for folder in folders)
+    where = " or in ".join(map(str, folders))
     folder = f"set --data.dir (--data-dir) or {DATA_VARIABLE} to the folder that holds {name}/"
     files = published.named(splits)
     if all(published.files[split].url for split in splits):
@@ -217,12 +217,9 @@ def _find(folder: Path, stem: str) -> Path | None:
 
 
 def _in_folder(folder: Path, split: Split) -> Path:
-    path = _find(folder, split)
-    if path is None:
-        raise InputError(
-            f"{folder}: no {split}.txt or {split}.txt.gz in it; a corpus folder needs train, valid and test"
-        )
-    return path
+    if path := _find(folder, split):
+        return path
+    raise InputError(f"{folder}: no {split}.txt or {split}.txt.gz in it; a corpus folder needs train, valid and test")
 
 
 def download(file: PublishedFile, path: Path) -> None:
@@ -234,17 +231,14 @@ def download(file: PublishedFile, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(
-            f"cannot write {path.parent} ({error.strerror}); set {CACHE_VARIABLE} to a folder that can be written"
-        ) from error
+        way = f"set {CACHE_VARIABLE} to a folder that can be written"
+        raise RunError(f"cannot write {path.parent} ({error.strerror}); {way}") from error
     try:
         # pooch downloads to another name in the same folder, checks the hash and then renames
         pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:
-        cause = " ".join(str(error).split())
-        raise RunError(
-            f"cannot download {file.url}: {cause}; try again, or put the file into a folder and name it with --data.dir"
-        ) from error
+        cause, way = " ".join(str(error).split()), "put the file into a folder and name it with --data.dir"
+        raise RunError(f"cannot download {file.url}: {cause}; try again, or {way}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -88,7 +88,7 @@ def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
 
 
 def split_topics(topics: Sequence[Topic]) -> dict[Split, list[Topic]]:
-    """Deal topics out to the splits, in an order that depends on their names alone."""
+    """Assign topics to the splits, in an order that depends on their names alone."""
     share = _HELD_OUT_SHARE * sum(map(len, topics))
     chosen: dict[Split, list[Topic]] = {split: [] for split in SPLITS}
     for topic in sorted(topics, key=lambda topic: hashlib.sha256(topic.name.encode()).digest()):

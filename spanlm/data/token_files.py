@@ -244,10 +244,8 @@ def _caching(path: Path) -> Iterator[BinaryIO]:
             file.seek(0)
             file.write(hashlib.file_digest(file, "sha256").digest())  # type: ignore[arg-type]  # it can be read
     except OSError as error:
-        raise RunError(
-            f"cannot write the cache {path.parent} ({error.strerror or error}); "
-            f"set {CACHE_VARIABLE} to a folder that can be written and has room"
-        ) from error
+        way = f"set {CACHE_VARIABLE} to a folder that can be written and has room"
+        raise RunError(f"cannot write the cache {path.parent} ({error.strerror or error}); {way}") from error
 
 
 def _remove_stale(folder: Path) -> None:

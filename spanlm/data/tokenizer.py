@@ -24,9 +24,8 @@ from spanlm.data.config import Tokenizer
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 
-MARKS = (".", "!", "?")
+MARKS, QUOTE = (".", "!", "?"), '"'
 CLOSERS = (")", "]", "'", "''", "”", "’")
-QUOTE = '"'
 # of one sentence: a quote after a bracket, or the other way round
 MOST_CLOSERS = 2
 
