@@ -15,15 +15,12 @@ from itertools import islice
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from spanlm.data.config import SHORTEST, BatchingKind, SentenceRules, StreamRules
 from spanlm.data.token_files import TokenFile
+from spanlm.data.tokenizer import Flags, Ids, Positions
 from spanlm.errors import InputError, nearest, require
-
-Positions = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 LONG = 512
 """Targets of a sentence that evaluation reads alone and in pieces if it has more."""
@@ -43,8 +40,7 @@ class Segment:
         targets: The word that follows each input, int64 (T, B).
         mask: False where the target is padding, bool (T, B).
         reset: The streams that begin anew with this segment, bool (B,).
-        rate_share: What the learning rate of the step is multiplied by: where lengths are drawn, the drawn one as a
-            share of the usual one.
+        rate_share: Factor of the step's learning rate: the drawn length as a share of the usual one.
     """
 
     inputs: Tensor
@@ -62,26 +58,19 @@ class Segment:
 
 
 class Batcher(ABC):
-    """Cuts a split into segments.
+    """Cuts a split into segments of B streams; arguments and errors of all kinds are those of `make_batcher`."""
 
-    Args:
-        tokens: The split.
-        eos_id: Id of `<eos>`.
-        batch_size: B, the number of streams.
-
-    Raises:
-        InputError: A size is below 1.
-    """
-
-    def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int) -> None:
+    def __init__(self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int = 1) -> None:
+        require(batch_size >= 1, "batch_size", batch_size, "at least 1")
+        require(length >= 1, "length", length, "at least 1")
         # a plain view: indexing the memory map class itself takes twice as long
         self._ids = np.asarray(tokens.ids)
         self._eos_id = eos_id
-        self._batch_size = _at_least_one("batch_size", batch_size)
+        self._batch_size, self._length = batch_size, length
 
     @property
     def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split, unless the rules for sentences leave some out."""
+        """Number of tokens that are predicted: all of the split that rules for sentences do not leave out."""
         return len(self._ids)
 
     @abstractmethod
@@ -92,11 +81,7 @@ class Batcher(ABC):
         return self.count()
 
     def segments(self, seed: int = 0, start: int = 0) -> Iterator[Segment]:
-        """Yield the segments from number `start` on, as drawn with `seed`; those before are not made.
-
-        Raises:
-            InputError: `start` is negative.
-        """
+        """Yield the segments from number `start` on, as drawn with `seed`; those before are not made."""
         require(start >= 0, "start", start, "at least 0")
         return self._segments(seed, start)
 
@@ -104,28 +89,14 @@ class Batcher(ABC):
     def _segments(self, seed: int, start: int) -> Iterator[Segment]: ...
 
     def _read(self, begin: Positions, end: Positions, opening: Positions, steps: int, reset: Flags) -> Segment:
-        """Read a segment; positions are those of targets in the split.
-
-        Args:
-            begin: Where each stream goes on, int64 (B,).
-            end: Where it ends; what lies beyond is padding.
-            opening: Where it opened; the input there is `<eos>`, elsewhere the token before the target.
-            steps: T.
-            reset: The streams that begin anew, bool (B,).
-        """
+        """Read a segment from where each stream goes on, ends and opened, as positions of targets in the split (B,)."""
         at = begin + np.arange(-1, steps)[:, None]
         return self._gather(at, at[1:] < end, at[1:] == opening, reset)
 
     def _gather(self, at: Positions, mask: Flags, opens: Flags, reset: Flags, rate_share: float = 1.0) -> Segment:
-        """Read a segment whose every place is given.
+        """Read a segment from the positions `at` (T + 1, B) of its inputs and of the last targets in the split.
 
-        Args:
-            at: Position in the split of each input, and of the last target, int64 (T + 1, B): an input is the target
-                before it. One outside the split stands for no token.
-            mask: False where the target is padding, bool (T, B).
-            opens: Where the input is `<eos>`, whatever is there, bool (T, B).
-            reset: The streams that begin anew, bool (B,).
-            rate_share: What the learning rate of the step is multiplied by.
+        An input is the target before it, or `<eos>` where `opens` (T, B). A position outside the split is no token.
         """
         # one read gives both inputs and targets
         ids = self._ids[np.clip(at, 0, len(self._ids) - 1)]
@@ -138,11 +109,6 @@ class Batcher(ABC):
             torch.from_numpy(reset.copy()),
             rate_share,
         )
-
-
-def _at_least_one(field: str, value: int) -> int:
-    require(value >= 1, field, value, "at least 1")
-    return value
 
 
 def _drawn_order(items: int, shuffle: bool, seed: int) -> Positions:
@@ -166,21 +132,20 @@ class StreamBatcher(Batcher):
       reads x_{s+1} … x_M x_1 … x_s. It has a seam then, where x_1 is predicted from x_M. It is always the stream of the
       text that is turned, never one that has been turned before.
 
-    Args and errors are those of `make_batcher`; `rules` say what is drawn. The last segment may be shorter.
+    The last segment may be shorter.
     """
 
     def __init__(
         self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, rules: StreamRules | None = None
     ) -> None:
-        super().__init__(tokens, eos_id, batch_size=batch_size)
-        self._length = _at_least_one("length", length)
+        super().__init__(tokens, eos_id, batch_size=batch_size, length=length)
         self._rules = rules or StreamRules()
         self._column = -(-len(tokens) // batch_size)
         self._begins = np.arange(batch_size) * self._column
         self._sizes = np.clip(len(tokens) - self._begins, 0, self._column)
 
     def count(self, seed: int = 0) -> int:
-        """Return the number of segments, which depends on the seed where their lengths are drawn."""
+        """As in `Batcher`."""
         return len(self._lengths(seed))
 
     def _segments(self, seed: int, start: int) -> Iterator[Segment]:
@@ -208,14 +173,7 @@ class StreamBatcher(Batcher):
 
 
 def drawn_lengths(rules: StreamRules, length: int, steps: int, seed: int) -> Positions:
-    """Draw the lengths of segments until they cover so many steps; the last one may reach beyond them.
-
-    Args:
-        rules: How far they differ.
-        length: The usual one.
-        steps: What is to be covered.
-        seed: Another one gives other lengths.
-    """
+    """Draw lengths of segments around the usual `length` until they cover the steps; the last may reach beyond."""
     generator = np.random.default_rng([seed, _LENGTHS])
     longest = np.inf if rules.longest_over is None else length + rules.longest_over
     blocks: list[Positions] = []
@@ -234,22 +192,19 @@ class DocumentBatcher(Batcher):
     what is before a word is the same whatever the batch size, but a few long documents leave the other streams
     without work (98 books in 64 streams: 61 % of all steps are padding). Otherwise the documents are laid end to end
     and cut into B streams of equal length; at most B - 1 of them are cut, and what comes after a cut begins with an
-    empty state and the true word before it, as streams do.
-
-    Args and errors are those of `make_batcher`. A segment has fewer than T steps where no stream needs them.
+    empty state and the true word before it, as streams do. A segment has fewer than T steps where none needs them.
     """
 
     def __init__(
         self, tokens: TokenFile, eos_id: int, *, batch_size: int, length: int, shuffle: bool = False, whole: bool = True
     ) -> None:
-        super().__init__(tokens, eos_id, batch_size=batch_size)
-        self._length = _at_least_one("length", length)
+        super().__init__(tokens, eos_id, batch_size=batch_size, length=length)
         self._shuffle, self._whole = shuffle, whole
         self._begins = tokens.documents
         self._ends = np.append(tokens.documents[1:], len(tokens))
 
     def count(self, seed: int = 0) -> int:
-        """Return the number of segments, which for shuffled documents depends on the seed."""
+        """As in `Batcher`."""
         _, begins, ends, _, first = self._pieces(seed)
         return self._total(begins, ends, first)
 
@@ -274,9 +229,7 @@ class DocumentBatcher(Batcher):
     def _pieces(self, seed: int) -> tuple[Positions, Positions, Positions, Positions, Positions]:
         """Return the pieces of documents in the order in which streams take them.
 
-        Returns:
-            Where the document of each opens, where the piece begins and ends, which stream reads it, and the number of
-            the segment in which it begins, which never decreases.
+        Of each: where its document opens, where it begins and ends, its stream, and the number of its first segment.
         """
         order = _drawn_order(len(self._begins), self._shuffle, seed)
         openings, ends = self._begins[order], self._ends[order]
@@ -296,15 +249,7 @@ class DocumentBatcher(Batcher):
 
 
 def _first_free(segments: list[int], streams: int) -> tuple[Positions, Positions]:
-    """Give each document, in order, to the stream that is free first; of equals to the one of lowest number.
-
-    Args:
-        segments: Number of segments that each document fills.
-        streams: Number of streams.
-
-    Returns:
-        Each document's stream, and the segment in which it begins.
-    """
+    """Give documents of so many segments, in order, to the stream that is free first: its number, its first segment."""
     free = [(0, stream) for stream in range(min(streams, len(segments)))]
     taken = []
     for length in segments:
@@ -319,14 +264,13 @@ class SentenceBatcher(Batcher):
     """Makes each line a stream of its own: B lines a segment, all reset, as long as the longest of them.
 
     Salton et al. (2017) train on sentences of at most 35 words, in the order of the text, and throw the rest of longer
-    ones away (of Penn Treebank 2.7 % of all tokens). Their code opens no sentence: its first word is read and never
-    predicted.
+    ones away (of Penn Treebank 2.7 % of all tokens). Their code opens no sentence: it never predicts the first word.
 
-    Args and errors are those of `make_batcher`; missing lines of the last segment are padding.
+    Missing lines of the last segment are padding. With a `piece`, a line of more than `LONG` targets is read alone, in
+    segments of so many steps.
 
-    Args:
-        rules: What becomes of the lines; an error if one is longer than allowed, or none has a target.
-        piece: Steps of the segments of a line of more than `LONG` targets, read alone; None: it is like the others.
+    Raises:
+        InputError: A line is longer than the rules allow, or none has a target.
     """
 
     def __init__(
@@ -347,11 +291,11 @@ class SentenceBatcher(Batcher):
 
     @property
     def targets(self) -> int:
-        """Number of tokens that are predicted: all of the split, but for those that the rules leave out."""
+        """As in `Batcher`."""
         return int(self._lengths.sum())
 
     def count(self, seed: int = 0) -> int:
-        """Return the number of segments; the seed changes nothing."""
+        """As in `Batcher`; the seed changes nothing."""
         return sum(1 for _ in self._plan(seed))
 
     def _segments(self, seed: int, start: int) -> Iterator[Segment]:
@@ -388,7 +332,7 @@ class SentenceBatcher(Batcher):
         return batches
 
 
-def _line_ends(ids: NDArray[np.int32], eos_id: int) -> Positions:
+def _line_ends(ids: Ids, eos_id: int) -> Positions:
     """Return the position after each line's `<eos>`; what follows the last one is a line, too."""
     block = 1 << 22
     found = [np.flatnonzero(ids[at : at + block] == eos_id) + at + 1 for at in range(0, len(ids), block)]
@@ -443,8 +387,8 @@ def make_batcher(
 
     Args:
         kind: "streams", "documents" or "sentences".
-        tokens: The split.
-        eos_id: Id of `<eos>`.
+        tokens: The tokens of the split.
+        eos_id: Id of the end of a line.
         batch_size: B, the number of streams.
         length: T, the longest segment; of sentences that of a piece of a very long one, and the usual one of streams
             whose lengths are drawn.

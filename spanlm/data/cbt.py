@@ -26,28 +26,20 @@ from spanlm.errors import InputError
 
 BLANK = "XXXXX"
 CBT_LIKE = "cbtlike"
-"""How the names of files begin whose questions were made as those of CBT, but are not those of CBT."""
+"""How the names of files begin whose questions are made like those of CBT."""
 
-MOST_LINES = 1000
-"""Of a question; what is longer is none."""
-MOST_CHARACTERS = 1 << 22
-"""Of a line; what is longer is no text of sentences."""
+# of a question, and of a line
+MOST_LINES, MOST_CHARACTERS = 1000, 1 << 22
 
 _CLASS = re.compile(r"(?:^|_)(NE|CN|V|P)(?=[_.]|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A sentence with a gap, what came before it, and words that may fill the gap.
+    """A query with a gap, the sentences before it, and the words that may fill the gap: at least two, no two alike.
 
-    Attributes:
-        file: Where it stands, as the user named it.
-        line: Number of the query's line, from 1.
-        context: The sentences before the query, as written.
-        before: The query up to the gap.
-        after: The query from the gap on.
-        answer: One of the candidates.
-        candidates: At least two, no two alike.
+    `file` is its name as the user gave it, `line` the number of the query's line, from 1; `before` and `after` are the
+    query up to the gap and from it on.
     """
 
     file: str
@@ -61,13 +53,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A question that cannot be scored.
-
-    Attributes:
-        file: Where it stands, as the user named it.
-        line: Number of the line that shows it, from 1.
-        reason: What is wrong.
-    """
+    """A question that cannot be scored, with the number of the line that shows it, from 1, and what is wrong."""
 
     file: str
     line: int
@@ -78,26 +64,18 @@ class Defect:
 
 
 def word_class(path: Path) -> str:
-    """Return what kind of word a file's questions ask for, by its name.
-
-    NE, CN, V or P where that is a part of the name between underscores, as in `cbtest_NE_test_2500ex.txt`; else the
-    name without its endings.
-    """
+    """Return NE, CN, V or P where a file's name has it as in `cbtest_NE_test_2500ex.txt`; else the name's stem."""
     found = _CLASS.search(path.name)
     return found[1] if found else path.name.split(".")[0]
 
 
 def is_cbt_like(path: Path) -> bool:
-    """Tell whether a file says by its name that its questions are only like those of CBT."""
+    """Return whether the name of a file says that its questions are only like those of CBT."""
     return path.name.startswith(CBT_LIKE)
 
 
 def read_questions(path: Path, name: str | None = None) -> Iterator[Question | Defect]:
-    """Read a file of questions, in order, one at a time.
-
-    Args:
-        path: The file; decompressed if its name ends in `.gz`.
-        name: What it is called in questions and defects; None: its path.
+    """Read a file of questions, in order, one at a time; they and defects call it by `name`, or by its path.
 
     Raises:
         InputError: The file cannot be read, breaks a rule of `spanlm.data.text`, or holds no question at all.
@@ -150,10 +128,8 @@ def _lines(text: Text) -> Iterator[_Line]:
             number, rest = number + 1, ""
         rest += last
         if len(rest) > MOST_CHARACTERS:
-            raise InputError(
-                f"{text.path}, line {number}: more than {MOST_CHARACTERS:,} characters; "
-                "give a file in the format of the Children's Book Test"
-            )
+            what = f"more than {MOST_CHARACTERS:,} characters; give a file in the format of the Children's Book Test"
+            raise InputError(f"{text.path}, line {number}: {what}")
 
 
 def _question(file: str, block: list[_Line]) -> Question | Defect:
@@ -172,7 +148,7 @@ def _question(file: str, block: list[_Line]) -> Question | Defect:
 
 
 def _without_numbers(block: list[_Line]) -> list[str]:
-    """Take the numbers off the lines if they have any; they must tell that no line is missing."""
+    """Take the numbers off the lines if they have any; they must show that no line is missing."""
     labels = [line.label for line in block]
     if sum(label is not None for label in labels) * 2 <= len(block):
         return [line.text for line in block]

@@ -60,32 +60,20 @@ class DataConfig:
     lines: Lines = "as-written"
 
     def __post_init__(self) -> None:
-        """Refuse values that no corpus could use.
-
-        Raises:
-            InputError: A field is outside its limits.
-        """
+        """Raise InputError for values that no corpus could use."""
         require(bool(self.corpus), "data.corpus", repr(self.corpus), "a corpus name, a folder or a file")
-        _require_choice("data.tokenizer", self.tokenizer, get_args(Tokenizer))
-        _require_choice("data.documents", self.documents, get_args(DocumentsChoice))
-        _require_choice("data.lines", self.lines, get_args(Lines))
-        require(
-            self.lines == "as-written" or self.tokenizer == "whitespace",
-            "data.lines",
-            self.lines,
-            "as-written with data.tokenizer=words, which lower-cases: sentences are known by their capitals",
-        )
+        for name, kind in (("tokenizer", Tokenizer), ("documents", DocumentsChoice), ("lines", Lines)):
+            value, choices = getattr(self, name), get_args(kind)
+            require(value in choices, f"data.{name}", value, f"one of {', '.join(choices)}")
+        capitals = "as-written with data.tokenizer=words, which lower-cases: sentences are known by their capitals"
+        require(self.lines == "as-written" or self.tokenizer == "whitespace", "data.lines", self.lines, capitals)
         require(self.min_count is None or self.min_count >= 1, "data.min_count", self.min_count, "at least 1")
-        require(
-            self.max_size is None or self.max_size >= 3,
-            "data.max_size",
-            self.max_size,
-            "at least 3 (<eos>, <unk> and a word)",
-        )
+        fits = self.max_size is None or self.max_size >= 3
+        require(fits, "data.max_size", self.max_size, "at least 3 (<eos>, <unk> and a word)")
 
     @property
     def effective_tokenizer(self) -> Tokenizer:
-        """The tokenizer this corpus really has: new text for its models must be cut by the same one."""
+        """The tokenizer of this corpus: new text for its models must be cut by the same one."""
         return "words" if self.corpus == DEMO else self.tokenizer
 
     @property
@@ -146,7 +134,3 @@ class SentenceRules:
     long: LongSentences = "keep"
     opened: bool = True
     order: SentenceOrder = "drawn"
-
-
-def _require_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
-    require(value in choices, field, value, f"one of {', '.join(choices)}")

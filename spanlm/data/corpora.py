@@ -12,16 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spanlm.data.config import (
-    CACHE_VARIABLE,
-    DATA_VARIABLE,
-    DEMO,
-    SPLITS,
-    DataConfig,
-    Lines,
-    Split,
-    Tokenizer,
-)
+from spanlm.data.config import CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
 from spanlm.data.text import Text, fingerprint, line_ends, pieces
 from spanlm.data.token_files import TokenFile, cache_folder, count_words, token_file
@@ -32,20 +23,17 @@ from spanlm.store.files import expanded
 
 # words that occur once in the demo stand for the words it does not have
 DEMO_MIN_COUNT = 2
+# the only split of a text that is loaded whole
 WHOLE = "text"
-"""The only split of a text that is loaded whole."""
 _SUFFIXES = (".txt", ".txt.gz")
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
 
 
 class PublishedFile(NamedTuple):
-    """One split of a published corpus.
+    """One split of a published corpus, by the name of its file before `.txt` or `.txt.gz`.
 
-    Attributes:
-        stem: Name of the file before `.txt` or `.txt.gz`.
-        sha256: SHA-256 (hex) of the text; None where this project has never seen the file: it is taken as it is.
-        url: Where it can be had; empty where no address gives the file itself.
+    A text without a known SHA-256 is taken as it is; one without a URL cannot be downloaded.
     """
 
     stem: str
@@ -55,13 +43,7 @@ class PublishedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublishedCorpus:
-    """A published corpus.
-
-    Attributes:
-        title: What it is, in a line.
-        files: Its splits.
-        rebuilt: The same with files that were made again, for where a published one is missing.
-    """
+    """A published corpus; `rebuilt` is the same with files that were made again where a published one is missing."""
 
     title: str
     files: dict[Split, PublishedFile]
@@ -125,14 +107,7 @@ CORPORA: dict[str, PublishedCorpus] = {
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The texts of a corpus.
-
-    Attributes:
-        name: The corpus, as the user may read it.
-        texts: The text of each split.
-        notes: What was decided for the user.
-        published: What the files must be, for a published corpus.
-    """
+    """The texts of a corpus, what was decided for the user, and what the files of a published corpus must be."""
 
     name: str
     texts: dict[Split, Text]
@@ -141,13 +116,7 @@ class Source:
 
 
 def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = False) -> Source:
-    """Find the texts of these splits of a corpus other than the demo.
-
-    Raises:
-        InputError: There is no such corpus, or a file of it is missing; the message says where it was looked for and
-            what to do.
-        RunError: A download failed.
-    """
+    """Find the texts of these splits of a corpus other than the demo; errors are those of `load_corpus`."""
     published = CORPORA.get(config.corpus)
     if published is not None:
         return _published_source(config, published, splits)
@@ -179,10 +148,7 @@ def findable(config: DataConfig) -> DataConfig:
 
 
 def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
-    """Split one text into the first 90, the next 5 and the last 5 of every 100 lines.
-
-    Returns:
-        The splits, each of at least one line, and a note that says what was done.
+    """Split one text into its first 90, next 5 and last 5 % of lines, each at least one, with a note of that.
 
     Raises:
         InputError: The file cannot be read, is empty, or has fewer than three lines.
@@ -209,7 +175,6 @@ def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text]
 
 
 def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
-    """Find a published corpus: a local copy, what was downloaded before, or a download."""
     name, target = config.corpus, cache_folder() / "corpora" / config.corpus
     local = config.dir or os.environ.get(DATA_VARIABLE)
     folders = [*([expanded(local) / name] if local else []), target]
@@ -219,15 +184,9 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
             found = {split: path for split in splits if (path := _find(folder, version.files[split].stem))}
             seen |= found.keys()
             if len(found) == len(splits):
-                notes = (
-                    [version.title]
-                    if version is not published
-                    else [
-                        f"{path}: taken as it is; the SHA-256 of the published file is not known here"
-                        for split, path in found.items()
-                        if version.files[split].sha256 is None
-                    ]
-                )
+                unseen = [found[split] for split in splits if version.files[split].sha256 is None]
+                as_it_is = "taken as it is; the SHA-256 of the published file is not known here"
+                notes = [version.title] if version is not published else [f"{path}: {as_it_is}" for path in unseen]
                 return Source(name, {split: Text(found[split]) for split in splits}, notes, version)
         if folder != target and seen:
             missing = published.named([split for split in splits if split not in seen])
@@ -241,8 +200,7 @@ def _published_source(config: DataConfig, published: PublishedCorpus, splits: Se
 
 
 def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], folders: Sequence[Path]) -> InputError:
-    """Return the error for a published corpus that is not on this machine, with the ways to get it."""
-    where = " or in ".join(str(folder) for folder in folders)
+    where = " or in ".join(map(str, folders))
     folder = f"set --data.dir (--data-dir) or {DATA_VARIABLE} to the folder that holds {name}/"
     files = published.named(splits)
     if all(published.files[split].url for split in splits):
@@ -259,20 +217,13 @@ def _find(folder: Path, stem: str) -> Path | None:
 
 
 def _in_folder(folder: Path, split: Split) -> Path:
-    path = _find(folder, split)
-    if path is None:
-        raise InputError(
-            f"{folder}: no {split}.txt or {split}.txt.gz in it; a corpus folder needs train, valid and test"
-        )
-    return path
+    if path := _find(folder, split):
+        return path
+    raise InputError(f"{folder}: no {split}.txt or {split}.txt.gz in it; a corpus folder needs train, valid and test")
 
 
 def download(file: PublishedFile, path: Path) -> None:
-    """Fetch a published file to `path`.
-
-    Raises:
-        RunError: It cannot be fetched, is not the published file, or cannot be written.
-    """
+    """Fetch a published file; RunError: it cannot be fetched, is not the published file, or cannot be written."""
     import pooch
 
     # pooch writes its progress to the terminal; here only the program does
@@ -280,17 +231,14 @@ def download(file: PublishedFile, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(
-            f"cannot write {path.parent} ({error.strerror}); set {CACHE_VARIABLE} to a folder that can be written"
-        ) from error
+        way = f"set {CACHE_VARIABLE} to a folder that can be written"
+        raise RunError(f"cannot write {path.parent} ({error.strerror}); {way}") from error
     try:
         # pooch downloads to another name in the same folder, checks the hash and then renames
         pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent)
     except (OSError, ValueError) as error:
-        cause = " ".join(str(error).split())
-        raise RunError(
-            f"cannot download {file.url}: {cause}; try again, or put the file into a folder and name it with --data.dir"
-        ) from error
+        cause, way = " ".join(str(error).split()), "put the file into a folder and name it with --data.dir"
+        raise RunError(f"cannot download {file.url}: {cause}; try again, or {way}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,14 +246,10 @@ class Corpus:
     """A corpus, ready for batching.
 
     Attributes:
-        name: What the user called it; the last part of a path.
-        vocabulary: Gives words to the ids.
-        splits: The tokens of train, valid and test.
         notes: What was decided for the user, one line each.
-        oov: Tokens of each split that are `<unk>` because the vocabulary does not have the word; an `<unk>`
-            written in the text is not among them.
+        oov: Tokens of each split that are `<unk>` because the vocabulary lacks the word; not those that are written so.
         tokenizer: How the text was cut into words; new text must be cut by the same rule.
-        lines: Where lines end, as in `DataConfig`; a count by sentences is of other tokens than one by lines.
+        lines: Where lines end, as in `DataConfig`.
         texts: The SHA-256 of each split's text, where it came from a file.
     """
 
@@ -328,19 +272,13 @@ def load_corpus(
 ) -> Corpus:
     """Load a corpus: find its texts, build its vocabulary from the training part, and give every word an id.
 
-    The first load of a text reads it three times (hash, counts, ids) in bounded memory and keeps the result
-    in the cache folder; a later one reads it once, for the hash that says it is still the same text. Memory
-    grows with the number of different words, not with the length of the text.
-
-    Args:
-        config: The corpus and its treatment.
-        vocabulary: Encode with this one, and build none.
-        splits: The splits to load; without `vocabulary` the training part is read in any case.
-        as_text: Read files as text that are known to be in another format (`spanlm.data.formats`).
+    The first load of a text reads it three times (hash, counts, ids) and keeps the result in the cache folder; a later
+    one reads it once, for the hash that says it is still the same text. Memory grows with the number of different
+    words, not with the length of the text. A given vocabulary is used, and none built; `as_text` reads files that are
+    known to be in another format (`spanlm.data.formats`).
 
     Raises:
-        InputError: The corpus is not there, is not what was published, or breaks a rule of
-            `spanlm.data.text`; the message names the file.
+        InputError: The corpus is not there, is not what was published, or breaks a rule of `spanlm.data.text`.
         RunError: A download failed, or the cache folder cannot be written.
     """
     if config.corpus == DEMO:
@@ -358,12 +296,7 @@ def load_corpus(
 
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
-    """Load one text file whole, as the only split `WHOLE`: what a trained model is evaluated on.
-
-    Raises:
-        InputError: The file breaks a rule of `spanlm.data.text`; the message names it.
-        RunError: The cache folder cannot be written.
-    """
+    """Load one text file whole, as the only split `WHOLE`; errors are those of `load_corpus`."""
     text = Text(expanded(config.corpus), as_text=as_text)
     return _encoded(text.path.name, config, {WHOLE: (text, fingerprint(text))}, vocabulary)
 
@@ -372,30 +305,19 @@ def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], 
     """Give every word of the texts, each with its SHA-256, an id."""
     how = (vocabulary, config.tokenizer, config.effective_documents)
     found = {split: token_file(text, digest, *how) for split, (text, digest) in texts.items()}
-    tokens, notes = _in_lines(config, {split: part for split, (part, _) in found.items()}, vocabulary)
+    tokens, notes = {split: part for split, (part, _) in found.items()}, []
+    if config.lines == "sentences":
+        written = tokens
+        tokens = {
+            split: TokenFile(*into_sentences(np.asarray(part.ids), part.documents, vocabulary))
+            for split, part in written.items()
+        }
+        counts = ", ".join(f"{split} {len(written[split]):,} → {len(part):,} tokens" for split, part in tokens.items())
+        notes = [f"lines cut into sentences, blank ones left out: {counts}"]
+    oov, cut = {split: unknown for split, (_, unknown) in found.items()}, config.tokenizer
     return Corpus(
-        name=name,
-        vocabulary=vocabulary,
-        splits=tokens,
-        notes=notes,
-        oov={split: oov for split, (_, oov) in found.items()},
-        tokenizer=config.tokenizer,
-        lines=config.lines,
+        name=name, vocabulary=vocabulary, splits=tokens, notes=notes, oov=oov, tokenizer=cut, lines=config.lines
     )
-
-
-def _in_lines(
-    config: DataConfig, tokens: dict[str, TokenFile], vocabulary: Vocabulary
-) -> tuple[dict[str, TokenFile], list[str]]:
-    """Return the tokens in the lines that are asked for, and a note if these are not those of the text."""
-    if config.lines == "as-written":
-        return tokens, []
-    split = {
-        name: TokenFile(*into_sentences(np.asarray(part.ids), part.documents, vocabulary))
-        for name, part in tokens.items()
-    }
-    counts = ", ".join(f"{name} {len(tokens[name]):,} → {len(part):,} tokens" for name, part in split.items())
-    return split, [f"lines cut into sentences, blank ones left out: {counts}"]
 
 
 def _verified_fingerprint(source: Source, split: Split) -> str:

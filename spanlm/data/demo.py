@@ -19,9 +19,8 @@ from spanlm.data.config import SPLITS, Split
 from spanlm.data.tokenizer import tokenize
 from spanlm.errors import InputError
 
-# of all tokens; the training part has the rest
-_HELD_OUT_SHARE = 0.1
-_FEWEST_WORDS = 3
+# of all tokens, in each held-out split
+_HELD_OUT_SHARE, _FEWEST_WORDS = 0.1, 3
 
 # heading underlines; list markers; lines that make their block something else than prose
 _RULE = re.compile(r"[=\-*~^\"'#.+]{3,}")
@@ -45,12 +44,7 @@ _SPOILED = re.compile(r"[a-z)][.?!][A-Z][a-z]+ [a-z]|\(\)")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One document of the demo.
-
-    Attributes:
-        name: What `help` calls it.
-        sentences: Its sentences as words, in order.
-    """
+    """One document of the demo: the name that `help` gives it, and its sentences as words."""
 
     name: str
     sentences: tuple[tuple[str, ...], ...]
@@ -62,18 +56,12 @@ class Topic:
 
 @cache
 def demo_topics() -> Mapping[Split, Sequence[Topic]]:
-    """Return the topics of each split, about 80, 10 and 10 of 100 tokens.
-
-    Which split a topic is in follows from its name and the sizes of the topics; no sentence is in two topics.
-
-    Raises:
-        InputError: This Python comes without the text.
-    """
+    """Return the topics of each split, about 80, 10 and 10 of 100 tokens; InputError: this Python lacks the text."""
     return split_topics(extract_topics(_topic_texts()))
 
 
 def demo_note(topics: Mapping[Split, Sequence[Topic]]) -> str:
-    """Say what the demo is, for the reader of a result."""
+    """Describe the demo for the reader of a result."""
     sizes = ", ".join(f"{split} {sum(map(len, topics[split]))}" for split in SPLITS)
     return (
         f"demo: the English of Python {platform.python_version()}'s own documentation, lower-cased; "
@@ -84,8 +72,7 @@ def demo_note(topics: Mapping[Split, Sequence[Topic]]) -> str:
 def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
     """Return the sentences of each topic, in the order of the topics' names.
 
-    Topics repeat each other: `compound` contains `for`, `while` and more. A sentence stays with the smallest
-    topic that has it, so that no part of the text is in two splits.
+    Topics repeat each other. A sentence stays with the smallest that has it, so that no text is in two splits.
     """
     seen: set[tuple[str, ...]] = set()
     topics = []
@@ -101,7 +88,7 @@ def extract_topics(texts: Mapping[str, str]) -> list[Topic]:
 
 
 def split_topics(topics: Sequence[Topic]) -> dict[Split, list[Topic]]:
-    """Deal topics out to the splits, in an order that depends on their names alone."""
+    """Assign topics to the splits, in an order that depends on their names alone."""
     share = _HELD_OUT_SHARE * sum(map(len, topics))
     chosen: dict[Split, list[Topic]] = {split: [] for split in SPLITS}
     for topic in sorted(topics, key=lambda topic: hashlib.sha256(topic.name.encode()).digest()):
@@ -115,10 +102,8 @@ def _topic_texts() -> Mapping[str, str]:
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
-        raise InputError(
-            "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is; "
-            "use a text of your own: --corpus FILE"
-        ) from error
+        what = "data.corpus=demo: this Python comes without pydoc_data.topics, whose text the demo is"
+        raise InputError(f"{what}; use a text of your own: --corpus FILE") from error
     return topics
 
 

@@ -32,7 +32,7 @@ class Format(NamedTuple):
 
 
 def _have_header(lines: list[str], delimiter: str) -> bool:
-    """Say whether the first line names columns, each in a word, and every other line has columns."""
+    """Return whether the first line names columns, each in a word, and every other line has columns."""
     names = lines[0].split(delimiter)
     named = len(names) > 1 and all(map(_NAME.fullmatch, names)) and len(set(names)) == len(names)
     return named and len(lines) > 1 and all(delimiter in line for line in lines[1:])
@@ -84,11 +84,7 @@ FORMATS = (
 
 
 def refuse_other_formats(path: Path, begin: bytes) -> None:
-    """Refuse a file in one of `FORMATS`, by its name or by its first bytes, decompressed.
-
-    Raises:
-        InputError: it is in one.
-    """
+    """Raise InputError for a file in one of `FORMATS`, by its name or by its first bytes, decompressed."""
     suffix = Path(re.sub(r"\.(gz|bz2|xz|zst)$", "", path.name.lower())).suffix
     begin = begin[:FIRST_BYTES].removeprefix(b"\xef\xbb\xbf")
     *whole, last = begin.decode("utf-8", "replace").replace("\r", "").split("\n")

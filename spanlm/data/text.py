@@ -11,10 +11,8 @@ The rules, the same for every corpus:
 * A file whose name ends in `.gz` is decompressed while it is read.
 * A file that is known to be no plain text (`spanlm.data.formats`) is refused, unless `Text.as_text` insists.
 
-A collection of books has title lines, whose first word is `_BOOK_TITLE_`, as in the files of the Children's Book Test.
-They start a document and are no text of it (`without_titles`):
-
-    _BOOK_TITLE_ : Rudyard_Kipling___The_Jungle_Book.txt.out
+A collection of books, such as the Children's Book Test, has title lines, whose first word is `_BOOK_TITLE_`. They
+start a document and are no text of it (`without_titles`).
 """
 
 from __future__ import annotations
@@ -63,11 +61,7 @@ class Text:
 
 
 def fingerprint(text: Text) -> str:
-    """Return the SHA-256 (hex) of the decompressed bytes.
-
-    Raises:
-        InputError: The file cannot be read, or is empty.
-    """
+    """Return the SHA-256 (hex) of the decompressed bytes; InputError: the file cannot be read, or is empty."""
     digest, empty = hashlib.sha256(), True
     for chunk in chunks(text):
         digest.update(chunk)
@@ -80,11 +74,8 @@ def fingerprint(text: Text) -> str:
 def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
     r"""Read the text in pieces that start and end at the edges of words.
 
-    Joined, the pieces are the text without its byte order mark and with a `\n` at its end.
-
-    Args:
-        text: The text.
-        fingerprint: The SHA-256 that it must have, where what is made of the pieces is kept under that name.
+    Joined, the pieces are the text without its byte order mark and with a `\n` at its end. A `fingerprint` is the
+    SHA-256 that the text must have.
 
     Raises:
         InputError: The file cannot be read, or breaks a rule of this module; the message names the place.
@@ -106,11 +97,7 @@ def pieces(text: Text, fingerprint: str | None = None) -> Iterator[bytes]:
 
 
 def chunks(text: Text) -> Iterator[bytes]:
-    """Read the decompressed bytes of the text as they are, `CHUNK_BYTES` at a time.
-
-    Raises:
-        InputError: The file is missing, is not a file, cannot be read, or is no plain text.
-    """
+    """Read the decompressed bytes, `CHUNK_BYTES` at a time; InputError: no file, not readable, or no plain text."""
     unknown = text.start == 0 and not text.as_text
     try:
         with _open(text.path) as file:
@@ -124,9 +111,8 @@ def chunks(text: Text) -> Iterator[bytes]:
                     unknown = False
                 left, done = None if left is None else left - len(chunk), done + len(chunk)
                 if size and done > max(1 << 26, 200 * size):  # prose has four times its size, a pipe none
-                    raise InputError(
-                        f"{text.path}: inflates to over 200 times its {size:,} bytes; decompress it yourself"
-                    )
+                    what = f"inflates to over 200 times its {size:,} bytes; decompress it yourself"
+                    raise InputError(f"{text.path}: {what}")
                 yield chunk
                 if len(chunk) < CHUNK_BYTES:  # of a terminal another end would be waited for
                     break
@@ -141,11 +127,7 @@ def chunks(text: Text) -> Iterator[bytes]:
 
 
 def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Leave the title lines out of a text, and give an empty piece where each one stood.
-
-    Args:
-        pieces: The text in pieces that start and end at the edges of words.
-    """
+    """Leave out the title lines of a text in `pieces`, and give an empty piece where each one stood."""
     # of the line that the last piece left open: whether a first word may still come, or it is a title
     fresh, inside = True, False
     for piece in pieces:
@@ -170,11 +152,7 @@ def without_titles(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def line_ends(text: Text) -> Iterator[NDArray[np.int64]]:
-    r"""Yield the offsets of the file at which its lines end, in blocks; the last line may lack its `\n`.
-
-    Raises:
-        InputError: As for `chunks`.
-    """
+    r"""Yield the offsets at which lines end, in blocks; the last may lack its `\n`. Errors are those of `chunks`."""
     offset, last = text.start, b"\n"
     for chunk in chunks(text):
         yield offset + 1 + np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spanlm.data.config import CACHE_VARIABLE, Documents, Tokenizer
 from spanlm.data.text import Text, pieces, without_titles
-from spanlm.data.tokenizer import cut_word
+from spanlm.data.tokenizer import Flags, Ids, Positions, cut_word
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.store.files import UNFINISHED, expanded, replacing
@@ -39,9 +38,6 @@ _ID, _INDEX = np.dtype("<i4"), np.dtype("<i8")
 _REMEMBERED = 1 << 18
 _UNKNOWN, _UNKNOWN_EQUALS = -1, -2
 _EOS = EOS.encode()
-
-Ids = NDArray[np.int32]
-Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,13 +67,9 @@ class TokenFile:
 
 
 def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: Documents = "none") -> dict[str, int]:
-    """Count the words of a text, `<eos>` included, in order of first appearance.
+    """Count the words of the text with this SHA-256, `<eos>` included, in order of first appearance.
 
-    Args:
-        text: The text.
-        fingerprint: Its SHA-256; the counts are cached under it.
-        tokenizer: How it is cut into words.
-        documents: What starts a document; the title lines of books are not counted.
+    The counts are cached. The title lines of books are not counted.
 
     Raises:
         InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
@@ -103,21 +95,12 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
 def token_file(
     text: Text, fingerprint: str, vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
 ) -> tuple[TokenFile, int]:
-    """Return the tokens of a text, from the cache if it has them.
-
-    Args:
-        text: The text.
-        fingerprint: Its SHA-256.
-        vocabulary: Gives the ids.
-        tokenizer: How the text is cut into words.
-        documents: What starts a document.
+    """Return the tokens of the text with this SHA-256, from the cache if it has them.
 
     Returns:
         The tokens, and how many of them are `<unk>` only because the vocabulary does not have the word.
 
-    Raises:
-        InputError: The text cannot be read, breaks a rule of `spanlm.data.text` or holds no word.
-        RunError: The cache folder cannot be written.
+    Errors are those of `count_words`.
     """
     path = _cached("tokens", FORMAT, fingerprint, vocabulary.hash, tokenizer, documents)
     if not _is_whole(path):
@@ -129,18 +112,13 @@ def token_file(
 
 
 def _text_of(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
-    """Read what is text of a text: for books an empty piece stands where a title line was."""
     whole = pieces(text, fingerprint)
     return without_titles(whole) if documents == "book-title" else whole
 
 
 def _no_word(text: Text) -> InputError:
-    """Return the error for a text of blank lines."""
     place = f", from byte {text.start}" if text.start else ""
     return InputError(f"{text.path}{place}: no word in it; give a text with at least one word")
-
-
-# From words to ids
 
 
 def _written_words(piece: bytes) -> list[bytes]:
@@ -182,12 +160,7 @@ class DocumentFinder:
     "book-title": what follows a title line is; those lines are not among the ids, `title` says where they stood.
 
     A mark starts a document if a word stands before it: what opens a text, blank lines included, belongs to
-    its first document.
-
-    Args:
-        documents: What starts a document.
-        eos_id: Id that ends a line.
-        equals_id: Id of the word `=`, which frames a heading.
+    its first document. `equals_id` is the id of the word `=`, which frames a heading.
     """
 
     def __init__(self, documents: Documents, *, eos_id: int, equals_id: int) -> None:
@@ -226,11 +199,7 @@ class DocumentFinder:
         self._tokens += len(ids)
 
     def starts(self, ids: Ids) -> Positions:
-        """Return the index of each document's first token; the first is 0.
-
-        Args:
-            ids: All that was read; unknown words may be other ids by now.
-        """
+        """Return where documents start in all that was read; unknown words may have other ids by now."""
         at = np.concatenate(self._marks)
         if self._documents == "heading":
             at = self._headings(at, np.concatenate(self._line_of), ids)
@@ -239,9 +208,9 @@ class DocumentFinder:
     def _headings(self, equals: Positions, line_of: Positions, ids: Ids) -> Positions:
         """Return where headings begin: "= Title =", but not "= = Section = ="."""
 
-        def is_end(at: Positions) -> NDArray[np.bool_]:
+        def is_end(at: Positions) -> Flags:
             inside = (at >= 0) & (at < len(ids))
-            ends: NDArray[np.bool_] = ~inside | (ids[np.where(inside, at, 0)] == self._eos_id)
+            ends: Flags = ~inside | (ids[np.where(inside, at, 0)] == self._eos_id)
             return ends
 
         opens = is_end(equals - 1) & ~np.isin(equals + 1, equals)
@@ -254,9 +223,6 @@ class DocumentFinder:
         return begins[between] if len(begins) and between[0] else begins
 
 
-# The cache
-
-
 def cache_folder() -> Path:
     """Return $SPANLM_CACHE, else `~/.cache/spanlm`. The folder need not exist."""
     chosen = os.environ.get(CACHE_VARIABLE)
@@ -264,17 +230,12 @@ def cache_folder() -> Path:
 
 
 def _cached(kind: str, *parts: object) -> Path:
-    """Return the cached file of what these parts determine; any other part gives another name."""
     return cache_folder() / kind / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:40]}.{kind}"
 
 
 @contextmanager
 def _caching(path: Path) -> Iterator[BinaryIO]:
-    """Like `replacing`, for a file of the cache folder, which is made if need be.
-
-    Raises:
-        RunError: The folder cannot be written; the message names the variable that chooses another.
-    """
+    """Like `replacing`, for a file of the cache folder, which is made if need be; RunError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(path.parent)
@@ -283,10 +244,8 @@ def _caching(path: Path) -> Iterator[BinaryIO]:
             file.seek(0)
             file.write(hashlib.file_digest(file, "sha256").digest())  # type: ignore[arg-type]  # it can be read
     except OSError as error:
-        raise RunError(
-            f"cannot write the cache {path.parent} ({error.strerror or error}); "
-            f"set {CACHE_VARIABLE} to a folder that can be written and has room"
-        ) from error
+        way = f"set {CACHE_VARIABLE} to a folder that can be written and has room"
+        raise RunError(f"cannot write the cache {path.parent} ({error.strerror or error}); {way}") from error
 
 
 def _remove_stale(folder: Path) -> None:
@@ -300,7 +259,7 @@ def _remove_stale(folder: Path) -> None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Tell whether a file of the cache is there and has its SHA-256; a damaged one is noted."""
+    """Return whether a file of the cache is there and has its SHA-256; log a damaged one."""
     try:
         state = path.stat()
         _check_digest(path, state.st_ino, state.st_mtime_ns, state.st_size)
@@ -338,11 +297,7 @@ def _read_counts(path: Path) -> dict[str, int]:
 def _write_tokens(
     file: BinaryIO, pieces: Iterable[bytes], vocabulary: Vocabulary, tokenizer: Tokenizer, documents: Documents
 ) -> bool:
-    """Write header, ids and document starts: a JSON object padded with spaces, then two plain arrays.
-
-    Returns:
-        Whether there is a word; without one the file is not finished.
-    """
+    """Write a JSON object padded with spaces, ids and document starts; without any word, leave off and return False."""
     encode, eos_id = _encoder(vocabulary, tokenizer), vocabulary.eos_id
     equals_id = vocabulary.id("=") if "=" in vocabulary else _UNKNOWN_EQUALS
     finder = DocumentFinder(documents, eos_id=eos_id, equals_id=equals_id)

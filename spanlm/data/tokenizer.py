@@ -24,11 +24,10 @@ from spanlm.data.config import Tokenizer
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 
-MARKS = (".", "!", "?")
+MARKS, QUOTE = (".", "!", "?"), '"'
 CLOSERS = (")", "]", "'", "''", "”", "’")
-QUOTE = '"'
+# of one sentence: a quote after a bracket, or the other way round
 MOST_CLOSERS = 2
-"""That close a sentence one after the other: a quote after a bracket, or the other way round."""
 
 Flags = NDArray[np.bool_]
 Ids = NDArray[np.int32]
@@ -43,19 +42,12 @@ _MARKS_END = 0x20000
 
 
 def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
-    """Cut one line into words, without its end.
+    """Cut one line into words, without its end; a line end in it is white space.
 
     "whitespace" separates at ASCII white space and changes nothing. "words" lower-cases, too, and splits
     every punctuation mark and symbol off as a word of its own. It leaves whole: what has an
     apostrophe, hyphen, full stop or comma between letters or digits (`don't`, `well-known`, `1,000`), `e.g.`
     and its like, and `<unk>`. "straight-words" reads ’ (U+2019) as ' before.
-
-    Args:
-        line: The line; a line end in it is white space.
-        tokenizer: "whitespace", "words" or "straight-words".
-
-    Returns:
-        The words; none for a blank line.
 
     Raises:
         InputError: The tokenizer is unknown, or the line holds the reserved word `<eos>`.
@@ -85,15 +77,7 @@ def _combining_marks() -> str:
 
 
 def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tuple[Ids, Positions]:
-    """Return the same words with an `<eos>` after each sentence, and where the documents begin now.
-
-    A document that has no words is left out.
-
-    Args:
-        ids: The tokens of a text, int32 (N,).
-        documents: Index of each document's first token.
-        vocabulary: The words of the ids.
-    """
+    """Return the same words with an `<eos>` after each sentence, and where the documents with words begin now."""
     eos = vocabulary.eos_id
     inserted = _sentence_ends(ids, eos, vocabulary)
     longer = np.insert(ids, inserted, eos)
@@ -106,7 +90,6 @@ def into_sentences(ids: Ids, documents: Positions, vocabulary: Vocabulary) -> tu
 
 
 def _sentence_ends(ids: Ids, eos: int, vocabulary: Vocabulary) -> Positions:
-    """Return the positions before which a sentence ends within a line."""
     ends, marks, closers = ids == eos, _among(ids, vocabulary, MARKS), _among(ids, vocabulary, CLOSERS)
     quotes = _among(ids, vocabulary, (QUOTE,))
     closes = closers | (quotes & _odd_before(quotes, ends))
@@ -119,10 +102,9 @@ def _sentence_ends(ids: Ids, eos: int, vocabulary: Vocabulary) -> Positions:
 
 
 class SentenceEnds:
-    """Tells word by word where the sentences of one line end, as `into_sentences` does it for a text that is there.
+    """Finds word by word where the sentences of one line end, as `into_sentences` does for a whole text.
 
-    Args:
-        vocabulary: A word that it does not have is read as `<unk>`, which is no mark, and may begin a sentence.
+    A word that the vocabulary lacks is read as `<unk>`, which is no mark, and may begin a sentence.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -152,7 +134,7 @@ def _among(ids: Ids, vocabulary: Vocabulary, words: tuple[str, ...]) -> Flags:
 
 
 def _odd_before(quotes: Flags, ends: Flags) -> Flags:
-    """Say where an odd number of quotes stand before a position in its line."""
+    """Return where an odd number of quotes stand before a position in its line."""
     before: Positions = np.cumsum(quotes) - quotes
     line: Positions = np.cumsum(ends) - ends
     starts = np.append(0, np.flatnonzero(ends) + 1)

@@ -18,17 +18,12 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """An immutable list of words; a word's id is its place in the list.
+    """An immutable list of words; a word's id is its place in the list. `hash` is its SHA-256 (hex).
 
-    Attributes:
-        words: The words in id order, `<eos>` and `<unk>` among them.
-        eos_id: Id of `<eos>`, the end of a line.
-        unk_id: Id of `<unk>`, which stands for every word that is not listed.
-        hash: SHA-256 (hex) of the words in id order. Two vocabularies of one size but another order differ.
+    `<eos>` is the end of a line; `<unk>` stands for every word that is not listed.
 
     Raises:
-        InputError: A word is empty, holds white space, is not Unicode or is listed twice, or `<eos>` or
-            `<unk>` is missing.
+        InputError: A word is empty, has white space, is no Unicode or is listed twice; `<eos>` or `<unk>` is missing.
     """
 
     words: tuple[str, ...]
@@ -70,11 +65,7 @@ class Vocabulary:
         return self._ids.get(word, self.unk_id)
 
     def word(self, id: int) -> str:
-        """Return the word with this id.
-
-        Raises:
-            InputError: No word has this id.
-        """
+        """Return the word with this id; InputError: there is none."""
         require(0 <= id < len(self), "word id", id, f"from 0 to {len(self) - 1}")
         return self.words[id]
 
@@ -84,16 +75,10 @@ class Vocabulary:
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int], min_count: int = 1, max_size: int | None = None) -> Vocabulary:
-        """Choose the words of a vocabulary by how often they occur.
+        """Choose words by how often they occur, given in order of first appearance, which is that of the ids.
 
-        Ids are in the order of `counts`, which is that of first appearance. `<eos>` and `<unk>` always stay;
-        they are added at the end where the text has none.
-
-        Args:
-            counts: How often each word occurs, in order of first appearance.
-            min_count: Rarer words are left out.
-            max_size: Largest number of words, `<eos>` and `<unk>` included; of words that occur equally
-                often those seen first stay.
+        `<eos>` and `<unk>` always stay, at the end where the text has none. Words rarer than `min_count` are left out;
+        of at most `max_size` words, those two included, equally frequent ones stay if they were seen first.
 
         Raises:
             InputError: `min_count` is below 1 or `max_size` below 2.
@@ -108,11 +93,7 @@ class Vocabulary:
         return cls((*(word for word in counts if word in chosen), *absent))
 
     def save(self, path: str | Path) -> None:
-        """Write `{"format": 1, "hash": ..., "words": [...]}` to `path`, whole or not at all.
-
-        Raises:
-            RunError: The file cannot be written.
-        """
+        """Write `{"format": 1, "hash": ..., "words": [...]}`, whole or not at all; RunError: it cannot be written."""
         content = {"format": FORMAT, "hash": self.hash, "words": list(self.words)}
         try:
             with replacing(Path(path)) as file:
@@ -122,11 +103,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:
-        """Read a vocabulary that `save` wrote.
-
-        Raises:
-            InputError: The file is missing or damaged, or its hash does not match its words.
-        """
+        """Read what `save` wrote; InputError: it is missing or damaged, or its hash does not match its words."""
         try:
             content = json.loads(regular(Path(path), 2**28).read_text("utf-8"))
         except OSError as error:
@@ -149,6 +126,5 @@ class Vocabulary:
 
 
 def _separable(listed: bytes, words: int) -> bool:
-    """Tell whether this many lines are words: none empty, none with white space."""
     empty = listed.startswith(b"\n") or listed.endswith(b"\n") or b"\n\n" in listed or not listed
     return not empty and listed.count(b"\n") == words - 1 and not any(space in listed for space in b" \t\r\v\f")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,23 +45,14 @@ def questions(found: Sequence[Question | Defect]) -> list[Question]:
 
 
 def test_a_question_is_its_sentences_its_gap_its_answer_and_its_candidates(read: Read) -> None:
-    (question,) = questions(read(GOOD))
-    assert question == Question(
-        file="q",
-        line=21,
-        context=tuple(f"Sentence {n} of the king ." for n in range(20)),
-        before="The",
-        after="was old .",
-        answer="king",
-        candidates=tuple(CANDIDATES),
-    )
+    context = tuple(f"Sentence {n} of the king ." for n in range(20))
+    assert read(GOOD) == [Question("q", 21, context, "The", "was old .", "king", tuple(CANDIDATES))]
 
 
 @pytest.mark.parametrize(
     ("query", "before", "after"),
     [
         ("XXXXX was old .", "", "was old ."),
-        ("The XXXXX", "The", ""),
         ("XXXXX", "", ""),
         ("21 men and XXXXX .", "21 men and", "."),
     ],
@@ -74,7 +66,6 @@ def test_what_is_harmless_changes_nothing(read: Read, tmp_path: Path) -> None:
     """Windows line ends, compression, no numbers, no blank line, several, white space, no end."""
     expected = questions(read(GOOD, GOOD))
     plain = [line.split(" ", 1)[1] for line in GOOD]
-    contents = [q.context for q in expected]
     for found in (
         read(GOOD, GOOD, end="\r\n"),
         read(GOOD, GOOD, name="q.txt.gz"),
@@ -84,11 +75,7 @@ def test_what_is_harmless_changes_nothing(read: Read, tmp_path: Path) -> None:
         read([*GOOD, "", " \t"], GOOD),
         read([f"  {line} " for line in GOOD], GOOD),
     ):
-        again = questions(found)
-        assert [q.context for q in again] == contents
-        assert [(q.before, q.after, q.answer, q.candidates) for q in again] == [
-            (q.before, q.after, q.answer, q.candidates) for q in expected
-        ]
+        assert [replace(q, line=0) for q in questions(found)] == [replace(q, line=0) for q in expected]
     path = tmp_path / "no-end.txt"
     path.write_text("\n\n" + "\n".join(GOOD))
     assert [q.line for q in questions(list(read_questions(path)))] == [23]
@@ -118,11 +105,11 @@ DEFECTS = {
     "one candidate": (block(fields="king\t\tking"), 21, "fewer than two candidates: king"),
     "one candidate twice": (block(fields="king\t\tking|king"), 21, "fewer than two candidates"),
     "empty candidate": (block(fields="king\t\tking||queen"), 21, "an empty candidate"),
-    "strange answer": (block(fields="cat\t\tking|queen"), 21, "the answer 'cat' is not a candidate"),
-    "answer in another case": (block(fields="King\t\tking|queen"), 21, "the answer 'King' is not a candidate"),
+    "strange answer": (block(fields="King\t\tking|queen"), 21, "the answer 'King' is not a candidate"),
     "a line lost": ([*GOOD[:4], *GOOD[5:]], 5, "the number 6 where 5 was expected"),
     "first line lost": (GOOD[1:], 1, "the number 2 where 1 was expected"),
     "a line without number": ([*GOOD[:4], "A line .", *GOOD[5:]], 5, "no number where 5 was expected"),
+    "a number too long to be one": (["9" * 5000 + " A line .", "2 The XXXXX .\tking\t\tking|old"], 1, "where 1 was"),
     "gap in the context": ([*GOOD[:4], "5 The XXXXX sat .", *GOOD[5:]], 5, "XXXXX in a context sentence"),
 }
 
@@ -131,21 +118,11 @@ DEFECTS = {
 @pytest.mark.parametrize("blank_line", [True, False])
 def test_a_defect_is_told_with_its_line_and_the_next_question_is_read(read: Read, name: str, blank_line: bool) -> None:
     lines, line, reason = DEFECTS[name]
-    if blank_line:
-        first, defect, last = read(GOOD, lines, GOOD)
-    else:
-        first, defect, last = read(GOOD, [*lines, *GOOD])
+    first, defect, last = read(GOOD, *([lines, GOOD] if blank_line else [[*lines, *GOOD]]))
     assert isinstance(first, Question) and isinstance(last, Question)
-    assert isinstance(defect, Defect)
-    assert (defect.file, defect.line) == ("q", 22 + line)
-    assert reason in defect.reason
+    assert isinstance(defect, Defect) and reason in defect.reason
     assert str(defect) == f"q, line {22 + line}: {defect.reason}"
-    assert (last.context, last.before, last.candidates) == (first.context, first.before, first.candidates)
-
-
-def test_a_number_too_long_to_be_one_is_a_defect(read: Read) -> None:
-    found = read(["9" * 5000 + " A line .", "2 The XXXXX .\tking\t\tking|old"], GOOD)
-    assert [type(item) for item in found] == [Defect, Question]
+    assert replace(last, line=first.line) == first
 
 
 def test_a_text_without_questions_does_not_grow_in_memory(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,17 +190,10 @@ def test_questions_are_read_one_at_a_time(tmp_path: Path, monkeypatch: pytest.Mo
         ("cbtest_NE_test_2500ex.txt", "NE"),
         ("cbtest_CN_valid_2000ex.txt.gz", "CN"),
         ("cbtlike_V_valid_2000.txt.gz", "V"),
-        ("cbtlike_P_test.txt", "P"),
-        ("V.txt", "V"),
         ("P_mine.txt", "P"),
-        ("questions.txt", "questions"),
         ("VERY_NEAT.txt.gz", "VERY_NEAT"),
     ],
 )
-def test_the_word_class_is_a_part_of_the_name(name: str, expected: str) -> None:
-    assert word_class(Path("some_NE_folder") / name) == expected
-
-
-def test_only_files_that_say_so_are_cbt_like() -> None:
-    assert is_cbt_like(Path("a/cbtlike_NE_test_2500.txt.gz"))
-    assert not is_cbt_like(Path("cbtlike/cbtest_NE_test_2500ex.txt"))
+def test_a_name_tells_the_word_class_and_whether_it_is_cbt_like(name: str, expected: str) -> None:
+    path = Path("cbtlike_NE_folder") / name
+    assert (word_class(path), is_cbt_like(path)) == (expected, name.startswith("cbtlike"))

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spanlm.data.config import DataConfig
-from spanlm.data.corpora import load_corpus, split_by_lines
+from spanlm.data.corpora import Corpus, load_corpus, split_by_lines
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from tests.data.conftest import MakeCorpus
@@ -17,14 +18,14 @@ def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPANLM_DATA", raising=False)
 
 
-def load(path: Path | str, **options: object) -> object:
-    return load_corpus(DataConfig(corpus=str(path), **options))  # type: ignore[arg-type]
+def load(path: Path | str, **options: Any) -> Corpus:
+    return load_corpus(DataConfig(corpus=str(path), **options))
 
 
 def test_a_folder_gives_three_splits_and_the_vocabulary_of_its_training_part(make_corpus: MakeCorpus) -> None:
     folder = make_corpus({"train": "the cat\nsat\n", "valid": "the dog sat <unk>\n", "test": "dog dog\n"})
-    corpus = load_corpus(DataConfig(corpus=str(folder), min_count=1))
-    assert corpus.name == "corpus"
+    corpus = load(folder, min_count=1)
+    assert (corpus.name, corpus.notes, corpus.tokenizer) == ("corpus", [], "whitespace")
     assert corpus.vocabulary.words == ("the", "cat", EOS, "sat", UNK)
     assert {split: tokens.ids.tolist() for split, tokens in corpus.splits.items()} == {
         "train": [0, 1, 2, 3, 2],
@@ -32,21 +33,20 @@ def test_a_folder_gives_three_splits_and_the_vocabulary_of_its_training_part(mak
         "test": [4, 4, 2],
     }
     assert corpus.oov == {"train": 0, "valid": 1, "test": 2}
-    assert corpus.notes == []
-    assert corpus.tokenizer == "whitespace"
 
 
 def test_options_choose_the_words(make_corpus: MakeCorpus) -> None:
     folder = make_corpus({"train": "The cat saw the Cat, the dog\n"})
 
-    def words(**options: object) -> tuple[str, ...]:
-        return load_corpus(DataConfig(corpus=str(folder), **options)).vocabulary.words  # type: ignore[arg-type]
-
-    assert words(min_count=1) == ("The", "cat", "saw", "the", "Cat,", "dog", EOS, UNK)
-    assert words(min_count=2) == words() == ("the", EOS, UNK)
-    assert words(min_count=1, max_size=3) == ("the", EOS, UNK)
-    assert words(min_count=1, tokenizer="words") == ("the", "cat", "saw", ",", "dog", EOS, UNK)
-    assert words(tokenizer="words", min_count=2) == ("the", "cat", EOS, UNK)
+    for options, words in (
+        ({"min_count": 1}, "The cat saw the Cat, dog"),
+        ({}, "the"),
+        ({"min_count": 2}, "the"),
+        ({"min_count": 1, "max_size": 3}, "the"),
+        ({"min_count": 1, "tokenizer": "words"}, "the cat saw , dog"),
+        ({"min_count": 2, "tokenizer": "words"}, "the cat"),
+    ):
+        assert load(folder, **options).vocabulary.words == (*words.split(), EOS, UNK)
 
 
 def test_a_given_vocabulary_is_used_as_it_is(make_corpus: MakeCorpus) -> None:
@@ -77,13 +77,12 @@ def test_one_file_is_split_by_lines(tmp_path: Path, packed: bool, end: str) -> N
     data = ("\n".join(lines) + end).encode()
     path = tmp_path / ("book.txt.gz" if packed else "book.txt")
     path.write_bytes(gzip.compress(data) if packed else data)
-    corpus = load_corpus(DataConfig(corpus=str(path), tokenizer="words", min_count=1))
+    corpus = load(path, tokenizer="words", min_count=1)
     assert [len(corpus.splits[split]) for split in ("train", "valid", "test")] == [540, 30, 30]
     assert corpus.vocabulary.words[:4] == ("line", "0", EOS, "1")
     assert "180" not in corpus.vocabulary
     assert corpus.oov == {"train": 0, "valid": 10, "test": 10}
     assert corpus.notes == ["one file, split by lines: train 1-180, valid 181-190, test 191-200"]
-    assert corpus.name == path.name
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 7, 1 << 20])
@@ -111,32 +110,28 @@ def test_the_parts_of_one_file_are_the_file(
         (b"one line only", r"1 line\(s\) cannot be split into train, valid and test"),
         (b"one\ntwo\n", r"2 line\(s\) cannot be split"),
         (b"\n\n\n\n", "no word in it"),
-        (b"one\ntwo\n\n", r"book\.txt, from byte 8: no word in it"),
+        (b"one\ntwo\n\n", ", from byte 8: no word in it"),
         (b"one\ntwo\nthree <eos>\n", "line 3: the word <eos> is reserved"),
     ],
 )
 def test_one_file_that_cannot_be_split_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     path = tmp_path / "book.txt"
     path.write_bytes(data)
-    with pytest.raises(InputError, match=rf"book\.txt.*{message}|{message}") as caught:
+    with pytest.raises(InputError, match=rf"^[^\n]*book\.txt[^\n]*{message}[^\n]*$"):
         load(path)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
 def test_a_bad_file_of_a_folder_is_refused_by_name(make_corpus: MakeCorpus, split: str) -> None:
-    with pytest.raises(InputError, match=rf"{split}\.txt.*not UTF-8 at byte 2") as caught:
-        load(make_corpus({split: b"a \xff\n"}))
-    assert "\n" not in str(caught.value)
-
-
-def test_a_folder_needs_three_files(make_corpus: MakeCorpus) -> None:
-    folder = make_corpus()
-    (folder / "valid.txt").unlink()
-    with pytest.raises(InputError, match=r"corpus: no valid\.txt or valid\.txt\.gz in it.*train, valid and test"):
+    folder = make_corpus({split: b"a \xff\n"})
+    path = folder / f"{split}.txt"
+    with pytest.raises(InputError, match=rf"{split}\.txt.*not UTF-8 at byte 2"):
         load(folder)
-    (folder / "valid.txt").mkdir()
-    with pytest.raises(InputError, match=r"valid\.txt: a folder where a text file is needed"):
+    path.unlink()
+    with pytest.raises(InputError, match=rf"corpus: no {split}\.txt or {split}\.txt\.gz in it.*train, valid and test"):
+        load(folder)
+    path.mkdir()
+    with pytest.raises(InputError, match=rf"{split}\.txt: a folder where a text file is needed"):
         load(folder)
 
 
@@ -161,6 +156,5 @@ def test_a_mistyped_path_is_not_answered_with_a_file_of_a_like_name(
 ) -> None:
     monkeypatch.chdir(make_corpus())
     for name in ("trian.txt", str(Path("trian.txt").absolute())):
-        with pytest.raises(InputError, match="no such corpus, folder or file") as caught:
+        with pytest.raises(InputError, match=r"no such corpus, folder or file(?!.*train\.txt)"):
             load(name)
-        assert "train.txt" not in str(caught.value)

@@ -103,11 +103,8 @@ def test_splits_are_disjoint_and_about_80_10_10() -> None:
         assert not {t.name for t in topics[one]} & {t.name for t in topics[other]}
     sizes = {split: sum(map(len, topics[split])) for split in SPLITS}
     total = sum(sizes.values())
-    assert total > 20_000
-    assert 0.76 < sizes["train"] / total < 0.84
-    for split in ("valid", "test"):
-        assert 0.07 < sizes[split] / total <= 0.1
-        assert len(topics[split]) >= 2
+    assert total > 20_000 and 0.76 < sizes["train"] / total < 0.84
+    assert all(0.07 < sizes[split] / total <= 0.1 and len(topics[split]) >= 2 for split in SPLITS[1:])
 
 
 def test_the_split_of_a_topic_does_not_depend_on_the_order_of_the_topics() -> None:
@@ -121,26 +118,20 @@ def test_the_corpus_has_its_topics_as_documents_and_learns_unk() -> None:
     assert corpus.tokenizer == DataConfig().effective_tokenizer == "words"
     for split, tokens in corpus.splits.items():
         topics = demo_topics()[split]  # type: ignore[index]
-        assert len(tokens.documents) == len(topics)
-        assert len(tokens) == sum(map(len, topics))
         edges = [*tokens.documents.tolist(), len(tokens)]
         assert [end - begin for begin, end in itertools.pairwise(edges)] == [len(topic) for topic in topics]
         unknown = int((tokens.ids == corpus.vocabulary.unk_id).sum())
         assert unknown == corpus.oov[split] > 0
         assert tokens.ids[-1] == corpus.vocabulary.eos_id
     assert set(corpus.vocabulary.words) > {EOS, UNK, "the", "."}
-    note = " ".join(corpus.notes)
-    assert platform.python_version() in note
-    assert f"train {len(corpus.splits['train'])}" in note
-    assert "fewer than 2 times" in note
+    for part in (platform.python_version(), f"train {len(corpus.splits['train'])}", "fewer than 2 times"):
+        assert part in " ".join(corpus.notes)
 
 
 def test_min_count_max_size_and_a_vocabulary_are_obeyed() -> None:
-    plain = load_corpus(DataConfig())
+    plain, rarer = load_corpus(DataConfig()), load_corpus(DataConfig(min_count=5))
     assert load_corpus(DataConfig(min_count=1)).vocabulary == plain.vocabulary
-    rarer = load_corpus(DataConfig(min_count=5))
-    assert len(rarer.vocabulary) < len(plain.vocabulary)
-    assert "fewer than 5 times" in " ".join(rarer.notes)
+    assert len(rarer.vocabulary) < len(plain.vocabulary) and "fewer than 5 times" in " ".join(rarer.notes)
     assert len(load_corpus(DataConfig(max_size=100)).vocabulary) == 100
     reused = load_corpus(DataConfig(), rarer.vocabulary, ["valid"])
     assert reused.splits.keys() == {"valid"}

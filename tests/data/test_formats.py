@@ -42,7 +42,6 @@ OTHERS = {
     "CoNLL-U": "# sent_id = 1\n1\tThe\tthe\tDET\n2\tcat\tcat\tNOUN\n\n",
     "Kaldi, one word": "".join(f"utt000{n} the cat sat\n" for n in range(6)),
     "JSON": '{"text": "the cat",\n "n": 1}\n',
-    "JSON lines": '{"text": "the cat"}\n{"text": "a dog"}\n',
     "JSON list": '[\n  {"text": "the cat"}\n]\n',
     "Moses": "0 ||| the cat ||| -1.2 ||| -3\n0 ||| a cat ||| -1.3 ||| -4\n",
     "Kaldi": "".join(f"spk{n}-utt_{n} the cat sat\n" for n in range(6)),
@@ -58,7 +57,6 @@ OTHERS = {
 PROSE = {
     "plain": "\n".join(SENTENCES),
     "commas": "\n".join(f"red, green, and blue {n}" for n in range(9)),
-    "tokenised commas": "\n".join(f"red , green , blue {n}" for n in range(9)),
     "tokenised code": "{ x : 1 }\n[ a , b ]\n" * 5,
     "numbers": "\n".join(f"1,00{n},000 of 2,000,000 and 1{n}" for n in range(9)),
     "indented": "\n".join(f"\tThe cat sat {word} ." for word in "abcdefgh"),
@@ -67,7 +65,6 @@ PROSE = {
     "dates": "\n".join(f"2020-01-0{n} we sat" for n in range(9)),
     "seasons": "\n".join(f"199{n}-9{n} was good" for n in range(9)),
     "hyphens": "\n".join(f"{word}-looking cats" for word in ["good", "bad", "odd", "well", "sad"]),
-    "scores": "\n".join(f"{word} 3-2" for word in "abcdefgh"),
     "numbered": "\n".join(f"{n} the cat sat" for n in range(9)),
     "verse": "Red,\nGreen,\nBlue,\nRed,\nGreen,\nBlue,",
     "one word": "cat",
@@ -92,12 +89,10 @@ def test_what_is_no_prose_is_refused_unless_asked_for(tmp_path: Path, name: str,
     assert read(path, as_text=True) == data.removeprefix("\ufeff".encode()) + b"\n" * (not data.endswith(b"\n"))
 
 
-@pytest.mark.parametrize(
-    "suffix", ["csv", "tsv", "json", "jsonl", "xml", "html", "pdf", "docx", "arpa", "csv.gz", "xml.bz2"]
-)
-def test_a_suffix_decides_alone(suffix: str) -> None:
-    with pytest.raises(InputError, match="not plain text"):
-        refuse_other_formats(Path(f"a.{suffix}"), b"the cat sat .\n")
+def test_a_suffix_decides_alone() -> None:
+    for suffix in ["csv", "tsv", "json", "jsonl", "xml", "html", "pdf", "docx", "arpa", "csv.gz", "xml.bz2"]:
+        with pytest.raises(InputError, match="not plain text"):
+            refuse_other_formats(Path(f"a.{suffix}"), b"the cat sat .\n")
 
 
 @pytest.mark.parametrize("name", PROSE)
@@ -115,10 +110,9 @@ def test_this_repository_and_the_corpora_are_read() -> None:
         refuse_other_formats(path, path.read_bytes())
     for path in Path(os.environ["SPANLM_DATA"]).rglob("*.txt*") if "SPANLM_DATA" in os.environ else ():
         whole = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        questions = "questions" in path.parts
         for start in range(0, len(whole), 200_000):
             begin = whole[whole.find(b"\n", start) + 1 :][: 1 << 16]
-            if questions:
+            if "questions" in path.parts:
                 with pytest.raises(InputError, match="spanlm cloze"):
                     refuse_other_formats(path, begin)
             elif not path.name.startswith("stats"):
@@ -167,9 +161,7 @@ HOSTILE: dict[str, tuple[str, Callable[[Path], Iterable[Any]]]] = {
     "NUL-free bytes in one word": ("é", lambda path: text_as_pieces(Text(path), "whitespace")),
     "questions": (QUESTION, read_questions),
     "a question without end": ("the XXXXX\n", read_questions),
-    "quoted fields": ('"', lambda path: refuse_other_formats(path, path.read_bytes()) or ()),
-    "braces": ('{"', lambda path: refuse_other_formats(path, path.read_bytes()) or ()),
-    "ids": ("a-", lambda path: refuse_other_formats(path, path.read_bytes()) or ()),
+    **{unit: (unit, lambda path: refuse_other_formats(path, path.read_bytes()) or ()) for unit in ('"', '{"', "a-")},
 }
 
 

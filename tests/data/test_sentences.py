@@ -32,10 +32,16 @@ def text(lines: list[int]) -> TokenFile:
     return TokenFile(np.array(ids, np.int32), np.zeros(1, np.int64))
 
 
-def whole(lines: list[int]) -> list[list[int]]:
-    """The lines of `text`, each with its `<eos>`."""
-    words = itertools.count(1)
-    return [[*itertools.islice(words, length), EOS] for length in lines]
+def by_a_loop(lines: list[int], limit: int, long: str, opened: bool) -> list[Sentence]:
+    """Inputs and targets of all sentences; a later piece is read from the true word before it."""
+    words, found = itertools.count(1), []
+    for length in lines:
+        line = [*itertools.islice(words, length), EOS]
+        inputs, targets = ([EOS, *line[:-1]], line) if opened else (line[:-1], line[1:])
+        step = len(line) if long == "keep" else limit
+        begins = range(0, len(targets), step)[: 1 if long == "cut" else None]
+        found += [(inputs[at : at + step], targets[at : at + step]) for at in begins]
+    return found
 
 
 def read(batcher: SentenceBatcher, seed: int = 0, start: int = 0) -> list[list[Sentence]]:
@@ -77,22 +83,11 @@ def test_lines_are_found_to_the_end_of_a_text_of_millions_of_words() -> None:
         )
 
 
-@given(lines=LINES, limit=st.integers(1, 9))
-def test_cut_keeps_the_first_targets_and_loses_the_rest(lines: list[int], limit: int) -> None:
-    expected = [([EOS, *line][: len(line)][:limit], line[:limit]) for line in whole(lines)]
-    assert sentences(lines, limit=limit, long="cut") == expected
-
-
-@given(lines=LINES, limit=st.integers(1, 9), opened=st.booleans())
-def test_split_loses_nothing(lines: list[int], limit: int, opened: bool) -> None:
-    """Every target exactly once, in order; a later piece is read from the true word before it, with an empty state."""
-    kept = sentences([1, *lines], limit=limit, long="keep", opened=opened)
-    expected = [
-        (inputs[at : at + limit], targets[at : at + limit])
-        for inputs, targets in kept
-        for at in range(0, len(targets), limit)
-    ]
-    assert sentences([1, *lines], limit=limit, long="split", opened=opened) == expected
+@given(lines=LINES, limit=st.integers(1, 9), long=st.sampled_from(["keep", "cut", "split"]), opened=st.booleans())
+def test_sentences_are_those_of_a_loop(lines: list[int], limit: int, long: Any, opened: bool) -> None:
+    """The limit counts what is predicted; an unopened line's first word is only read, one without words left out."""
+    lines = [1, *lines]
+    assert sentences(lines, limit=limit, long=long, opened=opened) == by_a_loop(lines, limit, long, opened)
 
 
 @given(lines=LINES, limit=st.integers(1, 9))
@@ -103,26 +98,14 @@ def test_refuse_is_for_the_first_that_is_longer(lines: list[int], limit: int) ->
         return
     with pytest.raises(InputError) as error:
         sentences(lines, limit=limit, long="refuse")
-    message = str(error.value)
-    assert message.startswith(f"training.batching.length={limit}: {len(longer)} of {len(lines)} sentences are longer")
-    assert f"number {longer[0]} with {lines[longer[0] - 1] + 1} targets" in message
-    assert "training.batching.long_sentences" in message and "(cut, split or keep)" in message
-    assert message.endswith(f"raise the length to {max(lines) + 1}.")
+    for part in (
+        f"training.batching.length={limit}: {len(longer)} of {len(lines)} sentences are longer",
+        f"number {longer[0]} with {lines[longer[0] - 1] + 1} targets",
+        "training.batching.long_sentences",
+        f"(cut, split or keep), or raise the length to {max(lines) + 1}.",
+    ):
+        assert part in str(error.value)
     assert sentences(lines, limit=max(lines) + 1, long="refuse") == sentences(lines), "the way out is one"
-
-
-@given(lines=LINES)
-def test_keep_has_no_limit(lines: list[int]) -> None:
-    expected = [([EOS, *line[:-1]], line) for line in whole(lines)]
-    assert sentences(lines, limit=1, long="keep") == sentences(lines) == expected
-
-
-@given(lines=LINES, limit=st.integers(1, 9))
-def test_unopened_sentences_begin_with_their_first_word(lines: list[int], limit: int) -> None:
-    """It is read and never predicted, the limit counts what is predicted, and a line without words is left out."""
-    lines = [1, *lines]
-    expected = [(line[:-1][:limit], line[1:][:limit]) for line in whole(lines) if len(line) > 1]
-    assert sentences(lines, limit=limit, long="cut", opened=False) == expected
 
 
 def test_a_text_without_words_has_nothing_to_predict_unopened() -> None:
@@ -150,11 +133,9 @@ def test_a_last_line_without_an_end() -> None:
 def test_orders_have_the_same_sentences_and_start_anywhere(
     lines: list[int], batch_size: int, seed: int, shuffle: bool, order: Any, long: Any, opened: bool, start: int
 ) -> None:
-    tokens = text([1, *lines])
-    plain = SentenceRules(limit=4, long=long, opened=opened)
     rules = SentenceRules(limit=4, long=long, opened=opened, order=order)
-    expected = [s for batch in read(SentenceBatcher(tokens, EOS, batch_size=1, rules=plain)) for s in batch]
-    batcher = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules, shuffle=shuffle)
+    expected = by_a_loop([1, *lines], 4, long, opened)
+    batcher = SentenceBatcher(text([1, *lines]), EOS, batch_size=batch_size, rules=rules, shuffle=shuffle)
     batches = read(batcher, seed)
     assert sorted(s for batch in batches for s in batch) == sorted(expected)
     assert len(batches) == batcher.count(seed) == -(-len(expected) // batch_size)
@@ -207,7 +188,9 @@ def test_very_long_lines_are_read_alone_and_in_pieces(
 ) -> None:
     """Joined again they are the lines; the others come in the order, and where none is long in the batches, as ever."""
     tokens, rules = text([1, *lines]), SentenceRules(opened=opened, order=order)
-    expected = [s for batch in read(SentenceBatcher(tokens, EOS, batch_size=1, rules=rules)) for s in batch]
+    expected = by_a_loop([1, *lines], 1, "keep", opened)
+    if order == "by-length":
+        expected.sort(key=lambda sentence: len(sentence[1]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "LONG", 12)
         batcher = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules, piece=pieces)
@@ -255,10 +238,10 @@ def test_penn_treebank_cut_at_35(opened: bool, longer: int, dropped: int, target
 
 @pytest.mark.corpus
 @pytest.mark.skipif("SPANLM_DATA" not in os.environ, reason="needs a folder with corpora: set SPANLM_DATA")
-@pytest.mark.parametrize(("split", "predicted", "counted"), [("valid", 70_390, 73_760), ("test", 78_669, 82_430)])
-def test_what_the_code_of_salton_predicts_of_penn_treebank(split: Any, predicted: int, counted: int) -> None:
+def test_what_the_code_of_salton_predicts_of_penn_treebank() -> None:
     """0.95431 of the validation part and 0.95437 of the test part: the rest are first words."""
-    corpus = load_corpus(DataConfig(corpus="ptb"))
-    tokens = corpus.splits[split]
-    batcher = SentenceBatcher(tokens, corpus.vocabulary.eos_id, batch_size=32, rules=SentenceRules(opened=False))
-    assert (batcher.targets, len(tokens)) == (predicted, counted)
+    corpus, rules = load_corpus(DataConfig(corpus="ptb")), SentenceRules(opened=False)
+    for split, counts in (("valid", (70_390, 73_760)), ("test", (78_669, 82_430))):
+        tokens = corpus.splits[split]
+        batcher = SentenceBatcher(tokens, corpus.vocabulary.eos_id, batch_size=32, rules=rules)
+        assert (batcher.targets, len(tokens)) == counts

@@ -34,9 +34,8 @@ class Server:
             def do_GET(self) -> None:
                 path = urlsplit(self.path).path
                 outer.requests.append(path)
-                body = outer.files.get(path)
-                self.send_response(200 if body is not None else 404)
-                body = body if body is not None else b"<html>not here</html>"
+                body = outer.files.get(path, b"<html>not here</html>")
+                self.send_response(200 if path in outer.files else 404)
                 self.send_header("Content-Length", str(len(body) + outer.length_lie))
                 self.end_headers()
                 self.wfile.write(body)
@@ -97,30 +96,38 @@ def test_a_local_copy_is_found_by_dir_or_by_the_environment(tiny: Path, monkeypa
     assert load_corpus(DataConfig(corpus="tiny", dir=str(tiny))).vocabulary == by_dir.vocabulary
 
 
+CBT_FILES = "cbt_train.txt or cbt_train_rebuilt.txt, cbt_valid.txt, cbt_test.txt"
+
+
+@pytest.mark.parametrize(
+    ("corpus", "download", "parts"),
+    [
+        ("ptb", False, ["train.txt, valid.txt, test.txt", "--data.download true"]),
+        ("cbt", False, [CBT_FILES, "cannot be downloaded"]),
+        ("cbt", True, [CBT_FILES, "cannot be downloaded"]),
+    ],
+)
 def test_a_corpus_that_is_nowhere_is_an_error_that_says_how_to_get_it(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, corpus: str, download: bool, parts: list[str]
 ) -> None:
     monkeypatch.setenv("SPANLM_DATA", str(tmp_path / "nothing"))
     with pytest.raises(InputError) as caught:
-        load_corpus(DataConfig(corpus="ptb"))
+        load_corpus(DataConfig(corpus=corpus, download=download))
     message = str(caught.value)
-    for part in (tmp_path / "nothing" / "ptb", cache, "--data.download true", "--data.dir", "SPANLM_DATA"):
+    for part in (*parts, tmp_path / "nothing" / corpus, cache, "--data.dir", "SPANLM_DATA"):
         assert str(part) in message
-    assert "\n" not in message
-
-
-def test_a_local_copy_that_lacks_a_file_is_refused(tiny: Path) -> None:
-    (tiny / "tiny" / "valid.txt").unlink()
-    with pytest.raises(InputError, match=r"tiny: valid\.txt missing"):
-        load_corpus(DataConfig(corpus="tiny", dir=str(tiny), download=True))
+    assert "\n" not in message and ("--data.download" in message) is (corpus == "ptb")
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_file_with_another_hash_is_refused_by_name(tiny: Path, split: Split) -> None:
-    path = tiny / "tiny" / f"{split}.txt"
+def test_a_file_with_another_hash_or_none_is_refused_by_name(tiny: Path, split: Split) -> None:
+    path, config = tiny / "tiny" / f"{split}.txt", DataConfig(corpus="tiny", dir=str(tiny), download=True)
     path.write_bytes(TEXTS[split].replace(b"b", b"c").replace(b"a", b"d"))
     with pytest.raises(InputError, match=rf"tiny/{split}\.txt: not the published tiny {split} text \(SHA-256"):
-        load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
+        load_corpus(config)
+    path.unlink()
+    with pytest.raises(InputError, match=rf"tiny: {split}\.txt missing"):
+        load_corpus(config)
 
 
 def test_a_download_is_asked_for_and_then_kept(server: Server, cache: Path) -> None:
@@ -140,22 +147,20 @@ def test_a_download_is_asked_for_and_then_kept(server: Server, cache: Path) -> N
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("failure", ["404", "another text", "partial", "no server"])
 def test_a_failed_download_names_the_url_and_leaves_nothing(server: Server, cache: Path, failure: str) -> None:
-    url = f"{server.url}/valid.txt"
     if failure == "404":
         del server.files["/valid.txt"]
     elif failure == "another text":
         server.files["/valid.txt"] = b"<html>a page</html>"
     elif failure == "partial":
         server.length_lie = 1000
-        url = f"{server.url}/train.txt"
     else:
         server.stop()
-        url = f"{server.url}/train.txt"
+    got = ["train.txt"] if failure in ("404", "another text") else []
+    url = f"{server.url}/{'valid' if got else 'train'}.txt"
     with pytest.raises(RunError, match=f"cannot download {url}: .+") as caught:
         load_corpus(DataConfig(corpus="tiny", download=True))
     assert "\n" not in str(caught.value)
-    left = [path.name for path in (cache / "corpora" / "tiny").iterdir()]
-    assert left == (["train.txt"] if failure in ("404", "another text") else [])
+    assert [path.name for path in (cache / "corpora" / "tiny").iterdir()] == got
     if failure != "no server":
         server.files["/valid.txt"], server.length_lie = TEXTS["valid"], 0
         assert len(load_corpus(DataConfig(corpus="tiny", download=True)).vocabulary) == 4
@@ -204,31 +209,10 @@ def test_the_published_file_goes_before_the_rebuilt_one_and_is_taken_as_it_is(bo
     assert note.startswith(f"{books / 'cbt_train.txt'}: taken as it is; the SHA-256")
 
 
-@pytest.mark.parametrize("download", [False, True])
-def test_books_that_are_nowhere_are_an_error_that_names_the_files(tmp_path: Path, download: bool) -> None:
-    with pytest.raises(InputError) as caught:
-        load_corpus(DataConfig(corpus="cbt", dir=str(tmp_path / "nothing"), download=download))
-    message = str(caught.value)
-    for part in (
-        "cbt_train.txt or cbt_train_rebuilt.txt, cbt_valid.txt, cbt_test.txt",
-        tmp_path / "nothing" / "cbt",
-        "cannot be downloaded",
-        "--data.dir",
-        "SPANLM_DATA",
-    ):
-        assert str(part) in message
-    assert "--data.download" not in message
-    assert "\n" not in message
-
-
-@pytest.mark.parametrize(
-    ("missing", "named"),
-    [
-        ("cbt_train_rebuilt.txt.gz", "cbt_train.txt or cbt_train_rebuilt.txt missing"),
-        ("cbt_test.txt", "cbt_test.txt missing"),
-    ],
-)
-def test_books_of_which_one_file_is_missing_are_an_error_that_names_it(books: Path, missing: str, named: str) -> None:
-    (books / missing).unlink()
-    with pytest.raises(InputError, match=rf"cbt: {named}; a corpus needs train, valid, test"):
-        load_corpus(DataConfig(corpus="cbt", dir=str(books.parent)))
+def test_books_of_which_one_file_is_missing_are_an_error_that_names_it(books: Path) -> None:
+    for missing in ("cbt_train_rebuilt.txt.gz", "cbt_test.txt"):
+        (books / missing).rename(books / "elsewhere")
+        named = "cbt_train.txt or cbt_train_rebuilt.txt" if "train" in missing else missing
+        with pytest.raises(InputError, match=rf"cbt: {named} missing; a corpus needs train, valid, test"):
+            load_corpus(DataConfig(corpus="cbt", dir=str(books.parent)))
+        (books / "elsewhere").rename(books / missing)

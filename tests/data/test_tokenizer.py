@@ -107,7 +107,6 @@ def word_by_word(line: list[str]) -> list[str]:
         ("He went ? Then ! He", ["He went ?", "Then !", "He"]),
         ("He went . he said", ["He went . he said"]),  # an abbreviation
         ("He went . 3 he said", ["He went .", "3 he said"]),
-        ("He ( went . ) Then".replace("( ", ""), ["He went . )", "Then"]),
         ('" He went . " Then he said', ['" He went . "', "Then he said"]),  # it closes
         ('He went . " Then he said . "', ["He went .", '" Then he said . "']),  # it opens
         ('" He went . \' " Then', ['" He went . \' "', "Then"]),
@@ -115,8 +114,6 @@ def word_by_word(line: list[str]) -> list[str]:
         ("He went . ) ' ] Then", ["He went . ) ' ] Then"]),  # more than close a sentence
         ("He went ) Then", ["He went ) Then"]),
         ("He went ? ! Then", ["He went ? !", "Then"]),
-        ("He went .", ["He went ."]),
-        ("He went", ["He went"]),
         (". . .", [". . ."]),
         ('" He went . " Then " he said . " Then', ['" He went . "', 'Then " he said . "', "Then"]),
         ('" He " went . " Then . "', ['" He " went .', '" Then . "']),
@@ -155,20 +152,15 @@ def test_no_word_is_lost_and_no_line_is_blank(text: list[list[str]]) -> None:
 def test_word_by_word_a_line_ends_where_it_does_as_a_whole(line: list[str]) -> None:
     """Words that the vocabulary lacks are the same to both: no marks, and no small letters."""
     assert word_by_word(line) == lines(" ".join(line))
-
-
-def test_a_mark_that_the_vocabulary_lacks_is_none() -> None:
-    vocabulary = Vocabulary((EOS, UNK, "He", "."))
-    for word in ("!", "."):
-        ends = SentenceEnds(vocabulary)
-        assert [ends.before(each) for each in ("He", word, "He")] == [False, False, word == "."]
+    ends = SentenceEnds(Vocabulary((EOS, UNK, "He")))
+    assert not any(map(ends.before, ("He", "!", "He"))), "a mark that the vocabulary lacks is none"
 
 
 def test_load_corpus_says_what_was_done(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.txt").write_text("He went . Then he said .\n\nHe went home .\n")
     corpus = load_corpus(DataConfig(corpus=str(tmp_path), lines="sentences"))
-    assert len(corpus.splits["train"]) == 14 and corpus.lines == "sentences"
+    assert (len(corpus.splits["train"]), corpus.lines) == (14, "sentences")
     assert corpus.notes[-1].startswith("lines cut into sentences, blank ones left out: train 14 → 14 tokens, valid 14")
     assert load_text(DataConfig(corpus=str(tmp_path / "test.txt"), lines="sentences"), VOCABULARY).lines == "sentences"
     plain = load_corpus(DataConfig(corpus=str(tmp_path)))

@@ -31,20 +31,12 @@ def test_from_counts_agrees_with_a_plain_choice(text: list[str], min_count: int,
 
 def test_unknown_words_have_the_id_of_unk() -> None:
     vocabulary = Vocabulary(("a", EOS, UNK))
-    assert vocabulary.id("a") == 0
-    assert vocabulary.id("b") == vocabulary.unk_id == 2
-    assert vocabulary.eos_id == 1
-    assert vocabulary.encode(["b", "a", EOS]) == [2, 0, 1]
-    assert "a" in vocabulary
-    assert "b" not in vocabulary
-    assert vocabulary.word(0) == "a"
-    assert len(vocabulary) == 3
-
-
-@pytest.mark.parametrize("id", [-1, 3])
-def test_an_id_outside_the_vocabulary_is_refused(id: int) -> None:
-    with pytest.raises(InputError, match=f"word id={id}: must be from 0 to 2"):
-        Vocabulary(("a", EOS, UNK)).word(id)
+    assert vocabulary.encode(["b", "a", EOS]) == [vocabulary.id(word) for word in ("b", "a", EOS)] == [2, 0, 1]
+    assert (vocabulary.eos_id, vocabulary.unk_id, len(vocabulary), vocabulary.word(0)) == (1, 2, 3, "a")
+    assert "a" in vocabulary and "b" not in vocabulary
+    for id in (-1, 3):
+        with pytest.raises(InputError, match=f"word id={id}: must be from 0 to 2"):
+            vocabulary.word(id)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +45,8 @@ def test_an_id_outside_the_vocabulary_is_refused(id: int) -> None:
         (("a", UNK), "<eos> is missing"),
         (("a", EOS), "<unk> is missing"),
         ((EOS, UNK, "a", "b", "a"), "'a' is listed twice"),
-        ((EOS, UNK, ""), "empty or holds white space"),
-        (("", EOS, UNK), "empty or holds white space"),
         ((EOS, "", UNK), "empty or holds white space"),
         ((EOS, UNK, "a b"), "empty or holds white space"),
-        ((EOS, UNK, "a\nb"), "empty or holds white space"),
-        ((EOS, UNK, "a\v"), "empty or holds white space"),
         ((EOS, UNK, "\ud800"), "not Unicode"),
         ((), "empty or holds white space"),
     ],
@@ -72,10 +60,8 @@ def test_save_and_load_give_the_same_vocabulary(tmp_path: Path) -> None:
     vocabulary = Vocabulary(("é", "\u2028", '"quote\\', EOS, UNK))
     vocabulary.save(tmp_path / "vocabulary.json")
     assert Vocabulary.load(tmp_path / "vocabulary.json") == vocabulary
-    assert [path.name for path in tmp_path.iterdir()] == ["vocabulary.json"]
     content = json.loads((tmp_path / "vocabulary.json").read_text("utf-8"))
-    assert content.keys() == {"format", "hash", "words"}
-    assert content["format"] == 1
+    assert content == {"format": 1, "hash": vocabulary.hash, "words": list(vocabulary.words)}
 
 
 def test_words_in_another_order_are_refused_by_the_hash(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ class WikipediaConfig:
 
 
 class Progress(NamedTuple):
-    """How far a build is, in bytes of the sources at first, then in articles; what was found; shards made before."""
+    """Progress of a build, in bytes of the sources at first, then in articles; what was found; shards used again."""
 
     phase: Literal["cutting", "counting", "writing"]
     done: int
@@ -113,10 +113,10 @@ class Progress(NamedTuple):
 
 
 def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = lambda progress: None) -> dict[str, Any]:
-    """Build the corpus; until it is whole, all is in a hidden folder beside it.
+    """Build the corpus, in a hidden folder beside it until it is whole.
 
-    A script that calls this with `jobs` above 1 does so under `if __name__ == "__main__":`.
-    `report` is called often; what it raises ends the build, and whole shards are kept.
+    A script that calls this with `jobs` above 1 needs `if __name__ == "__main__":`. `report` is called often;
+    an exception of it ends the build, and whole shards are kept.
 
     Returns:
         The content of `corpus.json`.
@@ -148,7 +148,7 @@ def build_corpus(config: WikipediaConfig, report: Callable[[Progress], None] = l
 
 @contextmanager
 def _workplace(out: Path) -> Iterator[Path]:
-    """Hold the hidden folder in which the corpus `out` is made; it stays, with its shards, if the block fails."""
+    """Lock the hidden folder in which the corpus `out` is made; if the block fails, it stays with its shards."""
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
         raise InputError(f"--out={out}: is there already and no empty folder; choose another name, or delete it first")
     folder = out.parent / f".{out.name}{UNFINISHED}"
@@ -185,7 +185,7 @@ def _too_few(config: WikipediaConfig, sources: Sequence[Source], shards: Shards)
 
 
 class Article(NamedTuple):
-    """An article: its sentences, a line each, words parted by spaces; how many words are no prose, by kind of line."""
+    """An article: its sentences, a line each, with spaces between words; how many words are no prose, by line kind."""
 
     id: str
     title: str
@@ -194,7 +194,7 @@ class Article(NamedTuple):
 
 
 def cut_page(page: Page, category: str | None = None, lowercase: bool = False) -> Article | str:
-    """Cut a page into words, or say why it is no article of the corpus; `WikipediaConfig` describes the options."""
+    """Cut a page into words, or return why the corpus leaves it out; `WikipediaConfig` describes the options."""
     text, is_wikitext = page.text, page.silent is not None
     if is_wikitext:
         lists = markup.DISAMBIGUATION.search(text)
@@ -233,7 +233,7 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 @dataclass
 class Shard:
-    """A source: its entry in `corpus.json`; what was left out, by kind; the digest of its articles, if it was read."""
+    """A source: its entry in `corpus.json`, counts of what was left out, and the digest of its articles once read."""
 
     source: dict[str, Any]
     skipped: Counter[str] = field(default_factory=Counter)
@@ -280,14 +280,14 @@ class Shards:
                 done += size
 
     def texts(self, phase: Literal["counting", "writing"]) -> Iterator[tuple[str, str, str]]:
-        """Give out id, title and sentences of all articles, in the order of the sources."""
+        """Yield id, title and sentences of all articles, in the order of the sources."""
         files = (path for path, shard in self.every.items() if shard.digest)
         for number, article in enumerate(chain.from_iterable(map(_articles, files)), 1):
             yield article
             self._report(Progress(phase, number, len(self.articles), number, self._words, self._reused))
 
     def _make(self, path: Path, entries: Iterable[Article | str | Damage]) -> Iterator[None]:
-        """Make a shard of what the workers found in a source, an entry at a time."""
+        """Write a shard from the workers' results for a source, an entry at a time."""
         shard, digest = self.every[path], hashlib.sha256()
         with replacing(path) as file:
             for entry in entries:
@@ -356,10 +356,10 @@ def _articles(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def split_articles(articles: Mapping[int, int]) -> NDArray[np.int8]:
-    """Give each of three or more articles, the words of each by its lot, to a split: an index into `SPLITS`.
+    """Return the split (an index into `SPLITS`) of each of three or more articles, given as word counts by lot.
 
-    In the order of their lots, articles go to valid until it has its share of all words, then to test until that has
-    its own; the others are train. So no article is likelier to be held out than another because of its length.
+    In the order of their lots, articles go to valid until it has its share of all words, then to test, then to train.
+    So the length of an article does not change its chance to be held out.
     """
     order = np.argsort(np.fromiter(articles, np.uint64))
     sizes = np.fromiter(articles.values(), np.int64)[order]
@@ -376,12 +376,9 @@ def split_articles(articles: Mapping[int, int]) -> NDArray[np.int8]:
 
 
 def choose_words(counts: Counter[str], vocabulary: int, coverage: float | None = None) -> Vocabulary:
-    """Choose the most frequent words, of equals those that `counts` has first: so many, `<unk>` and `<eos>` included.
+    """Choose so many words, `<unk>` and `<eos>` included: the most frequent, and of equal ones the first in `counts`.
 
-    With a coverage, as few as have this share of all.
-
-    Raises:
-        InputError: More are asked for than there are.
+    A coverage asks for the fewest words that are this share of all tokens. InputError: there are fewer words.
     """
     every = len(counts) + 2
     if coverage is not None:

@@ -46,7 +46,7 @@ DISAMBIGUATION = re.compile(
     r"\s*(?:\||\}\})",
     re.I,
 )
-"""Found in a page that says of itself that it only lists what a name may mean."""
+"""A template of pages that only list the meanings of a name."""
 
 
 def category_names(wikitext: str, silent: Collection[str] = ()) -> list[str]:
@@ -56,7 +56,7 @@ def category_names(wikitext: str, silent: Collection[str] = ()) -> list[str]:
 
 
 def is_tangled(wikitext: str) -> bool:
-    """Tell whether the page's markup could keep the parser busy for longer than in proportion to its length."""
+    """Return whether the parser's time for this markup could grow faster than its length."""
     stack: list[str] = []
     loose = 0
     for count, found in enumerate(_MARK.finditer(drop_elements(_OPAQUE, drop_elements(_SPARED, wikitext)))):
@@ -82,7 +82,7 @@ def is_tangled(wikitext: str) -> bool:
 
 
 def plain_text(wikitext: str, silent: Collection[str] = ()) -> str:
-    """Return what the page says in running text; links to the namespaces `silent` (in small letters) show nothing."""
+    """Return the page's running text, without links to the namespaces `silent` (in small letters)."""
     import mwparserfromhell
 
     code = mwparserfromhell.parse(drop_elements(_SPARED, wikitext), skip_style_tags=True)

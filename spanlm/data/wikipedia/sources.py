@@ -76,7 +76,7 @@ class ByteStream:
         self.position, self.offset, self.line = 0, 0, 1
 
     def chunks(self) -> Iterator[bytes]:
-        """Give out the text in pieces of at most `CHUNK_BYTES`; then raise Damage if it is cut off or wrong."""
+        """Yield the text in pieces of at most `CHUNK_BYTES`; raise Damage where it is cut off or wrong."""
         with self._path.open("rb") as file:
             start = file.peek(3)
             blocks = iter(lambda: file.read(CHUNK_BYTES), b"")
@@ -120,7 +120,7 @@ class Source(NamedTuple):
     is_dump: bool
 
     def records(self, stream: ByteStream) -> Iterator[Record]:
-        """Give out what the file holds, in order; where it is damaged comes last. InputError: it holds no articles."""
+        """Yield the file's records in order, its damage last; InputError: it holds no articles."""
         try:
             yield from DumpReader(self.path).pages(stream.chunks()) if self.is_dump else self._lines(stream.chunks())
         except Damage as damage:
@@ -155,10 +155,10 @@ class Source(NamedTuple):
 
 
 def find_sources(paths: Sequence[Path]) -> list[Source]:
-    """Return the files that are meant, those of a folder in the order of their names.
+    """Return the sources of these paths, those of a folder in the order of their names.
 
     Raises:
-        InputError: No such file, twice the same, or one of something else; or a library is not installed.
+        InputError: A file is missing, named twice or no source of articles, or a library is not installed.
     """
     for library in ("sentencex", "mwparserfromhell"):
         if importlib.util.find_spec(library) is None:
@@ -177,7 +177,7 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
 
 
 def _source(path: Path) -> Source:
-    """Tell what a file is by its beginning, and refuse at once what is something else."""
+    """Recognise a file by its beginning; refuse everything else at once."""
     try:
         start = next(ByteStream(path).chunks(), b"").removeprefix(_BOM).lstrip()
     except Damage as damage:
@@ -193,7 +193,7 @@ def _source(path: Path) -> Source:
 
 
 class DumpReader:
-    """Reads pages of one dump: never more than one, up to its limit, beyond a chunk."""
+    """Reads the pages of one dump; it holds at most one page, up to the limit, and a chunk."""
 
     def __init__(self, path: Path) -> None:
         self._file = path
@@ -210,7 +210,7 @@ class DumpReader:
         self._parser.CharacterDataHandler = self._characters
 
     def pages(self, chunks: Iterable[bytes]) -> Iterator[Page | str]:
-        """Give out all pages in order, of those that are no articles the reason; then raise Damage if there is any."""
+        """Yield all pages in order, or the reason why one is no article; raise Damage where the XML is broken."""
         fed = 0
         try:
             for chunk in chunks:

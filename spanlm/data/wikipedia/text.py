@@ -107,7 +107,7 @@ def drop_elements(opening: re.Pattern[str], text: str) -> str:
 
 
 def prose(text: str, title: str, left_out: Counter[str]) -> Iterator[str]:
-    """Give out the paragraphs of a text, normalised; `left_out` gets the words of each kind of other line."""
+    """Yield the paragraphs of a text, normalised; add to `left_out` the words of every other line, by kind."""
     title = normalise(title)
     lines = [clean(line) for line in normalise(text).split("\n")]
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
@@ -136,7 +136,7 @@ def clean(line: str) -> str:
 
 
 def _kind(line: str, on_text: bool) -> str | None:
-    """Name what the line is instead of prose; None is prose."""
+    """Return the kind of a line that is no prose, or None."""
     if line.startswith(_TABLE_STARTS) or any(mark in line for mark in _TABLE_MARKS):
         return TABLE
     if _LIST_LINE.match(line):

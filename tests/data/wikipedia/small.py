@@ -54,15 +54,11 @@ def made_articles(count: int, seed: int = 1, sentences: int = 9) -> list[Made]:
         inner = [word() for _ in range(draw.randint(4, 12))]
         return (word().capitalize(), *inner, "N", word(), ".")
 
-    return [
-        Made(
-            id=str(100 + number),
-            title=f"Title {number}",
-            category=CATEGORIES[number % len(CATEGORIES)],
-            sentences=tuple(sentence() for _ in range(draw.randint(2, 2 * sentences))),
-        )
-        for number in range(count)
-    ]
+    def article(number: int) -> Made:
+        text = tuple(sentence() for _ in range(draw.randint(2, 2 * sentences)))
+        return Made(str(100 + number), f"Title {number}", CATEGORIES[number % len(CATEGORIES)], text)
+
+    return list(map(article, range(count)))
 
 
 def json_line(article: Made, **fields: Any) -> bytes:
@@ -114,16 +110,16 @@ def dump(articles: Iterable[Made]) -> bytes:
     return (HEADER + "".join(page(made.id, made.title, wikitext(made)) for made in articles) + FOOTER).encode()
 
 
-def several_gzip_members(content: bytes, parts: int = 3) -> bytes:
-    return b"".join(map(gzip.compress, _cut(content, parts)))
+def several_gzip_members(content: bytes) -> bytes:
+    return b"".join(map(gzip.compress, _thirds(content)))
 
 
-def several_bzip2_streams(content: bytes, parts: int = 3) -> bytes:
-    return b"".join(map(bz2.compress, _cut(content, parts)))
+def several_bzip2_streams(content: bytes) -> bytes:
+    return b"".join(map(bz2.compress, _thirds(content)))
 
 
-def _cut(content: bytes, parts: int) -> list[bytes]:
-    size = len(content) // parts + 1
+def _thirds(content: bytes) -> list[bytes]:
+    size = len(content) // 3 + 1
     return [content[begin : begin + size] for begin in range(0, len(content), size)]
 
 

@@ -11,26 +11,17 @@ from pathlib import Path
 import pytest
 
 from spanlm.data.wikipedia.sources import CHUNK_BYTES, ByteStream, Damage, DumpReader, Page
-from spanlm.errors import InputError
-from tests.data.wikipedia.small import (
-    FOOTER,
-    HEADER,
-    dump,
-    made_articles,
-    page,
-    several_bzip2_streams,
-    several_gzip_members,
-    wikitext,
-)
+from tests.data.wikipedia import small
+from tests.data.wikipedia.small import FOOTER, HEADER, dump, made_articles, page, wikitext
 
 CONTENT = "".join(random.Random(1).choices("abc\n é", k=400_000)).encode()
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,
     "gzip": gzip.compress,
-    "gzip members": several_gzip_members,
+    "gzip members": small.several_gzip_members,
     "gzip padded": lambda content: gzip.compress(content) + b"\0" * 700,
     "bzip2": bz2.compress,
-    "bzip2 streams": several_bzip2_streams,
+    "bzip2 streams": small.several_bzip2_streams,
 }
 
 
@@ -118,9 +109,3 @@ def test_damage_has_its_place_and_what_was_before_it_is_good(tmp_path: Path, bad
         for one in DumpReader(path).pages(ByteStream(path).chunks()):
             found.append(one[0])
     assert damage.match(where) and found == ["1", "2"]
-
-
-@pytest.mark.parametrize("content", [b"<html><body>x</body></html>", b'<?xml version="1.0"?><rss></rss>'])
-def test_xml_that_is_no_dump(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(InputError, match=r"its root is <(html|rss)>, not <mediawiki>"):
-        pages(tmp_path / "x.xml", content)
