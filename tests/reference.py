@@ -151,11 +151,7 @@ def key_value_predict(h: Tensor, past: Past, window: int, p: Projections) -> tup
 
 
 def look_back(
-    h: Tensor,
-    past: Past,
-    window: int,
-    p: Projections,
-    parts: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
+    h: Tensor, past: Past, window: int, p: Projections, parts: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor, Past]:
     """For each step: score the outputs of the last `window` steps, average their values, combine.
 

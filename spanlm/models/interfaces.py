@@ -95,22 +95,16 @@ class LMState:
 
 
 def _lengthened(tensor: Tensor, slots: int) -> Tensor:
-    """Put zeros in front of dimension 0, up to `slots`."""
     missing = slots - len(tensor)
     return torch.cat([tensor.new_zeros(missing, *tensor.shape[1:]), tensor]) if missing else tensor
 
 
 @dataclass(frozen=True)
 class Init:
-    """How weights start: uniform in plus or minus a range.
-
-    Attributes:
-        weights: the range of every weight that is no bias.
-        biases: the range of biases; 0: they start at zero.
-    """
+    """How weights start: uniform in plus or minus a range."""
 
     weights: float
-    biases: float
+    biases: float  # 0: they start at zero
 
     @torch.no_grad()
     def start(self, tensor: Tensor, *, bias: bool = False) -> Tensor:

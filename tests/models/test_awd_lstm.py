@@ -32,13 +32,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("options", [NOISY, {"weight_drop": 0.4}, {"hidden_dropout": 0.3}, {}], ids=str)
 @pytest.mark.parametrize(("steps", "batch", "layers"), [(1, 1, 1), (5, 2, 2), (4, 3, 3)])
 def test_it_is_the_loop_with_the_same_masks(
-    steps: int,
-    batch: int,
-    layers: int,
-    options: dict[str, Any],
-    training: bool,
-    kernel: None,
-    masks: list[Tensor],
+    steps: int, batch: int, layers: int, options: dict[str, Any], training: bool, kernel: None, masks: list[Tensor]
 ) -> None:
     """Outputs, state, and all gradients, those of the raw weights and both biases included."""
     torch.manual_seed(1)

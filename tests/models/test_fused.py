@@ -22,9 +22,7 @@ ENCODERS = [
 ]
 every_encoder = pytest.mark.parametrize("config", ENCODERS, ids=lambda config: config.kind)
 STACKS = pytest.mark.parametrize(
-    ("kind", "plain", "kernel"),
-    [(FusedLSTM, nn.LSTM, "lstm"), (FusedRNN, nn.RNN, "rnn_tanh")],
-    ids=["lstm", "rnn"],
+    ("kind", "plain", "kernel"), [(FusedLSTM, nn.LSTM, "lstm"), (FusedRNN, nn.RNN, "rnn_tanh")], ids=["lstm", "rnn"]
 )
 cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 

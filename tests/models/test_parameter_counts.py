@@ -12,13 +12,7 @@ from spanlm.models.counting import count_configured, count_parameters
 from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.memories import (
-    AttentiveConfig,
-    KeyValueConfig,
-    NGramConfig,
-    NoMemoryConfig,
-    RecurrentMemoryConfig,
-)
+from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 
 VOCABULARY, WORD = 77_000, 300
 

@@ -5,11 +5,4 @@ from __future__ import annotations
 from spanlm.models.memories.span_buffer.memory import SpanBufferConfig, SpanBufferMemory
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig, SpanMixture, require_temperature
 
-__all__ = [
-    "GateConfig",
-    "RewardConfig",
-    "SpanBufferConfig",
-    "SpanBufferMemory",
-    "SpanMixture",
-    "require_temperature",
-]
+__all__ = ["GateConfig", "RewardConfig", "SpanBufferConfig", "SpanBufferMemory", "SpanMixture", "require_temperature"]
