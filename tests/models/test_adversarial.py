@@ -31,7 +31,7 @@ both_heads = pytest.mark.parametrize(
 )
 both_directions = pytest.mark.parametrize("direction", ["own", "shared"])
 both_gates = pytest.mark.parametrize("gate", ["cosine", "none"])
-OWN, SHARED = Adversary(EPSILON), Adversary(EPSILON, "shared")
+OWN = Adversary(EPSILON)
 
 
 def head_of(config: Any, **fields: Any) -> Any:

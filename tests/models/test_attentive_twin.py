@@ -9,14 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.encoders import LSTMConfig
-from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import AttentiveConfig
 from spanlm.models.memories.attentive import EMPTY, AttentiveMemory
-from tests import reference, reference_attentive
-from tests.models import small
-from tests.models.small import VOCABULARY, assert_same, build, read, values, words
-from tests.models.twins import assert_model_is, encoded, gradients, past_outputs, predicted, slots
+from tests import reference
+from tests.models.small import VOCABULARY, assert_same, build, read, values
+from tests.models.twins import gradients, past_outputs, slots
 
 SIZE, LONGEST = 3, 4
 """LONGEST: what a memory without a window has read before, at most."""
@@ -25,8 +22,8 @@ SIZE, LONGEST = 3, 4
 SHAPES = [(1, 1, None), (1, 3, None), (7, 2, None), (5, 3, None), (1, 1, 1), (1, 3, 4), (7, 2, 3), (5, 3, 9), (6, 1, 1)]
 
 
-def matrices(memory: AttentiveMemory) -> reference_attentive.Attentive:
-    return reference_attentive.Attentive(
+def matrices(memory: AttentiveMemory) -> reference.Attentive:
+    return reference.Attentive(
         w_s=memory.memory_key.weight if hasattr(memory, "memory_key") else None,
         w_q=memory.query.weight if hasattr(memory, "query") else None,
         v_s=memory.score if hasattr(memory, "score") else None,
@@ -50,10 +47,10 @@ def state_of(memory: AttentiveMemory, past: reference.Past, length: int, empty: 
         return {**state, "values": column(lambda o: o)}
     if p.w_q is not None and p.w_s is not None:
         return {**state, "values": column(lambda o: o), "keys": column(p.w_s.mv)}
-    state["scores"] = column(lambda o: reference_attentive.score(o, o, p), nothing[0])
+    state["scores"] = column(lambda o: reference.score(o, o, p), nothing[0])
     totals, means = [], []
     for outputs in past:
-        each = [reference_attentive.score(o, o, p).exp() for o in outputs]
+        each = [reference.score(o, o, p).exp() for o in outputs]
         total = sum(each) + (1 if memory.zero_slot else 0)
         weighted = [e / total * o for e, o in zip(each, outputs, strict=True)]
         totals.append(torch.as_tensor(total).log() if outputs else torch.tensor(0.0 if memory.zero_slot else EMPTY))
@@ -94,7 +91,7 @@ def test_attentive(
 
     readout, after = read(memory, h, state_of(memory, past, carried_slots, torch.nan))
     columns = window or max(1, carried_slots + steps - 1)
-    features, weights, remembered = reference_attentive.attentive(
+    features, weights, remembered = reference.attentive(
         h, past, window, columns, merge == "tanh", zero_slot, matrices(memory)
     )
 
@@ -120,19 +117,3 @@ def test_the_merge_alone(merge: Literal["tanh", "linear"]) -> None:
     assert (readout.attention, after) == (None, {})
     assert_same([readout.features], [expected])
     assert_same(gradients([readout.features], leaves), gradients([expected], leaves))
-
-
-@pytest.mark.parametrize("window", [None, 2], ids=["sentence", "window"])
-@pytest.mark.parametrize("score", ["single", "combined", "mean"])
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-def test_whole_language_model(tied: bool, score: Literal["single", "combined", "mean"], window: int | None) -> None:
-    """Two segments, the state between them carried and not detached: every gradient."""
-    memory = AttentiveConfig(score=score, window=window)
-    model = small.language_model(
-        small.model_config(LSTMConfig(hidden_size=6, layers=2), memory, SoftmaxConfig(tied=tied))
-    )
-    tokens, targets = words(6, 2), words(6, 2, seed=1)
-    h = reference_attentive.attentive(encoded(model, tokens), [[], []], window, 5, True, False, matrices(model.memory))[
-        0
-    ]
-    assert_model_is(model, tokens, targets, predicted(model, h))

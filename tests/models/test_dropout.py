@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -15,17 +14,7 @@ from spanlm.models.ops.precision import dropout_mask, locked_dropout
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 
-Dropout = Callable[[Tensor, Tensor, float, bool], Tensor]
-
 WORDS = 50
-BOTH = pytest.mark.parametrize(
-    "dropout",
-    [
-        lambda x, tokens, rate, training: locked_dropout(x, rate, training),
-        lambda x, tokens, rate, training: word_dropout(x, tokens, WORDS, rate, training),
-    ],
-    ids=["locked", "word"],
-)
 
 
 def test_a_mask_is_zero_or_the_inverse_of_what_stays() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -12,13 +12,23 @@ from torch import Tensor
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
-from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
+from spanlm.models.memories import (
+    AttentiveConfig,
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    PointerSentinelConfig,
+    RecurrentMemoryConfig,
+)
+from spanlm.models.memories.attentive import Score
 from spanlm.models.memories.key_value import KeyValueMemory
 from spanlm.models.memories.ngram import NGramMemory
 from spanlm.models.memories.recurrent_memory import LinearComposition, RecurrentMemory
 from tests import reference
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words
+from tests.models.test_attentive_twin import matrices
+from tests.models.test_pointer_twin import sentinel
 from tests.models.twins import assert_model_is, encoded, gradients, past_outputs, predicted, slots
 
 PART = 3
@@ -177,6 +187,12 @@ def test_linear_softmax(steps: int, batch: int, size: int, vocabulary: int, bias
         *[KeyValueConfig(roles=roles, window=2) for roles in (1, 2, 3)],
         NGramConfig(order=3),
         RecurrentMemoryConfig(window=3),
+        PointerSentinelConfig(window=4),
+        *[
+            AttentiveConfig(score=score, window=window)
+            for score in ("single", "combined", "mean")
+            for window in (None, 2)
+        ],
     ],
     ids=small.identify,
 )
@@ -184,7 +200,7 @@ def test_whole_language_model(memory: object, tied: bool) -> None:
     """Embedding, encoder, memory and head put together as the papers say, every gradient included."""
     encoder, head = LSTMConfig(hidden_size=6, layers=2), SoftmaxConfig(tied=tied)
     model = small.language_model(small.model_config(encoder, memory, head))
-    tokens, targets = words(5, 2), words(5, 2, seed=1)
+    tokens, targets = words(6, 2, size=4), words(6, 2, seed=1, size=4)  # so few that some come again
     h, nothing = encoded(model, tokens), list[list[Any]]([[], []])
     if isinstance(memory, KeyValueConfig):
         h = LOOPS[memory.roles](h, nothing, memory.window, projections(model.memory))[0]
@@ -192,4 +208,10 @@ def test_whole_language_model(memory: object, tied: bool) -> None:
         h = reference.ngram(h, nothing, memory.order, model.memory.combine.weight)[0]
     elif isinstance(memory, RecurrentMemoryConfig):
         h = reference.recurrent_memory(h, tokens, nothing, memory.window, word_memory(model.memory))[0]
-    assert_model_is(model, tokens, targets, predicted(model, h))
+    elif isinstance(memory, AttentiveConfig):
+        h = reference.attentive(h, nothing, memory.window, 5, True, False, matrices(model.memory))[0]
+    every = predicted(model, h)
+    if isinstance(memory, PointerSentinelConfig):
+        _, gates, copies, _ = reference.pointer_sentinel(h, tokens, nothing, memory.window, sentinel(model.memory))
+        every = reference.mixture(every, gates, copies)
+    assert_model_is(model, tokens, targets, every)

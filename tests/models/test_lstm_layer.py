@@ -14,9 +14,8 @@ from spanlm.models.encoders import LSTMConfig
 from spanlm.models.encoders.stacks import FEW, FEW_FROM, LOOP_FROM, LSTMEncoder, loop_is_faster, square_units
 from spanlm.models.interfaces import Tensors
 from spanlm.models.ops.lstm import lstm_layer
-from tests import reference
-from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
-from tests.models.twins import gradients, lstm_layers
+from tests.models.small import EMBEDDING, HIDDEN, bitwise, build, values
+from tests.models.twins import gradients
 
 SIZES = pytest.mark.parametrize(("steps", "batch", "layers"), [(1, 1, 1), (1, 3, 2), (6, 2, 1), (5, 3, 2)])
 PATCHED = "spanlm.models.encoders.stacks.loop_is_faster"
@@ -44,17 +43,6 @@ def inputs(steps: int, batch: int, layers: int, hidden: int = HIDDEN) -> tuple[T
 def layer_leaves(hidden: int = 3) -> list[Tensor]:
     shapes = [(4, 2, 5), (2, hidden), (2, hidden), (4 * hidden, 5), (4 * hidden,), (4 * hidden, hidden)]
     return [values(*shape, seed=n).requires_grad_() for n, shape in enumerate(shapes)]
-
-
-@SIZES
-def test_the_loop_is_the_equations_and_so_are_its_gradients(steps: int, batch: int, layers: int, looped: None) -> None:
-    encoder, (x, state) = stack(layers), inputs(steps, batch, layers)
-    leaves = [x, *state.values(), *[p for p in encoder.parameters() if p.requires_grad]]
-    outputs, after = encoder(x, state)
-    actual = [outputs, after["h"], after["c"]]
-    expected = list(reference.lstm(x, state["h"], state["c"], lstm_layers(encoder.lstm)))
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
 def test_the_written_gradient_is_that_of_the_loop() -> None:

@@ -6,24 +6,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.memories import PointerSentinelConfig
 from spanlm.models.memories.pointer_sentinel import PointerSentinelMemory
-from tests import reference, reference_pointer
-from tests.models import small
+from tests import reference
 from tests.models.small import VOCABULARY, assert_same, build, values, words
-from tests.models.twins import assert_model_is, encoded, gradients, past_outputs, predicted, slots
+from tests.models.twins import gradients, past_outputs, slots
 
 SIZE = 3
 SHAPES = [(1, 1, 1), (1, 3, 4), (7, 2, 3), (5, 3, 9), (6, 1, 1), (4, 2, 4), (2, 1, 5)]
 
 
-def sentinel(memory: PointerSentinelMemory) -> reference_pointer.Sentinel:
-    return reference_pointer.Sentinel(memory.query.weight, memory.query.bias, memory.sentinel)
+def sentinel(memory: PointerSentinelMemory) -> reference.Sentinel:
+    return reference.Sentinel(memory.query.weight, memory.query.bias, memory.sentinel)
 
 
-def past_states(kind: str, capacity: int, batch: int) -> reference_pointer.PastWords:
+def past_states(kind: str, capacity: int, batch: int) -> reference.PastWords:
     """States and the words read there; few words, so that some stand in the window more than once."""
     outputs = past_outputs(kind, capacity, batch, SIZE)
     return [
@@ -31,7 +29,7 @@ def past_states(kind: str, capacity: int, batch: int) -> reference_pointer.PastW
     ]
 
 
-def state_of(past: reference_pointer.PastWords, length: int, key: float, word: int) -> dict[str, Tensor]:
+def state_of(past: reference.PastWords, length: int, key: float, word: int) -> dict[str, Tensor]:
     """What is remembered stands at the end; `key` and `word` in the slots before it."""
     states = [[state for state, _ in stream] for stream in past]
     read = [[torch.tensor(word) for _, word in stream] for stream in past]
@@ -60,8 +58,8 @@ def test_pointer_sentinel(steps: int, batch: int, window: int, carried: str) -> 
     leaves = [h, *memory.parameters(), *head.parameters(), *[x for stream in past for x, _ in stream]]
 
     readout, after = memory(h, tokens, state_of(past, window - 1, torch.nan, -1))
-    weights, gates, copies, remembered = reference_pointer.pointer_sentinel(h, tokens, past, window, sentinel(memory))
-    every = reference_pointer.mixture(reference.linear_softmax(h, head.weight, head.bias), gates, copies)
+    weights, gates, copies, remembered = reference.pointer_sentinel(h, tokens, past, window, sentinel(memory))
+    every = reference.mixture(reference.linear_softmax(h, head.weight, head.bias), gates, copies)
 
     assert readout.attention.nearest_lag == 0
     assert readout.features is h
@@ -74,14 +72,3 @@ def test_pointer_sentinel(steps: int, batch: int, window: int, carried: str) -> 
     expected = [weights, gates, every, every.gather(-1, targets[..., None]).squeeze(-1), state["keys"]]
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
-
-
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-def test_whole_language_model(tied: bool) -> None:
-    """Two segments, the state between them carried and not detached: every gradient, through the words copied, too."""
-    encoder, memory = LSTMConfig(hidden_size=6, layers=2), PointerSentinelConfig(window=4)
-    model = small.language_model(small.model_config(encoder, memory, SoftmaxConfig(tied=tied)))
-    tokens, targets = words(6, 2, size=4), words(6, 2, seed=1, size=4)
-    h = encoded(model, tokens)
-    _, gates, copies, _ = reference_pointer.pointer_sentinel(h, tokens, [[], []], 4, sentinel(model.memory))
-    assert_model_is(model, tokens, targets, reference_pointer.mixture(predicted(model, h), gates, copies))

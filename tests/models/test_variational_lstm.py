@@ -16,8 +16,6 @@ from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, v
 
 STEPS, BATCH = 6, 3
 DROPOUTS = [{"input_dropout": 0.5}, {"recurrent_dropout": 0.5}, {"input_dropout": 0.5, "per_gate": False}]
-ZONEOUTS = [{"zoneout_h": 0.5}, {"zoneout_c": 0.5}]
-EVERY = pytest.mark.parametrize("options", [*DROPOUTS, *ZONEOUTS], ids=str)
 
 
 def noisy(layers: int = 1, **options: Any) -> VariationalLSTMEncoder:
