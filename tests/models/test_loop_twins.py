@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +20,6 @@ from spanlm.models.memories import (
     PointerSentinelConfig,
     RecurrentMemoryConfig,
 )
-from spanlm.models.memories.attentive import Score
 from spanlm.models.memories.key_value import KeyValueMemory
 from spanlm.models.memories.ngram import NGramMemory
 from spanlm.models.memories.recurrent_memory import LinearComposition, RecurrentMemory
