@@ -28,7 +28,7 @@ from spanlm.models.memories import (
 from spanlm.models.memories.span_buffer import GateConfig
 from tests.models import small
 from tests.models.small import assert_same, bitwise, language_model, model_config, words
-from tests.models.test_language_model import after_prefix, answers, assert_any_cut_is_the_same_stream, poison
+from tests.models.test_language_model import assert_any_cut_is_the_same_stream, begun_and_new
 
 LSTM, SOFT = LSTMConfig(hidden_size=12), GateConfig(evaluation_temperature=1.0)
 CONFIGS = [
@@ -118,17 +118,8 @@ def test_any_cut_is_the_same_stream(combination: Combination, lengths: list[int]
 
 @each_way
 def test_reset_streams_start_again_and_the_others_go_on(combination: Combination) -> None:
-    whole = ensemble(combination)
-    tokens, targets, fresh = words(6, 3), words(6, 3, seed=1), whole.init_state(3)
-    state = after_prefix(whole, batch=3)  # type: ignore[arg-type]
-    marked = torch.tensor([True, False, True])
-    poisoned = LMState.from_flat({name: poison(x, marked) for name, x in state.flat().items()})
-    result = answers(whole, tokens, targets, poisoned.reset(marked, fresh))  # type: ignore[arg-type]
-    new, old = (answers(whole, tokens, targets, start) for start in (fresh, state))  # type: ignore[arg-type]
-    assert bitwise([x[:, ~marked] for x in result], [x[:, ~marked] for x in old])
     # not bit by bit: the growing memory holds empty slots for the streams that begin
-    assert_same([x[:, marked] for x in result], [x[:, marked] for x in new])
-    assert not bitwise(new, old)
+    assert_same(*begun_and_new(ensemble(combination)))
 
 
 def test_its_state_is_its_members_states() -> None:

@@ -112,23 +112,27 @@ def test_streams_do_not_touch_each_other(config: ModelConfig) -> None:
 @every_model
 def test_reset_streams_start_again(config: ModelConfig) -> None:
     """A reset stream is a new stream, bit by bit, even if NaN or no word stood in it; the others go on, bit by bit."""
-    model = language_model(config)
+    begun, new = begun_and_new(language_model(config))
+    if not unbounded(config.memory):
+        assert bitwise(begun, new)
+    else:
+        # the slots of the stream that goes on are there for all, empty, and a sum over more of them rounds differently
+        assert not begun[1][..., : -new[1].shape[-1]].any()
+        begun[1] = begun[1][..., -new[1].shape[-1] :]
+        assert_same(begun, new)
+
+
+def begun_and_new(model: Any) -> tuple[list[Tensor], list[Tensor]]:
+    """Answers for streams that were reset, and for new ones; those of the others are as they would have been."""
     tokens, targets, fresh = words(6, 3), words(6, 3, seed=1), model.init_state(3)
     state = after_prefix(model, batch=3)
     marked = torch.tensor([True, False, True])
     poisoned = LMState.from_flat({name: poison(x, marked) for name, x in state.flat().items()})
     result = answers(model, tokens, targets, poisoned.reset(marked, fresh))
-    new, old = answers(model, tokens, targets, fresh), answers(model, tokens, targets, state)
+    new, old = (answers(model, tokens, targets, start) for start in (fresh, state))
     assert bitwise([x[:, ~marked] for x in result], [x[:, ~marked] for x in old])
     assert not bitwise(new, old)
-    begun = [x[:, marked] for x in result]
-    if not unbounded(config.memory):
-        assert bitwise(begun, [x[:, marked] for x in new])
-    else:
-        # the slots of the stream that goes on are there for all, empty, and a sum over more of them rounds differently
-        assert not begun[1][..., : -new[1].shape[-1]].any()
-        begun[1] = begun[1][..., -new[1].shape[-1] :]
-        assert_same(begun, [x[:, marked] for x in new])
+    return [x[:, marked] for x in result], [x[:, marked] for x in new]
 
 
 def poison(x: Tensor, streams: Tensor) -> Tensor:
