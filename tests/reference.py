@@ -7,8 +7,9 @@ than the window, or empty. Every function returns new lists and leaves its argum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -25,30 +26,64 @@ class LSTMLayer:
     b: Tensor  # (4k,)
 
 
-def lstm(x: Tensor, h0: Tensor, c0: Tensor, layers: list[LSTMLayer]) -> tuple[Tensor, Tensor, Tensor]:
+@dataclass
+class LSTMNoise:
+    """What one layer's step multiplies and keeps; lists by gate or by step."""
+
+    x: list[Tensor]  # by gate, (B, E)
+    h: list[Tensor]  # by gate, (B, k)
+    kept_h: list[Tensor]  # by step, (B, k)
+    kept_c: list[Tensor]  # by step, (B, k)
+
+
+def lstm(
+    x: Tensor, h0: Tensor, c0: Tensor, layers: list[LSTMLayer], noise: list[LSTMNoise] | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Stack of LSTM cells (Hochreiter & Schmidhuber, 1997): x (T, B, E), h0 and c0 (layers, B, k).
 
     i = σ(W_i x + U_i h + b_i), likewise f and o;  g = tanh(W_g x + U_g h + b_g)
     c' = f·c + i·g;  h' = o·tanh(c')
+
+    With noise (Gal & Ghahramani, 2016; zoneout, Krueger et al., 2017) each gate reads x and h through masks of its own;
+    new values are mixed with the old ones, the output's tanh reads the new cell before it is mixed.
     """
-    steps, streams = x.shape[:2]
-    outputs = [[torch.empty(0)] * streams for _ in range(steps)]
+    streams, outputs = x.shape[1], blank(x)
     last_h = [[h0[n, b] for b in range(streams)] for n in range(len(layers))]
     last_c = [[c0[n, b] for b in range(streams)] for n in range(len(layers))]
-    for b in range(streams):
-        for t in range(steps):
-            below = x[t, b]
-            for n, layer in enumerate(layers):
-                h, c = last_h[n][b], last_c[n][b]
-                k = len(h)
-                gates = layer.w_x.mv(below) + layer.w_h.mv(h) + layer.b
-                i, f = gates[:k].sigmoid(), gates[k : 2 * k].sigmoid()
-                g, o = gates[2 * k : 3 * k].tanh(), gates[3 * k :].sigmoid()
-                last_c[n][b] = f * c + i * g
-                last_h[n][b] = o * last_c[n][b].tanh()
-                below = last_h[n][b]
-            outputs[t][b] = below
+    for b, t in places(x):
+        below = x[t, b]
+        for n, layer in enumerate(layers):
+            h, c = last_h[n][b], last_c[n][b]
+            k, gates = len(h), []
+            for gate in range(4):
+                rows = slice(gate * k, (gate + 1) * k)
+                of_x = below if noise is None else below * noise[n].x[gate][b]
+                of_h = h if noise is None else h * noise[n].h[gate][b]
+                gates.append(layer.w_x[rows].mv(of_x) + layer.w_h[rows].mv(of_h) + layer.b[rows])
+            new_c = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh()
+            new_h = gates[3].sigmoid() * new_c.tanh()
+            if noise is not None:
+                kept_h, kept_c = noise[n].kept_h[t][b], noise[n].kept_c[t][b]
+                new_c, new_h = kept_c * c + (1 - kept_c) * new_c, kept_h * h + (1 - kept_h) * new_h
+            last_c[n][b], last_h[n][b], below = new_c, new_h, new_h
+        outputs[t][b] = below
     return grid(outputs), grid(last_h), grid(last_c)
+
+
+def awd_lstm(
+    x: Tensor, h0: list[Tensor], c0: list[Tensor], layers: list[LSTMLayer], m: list[Tensor], z: list[Tensor]
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Merity et al. (2018): x (T, B, E); by layer h0, c0 (B, k), m (4k, k); between the layers z (B, k below).
+
+    Each layer's U is U ⊙ m; the layer above reads h' ⊙ z.
+    """
+    last_h, last_c = [], []
+    for n, layer in enumerate(layers):
+        read = x * z[n - 1] if n else x
+        x, h, c = lstm(read, h0[n][None], c0[n][None], [LSTMLayer(layer.w_x, layer.w_h * m[n], layer.b)])
+        last_h.append(h[0])
+        last_c.append(c[0])
+    return x, last_h, last_c
 
 
 @dataclass
@@ -62,16 +97,14 @@ class RNNLayer:
 
 def rnn(x: Tensor, h0: Tensor, layers: list[RNNLayer]) -> tuple[Tensor, Tensor]:
     """Stack of simple recurrent layers (Elman, 1990), h' = tanh(W x + U h + b): x (T, B, E), h0 (layers, B, k)."""
-    steps, streams = x.shape[:2]
-    outputs = [[torch.empty(0)] * streams for _ in range(steps)]
+    streams, outputs = x.shape[1], blank(x)
     last = [[h0[n, b] for b in range(streams)] for n in range(len(layers))]
-    for b in range(streams):
-        for t in range(steps):
-            below = x[t, b]
-            for n, layer in enumerate(layers):
-                last[n][b] = (layer.w_x.mv(below) + layer.w_h.mv(last[n][b]) + layer.b).tanh()
-                below = last[n][b]
-            outputs[t][b] = below
+    for b, t in places(x):
+        below = x[t, b]
+        for n, layer in enumerate(layers):
+            last[n][b] = (layer.w_x.mv(below) + layer.w_h.mv(last[n][b]) + layer.b).tanh()
+            below = last[n][b]
+        outputs[t][b] = below
     return grid(outputs), grid(last)
 
 
@@ -91,26 +124,24 @@ def hornn(x: Tensor, past: Past, pooling: str, factor: float, p: HigherOrder) ->
 
     fofe: Σ factor^n W_n h_{t-n}; gated: Σ r_n ⊙ (W_n h_{t-n}), r_n = σ(V_n x_t + U_n h_{t-n}); max: the largest.
     """
-    steps, streams = x.shape[:2]
     order = len(p.w)
-    outputs = [[torch.empty(0)] * streams for _ in range(steps)]
+    outputs = blank(x)
     after = [list(earlier) for earlier in past]
-    for b in range(streams):
-        for t in range(steps):
-            terms = []
-            for n in range(1, order + 1):
-                h = after[b][-n] if n <= len(after[b]) else torch.zeros_like(p.b)
-                term = p.w[n - 1].mv(h)
-                if pooling == "fofe":
-                    term = factor**n * term
-                if pooling == "gated":
-                    term = (p.v[n - 1].mv(x[t, b]) + p.u[n - 1].mv(h)).sigmoid() * term
-                terms.append(term)
-            pooled = terms[0]
-            for term in terms[1:]:
-                pooled = torch.maximum(pooled, term) if pooling == "max" else pooled + term
-            outputs[t][b] = (p.w_in.mv(x[t, b]) + pooled + p.b).tanh()
-            after[b].append(outputs[t][b])
+    for b, t in places(x):
+        terms = []
+        for n in range(1, order + 1):
+            h = after[b][-n] if n <= len(after[b]) else torch.zeros_like(p.b)
+            term = p.w[n - 1].mv(h)
+            if pooling == "fofe":
+                term = factor**n * term
+            if pooling == "gated":
+                term = (p.v[n - 1].mv(x[t, b]) + p.u[n - 1].mv(h)).sigmoid() * term
+            terms.append(term)
+        pooled = terms[0]
+        for term in terms[1:]:
+            pooled = torch.maximum(pooled, term) if pooling == "max" else pooled + term
+        outputs[t][b] = (p.w_in.mv(x[t, b]) + pooled + p.b).tanh()
+        after[b].append(outputs[t][b])
     return grid(outputs), [earlier[-order:] for earlier in after]
 
 
@@ -151,37 +182,30 @@ def key_value_predict(h: Tensor, past: Past, window: int, p: Projections) -> tup
 
 
 def look_back(
-    h: Tensor,
-    past: Past,
-    window: int,
-    p: Projections,
-    parts: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]],
+    h: Tensor, past: Past, window: int, p: Projections, parts: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor, Past]:
     """For each step: score the outputs of the last `window` steps, average their values, combine.
 
     The current output is not among them. Nothing remembered: r = 0 and no weights.
     Weights are (T, B, window), the last column one step back; columns before the stream's start are 0.
     """
-    steps, streams = h.shape[:2]
-    features = [[torch.empty(0)] * streams for _ in range(steps)]
-    weights = [[torch.empty(0)] * streams for _ in range(steps)]
+    features, weights = blank(h), blank(h)
     after = [list(outputs) for outputs in past]
-    for b in range(streams):
-        for t in range(steps):
-            query, _, predict = parts(h[t, b])
-            remembered = after[b][-window:]
-            exponentials = []
-            for output in remembered:
-                m = (p.w_y.mv(parts(output)[0]) + p.w_h.mv(query)).tanh()
-                exponentials.append(p.w.dot(m).exp())
-            alpha = [e / sum(exponentials) for e in exponentials]
-            r = torch.zeros_like(predict)
-            for a, output in zip(alpha, remembered, strict=True):
-                r = r + a * parts(output)[1]
-            features[t][b] = (p.w_r.mv(r) + p.w_x.mv(predict)).tanh()
-            empty = [h.new_zeros(())] * (window - len(alpha))
-            weights[t][b] = torch.stack(empty + alpha)
-            after[b].append(h[t, b])
+    for b, t in places(h):
+        query, _, predict = parts(h[t, b])
+        remembered = after[b][-window:]
+        exponentials = []
+        for output in remembered:
+            m = (p.w_y.mv(parts(output)[0]) + p.w_h.mv(query)).tanh()
+            exponentials.append(p.w.dot(m).exp())
+        alpha = [e / sum(exponentials) for e in exponentials]
+        r = torch.zeros_like(predict)
+        for a, output in zip(alpha, remembered, strict=True):
+            r = r + a * parts(output)[1]
+        features[t][b] = (p.w_r.mv(r) + p.w_x.mv(predict)).tanh()
+        empty = [h.new_zeros(())] * (window - len(alpha))
+        weights[t][b] = torch.stack(empty + alpha)
+        after[b].append(h[t, b])
     return grid(features), grid(weights), [outputs[-window:] for outputs in after]
 
 
@@ -190,20 +214,18 @@ def ngram(h: Tensor, past: Past, order: int, w_n: Tensor) -> tuple[Tensor, Past]
 
     (The text says N - 1 parts, the time indices and the published sizes say N.) Before the start: zeros.
     """
-    steps, streams, size = h.shape
-    k = size // order
-    features = [[torch.empty(0)] * streams for _ in range(steps)]
+    k = h.shape[2] // order
+    features = blank(h)
     after = [list(outputs) for outputs in past]
-    for b in range(streams):
-        for t in range(steps):
-            after[b].append(h[t, b])
-            pieces = []
-            for lag in range(order):
-                if lag < len(after[b]):
-                    pieces.append(after[b][-1 - lag][lag * k : (lag + 1) * k])
-                else:
-                    pieces.append(h.new_zeros(k))
-            features[t][b] = w_n.mv(torch.cat(pieces)).tanh()
+    for b, t in places(h):
+        after[b].append(h[t, b])
+        pieces = []
+        for lag in range(order):
+            if lag < len(after[b]):
+                pieces.append(after[b][-1 - lag][lag * k : (lag + 1) * k])
+            else:
+                pieces.append(h.new_zeros(k))
+        features[t][b] = w_n.mv(torch.cat(pieces)).tanh()
     return grid(features), [outputs[-(order - 1) :] for outputs in after]
 
 
@@ -229,24 +251,21 @@ def recurrent_memory(
 
     Weights are (T, B, window), the last column the current word; columns before the stream's start are 0.
     """
-    steps, streams = h.shape[:2]
-    features = [[torch.empty(0)] * streams for _ in range(steps)]
-    weights = [[torch.empty(0)] * streams for _ in range(steps)]
+    features, weights = blank(h), blank(h)
     after = [list(earlier) for earlier in past]
-    for b in range(streams):
-        for t in range(steps):
-            after[b].append(int(words[t, b]))
-            seen = after[b][-window:]
-            exponentials, contents = [], []
-            for i, word in enumerate(seen):
-                lag = len(seen) - 1 - i
-                key = p.m[word] if p.t_m is None else p.m[word] + p.t_m[lag]
-                contents.append(p.c[word] if p.t_c is None else p.c[word] + p.t_c[lag])
-                exponentials.append(key.dot(h[t, b]).exp())
-            alpha = [e / sum(exponentials) for e in exponentials]
-            s = sum(a * content for a, content in zip(alpha, contents, strict=True))
-            features[t][b] = compose(s, h[t, b], p)
-            weights[t][b] = torch.stack([h.new_zeros(())] * (window - len(alpha)) + alpha)
+    for b, t in places(h):
+        after[b].append(int(words[t, b]))
+        seen = after[b][-window:]
+        exponentials, contents = [], []
+        for i, word in enumerate(seen):
+            lag = len(seen) - 1 - i
+            key = p.m[word] if p.t_m is None else p.m[word] + p.t_m[lag]
+            contents.append(p.c[word] if p.t_c is None else p.c[word] + p.t_c[lag])
+            exponentials.append(key.dot(h[t, b]).exp())
+        alpha = [e / sum(exponentials) for e in exponentials]
+        s = sum(a * content for a, content in zip(alpha, contents, strict=True))
+        features[t][b] = compose(s, h[t, b], p)
+        weights[t][b] = torch.stack([h.new_zeros(())] * (window - len(alpha)) + alpha)
     remembered = [earlier[max(0, len(earlier) - (window - 1)) :] for earlier in after]
     return grid(features), grid(weights), remembered
 
@@ -262,20 +281,154 @@ def compose(s: Tensor, h: Tensor, p: WordMemory) -> Tensor:
     return (1 - z) * h + z * candidate
 
 
+@dataclass
+class Attentive:
+    """Eq. 7, 9 and 10 of Salton et al. (2017).
+
+    `w_q` None: single, a score of what is remembered alone; `w_s` None: all scores are 0.
+    """
+
+    w_s: Tensor | None  # (k, k)
+    w_q: Tensor | None  # (k, k)
+    v_s: Tensor | None  # (k,)
+    w_c: Tensor  # (k, 2 k)
+    b_c: Tensor | None  # (k,)
+
+
+def score(remembered: Tensor, current: Tensor, p: Attentive) -> Tensor:
+    """Eq. 9 without W_q, Eq. 10 with it."""
+    if p.w_s is None or p.v_s is None:
+        return remembered.new_zeros(())
+    inner = p.w_s.mv(remembered)
+    if p.w_q is not None:
+        inner = inner + p.w_q.mv(current)
+    return p.v_s.dot(inner.tanh())
+
+
+def attentive(
+    h: Tensor, past: Past, window: int | None, columns: int, tanh: bool, zero_slot: bool, p: Attentive
+) -> tuple[Tensor, Tensor, Past]:
+    """Eq. 3-7: average the outputs of the last `window` steps (None: of all), without the current one; merge.
+
+    Nothing remembered: c = 0. With the zero slot a zero vector is among what is averaged. Its score is that of any
+    other vector, and it has no column. Weights are (T, B, columns), the last column one step back.
+    """
+    features, weights = blank(h), blank(h)
+    after = [list(outputs) for outputs in past]
+    for b, t in places(h):
+        remembered = after[b] if window is None else after[b][-window:]
+        always = [torch.zeros_like(h[t, b])] if zero_slot else []
+        exponentials = [score(output, h[t, b], p).exp() for output in [*always, *remembered]]
+        a = [e / sum(exponentials) for e in exponentials][len(always) :]
+        c = torch.zeros_like(h[t, b])
+        for share, output in zip(a, remembered, strict=True):
+            c = c + share * output
+        merged = p.w_c.mv(torch.cat([h[t, b], c]))
+        if p.b_c is not None:
+            merged = merged + p.b_c
+        features[t][b] = merged.tanh() if tanh else merged
+        weights[t][b] = torch.stack([h.new_zeros(())] * (columns - len(a)) + a)
+        after[b].append(h[t, b])
+    return grid(features), grid(weights), after if window is None else [outputs[-window:] for outputs in after]
+
+
+PastWords = list[list[tuple[Tensor, int]]]
+Copies = list[list[dict[int, Tensor]]]
+
+
+@dataclass
+class Sentinel:
+    """W, b and s of Merity et al. (2017)."""
+
+    w: Tensor  # (k, k)
+    b: Tensor  # (k,)
+    s: Tensor  # (k,)
+
+
+def pointer_sentinel(
+    h: Tensor, words: Tensor, past: PastWords, window: int, p: Sentinel
+) -> tuple[Tensor, Tensor, Copies, PastWords]:
+    """For each step: softmax over its product with the last `window` states, its own included, and the sentinel.
+
+    `past` pairs each state with the word that was read there. Weights are (T, B, window), the last column the current
+    step; gates (T, B); for each step and stream, what is copied: the probability of each word in the window.
+    """
+    steps, streams = h.shape[:2]
+    weights, gates = blank(h), blank(h)
+    copies: Copies = [[{} for _ in range(streams)] for _ in range(steps)]
+    after = [list(earlier) for earlier in past]
+    for b, t in places(h):
+        after[b].append((h[t, b], int(words[t, b])))
+        q = (p.w.mv(h[t, b]) + p.b).tanh()
+        seen = after[b][-window:]
+        exponentials = [q.dot(state).exp() for state, _ in seen]
+        gate = q.dot(p.s).exp()
+        total = sum(exponentials) + gate
+        a = [e / total for e in exponentials]
+        weights[t][b] = torch.stack([h.new_zeros(())] * (window - len(a)) + a)
+        gates[t][b] = gate / total
+        for weight, (_, word) in zip(a, seen, strict=True):
+            copies[t][b][word] = copies[t][b].get(word, 0) + weight
+    remembered = [earlier[max(0, len(earlier) - (window - 1)) :] for earlier in after]
+    return grid(weights), grid(gates), copies, remembered
+
+
+def mixture(vocabulary: Tensor, gates: Tensor, copies: Copies) -> Tensor:
+    """Log of g p_vocab(w) + what is copied of w, (T, B, V), from log p_vocab (T, B, V)."""
+    size, rows = vocabulary.shape[2], blank(vocabulary)
+    for b, t in places(vocabulary):
+        p = [gates[t, b] * vocabulary[t, b, w].exp() + copies[t][b].get(w, 0) for w in range(size)]
+        rows[t][b] = torch.stack(p).log()
+    return grid(rows)
+
+
+def cache_distribution(
+    query: Tensor, keys: Tensor, words: Tensor, filled: Tensor, window: int, theta: float, size: int
+) -> tuple[Tensor, Tensor]:
+    """p_cache of each of `size` words (T, B, size), zero where the cache is empty; and where that is, (T, B) bool.
+
+    Grave et al. (2017), §3, over the filled slots among the last C before each step's own:
+
+        p_cache(w) ∝ Σ_i 1[x_{i+1} = w] exp(θ h_t · h_i)
+
+    query (T, B, D) are the h_t of the steps; keys (S + T, B, D), words and filled (S + T, B) the slots, the steps' own
+    last, and the word that followed each.
+    """
+    steps, streams, _ = query.shape
+    carried = len(keys) - steps
+    p = torch.zeros(steps, streams, size, dtype=torch.float64)
+    empty = torch.ones(steps, streams, dtype=torch.bool)
+    for b, t in places(query):
+        slots = [i for i in range(max(0, carried + t - window), carried + t) if filled[i, b]]
+        alike = [float((theta * (query[t, b] @ keys[i, b])).exp()) for i in slots]
+        for i, weight in zip(slots, alike, strict=True):
+            p[t, b, words[i, b]] += weight / sum(alike)
+            empty[t, b] = False
+    return p, empty
+
+
 def linear_softmax(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Eq. 5: log of exp(W*_v x + b_v) / sum over the vocabulary, (T, B, V)."""
-    steps, streams = x.shape[:2]
-    rows = [[torch.empty(0)] * streams for _ in range(steps)]
-    for b in range(streams):
-        for t in range(steps):
-            logits = [weight[v].dot(x[t, b]) for v in range(len(weight))]
-            if bias is not None:
-                logits = [logit + bias[v] for v, logit in enumerate(logits)]
-            total = sum(logit.exp() for logit in logits)
-            rows[t][b] = torch.stack([(logit.exp() / total).log() for logit in logits])
+    rows = blank(x)
+    for b, t in places(x):
+        logits = [weight[v].dot(x[t, b]) for v in range(len(weight))]
+        if bias is not None:
+            logits = [logit + bias[v] for v, logit in enumerate(logits)]
+        total = sum(logit.exp() for logit in logits)
+        rows[t][b] = torch.stack([(logit.exp() / total).log() for logit in logits])
     return grid(rows)
 
 
 def grid(rows: list[list[Tensor]]) -> Tensor:
     """Stack a list of lists of vectors along two new leading dimensions."""
     return torch.stack([torch.stack(row) for row in rows])
+
+
+def blank(x: Tensor) -> list[list[Tensor]]:
+    """A place for a vector at every step and stream of x (T, B, ·)."""
+    return [[torch.empty(0)] * x.shape[1] for _ in x]
+
+
+def places(x: Tensor) -> Iterator[tuple[int, int]]:
+    """Stream and step of everything in x (T, B, ·), one stream after the other."""
+    return product(range(x.shape[1]), range(len(x)))

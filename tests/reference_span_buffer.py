@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from tests.reference import Past, grid
+from tests.reference import Past, blank, grid, places
 
 
 @dataclass
@@ -34,31 +34,29 @@ def span_ends(now: int, p: Spans) -> list[tuple[int, int]]:
 def span_buffer(h: Tensor, past: Past, p: Spans) -> tuple[Tensor, Tensor, Tensor, Past]:
     """ξ (T, B, H), weights by the lag of a span's last output (T, B, buffer_size), where any is, and all outputs."""
     steps, streams = h.shape[:2]
-    reads = [[torch.empty(0)] * streams for _ in range(steps)]
-    weights = [[torch.empty(0)] * streams for _ in range(steps)]
+    reads, weights = blank(h), blank(h)
     filled = torch.zeros(steps, streams, dtype=torch.bool)
     after = [list(outputs) for outputs in past]
-    for b in range(streams):
-        for t in range(steps):
-            outputs, current = after[b], h[t, b]
-            if p.current:
-                outputs.append(current)
-            ends = span_ends(len(outputs), p)
-            spans = [outputs[last] - outputs[first] if first < last else outputs[last] for first, last in ends]
-            exponentials = []
-            for span in spans:
-                inner = p.w_s.mv(span)
-                if p.w_h is not None:
-                    inner = (p.w_h.mv(current) + inner).tanh()
-                exponentials.append(p.v.dot(inner).exp())
-            read, row = torch.zeros_like(current), [h.new_zeros(())] * p.buffer_size
-            for (_, last), span, e in zip(ends, spans, exponentials, strict=True):
-                share = e / sum(exponentials)
-                read = read + share * span
-                row[p.buffer_size - (len(outputs) - last)] = share
-            reads[t][b], weights[t][b], filled[t, b] = read, torch.stack(row), bool(ends)
-            if not p.current:
-                outputs.append(current)
+    for b, t in places(h):
+        outputs, current = after[b], h[t, b]
+        if p.current:
+            outputs.append(current)
+        ends = span_ends(len(outputs), p)
+        spans = [outputs[last] - outputs[first] if first < last else outputs[last] for first, last in ends]
+        exponentials = []
+        for span in spans:
+            inner = p.w_s.mv(span)
+            if p.w_h is not None:
+                inner = (p.w_h.mv(current) + inner).tanh()
+            exponentials.append(p.v.dot(inner).exp())
+        read, row = torch.zeros_like(current), [h.new_zeros(())] * p.buffer_size
+        for (_, last), span, e in zip(ends, spans, exponentials, strict=True):
+            share = e / sum(exponentials)
+            read = read + share * span
+            row[p.buffer_size - (len(outputs) - last)] = share
+        reads[t][b], weights[t][b], filled[t, b] = read, torch.stack(row), bool(ends)
+        if not p.current:
+            outputs.append(current)
     return grid(reads), grid(weights), filled, after
 
 
@@ -87,27 +85,25 @@ def reward(p: float, q: float, g: Gate) -> float:
 
 def mixed(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, temperature: float) -> Tensor:
     """Eq. 9 with λ̂ of Eq. 14 for all words: p and q (T, B, V), logits (T, B, 2)."""
-    rows = [[torch.empty(0)] * p.shape[1] for _ in range(len(p))]
-    for t in range(len(p)):
-        for b in range(p.shape[1]):
-            one, other = ((x / temperature).exp() for x in logits[t, b])
-            share = one / (one + other)
-            rows[t][b] = share * q[t, b] + (1 - share) * p[t, b] if filled[t, b] else p[t, b]
+    rows = blank(p)
+    for b, t in places(p):
+        one, other = ((x / temperature).exp() for x in logits[t, b])
+        share = one / (one + other)
+        rows[t][b] = share * q[t, b] + (1 - share) * p[t, b] if filled[t, b] else p[t, b]
     return grid(rows)
 
 
 def losses(p: Tensor, q: Tensor, logits: Tensor, filled: Tensor, targets: Tensor, g: Gate) -> Tensor:
     """Eq. 11, (T, B): p and q (T, B, V) of all words."""
     mixture = mixed(p, q, logits, filled, g.temperature)
-    rows = [[torch.empty(0)] * p.shape[1] for _ in range(len(p))]
-    for t in range(len(p)):
-        for b in range(p.shape[1]):
-            word = int(targets[t, b])
-            loss = -mixture[t, b, word].log()
-            if filled[t, b]:
-                one, other = (x.exp() for x in logits[t, b])
-                log_share = (one / (one + other)).log()
-                r = reward(p[t, b, word].item(), q[t, b, word].item(), g)
-                loss = loss - g.eta * r * (log_share if r >= 0 else max(log_share, log_share.new_tensor(-20.0)))
-            rows[t][b] = loss
+    rows = blank(p)
+    for b, t in places(p):
+        word = int(targets[t, b])
+        loss = -mixture[t, b, word].log()
+        if filled[t, b]:
+            one, other = (x.exp() for x in logits[t, b])
+            log_share = (one / (one + other)).log()
+            r = reward(p[t, b, word].item(), q[t, b, word].item(), g)
+            loss = loss - g.eta * r * (log_share if r >= 0 else max(log_share, log_share.new_tensor(-20.0)))
+        rows[t][b] = loss
     return grid(rows)

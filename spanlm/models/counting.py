@@ -23,17 +23,11 @@ LARGEST_HIDDEN_SIZE = 2**16
 
 @dataclass(frozen=True)
 class ParameterCount:
-    """Trainable parameters as Daniluk et al. (2017) count them.
+    """Trainable parameters as Daniluk et al. (2017) count them."""
 
-    Attributes:
-        total: θ_{W+M}, all of them; a tied matrix once.
-        model: θ_M, without the word representations (the input embedding).
-        state: bytes of the state of so many streams; 0 for none.
-    """
-
-    total: int
-    model: int
-    state: int = field(default=0, compare=False)
+    total: int  # θ_{W+M}, all of them; a tied matrix once
+    model: int  # θ_M, without the word representations (the input embedding)
+    state: int = field(default=0, compare=False)  # bytes of the state of so many streams
 
 
 def count_parameters(model: NextWordModel) -> ParameterCount:

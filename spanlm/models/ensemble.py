@@ -35,10 +35,7 @@ CHUNK_ELEMENTS = 2**22
 class Ensemble(NextWordModel):
     """Several models that predict together. Its state is theirs: tensor `name` of member m is `m.name`.
 
-    Args:
-        members: with one vocabulary. They are not copied.
-        combination: linear or geometric.
-        weights: of the members, scaled here to sum to 1; None: equal.
+    The members are not copied; their weights are scaled to sum to 1, and equal for None.
 
     Raises:
         InputError: no member, vocabularies of different sizes, an unknown combination, or weights out of range.

@@ -95,22 +95,16 @@ class LMState:
 
 
 def _lengthened(tensor: Tensor, slots: int) -> Tensor:
-    """Put zeros in front of dimension 0, up to `slots`."""
     missing = slots - len(tensor)
     return torch.cat([tensor.new_zeros(missing, *tensor.shape[1:]), tensor]) if missing else tensor
 
 
 @dataclass(frozen=True)
 class Init:
-    """How weights start: uniform in plus or minus a range.
-
-    Attributes:
-        weights: the range of every weight that is no bias.
-        biases: the range of biases; 0: they start at zero.
-    """
+    """How weights start: uniform in plus or minus a range."""
 
     weights: float
-    biases: float
+    biases: float  # 0: they start at zero
 
     @torch.no_grad()
     def start(self, tensor: Tensor, *, bias: bool = False) -> Tensor:
@@ -128,19 +122,14 @@ class Init:
 class Attention:
     """Where a memory looked from every step: at L slots, of which each stands for a step or ends with one.
 
-    Column j is lag (L − 1 − j) · stride + nearest_lag: how many steps back its slot ends.
-
-    Attributes:
-        given: (T, B, L) weights, oldest first, or how to compute them where the features do not need them.
-        nearest_lag: the lag of the last column: 1 is the step before, 0 the current one.
-        stride: how many steps lie between the ends of two neighbouring slots.
-        reach: how many steps before its last one a stream must have read for a slot to exist.
+    Column j is lag (L − 1 − j) · stride + nearest_lag: how many steps back its slot ends. The weights (T, B, L), oldest
+    first, are `given`, or how to compute them where the features do not need them.
     """
 
     given: Tensor | Callable[[], Tensor]
-    nearest_lag: int = 1
-    stride: int = 1
-    reach: int = 0
+    nearest_lag: int = 1  # of the last column: 1 is the step before, 0 the current one
+    stride: int = 1  # how many steps lie between the ends of two neighbouring slots
+    reach: int = 0  # how many steps before its last one a stream must have read for a slot to exist
 
     @property
     def weights(self) -> Tensor:
@@ -164,17 +153,12 @@ class Attention:
 
 @dataclass(frozen=True)
 class Scores:
-    """A head's scores of target words.
+    """A head's scores of target words."""
 
-    Attributes:
-        log_prob: log p(target), (T, B), float32 or float64.
-        extra_loss: what training adds to −log p(target) of each step, (T, B); or 0.0.
-        metrics: more numbers of each step, (T, B), without a graph, to be summed over the predicted words.
-    """
-
-    log_prob: Tensor
-    extra_loss: Tensor | float = 0.0
+    log_prob: Tensor  # log p(target), (T, B), float32 or float64
+    extra_loss: Tensor | float = 0.0  # what training adds to −log p(target) of each step, (T, B); or 0.0
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
+    """More numbers of each step, (T, B), without a graph, to be summed over the predicted words."""
 
 
 def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
@@ -199,19 +183,12 @@ class Mixture(Protocol):
 
 @dataclass(frozen=True)
 class Readout:
-    """The output of a memory, which the head reads.
+    """The output of a memory, which the head reads."""
 
-    Attributes:
-        features: (T, B, D), what the next word is predicted from.
-        attention: where the memory looked; None without attention.
-        mixture: what the head is to mix with its own distribution.
-        hidden: (T, B, H), what the encoder gave, before any dropout: penalties of training ask for it.
-    """
-
-    features: Tensor
-    attention: Attention | None = None
-    mixture: Mixture | None = None
-    hidden: Tensor | None = None
+    features: Tensor  # (T, B, D), what the next word is predicted from
+    attention: Attention | None = None  # where the memory looked
+    mixture: Mixture | None = None  # what the head is to mix with its own distribution
+    hidden: Tensor | None = None  # (T, B, H), what the encoder gave, before any dropout, which penalties ask for
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """Apply `function` to all that a head reads, and leave out the rest."""

@@ -50,7 +50,6 @@ class ModelConfig:
     head: AnyHeadConfig = field(default_factory=SoftmaxConfig)
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
         require(self.embedding_size >= 1, "model.embedding_size", self.embedding_size, "at least 1")
         for name in ("embedding_dropout", "input_dropout", "output_dropout"):
             value = getattr(self, name)
@@ -74,10 +73,6 @@ class ModelConfig:
 
 class LanguageModel(NextWordModel):
     """A recurrent language model that may look back.
-
-    Args:
-        config: the rooms and their sizes.
-        vocabulary_size: V.
 
     Raises:
         InputError: sizes of the rooms that do not fit each other.
@@ -103,10 +98,8 @@ class LanguageModel(NextWordModel):
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
         """Read tokens (T, B): what the next words are predicted from, and the state after the last step."""
-        x = self.embedding(tokens)
-        x = word_dropout(
-            x, tokens, self.vocabulary_size, self.embedding_dropout, self.training, shared=self.shared_words
-        )
+        types, rate = self.vocabulary_size, self.embedding_dropout
+        x = word_dropout(self.embedding(tokens), tokens, types, rate, self.training, shared=self.shared_words)
         x = gaussian_noise(x, self.input_noise, self.training)
         x = self._dropout(x, self.input_dropout, self.training)
         h, encoder_state = self.encoder(x, state.encoder)
@@ -120,8 +113,7 @@ def word_dropout(
 ) -> Tensor:
     """Drop whole words of x (T, B, E), the vectors of `tokens` (T, B): a word type is in or out for the segment.
 
-    Every stream has its own draw, as each of Gal's sequences has; or one is shared by all streams, as in AWD-LSTM
-    (Merity et al., 2018).
+    Every stream has its own draw, as each of Gal's sequences has; or all share one, as in AWD-LSTM.
     """
     if not training or not rate:
         return x

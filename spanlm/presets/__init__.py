@@ -1,7 +1,5 @@
 """Presets: one entry per row of a published table, with its source and its published number."""
 
-from __future__ import annotations
-
 from spanlm.errors import InputError, nearest
 from spanlm.presets import (
     daniluk2017,

@@ -52,20 +52,13 @@ BASES = {"awd": merity2018.RUNG, "mos": yang2018.RUNG, "mos-ps": wang2019.SHUFFL
 TOP = "mos-ps-at"
 """What the models of Table 3 have below the buffer."""
 
-BUFFERS = {
-    "ptb": SpanBufferConfig(
-        buffer_size=2048,
-        span_length=8,
-        gate=GateConfig(training_temperature=100.0, evaluation_temperature=0.1),
-        reward=RewardConfig(weight=REWARD),
-    ),
-    "wt2": SpanBufferConfig(
-        buffer_size=512,
-        span_length=4,
-        gate=GateConfig(training_temperature=10.0, evaluation_temperature=0.01),
-        reward=RewardConfig(weight=REWARD),
-    ),
-}
+
+def _buffer(size: int, length: int, training: float, evaluation: float) -> SpanBufferConfig:
+    gate = GateConfig(training_temperature=training, evaluation_temperature=evaluation)
+    return SpanBufferConfig(buffer_size=size, span_length=length, gate=gate, reward=RewardConfig(weight=REWARD))
+
+
+BUFFERS = {"ptb": _buffer(2048, 8, 100.0, 0.1), "wt2": _buffer(512, 4, 10.0, 0.01)}
 
 
 def buffered(base: RunConfig, buffer: SpanBufferConfig) -> RunConfig:

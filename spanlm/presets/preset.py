@@ -14,19 +14,12 @@ from spanlm.training.config import TrainingConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """What the paper printed for this row: perplexities, plain and with dynamic evaluation, and sizes.
-
-    Attributes:
-        model_parameters: θ_M in millions, without word representations.
-        all_parameters: θ_{W+M} in millions, of papers that count the word representations in.
-        corpus: what it was measured on.
-        vocabulary_size: of that corpus.
-    """
+    """What the paper printed for this row: perplexities, plain and with dynamic evaluation, sizes, and on what."""
 
     valid_ppl: float | None = None
     test_ppl: float | None = None
-    model_parameters: float | None = None
-    all_parameters: float | None = None
+    model_parameters: float | None = None  # θ_M in millions, without word representations
+    all_parameters: float | None = None  # θ_{W+M} in millions, of papers that count the word representations in
     dynamic_valid_ppl: float | None = None
     dynamic_test_ppl: float | None = None
     corpus: str = ""
@@ -35,17 +28,11 @@ class Reported:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """A published corpus that rows were measured on.
+    """A published corpus that rows were measured on."""
 
-    Attributes:
-        corpus: what `data.corpus` calls it.
-        title: what people call it.
-        vocabulary_size: V, with <eos> and <unk>.
-    """
-
-    corpus: str
+    corpus: str  # what `data.corpus` calls it
     title: str
-    vocabulary_size: int
+    vocabulary_size: int  # with <eos> and <unk>
 
 
 PENN_TREEBANK = Measured(corpus="ptb", title="Penn Treebank", vocabulary_size=10_000)
@@ -70,25 +57,15 @@ def reported_on(
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """A configuration with its provenance.
-
-    Attributes:
-        name: what `spanlm train` takes.
-        paper: who published it.
-        sources: the table rows it is.
-        config: the whole run's configuration; the corpus is the user's to choose.
-        reported: the published numbers.
-        remark: where the paper contradicts itself, or this entry departs from it.
-        dynamic: settings of dynamic evaluation that were published with it.
-    """
+    """A configuration with its provenance."""
 
     name: str
     paper: str
-    sources: tuple[str, ...]
-    config: RunConfig
+    sources: tuple[str, ...]  # the table rows it is
+    config: RunConfig  # the corpus is the user's to choose
     reported: Reported = field(default_factory=Reported)
-    remark: str = ""
-    dynamic: DynamicConfig | None = None
+    remark: str = ""  # where the paper contradicts itself, or this entry departs from it
+    dynamic: DynamicConfig | None = None  # settings of dynamic evaluation that were published with it
 
 
 def row(
@@ -113,21 +90,13 @@ TABLES = {"ptb": "Table 1", "wt2": "Table 2"}
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """A model without a span buffer, on two corpora; each rung of the ladder adds one thing to the one below.
+    """A model without a span buffer, on two corpora; each rung of the ladder adds one thing to the one below."""
 
-    Attributes:
-        name: of its presets, without the corpus.
-        paper: who published it.
-        title: what Li et al. (2020) call it.
-        configs: by corpus.
-        dynamic: settings of dynamic evaluation that its authors published, by corpus.
-    """
-
-    name: str
+    name: str  # of its presets, without the corpus
     paper: str
-    title: str
-    configs: dict[str, RunConfig]
-    dynamic: Mapping[str, DynamicConfig] = field(default_factory=dict)
+    title: str  # what Li et al. (2020) call it
+    configs: dict[str, RunConfig]  # by corpus
+    dynamic: Mapping[str, DynamicConfig] = field(default_factory=dict)  # published by its authors, by corpus
 
     def row(self, label: str, remark: str, *printed: float) -> Preset:
         """Return the preset of a corpus; `printed` is for `reported_on`."""

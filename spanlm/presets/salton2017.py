@@ -97,7 +97,6 @@ def _config(size: Size, memory: AnyMemoryConfig) -> RunConfig:
 
 
 def _over_running_text(config: RunConfig) -> RunConfig:
-    """Return the recipe over the running text, which no sentence is cut out of."""
     batching = BatchingConfig(kind="streams", batch_size=32, length=35, eval_batch_size=32)
     return replace(
         config, data=replace(config.data, lines="as-written"), training=replace(config.training, batching=batching)

@@ -31,7 +31,7 @@ both_heads = pytest.mark.parametrize(
 )
 both_directions = pytest.mark.parametrize("direction", ["own", "shared"])
 both_gates = pytest.mark.parametrize("gate", ["cosine", "none"])
-OWN, SHARED = Adversary(EPSILON), Adversary(EPSILON, "shared")
+OWN = Adversary(EPSILON)
 
 
 def head_of(config: Any, **fields: Any) -> Any:
@@ -40,9 +40,8 @@ def head_of(config: Any, **fields: Any) -> Any:
 
 
 def twin(head: Any, features: Tensor, targets: Tensor) -> Tensor:
-    how = Moved(
-        head.adversary.epsilon, shared=head.adversary.direction == "shared", gated=head.adversary.gate == "cosine"
-    )
+    of = head.adversary
+    how = Moved(of.epsilon, shared=of.direction == "shared", gated=of.gate == "cosine")
     if hasattr(head, "latent"):
         parts = Mixture(head.latent.weight, head.latent.bias, head.prior.weight, head.weight, head.bias)
         return adversarial_mixture(features, targets, parts, how)
@@ -106,13 +105,8 @@ def test_the_dropped_latent_is_what_the_mixture_is_trained_against() -> None:
     actual = head.log_prob(Readout(features), targets)
     torch.manual_seed(3)
     seen = head._seen(features).detach()
-    each = adversarial_log_prob(
-        list(seen.flatten(0, 2)),
-        targets.flatten().repeat_interleave(2).tolist(),
-        head.weight,
-        head.bias,
-        Moved(EPSILON),
-    )
+    words_seen = targets.flatten().repeat_interleave(2).tolist()
+    each = adversarial_log_prob(list(seen.flatten(0, 2)), words_seen, head.weight, head.bias, Moved(EPSILON))
     share = head.prior(features).softmax(-1)
     assert_same(actual, (share * torch.stack(each).view(4, 3, 2).exp()).sum(-1).log())
     assert (seen == 0).any()

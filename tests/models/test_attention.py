@@ -16,12 +16,7 @@ from torch.autograd import gradcheck
 from spanlm.models.memories.pointer_sentinel import sentinel_attention
 from spanlm.models.memories.span_buffer.attention import Grid, span_attention
 from spanlm.models.ops import attention as module
-from spanlm.models.ops.attention import (
-    additive_window_attention,
-    dot_window_attention,
-    masked_softmax,
-    window_sum,
-)
+from spanlm.models.ops.attention import additive_window_attention, dot_window_attention, masked_softmax, window_sum
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, values
 

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
-from spanlm.models.interfaces import Init, LMState
-from tests import reference_awd
+from spanlm.models.interfaces import Init
+from tests import reference
 from tests.models.awd import BATCH, KERNELS, LAST, NOISY, WIDE, choose, inputs, matrices, recorded, stack
 from tests.models.small import EMBEDDING, assert_same, bitwise, build, values
 from tests.models.twins import gradients
-
-BF16 = torch.autocast("cpu", torch.bfloat16)
 
 
 @pytest.fixture
@@ -32,13 +30,7 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("options", [NOISY, {"weight_drop": 0.4}, {"hidden_dropout": 0.3}, {}], ids=str)
 @pytest.mark.parametrize(("steps", "batch", "layers"), [(1, 1, 1), (5, 2, 2), (4, 3, 3)])
 def test_it_is_the_loop_with_the_same_masks(
-    steps: int,
-    batch: int,
-    layers: int,
-    options: dict[str, Any],
-    training: bool,
-    kernel: None,
-    masks: list[Tensor],
+    steps: int, batch: int, layers: int, options: dict[str, Any], training: bool, kernel: None, masks: list[Tensor]
 ) -> None:
     """Outputs, state, and all gradients, those of the raw weights and both biases included."""
     torch.manual_seed(1)
@@ -55,10 +47,11 @@ def test_it_is_the_loop_with_the_same_masks(
     assert len(of_weights) == layers * drops["weight_drop"]
     assert len(of_units) == (layers - 1) * drops["hidden_dropout"]
     h, c = ([state[f"{name}_{n}"][0] for n in range(layers)] for name in "hc")
-    equations = [reference_awd.AWDLayer(*layer.parameters()) for layer in encoder.layers]
+    plain = [(w_x, w_h, b_x + b_h) for w_x, w_h, b_x, b_h in (layer.parameters() for layer in encoder.layers)]
+    equations = [reference.LSTMLayer(*weights) for weights in plain]
     of_weights = of_weights or [torch.ones_like(w) for w in matrices(encoder)]
     of_units = of_units or [torch.ones(batch, WIDE, dtype=x.dtype)] * (layers - 1)
-    top, h, c = reference_awd.awd_lstm(x, h, c, equations, of_weights, of_units)
+    top, h, c = reference.awd_lstm(x, h, c, equations, of_weights, of_units)
     expected = [top, *[end.unsqueeze(0) for pair in zip(h, c, strict=True) for end in pair]]
 
     assert_same(actual, expected)
@@ -70,11 +63,6 @@ def test_the_state_has_one_h_and_one_c_a_layer_each_as_wide_as_the_layer() -> No
     widths = {"h_0": WIDE, "c_0": WIDE, "h_1": WIDE, "c_1": WIDE, "h_2": LAST, "c_2": LAST}
     state = encoder.init_state(7)
     assert {name: tuple(x.shape) for name, x in state.items()} == {n: (1, 7, width) for n, width in widths.items()}
-    whole = LMState(inputs(encoder)[1], {})
-    assert bitwise(LMState.from_flat(whole.flat()), whole)
-    back = whole.reset(torch.tensor([False, True, False]), LMState(encoder.init_state(BATCH), {})).encoder
-    for name, x in whole.encoder.items():
-        assert not back[name][:, 1].any() and torch.equal(back[name][:, ::2], x[:, ::2])
 
 
 def test_names_are_those_of_plain_layers_and_stay_so() -> None:
@@ -135,26 +123,6 @@ def test_reduced_precision_trains(kernel: None) -> None:
         assert all(p.grad.dtype == torch.float32 and p.grad.isfinite().all() for p in encoder.parameters())
     torch.testing.assert_close(answers[1], answers[0], rtol=0, atol=0.03)
     assert not torch.equal(*answers)
-
-
-@pytest.mark.parametrize(
-    ("layers", "training", "options"),
-    [(3, False, NOISY), (3, True, {}), (1, True, {"hidden_dropout": 0.9})],
-    ids=["evaluation", "no rates", "nothing between the layers of one"],
-)
-def test_otherwise_nothing_is_drawn(layers: int, training: bool, options: dict[str, Any], kernel: None) -> None:
-    """And the answer is that of the layers without noise."""
-    encoder = stack(layers, **options).train(training)
-    x, state = inputs(encoder)
-    before = torch.get_rng_state()
-    outputs, after = encoder(x, state)
-    assert torch.equal(torch.get_rng_state(), before)
-    for n, layer in enumerate(encoder.layers):
-        plain = nn.LSTM(layer.input_size, layer.hidden_size).double()
-        plain.load_state_dict(layer.state_dict())
-        x, (h, c) = plain(x, (state[f"h_{n}"], state[f"c_{n}"]))
-        assert_same([after[f"h_{n}"], after[f"c_{n}"]], [h, c])
-    assert_same(outputs, x)
 
 
 def test_training_calls_change_nothing_by_themselves(kernel: None) -> None:

@@ -20,10 +20,7 @@ from tests.models import small
 from tests.models.awd import NOISY, recorded, replayed, stack
 from tests.models.small import EMBEDDING, assert_same, build, language_model, tensors, values, words
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-]
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
 every_model = pytest.mark.parametrize("config", small.models())
 

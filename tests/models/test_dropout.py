@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 from spanlm.models.encoders.awd_lstm import weight_drop
-from spanlm.models.language_model import gaussian_noise, word_dropout
+from spanlm.models.language_model import LanguageModel, gaussian_noise, word_dropout
 from spanlm.models.ops.precision import dropout_mask, locked_dropout
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 
-Dropout = Callable[[Tensor, Tensor, float, bool], Tensor]
-
 WORDS = 50
-BOTH = pytest.mark.parametrize(
-    "dropout",
-    [
-        lambda x, tokens, rate, training: locked_dropout(x, rate, training),
-        lambda x, tokens, rate, training: word_dropout(x, tokens, WORDS, rate, training),
-    ],
-    ids=["locked", "word"],
-)
 
 
 def test_a_mask_is_zero_or_the_inverse_of_what_stays() -> None:
@@ -105,34 +94,49 @@ def test_dropped_weights_have_no_gradient_and_the_others_a_scaled_one() -> None:
     assert weight.detach().eq(1).all()
 
 
-def test_the_model_drops_words_before_units() -> None:
-    """Only in training; a word that is out is zero for the encoder and whole for the softmax tied to it."""
-    config = small.model_config(
-        small.SMALL_ENCODERS["lstm"][0], small.SMALL_MEMORIES["none"][0], small.SMALL_HEADS["softmax"][2]
-    )
-    model = language_model(dataclasses.replace(config, embedding_dropout=0.4))
+def test_the_input_is_dropped_in_training_alone() -> None:
+    """Words before units; a word that is out is zero for the encoder and whole for the softmax tied to it."""
+    parts = (small.SMALL_ENCODERS["lstm"][0], small.SMALL_MEMORIES["none"][0], small.SMALL_HEADS["softmax"][2])
+    config = small.model_config(*parts)
+    tokens = words(30, 4)
+    for name in ("embedding_dropout", "input_dropout"):
+        model = language_model(dataclasses.replace(config, **{name: 0.4}))
+        seen, state = read_by(model), model.init_state(4)
+        assert bitwise(model(tokens, state)[0], language_model(config)(tokens, state)[0])
+        model.train()(tokens, state)
+        plain, out = model.embedding(tokens), seen[1] == 0
+        if name == "embedding_dropout":
+            assert torch.equal(out, out.all(-1, keepdim=True).expand_as(out))
+        assert 0.2 < out.double().mean() < 0.6
+        torch.testing.assert_close(seen[1][~out], plain[~out] / 0.6)
+
+
+def read_by(model: LanguageModel) -> list[Tensor]:
+    """What the encoder is given from now on."""
     seen: list[Tensor] = []
     model.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    tokens, state = words(30, 4), model.init_state(4)
-    whole = model(tokens, state)[0]
-    assert bitwise(whole, language_model(config)(tokens, state)[0])
-    model.train()(tokens, state)
-    plain = model.embedding(tokens)
-    out = (seen[1] == 0).all(-1)
-    assert 0 < out.sum() < out.numel()
-    torch.testing.assert_close(seen[1][~out], plain[~out] / 0.6)
+    return seen
 
 
 @pytest.mark.parametrize("locked", [True, False])
 def test_locked_is_a_choice_for_what_is_read_and_what_is_predicted_from(locked: bool) -> None:
-    config = small.model_config(
-        small.SMALL_ENCODERS["lstm"][0], small.SMALL_MEMORIES["none"][0], small.SMALL_HEADS["softmax"][0]
-    )
+    config = small.models()[0].values[0]
     model = language_model(dataclasses.replace(config, input_dropout=0.5, output_dropout=0.5, locked_dropout=locked))
-    seen: list[Tensor] = []
-    model.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    seen = read_by(model)
     readout, _ = model.train()(words(12, 4), model.init_state(4))
     for dropped in (seen[0], readout.features):
         zero = dropped == 0
         assert zero.any() and not zero.all()
         assert bool((zero == zero[0]).all()) == locked
+
+
+def test_noise_stands_between_both_dropouts_of_the_input() -> None:
+    """As in the public code of Wang et al. (2019): on dropped words, too, and dropped itself."""
+    config = dataclasses.replace(small.models()[0].values[0], embedding_dropout=0.5, input_noise=0.3)
+    zeros = []
+    for rate in (0.0, 0.4):
+        model = language_model(dataclasses.replace(config, input_dropout=rate)).train()
+        seen = read_by(model)
+        model(words(9, 8), model.init_state(8))
+        zeros.append(float((seen[0] == 0).double().mean()))
+    assert zeros[0] == 0 and 0.2 < zeros[1] < 0.6

@@ -8,19 +8,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
+from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig, stacks
 from spanlm.models.encoders.hornn import HORNNEncoder
 from spanlm.models.encoders.variational_lstm import VariationalLSTMEncoder
-from tests import reference, reference_variational
+from tests import reference
+from tests.models.awd import KERNELS
 from tests.models.small import assert_same, build, values
 from tests.models.twins import gradients, lstm_layers, past_outputs, slots
 
 SIZE = 3
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(("steps", "batch"), [(1, 1), (1, 3), (6, 1), (5, 2)])
-def test_lstm(steps: int, batch: int, layers: int) -> None:
+def test_lstm(steps: int, batch: int, layers: int, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "loop_is_faster", lambda units, x: kernel == "loop")
     encoder = build(LSTMConfig(hidden_size=4, layers=layers), 3)
     x = values(steps, batch, 3).requires_grad_()
     h, c = (values(layers, batch, 4, seed=seed).requires_grad_() for seed in (1, 2))
@@ -46,9 +49,7 @@ NOISES = {
 }
 
 
-def drawn_noise(
-    encoder: VariationalLSTMEncoder, x: Tensor, layers: int, seed: int
-) -> list[reference_variational.LSTMNoise]:
+def drawn_noise(encoder: VariationalLSTMEncoder, x: Tensor, layers: int, seed: int) -> list[reference.LSTMNoise]:
     """What the encoder draws after this seed: of each layer the masks of x, those of h, and what is kept, if any."""
     config, size = encoder.config, encoder.output_size
     (steps, batch, below), training = x.shape, encoder.training
@@ -68,7 +69,7 @@ def drawn_noise(
     for layer in range(layers):
         width = below if layer == 0 else size
         of_x, of_h = masks(config.input_dropout, width), masks(config.recurrent_dropout, size)
-        noise.append(reference_variational.LSTMNoise(of_x, of_h, kept(config.zoneout_h), kept(config.zoneout_c)))
+        noise.append(reference.LSTMNoise(of_x, of_h, kept(config.zoneout_h), kept(config.zoneout_c)))
     return noise
 
 
@@ -86,7 +87,7 @@ def test_variational_lstm(steps: int, batch: int, layers: int, options: dict[str
     outputs, state = encoder(x, {"h": h, "c": c})
     actual = [outputs, state["h"], state["c"]]
     noise = drawn_noise(encoder, x.detach(), layers, seed=3)
-    expected = list(reference_variational.variational_lstm(x, h, c, equations, noise))
+    expected = list(reference.lstm(x, h, c, equations, noise))
 
     assert_same(actual, expected)
     assert_same(gradients(actual, leaves), gradients(expected, leaves))

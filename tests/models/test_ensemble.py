@@ -27,21 +27,17 @@ from spanlm.models.memories import (
 )
 from spanlm.models.memories.span_buffer import GateConfig
 from tests.models import small
-from tests.models.small import assert_same, bitwise, join, language_model, model_config, words
-from tests.models.test_language_model import after_prefix, answers, poison
+from tests.models.small import assert_same, bitwise, language_model, model_config, words
+from tests.models.test_language_model import assert_any_cut_is_the_same_stream, begun_and_new
 
-LSTM = LSTMConfig(hidden_size=12)
+LSTM, SOFT = LSTMConfig(hidden_size=12), GateConfig(evaluation_temperature=1.0)
 CONFIGS = [
     model_config(LSTM, KeyValueConfig(roles=3, window=4), SoftmaxConfig()),
     model_config(LSTM, NoMemoryConfig(), SoftmaxConfig(tied=True)),
     model_config(HORNNConfig(hidden_size=12, order=3), RecurrentMemoryConfig(window=4), SoftmaxConfig(bias=False)),
     model_config(LSTM, AttentiveConfig(score="combined"), SoftmaxConfig()),
     model_config(LSTM, PointerSentinelConfig(window=4), SoftmaxConfig()),
-    model_config(
-        LSTM,
-        SpanBufferConfig(buffer_size=4, span_length=2, gate=GateConfig(evaluation_temperature=1.0)),
-        SoftmaxConfig(),
-    ),
+    model_config(LSTM, SpanBufferConfig(buffer_size=4, span_length=2, gate=SOFT), SoftmaxConfig()),
 ]
 """A head that is tied and one that is not, a state that grows, a pointer, and a second prediction."""
 WEIGHTS = (0.2, 0.1, 0.2, 0.1, 0.2, 0.2)
@@ -117,32 +113,13 @@ def test_the_members_answers_stand_beside_it(combination: Combination) -> None:
 @pytest.mark.parametrize("lengths", [[1, 1, 1, 1], [2, 3], [5]], ids=str)
 def test_any_cut_is_the_same_stream(combination: Combination, lengths: list[int]) -> None:
     whole = ensemble(combination)
-    tokens, targets = words(sum(lengths), 2), words(sum(lengths), 2, seed=1)
-    state = whole.init_state(2)
-    (expected, end), (all_readouts, _) = whole.log_prob(tokens, targets, state), whole(tokens, state)
-    scores, readouts = [], []
-    for segment, target in zip(tokens.split(lengths), targets.split(lengths), strict=True):
-        readouts.append(whole(segment, state)[0])
-        score, state = whole.log_prob(segment, target, state)
-        scores.append(score)
-    assert_same(torch.cat(scores), expected)
-    assert_same(join(readouts), all_readouts)
-    assert_same(state, end)
+    assert_any_cut_is_the_same_stream(whole, lengths, whole.init_state(2))
 
 
 @each_way
 def test_reset_streams_start_again_and_the_others_go_on(combination: Combination) -> None:
-    whole = ensemble(combination)
-    tokens, targets, fresh = words(6, 3), words(6, 3, seed=1), whole.init_state(3)
-    state = after_prefix(whole, batch=3)  # type: ignore[arg-type]
-    marked = torch.tensor([True, False, True])
-    poisoned = LMState.from_flat({name: poison(x, marked) for name, x in state.flat().items()})
-    result = answers(whole, tokens, targets, poisoned.reset(marked, fresh))  # type: ignore[arg-type]
-    new, old = (answers(whole, tokens, targets, start) for start in (fresh, state))  # type: ignore[arg-type]
-    assert bitwise([x[:, ~marked] for x in result], [x[:, ~marked] for x in old])
     # not bit by bit: the growing memory holds empty slots for the streams that begin
-    assert_same([x[:, marked] for x in result], [x[:, marked] for x in new])
-    assert not bitwise(new, old)
+    assert_same(*begun_and_new(ensemble(combination)))
 
 
 def test_its_state_is_its_members_states() -> None:

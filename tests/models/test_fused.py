@@ -22,9 +22,7 @@ ENCODERS = [
 ]
 every_encoder = pytest.mark.parametrize("config", ENCODERS, ids=lambda config: config.kind)
 STACKS = pytest.mark.parametrize(
-    ("kind", "plain", "kernel"),
-    [(FusedLSTM, nn.LSTM, "lstm"), (FusedRNN, nn.RNN, "rnn_tanh")],
-    ids=["lstm", "rnn"],
+    ("kind", "plain", "kernel"), [(FusedLSTM, nn.LSTM, "lstm"), (FusedRNN, nn.RNN, "rnn_tanh")], ids=["lstm", "rnn"]
 )
 cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -64,13 +62,7 @@ def test_it_is_the_librarys_module(kind: Any, plain: Any, kernel: str, dtype: to
     [(True, True, (0.4, True)), (True, False, (0.4, True)), (False, True, (0.0, True)), (False, False, (0.0, False))],
 )
 def test_the_kernel_trains_wherever_a_gradient_may_be_asked_for(
-    kind: Any,
-    plain: Any,
-    kernel: str,
-    training: bool,
-    enabled: bool,
-    expected: tuple[float, bool],
-    monkeypatch: pytest.MonkeyPatch,
+    kind: Any, plain: Any, kernel: str, training: bool, enabled: bool, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dropout between the layers acts in training alone."""
     told: list[tuple[float, bool]] = []

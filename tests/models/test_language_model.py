@@ -39,8 +39,11 @@ def answers(model: LanguageModel, tokens: Tensor, targets: Tensor, state: LMStat
 @settings(max_examples=6, deadline=None)
 def test_any_cut_is_the_same_stream(config: ModelConfig, lengths: list[int], fresh: bool) -> None:
     model = language_model(config)
+    assert_any_cut_is_the_same_stream(model, lengths, model.init_state(2) if fresh else after_prefix(model))
+
+
+def assert_any_cut_is_the_same_stream(model: Any, lengths: list[int], start: LMState) -> None:
     tokens, targets = words(sum(lengths), 2), words(sum(lengths), 2, seed=1)
-    start = model.init_state(2) if fresh else after_prefix(model)
     whole, end = model(tokens, start)
     log_prob, _ = model.log_prob(tokens, targets, start)
     state, readouts, scores = start, [], []
@@ -109,23 +112,27 @@ def test_streams_do_not_touch_each_other(config: ModelConfig) -> None:
 @every_model
 def test_reset_streams_start_again(config: ModelConfig) -> None:
     """A reset stream is a new stream, bit by bit, even if NaN or no word stood in it; the others go on, bit by bit."""
-    model = language_model(config)
+    begun, new = begun_and_new(language_model(config))
+    if not unbounded(config.memory):
+        assert bitwise(begun, new)
+    else:
+        # the slots of the stream that goes on are there for all, empty, and a sum over more of them rounds differently
+        assert not begun[1][..., : -new[1].shape[-1]].any()
+        begun[1] = begun[1][..., -new[1].shape[-1] :]
+        assert_same(begun, new)
+
+
+def begun_and_new(model: Any) -> tuple[list[Tensor], list[Tensor]]:
+    """Answers for streams that were reset, and for new ones; those of the others are as they would have been."""
     tokens, targets, fresh = words(6, 3), words(6, 3, seed=1), model.init_state(3)
     state = after_prefix(model, batch=3)
     marked = torch.tensor([True, False, True])
     poisoned = LMState.from_flat({name: poison(x, marked) for name, x in state.flat().items()})
     result = answers(model, tokens, targets, poisoned.reset(marked, fresh))
-    new, old = answers(model, tokens, targets, fresh), answers(model, tokens, targets, state)
+    new, old = (answers(model, tokens, targets, start) for start in (fresh, state))
     assert bitwise([x[:, ~marked] for x in result], [x[:, ~marked] for x in old])
     assert not bitwise(new, old)
-    begun = [x[:, marked] for x in result]
-    if not unbounded(config.memory):
-        assert bitwise(begun, [x[:, marked] for x in new])
-    else:
-        # the slots of the stream that goes on are there for all, empty, and a sum over more of them rounds differently
-        assert not begun[1][..., : -new[1].shape[-1]].any()
-        begun[1] = begun[1][..., -new[1].shape[-1] :]
-        assert_same(begun, [x[:, marked] for x in new])
+    return [x[:, marked] for x in result], [x[:, marked] for x in new]
 
 
 def poison(x: Tensor, streams: Tensor) -> Tensor:
@@ -236,18 +243,6 @@ def test_output_dropout_acts_only_in_training(memory: Any) -> None:
     assert not bitwise(model(tokens, state)[0], readout)
 
 
-def test_input_dropout_acts_only_in_training() -> None:
-    config = small.models()[0].values[0]
-    model = language_model(dataclasses.replace(config, input_dropout=0.4))
-    seen: list[Tensor] = []
-    model.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    tokens, state = words(9, 8), model.init_state(8)
-    whole = model(tokens, state)[0]
-    assert bitwise(whole, language_model(config)(tokens, state)[0])
-    assert not bitwise(model.train()(tokens, state)[0], whole)
-    dropped(seen[1], model.embedding(tokens), 0.4)
-
-
 @every_model
 def test_reduced_precision_stays_close_over_segments(config: ModelConfig) -> None:
     """Under autocast the state is carried from segment to segment and every answer is float32."""
@@ -265,19 +260,6 @@ def test_reduced_precision_stays_close_over_segments(config: ModelConfig) -> Non
     torch.testing.assert_close(actual, expected, rtol=0.02, atol=0.02)
     actual.sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters() if p.requires_grad)
-
-
-def test_noise_stands_between_both_dropouts_of_the_input() -> None:
-    """As in the public code of Wang et al. (2019): on dropped words, too, and dropped itself."""
-    config = dataclasses.replace(small.models()[0].values[0], embedding_dropout=0.5, input_noise=0.3)
-    zeros = []
-    for rate in (0.0, 0.4):
-        model = language_model(dataclasses.replace(config, input_dropout=rate)).train()
-        seen: list[Tensor] = []
-        model.encoder.register_forward_pre_hook(lambda _, inputs, seen=seen: seen.append(inputs[0]))
-        model(words(9, 8), model.init_state(8))
-        zeros.append(float((seen[0] == 0).double().mean()))
-    assert zeros[0] == 0 and 0.2 < zeros[1] < 0.6
 
 
 @every_model

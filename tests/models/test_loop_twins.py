@@ -12,9 +12,18 @@ from torch import Tensor
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
-from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
+from spanlm.models.memories import (
+    AttentiveConfig,
+    KeyValueConfig,
+    NGramConfig,
+    NoMemoryConfig,
+    PointerSentinelConfig,
+    RecurrentMemoryConfig,
+)
+from spanlm.models.memories.attentive import EMPTY, AttentiveMemory
 from spanlm.models.memories.key_value import KeyValueMemory
 from spanlm.models.memories.ngram import NGramMemory
+from spanlm.models.memories.pointer_sentinel import PointerSentinelMemory
 from spanlm.models.memories.recurrent_memory import LinearComposition, RecurrentMemory
 from tests import reference
 from tests.models import small
@@ -169,6 +178,170 @@ def test_linear_softmax(steps: int, batch: int, size: int, vocabulary: int, bias
     assert_same(actual, gradients([target], leaves))
 
 
+def sentinel(memory: PointerSentinelMemory) -> reference.Sentinel:
+    return reference.Sentinel(memory.query.weight, memory.query.bias, memory.sentinel)
+
+
+def past_states(kind: str, capacity: int, batch: int) -> reference.PastWords:
+    """States and the words read there; few words, so that some stand in the window more than once."""
+    outputs = past_outputs(kind, capacity, batch, PART)
+    return [
+        list(zip(stream, words(len(stream), seed=b, size=4).tolist(), strict=True)) for b, stream in enumerate(outputs)
+    ]
+
+
+def pointer_state(past: reference.PastWords, length: int, key: float, word: int) -> dict[str, Tensor]:
+    """What is remembered stands at the end; `key` and `word` in the slots before it."""
+    states = [[state for state, _ in stream] for stream in past]
+    read = [[torch.tensor(word) for _, word in stream] for stream in past]
+    yes = torch.ones((), dtype=torch.bool)
+    return {
+        "keys": slots(states, length, lambda x: x, torch.full((PART,), key, dtype=torch.float64)),
+        "words": slots(read, length, lambda x: x, torch.tensor(word)),
+        "filled": slots(states, length, lambda _: yes, ~yes),
+    }
+
+
+@pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
+@pytest.mark.parametrize(("steps", "batch", "window"), SHAPES, ids=str)
+def test_pointer_sentinel(steps: int, batch: int, window: int, carried: str) -> None:
+    memory = build(PointerSentinelConfig(window=window), PART, VOCABULARY)
+    head = build(SoftmaxConfig(), PART, torch.nn.Embedding(VOCABULARY, 9))
+    h = values(steps, batch, PART, seed=7).requires_grad_()
+    tokens, targets = words(steps, batch, seed=8, size=4), words(steps, batch, seed=9)
+    past = past_states(carried, window - 1, batch)
+    leaves = [h, *memory.parameters(), *head.parameters(), *[x for stream in past for x, _ in stream]]
+
+    readout, after = memory(h, tokens, pointer_state(past, window - 1, torch.nan, -1))
+    weights, gates, copies, remembered = reference.pointer_sentinel(h, tokens, past, window, sentinel(memory))
+    every = reference.mixture(reference.linear_softmax(h, head.weight, head.bias), gates, copies)
+
+    assert readout.attention.nearest_lag == 0
+    assert readout.features is h
+    state = pointer_state(remembered, window - 1, 0, 0)
+    filled = after["filled"]
+    assert torch.equal(filled, state["filled"])
+    assert torch.equal(torch.where(filled, after["words"], 0), state["words"])
+    actual = [readout.attention.weights, readout.mixture.log_gate.exp(), head.log_probs(readout)]
+    actual += [head.log_prob(readout, targets), torch.where(filled[..., None], after["keys"], 0)]
+    expected = [weights, gates, every, every.gather(-1, targets[..., None]).squeeze(-1), state["keys"]]
+    assert_same(actual, expected)
+    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+
+
+LONGEST = 4
+"""What an attentive memory without a window has read before, at most."""
+# steps, batch, window
+ATTENTIVE_SHAPES = [
+    (1, 1, None),
+    (1, 3, None),
+    (7, 2, None),
+    (5, 3, None),
+    (1, 1, 1),
+    (1, 3, 4),
+    (7, 2, 3),
+    (5, 3, 9),
+    (6, 1, 1),
+]
+
+
+def matrices(memory: AttentiveMemory) -> reference.Attentive:
+    return reference.Attentive(
+        w_s=memory.memory_key.weight if hasattr(memory, "memory_key") else None,
+        w_q=memory.query.weight if hasattr(memory, "query") else None,
+        v_s=memory.score if hasattr(memory, "score") else None,
+        w_c=memory.merge.weight,
+        b_c=memory.merge.bias,
+    )
+
+
+def attentive_state(memory: AttentiveMemory, past: reference.Past, length: int, empty: float) -> dict[str, Tensor]:
+    """What is remembered stands at the end of `length` slots; `empty` in those before it."""
+    if not length:
+        return memory.init_state(len(past))
+    p, yes = matrices(memory), torch.ones((), dtype=torch.bool)
+    nothing = torch.full((PART,), empty, dtype=torch.float64)
+
+    def column(part: Callable[[Tensor], Tensor], blank: Tensor = nothing) -> Tensor:
+        return slots(past, length, part, blank)
+
+    state = {"filled": column(lambda _: yes, ~yes)}
+    if memory.window is not None:
+        return {**state, "values": column(lambda o: o)}
+    if p.w_q is not None and p.w_s is not None:
+        return {**state, "values": column(lambda o: o), "keys": column(p.w_s.mv)}
+    state["scores"] = column(lambda o: reference.score(o, o, p), nothing[0])
+    totals, means = [], []
+    for outputs in past:
+        each = [reference.score(o, o, p).exp() for o in outputs]
+        total = sum(each) + (1 if memory.zero_slot else 0)
+        weighted = [e / total * o for e, o in zip(each, outputs, strict=True)]
+        totals.append(torch.as_tensor(total).log() if outputs else torch.tensor(0.0 if memory.zero_slot else EMPTY))
+        means.append(sum(weighted) if outputs else torch.zeros(PART))
+    return {**state, "log_total": torch.stack(totals).double()[None], "mean": torch.stack(means).double()[None]}
+
+
+def cleared(state: dict[str, Tensor]) -> list[Tensor]:
+    """Every tensor of a state but `filled`, zero where nothing is."""
+    filled = state["filled"]
+    return [
+        torch.where(filled.view(*filled.shape, *[1] * (x.dim() - 2)), x, 0) if len(x) == len(filled) else x
+        for name, x in sorted(state.items())
+        if name != "filled"
+    ]
+
+
+@pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
+@pytest.mark.parametrize(("merge", "zero_slot"), [("tanh", False), ("linear", True)])
+@pytest.mark.parametrize("score", ["single", "combined", "mean"])
+@pytest.mark.parametrize(("steps", "batch", "window"), ATTENTIVE_SHAPES, ids=str)
+def test_attentive(
+    steps: int,
+    batch: int,
+    window: int | None,
+    score: Any,
+    merge: Any,
+    zero_slot: bool,
+    carried: str,
+) -> None:
+    # the bias takes part in nothing else: any of the cases may be the one without
+    config = AttentiveConfig(score=score, window=window, merge=merge, merge_bias=steps != 5, zero_slot=zero_slot)
+    memory = build(config, PART, VOCABULARY)
+    h = values(steps, batch, PART, seed=7).requires_grad_()
+    past = past_outputs(carried, window or LONGEST, batch, PART)
+    carried_slots = window or max(map(len, past))
+    leaves = [h, *memory.parameters(), *[x for stream in past for x in stream]]
+
+    readout, after = read(memory, h, attentive_state(memory, past, carried_slots, torch.nan))
+    columns = window or max(1, carried_slots + steps - 1)
+    features, weights, remembered = reference.attentive(
+        h, past, window, columns, merge == "tanh", zero_slot, matrices(memory)
+    )
+
+    state = attentive_state(memory, remembered, window or carried_slots + steps, 0)
+    assert readout.attention.nearest_lag == 1
+    assert readout.attention.weights.shape == weights.shape
+    assert after.keys() == state.keys()
+    assert torch.equal(after["filled"], state["filled"])
+    actual = [readout.features, readout.attention.weights, *cleared(after)]
+    expected = [features, weights, *cleared(state)]
+    assert_same(actual, expected)
+    assert_same(gradients(actual, leaves), gradients(expected, leaves))
+
+
+@pytest.mark.parametrize("merge", ["tanh", "linear"])
+def test_the_merge_alone(merge: Any) -> None:
+    memory = build(AttentiveConfig(score="none", merge=merge), PART, VOCABULARY)
+    h = values(4, 2, PART, seed=7).requires_grad_()
+    readout, after = read(memory, h, memory.init_state(2))
+    merged = h @ memory.merge.weight.T + memory.merge.bias
+    expected = merged.tanh() if merge == "tanh" else merged
+    leaves = [h, *memory.parameters()]
+    assert (readout.attention, after) == (None, {})
+    assert_same([readout.features], [expected])
+    assert_same(gradients([readout.features], leaves), gradients([expected], leaves))
+
+
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize(
     "memory",
@@ -177,6 +350,12 @@ def test_linear_softmax(steps: int, batch: int, size: int, vocabulary: int, bias
         *[KeyValueConfig(roles=roles, window=2) for roles in (1, 2, 3)],
         NGramConfig(order=3),
         RecurrentMemoryConfig(window=3),
+        PointerSentinelConfig(window=4),
+        *[
+            AttentiveConfig(score=score, window=window)
+            for score in ("single", "combined", "mean")
+            for window in (None, 2)
+        ],
     ],
     ids=small.identify,
 )
@@ -184,7 +363,7 @@ def test_whole_language_model(memory: object, tied: bool) -> None:
     """Embedding, encoder, memory and head put together as the papers say, every gradient included."""
     encoder, head = LSTMConfig(hidden_size=6, layers=2), SoftmaxConfig(tied=tied)
     model = small.language_model(small.model_config(encoder, memory, head))
-    tokens, targets = words(5, 2), words(5, 2, seed=1)
+    tokens, targets = words(6, 2, size=4), words(6, 2, seed=1, size=4)  # so few that some come again
     h, nothing = encoded(model, tokens), list[list[Any]]([[], []])
     if isinstance(memory, KeyValueConfig):
         h = LOOPS[memory.roles](h, nothing, memory.window, projections(model.memory))[0]
@@ -192,4 +371,10 @@ def test_whole_language_model(memory: object, tied: bool) -> None:
         h = reference.ngram(h, nothing, memory.order, model.memory.combine.weight)[0]
     elif isinstance(memory, RecurrentMemoryConfig):
         h = reference.recurrent_memory(h, tokens, nothing, memory.window, word_memory(model.memory))[0]
-    assert_model_is(model, tokens, targets, predicted(model, h))
+    elif isinstance(memory, AttentiveConfig):
+        h = reference.attentive(h, nothing, memory.window, 5, True, False, matrices(model.memory))[0]
+    every = predicted(model, h)
+    if isinstance(memory, PointerSentinelConfig):
+        _, gates, copies, _ = reference.pointer_sentinel(h, tokens, nothing, memory.window, sentinel(model.memory))
+        every = reference.mixture(every, gates, copies)
+    assert_model_is(model, tokens, targets, every)

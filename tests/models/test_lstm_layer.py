@@ -1,4 +1,4 @@
-"""The LSTM as a loop, for bfloat16 and for few words on a CPU: what the library's kernel computes, to rounding."""
+"""The LSTM as a loop, for bfloat16 and for few words on a CPU, and with masks: the library's, to rounding."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.models.encoders import LSTMConfig
+from spanlm.models.encoders import LSTMConfig, VariationalLSTMConfig
 from spanlm.models.encoders.stacks import FEW, FEW_FROM, LOOP_FROM, LSTMEncoder, loop_is_faster, square_units
-from spanlm.models.interfaces import Tensors
-from spanlm.models.ops.lstm import lstm_layer
-from tests import reference
-from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
-from tests.models.twins import gradients, lstm_layers
+from spanlm.models.interfaces import Init, Tensors
+from spanlm.models.ops.lstm import GATES, lstm_layer, lstm_recurrence
+from tests.models.small import EMBEDDING, HIDDEN, bitwise, build, values
+from tests.models.twins import gradients
 
 SIZES = pytest.mark.parametrize(("steps", "batch", "layers"), [(1, 1, 1), (1, 3, 2), (6, 2, 1), (5, 3, 2)])
 PATCHED = "spanlm.models.encoders.stacks.loop_is_faster"
@@ -44,17 +43,6 @@ def inputs(steps: int, batch: int, layers: int, hidden: int = HIDDEN) -> tuple[T
 def layer_leaves(hidden: int = 3) -> list[Tensor]:
     shapes = [(4, 2, 5), (2, hidden), (2, hidden), (4 * hidden, 5), (4 * hidden,), (4 * hidden, hidden)]
     return [values(*shape, seed=n).requires_grad_() for n, shape in enumerate(shapes)]
-
-
-@SIZES
-def test_the_loop_is_the_equations_and_so_are_its_gradients(steps: int, batch: int, layers: int, looped: None) -> None:
-    encoder, (x, state) = stack(layers), inputs(steps, batch, layers)
-    leaves = [x, *state.values(), *[p for p in encoder.parameters() if p.requires_grad]]
-    outputs, after = encoder(x, state)
-    actual = [outputs, after["h"], after["c"]]
-    expected = list(reference.lstm(x, state["h"], state["c"], lstm_layers(encoder.lstm)))
-    assert_same(actual, expected)
-    assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
 def test_the_written_gradient_is_that_of_the_loop() -> None:
@@ -202,3 +190,43 @@ def test_elsewhere_the_kernel_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     for steps in (FEW, LONG):
         with BF16:
             assert not loop_is_faster(2000, read(steps))
+
+
+@pytest.mark.parametrize("forget_bias", [1.5, None])
+def test_it_starts_as_the_lstm_starts(forget_bias: float | None) -> None:
+    sizes = {"hidden_size": 30, "layers": 2, "forget_bias": forget_bias}
+    weights = []
+    for config in (VariationalLSTMConfig(**sizes), LSTMConfig(**sizes)):
+        torch.manual_seed(0)
+        weights.append(list(config.build(20, Init(0.07, 0.03)).parameters()))
+    assert bitwise(*weights)
+    assert [p.requires_grad for p in weights[0]] == [True, True, True, False] * 2
+
+
+def recurrence_leaves(steps: int = 3) -> list[Tensor]:
+    shapes = [(GATES, steps, 2, 3), (2, 3), (2, 3), (GATES * 3, 3)]
+    return [values(*shape, seed=n).requires_grad_() for n, shape in enumerate(shapes)]
+
+
+@pytest.mark.parametrize("masked", [None, 1, GATES])
+@pytest.mark.parametrize("zoned", [False, True])
+def test_the_written_gradient_of_the_recurrence_is_that_of_the_loop(masked: int | None, zoned: bool) -> None:
+    mask = None if masked is None else values(masked, 2, 3, seed=7).abs()
+    kept = [values(3, 2, 3, seed=seed).sigmoid() if zoned else None for seed in (8, 9)]
+    leaves = recurrence_leaves()
+    assert torch.autograd.gradcheck(lambda *x: lstm_recurrence(*x, mask, *kept), leaves)
+
+
+def test_in_the_recurrence_only_products_are_rounded() -> None:
+    """As for the HORNN: factors and result of a product are bfloat16; sums, gates, state are float32."""
+    leaves = [x.detach().float().requires_grad_() for x in recurrence_leaves(steps=1)]
+    given, h, c, weight = leaves
+    with BF16:
+        outputs, end = lstm_recurrence(*leaves)
+    outputs.sum().backward()
+    assert {outputs.dtype, end.dtype, *(x.grad.dtype for x in leaves if x.grad is not None)} == {torch.float32}
+    product = torch.stack([h.bfloat16() @ rows.bfloat16().T for rows in weight.split(3)]).float()
+    i, f, g, o = (given[:, 0] + product).detach().unbind()
+    cell = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    torch.testing.assert_close(end, cell, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(outputs[0], o.sigmoid() * cell.tanh(), rtol=1e-5, atol=1e-6)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
+from spanlm.models.memories import RecurrentMemoryConfig
 from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.models import small
 from tests.models.contract import (
@@ -63,7 +64,7 @@ def test_attention_rows_sum_to_one_or_are_empty(config: Any) -> None:
         assert attention.shape == (8, 2, config.window or 7)
     assert not attention[:steps_without].any()
     total = attention.sum(-1) + (readout.mixture.log_gate.exp() if isinstance(readout.mixture, Pointer) else 0)
-    if getattr(config, "zero_slot", False):  # how much lies there: `test_attentive_twin.py`
+    if getattr(config, "zero_slot", False):  # how much lies there: `test_loop_twins.py`
         assert ((total > 0) & (total < 1))[steps_without:].all()
     else:
         torch.testing.assert_close(total[steps_without:], torch.ones(8 - steps_without, 2).double())
@@ -209,3 +210,28 @@ def test_nothing_leaks_from_empty_slots(config: Any, prefix: int, one_is_new: bo
     expected, actual = results(clean), results(poisoned_where_empty(clean))
     assert all(x.isfinite().all() for x in expected)
     assert bitwise(actual, expected)
+
+
+@pytest.mark.parametrize("composition", ["gated", "linear"])
+def test_recurrent_memory_rounds_nothing_but_products(composition: str) -> None:
+    """Under autocast the factors and the result of each product are bfloat16; gates, tanh and sums are float32."""
+    memory = build(RecurrentMemoryConfig(composition=composition), HIDDEN, VOCABULARY).float()  # type: ignore[arg-type]
+    read, h = values(3, 2, HIDDEN).float(), values(3, 2, HIDDEN, seed=1).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = memory.composition(read, h)
+
+    def product(layer: nn.Linear, x: Tensor) -> Tensor:
+        bias = 0.0 if layer.bias is None else layer.bias.bfloat16().double()
+        return (x.bfloat16().double() @ layer.weight.bfloat16().double().T + bias).bfloat16().float()
+
+    parts = memory.composition
+    if composition == "linear":
+        expected = product(parts.of_hidden, h) + read
+    else:
+        of_update, of_reset, of_candidate = product(parts.of_read, read).chunk(3, -1)
+        hidden_update, hidden_reset = product(parts.of_hidden, h).chunk(2, -1)
+        update, reset = (of_update + hidden_update).sigmoid(), (of_reset + hidden_reset).sigmoid()
+        candidate = (of_candidate + product(parts.of_reset, reset * h)).tanh()
+        expected = (1 - update) * h + update * candidate
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)

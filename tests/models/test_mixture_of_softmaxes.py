@@ -17,7 +17,7 @@ from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.models.ops.precision import dropout_mask
 from tests.models.largest import Largest
-from tests.models.small import assert_same, bitwise, build, values, words
+from tests.models.small import assert_same, build, values, words
 from tests.models.twins import gradients
 from tests.reference_mixture import Mixture, mixture_of_softmaxes
 
@@ -74,13 +74,6 @@ def test_the_dropout_of_training_is_one_mask_a_stream(ask: str) -> None:
     assert_same(actual, expected)
     leaves = [h, *head.parameters()]
     assert_same(gradients([actual], leaves), gradients([expected], leaves))
-
-
-def test_the_dropout_is_of_training_alone() -> None:
-    head, readout, targets = head_of(latent_dropout=0.5), Readout(values(4, 2, SIZE)), words(4, 2, size=VOCABULARY)
-    assert bitwise(head.log_prob(readout, targets), head.log_prob(readout, targets))
-    head.train()
-    assert not bitwise(head.log_prob(readout, targets), head.log_prob(readout, targets))
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])

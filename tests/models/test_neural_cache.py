@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spanlm.models.ops import neural_cache as module
 from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
 from tests.models.small import bitwise, values
-from tests.reference_cache import cache_distribution
+from tests.reference import cache_distribution
 
 V = 4
 THETAS = (0.0, 0.5, 2.0)

@@ -102,12 +102,9 @@ def test_any_budget(
         assert_nearest(config, match_parameters(config, vocabulary, budget), vocabulary, budget)
 
 
-def test_a_tied_head_is_refused() -> None:
+def test_a_tied_head_and_a_budget_beyond_every_size_are_refused() -> None:
     with pytest.raises(InputError, match=r"tied softmax .*model\.head\.tied=false"):
         match_parameters(ModelConfig(head=SoftmaxConfig(tied=True)), 10_000, LSTM300_AT_10K)
-
-
-def test_a_budget_beyond_every_size_is_refused() -> None:
     with pytest.raises(InputError, match="match-parameters"):
         match_parameters(ModelConfig(), 10_000, 10**15)
 
@@ -136,14 +133,8 @@ def matched(
 @pytest.mark.parametrize(
     ("wanted", "budget"),
     [
-        ("LSTM20", 4 * 20 * (100 + 20 + 1) + 18 * 21),
-        ("lstm20", 4 * 20 * (100 + 20 + 1) + 18 * 21),
-        ("50000", 50_000),
-        ("50,000", 50_000),
-        ("50_000", 50_000),
-        ("50k", 50_000),
-        ("0.05M", 50_000),
-        ("5e4", 50_000),
+        *((name, 4 * 20 * (100 + 20 + 1) + 18 * 21) for name in ("LSTM20", "lstm20")),
+        *((number, 50_000) for number in ("50000", "50,000", "50_000", "50k", "0.05M", "5e4")),
     ],
 )
 def test_the_option(matched: Any, wanted: str, budget: int) -> None:

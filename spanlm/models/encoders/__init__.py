@@ -1,7 +1,5 @@
 """Encoders: read words, one state per stream."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from spanlm.models.encoders.awd_lstm import AWDLSTMConfig

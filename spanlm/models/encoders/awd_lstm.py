@@ -53,7 +53,6 @@ class AWDLSTMConfig(EncoderConfig):
     weight_drop: float = 0.5
 
     def __post_init__(self) -> None:
-        """Refuse sizes that build nothing."""
         self.require_sizes("hidden_size", "layers", "last_size")
         self.require_rates("hidden_dropout", "weight_drop")
 
@@ -112,7 +111,6 @@ class AWDLSTMEncoder(Encoder):
         return x, after
 
     def _read(self, layer: FusedLSTM, x: Tensor, state: Pair) -> tuple[Tensor, Pair]:
-        """Read x with one layer: with the library's kernel, or with a loop of our own where that is faster."""
         weights = self._weights(layer)
         if loop_is_faster(square_units(layer.input_size, layer.hidden_size), x):
             (h,), (c,) = state
@@ -123,7 +121,6 @@ class AWDLSTMEncoder(Encoder):
         return result
 
     def _weights(self, layer: FusedLSTM) -> Tensors:
-        """Name a layer's weights as this segment is read with them."""
         weights: Tensors = dict(layer.named_parameters())
         raw = weights["weight_hh_l0"]
         dropped = weight_drop(raw, self.config.weight_drop, self.training)

@@ -47,7 +47,6 @@ class HORNNConfig(EncoderConfig):
     forgetting_factor: float = FORGETTING_FACTOR
 
     def __post_init__(self) -> None:
-        """Refuse sizes that build nothing, and a factor that nothing would read."""
         self.require_sizes("hidden_size", "order")
         require(self.pooling in get_args(Pooling), "model.encoder.pooling", self.pooling, "fofe, gated or max")
         factor = self.forgetting_factor
@@ -123,7 +122,6 @@ class HORNNEncoder(Encoder):
         return gates.to(wide_dtype(gates.dtype)).movedim(2, 1).unbind()
 
     def _matrices(self) -> Tensor:
-        """The recurrent matrices, each times the power of the forgetting factor that its lag has."""
         if self.forgetting_factor == 1:
             return self.recurrent
         lags = torch.arange(self.order, 0, -1, device=self.recurrent.device, dtype=self.recurrent.dtype)

@@ -74,7 +74,6 @@ class StackConfig(EncoderConfig):
     dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse sizes that build nothing."""
         self.require_sizes("hidden_size", "layers")
         self.require_rates("dropout")
 
@@ -157,7 +156,6 @@ class LSTMConfig(StackConfig):
     forget_bias: float | None = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse sizes that build nothing, and a bias that is not finite."""
         super().__post_init__()
         require_bias(self.forget_bias)
 
@@ -231,7 +229,6 @@ class LSTMEncoder(Encoder):
         return output, {"h": h, "c": c}
 
     def _looped(self, x: Tensor, state: Tensors) -> tuple[Tensor, Tensors]:
-        """Read x layer by layer, with dropout between the layers."""
         ends = []
         for layer, (h, c) in enumerate(zip(state["h"], state["c"], strict=True)):
             if layer:

@@ -54,7 +54,6 @@ class VariationalLSTMConfig(EncoderConfig):
     forget_bias: float | None = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse sizes that build nothing."""
         self.require_sizes("hidden_size", "layers")
         self.require_rates("input_dropout", "recurrent_dropout", "zoneout_h", "zoneout_c")
         require_bias(self.forget_bias)
@@ -112,7 +111,6 @@ class VariationalLSTMEncoder(Encoder):
         return output, h.squeeze(0), c.squeeze(0)
 
     def _noisy(self, layer: FusedLSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Read x with the masks of one segment; all inputs are projected at once."""
         config, wide = self.config, wide_dtype(x.dtype)
         weight_ih, weight_hh, bias = (
             layer.get_parameter(f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih")

@@ -1,7 +1,5 @@
 """Heads: from a readout to a distribution over the next word."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from spanlm.models.heads.mixture_of_softmaxes import MixtureOfSoftmaxesConfig

@@ -67,7 +67,7 @@ class _MixtureLogProb(torch.autograd.Function):
         total = LinearGradients(linear)
 
         def of_rows(rows: slice) -> tuple[Tensor, ...]:
-            """Return log p, r, ∂/∂x and ∂/∂m; a chunk's softmaxes are gone before the next one's are made."""
+            # log p, r, ∂/∂x and ∂/∂m; a chunk's softmaxes are gone before the next one's are made
             seen, words = x[rows].flatten(0, 1).to(dtype), targets[rows].repeat_interleave(experts)
             each, softmax = linear.log_p(seen, words, margin[rows].flatten(), keep=True)
             assert softmax is not None
@@ -145,14 +145,8 @@ def mixture_log_prob(
 ) -> Tensor:
     """Log Σ_k π_k softmax(W x_k + b − m_k at the target)[target], (N,), in float32 or float64.
 
-    Args:
-        x: (N, K, D).
-        log_prior: log π (N, K), as wide as the result.
-        weight: W (V, D).
-        bias: b (V,) or None.
-        targets: (N,) int64.
-        margin: m (N, K), as wide as the result; None: 0.
-        even: expect one gradient for (nearly) all rows; about speed, the result is the same.
+    x (N, K, D), W (V, D), b (V,), targets (N,) int64; log π and the margin m (N, K) are as wide as the result, and no
+    margin is 0. `even`: expect one gradient for (nearly) all rows; about speed, the result is the same.
     """
     dtype = product_dtype(weight)
     if margin is None:
@@ -196,7 +190,6 @@ class MixtureOfSoftmaxesConfig(AdversarialConfig):
     """A field of 0.1.0 that is gone, with the value that is now the only one; see `spanlm.config`."""
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
         require(self.experts >= 1, "model.head.experts", self.experts, "at least 1")
         size = self.latent_size
         require(size is None or size >= 1, "model.head.latent_size", size, "at least 1, or null")
@@ -260,5 +253,4 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         return latent.view(*features.shape[:-1], self.experts, -1)
 
     def _log_prior(self, features: Tensor) -> Tensor:
-        """Return log π (T, B, K)."""
         return wide(self.prior(features)).log_softmax(-1)

@@ -47,7 +47,6 @@ from spanlm.models.ops.precision import crossed, learns, product, product_dtype,
 Direction = Literal["own", "shared"]
 AdversarialGate = Literal["cosine", "none"]
 
-
 _BLOCK_ELEMENTS = 2**19
 """Logits a CPU normalises at a time: 2 MB of float32, so the passes of the softmax run in cache."""
 
@@ -59,13 +58,7 @@ def chunks(rows: int, row_elements: int, limit: int) -> Iterator[slice]:
 
 
 class LinearSoftmax:
-    """The softmaxes of one W and b.
-
-    Args:
-        weight: W (V, D).
-        bias: b (V,) or None.
-        dtype: of the products; everything else is in float32, or float64.
-    """
+    """The softmaxes of one W (V, D) and b (V,); products are in `dtype`, everything else in float32 or float64."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         self.matrix, self.wide = weight.to(dtype), wide_dtype(dtype)
@@ -154,7 +147,7 @@ class _LinearLogProb(torch.autograd.Function):
         total = LinearGradients(linear)
 
         def of_rows(rows: slice) -> Tensor:
-            """Return ∂/∂x; a chunk's softmaxes are gone before the next one's are made."""
+            # a chunk's softmaxes are gone before the next one's are made
             softmax = kept
             if softmax is None:
                 _, softmax = linear.log_p(inputs[rows], targets[rows], margin[rows], keep=True)
@@ -177,13 +170,8 @@ def linear_log_prob(
 ) -> Tensor:
     """Log softmax(W x + b − m at the target)[target], (N,), in float32 or float64 whatever the products are.
 
-    Args:
-        x: (N, D).
-        weight: W (V, D).
-        bias: b (V,) or None.
-        targets: (N,) int64.
-        margin: m (N,), as wide as the result; None: 0.
-        dtype: of the products; None: that of the autocast, else of W.
+    x (N, D), W (V, D), b (V,), targets (N,) int64; the margin m (N,) is as wide as the result, None: 0. `dtype` is that
+    of the products; None: that of the autocast, else of W.
     """
     dtype = dtype or product_dtype(weight)
     if margin is None:
@@ -206,7 +194,6 @@ class Adversary:
     gate: AdversarialGate = "cosine"
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
         require(0 <= self.epsilon < math.inf, "model.head.adversarial", self.epsilon, "0 or positive, and finite")
         for name, choices in (("direction", get_args(Direction)), ("gate", get_args(AdversarialGate))):
             value = getattr(self, name)
@@ -292,7 +279,6 @@ class SoftmaxConfig(AdversarialConfig):
     adversarial_gate: AdversarialGate = "cosine"
 
     def __post_init__(self) -> None:
-        """Refuse a penalty of nothing."""
         penalty = self.projection_penalty
         require(0 <= penalty < math.inf, "model.head.projection_penalty", penalty, "0 or positive")
         require(

@@ -1,7 +1,5 @@
 """Memories: read what the encoder wrote before now."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from spanlm.models.memories.attentive import AttentiveConfig

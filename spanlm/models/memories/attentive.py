@@ -75,7 +75,6 @@ class AttentiveConfig(MemoryConfig):
     zero_slot: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
         require(self.score in get_args(Score), "model.memory.score", self.score, f"one of {', '.join(get_args(Score))}")
         require(self.merge in get_args(Merge), "model.memory.merge", self.merge, "tanh or linear")
         require(self.window is None or self.window >= 1, "model.memory.window", self.window, "at least 1, or null")
@@ -259,15 +258,8 @@ def running_attention(scores: Tensor, values: Tensor, log_total: Tensor, mean: T
     one slot, the mean of all earlier values, whose score is the logarithm of their total weight. T steps cost T·n.
     Computed in float32 (float64 for float64 input) whatever the autocast.
 
-    Args:
-        scores: s (T, B).
-        values: (T, B, D).
-        log_total: (1, B), log Σ exp(s_i) of all steps before these; `EMPTY` before the first step.
-        mean: (1, B, D), their weighted mean; zero before the first step.
-
-    Returns:
-        The reads (T, B, D), and `log_total` and `mean` after the last step. Before anything was seen the read is
-        `mean`.
+    s (T, B) and values (T, B, D). Of all steps before these, `log_total` (1, B) is log Σ exp(s_i), `EMPTY` at first;
+    `mean` (1, B, D) their weighted mean, zero at first. Returns the reads (T, B, D), and both after the last step.
     """
     scores, values, mean = map(wide, (scores, values, mean))
     reads = []

@@ -45,7 +45,6 @@ class KeyValueConfig(MemoryConfig):
     window: int = 5
 
     def __post_init__(self) -> None:
-        """Refuse roles and windows that mean nothing."""
         limit = "1 (attention), 2 (key-value) or 3 (key-value-predict)"
         require(self.roles in ROLES, "model.memory.roles", self.roles, limit)
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")

@@ -33,7 +33,6 @@ class NGramConfig(MemoryConfig):
     order: int = 4
 
     def __post_init__(self) -> None:
-        """Refuse an order that looks at nothing."""
         require(self.order >= 2, "model.memory.order", self.order, "at least 2")
 
     @property

@@ -40,18 +40,13 @@ class Pointer:
 
         p(w) = gate · p_head(w) + Σ_{j: words_j = w} weights_j,    gate + Σ_j weights_j = 1
 
-    Logarithms, because a weight that float32 cannot hold can still be the most probable way to a word.
-
-    Attributes:
-        log_weights: (T, B, L), float32 or float64; -inf for an empty slot.
-        words: (T, B, L) int64, the word that each weight points to.
-        log_gate: (T, B), finite.
-        trained_alone: the loss grows by −log(gate + Σ_{j: words_j = target} weights_j).
+    Logarithms, because a weight that float32 cannot hold can still be the most probable way to a word. If it is
+    `trained_alone`, the loss grows by −log(gate + Σ_{j: words_j = target} weights_j).
     """
 
-    log_weights: Tensor
-    words: Tensor
-    log_gate: Tensor
+    log_weights: Tensor  # (T, B, L), float32 or float64; -inf for an empty slot
+    words: Tensor  # (T, B, L) int64, the word that each weight points to
+    log_gate: Tensor  # (T, B), finite
     trained_alone: bool = False
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
@@ -96,7 +91,6 @@ class PointerSentinelConfig(MemoryConfig):
     pointer_loss: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse a window that holds nothing."""
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")
 
     @property
@@ -150,14 +144,8 @@ def _weights(log_weights: Tensor) -> Tensor:
 def sentinel_attention(query: Tensor, keys: Tensor, sentinel: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
     """Attend over the window that ends with each step, or over the sentinel; in float32 or float64.
 
-    Args:
-        query: q (T, B, D).
-        keys: (L - 1 + T, B, D), finite; the first L - 1 are carried.
-        sentinel: s (D,).
-        filled: (L - 1, B) bool, which carried slots hold something.
-
-    Returns:
-        log a (T, B, L), column j being lag L - 1 - j, -inf for an empty slot; and log g (T, B).
+    q (T, B, D), finite keys (L - 1 + T, B, D), s (D,), and which of the L - 1 carried keys are `filled` (L - 1, B) give
+    log a (T, B, L), column j being lag L - 1 - j, -inf for an empty slot; and log g (T, B).
     """
     window = len(filled) + 1
     empty = ~window_filled(filled, len(query), window)

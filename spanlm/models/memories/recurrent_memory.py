@@ -45,7 +45,6 @@ class RecurrentMemoryConfig(MemoryConfig):
     composition: Literal["gated", "linear"] = "gated"
 
     def __post_init__(self) -> None:
-        """Refuse windows and compositions that mean nothing."""
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")
         require(self.composition in _COMPOSITIONS, "model.memory.composition", self.composition, "gated or linear")
 

@@ -64,12 +64,10 @@ def _slices(query: Tensor, slots: int, window: int) -> list[tuple[_Place, _Place
 
 
 def _scratch(slices: list[tuple[_Place, _Place, slice]], query: Tensor) -> Tensor:
-    """Room for the activations of any one slice."""
     return query.new_empty(max((slots.stop - slots.start for *_, slots in slices), default=0), *query.shape[1:])
 
 
 def _sigmoid(query: Tensor, keys: Tensor, room: Tensor | None) -> Tensor:
-    """σ(key + query), in `room` if there is any."""
     return torch.add(keys, query, out=None if room is None else room[: len(keys)]).sigmoid_()
 
 
@@ -205,15 +203,10 @@ def additive_window_attention(
 
         α_t = softmax_j(w · tanh(key_{t-j} + query_t)),  j = 1 … L,    r_t = Σ_j α_{t,j} value_{t-j}
 
-    Args:
-        query: (T, B, D), already projected.
-        keys: (P + T, B, D), already projected; the first P are carried, the last is never read.
-        values: (P + T, B, D').
-        weight: (D,), the vector w.
-        filled: (P, B) bool, which carried slots hold something; what stands in the others must be finite.
-        window: L, at least P; None: P.
-        zero_slot: a slot whose key and value are zero is always in the window and takes its share of the weight; no
-            column shows it.
+    query (T, B, D) and keys (P + T, B, D) are projected already; values (P + T, B, D'); w (D,). The first P slots are
+    carried, the last is never read. `filled` (P, B) says which carried slots hold something; what stands in the others
+    must be finite. The window L is at least P; None: P. With `zero_slot` a slot whose key and value are zero is always
+    in the window and takes its share of the weight; no column shows it.
 
     Returns:
         The reads (T, B, D') and the weights (T, B, L), column j being lag L - j, in float32 or float64.
@@ -304,13 +297,9 @@ def dot_window_attention(
 
         α_t = softmax_j((key_{t-j} + K_j) · query_t),  j = 0 … L - 1,    r_t = Σ_j α_{t,j} (value_{t-j} + V_j)
 
-    Args:
-        query: (T, B, D).
-        keys: (L - 1 + T, B, D); the first L - 1 are carried, then one a step.
-        values: (L - 1 + T, B, D').
-        filled: (L - 1, B) bool, which carried slots hold something; what stands in the others must be finite.
-        key_lags: (L, D), the rows K_j, the oldest lag first; None: zero.
-        value_lags: (L, D'), the rows V_j likewise.
+    query (T, B, D), keys (L - 1 + T, B, D) and values (L - 1 + T, B, D'); the first L - 1 slots are carried, then one a
+    step. `filled` (L - 1, B) says which of them hold something; what stands in the others must be finite. The rows K_j
+    (L, D) and V_j (L, D') have the oldest lag first; None: zero.
 
     Returns:
         The reads (T, B, D') and the weights (T, B, L), column j being lag L - 1 - j, in float32 or float64.

@@ -103,7 +103,6 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _split(grad: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor | float]:
-    """What of a gradient goes to the new value, and what to the one that was kept."""
     if kept is None:
         return grad, 0.0
     old = grad * kept
@@ -124,16 +123,9 @@ def lstm_recurrence(
 ) -> tuple[Tensor, Tensor]:
     """Run the loop: h_1 … h_T (T, B, H) and c_T (B, H).
 
-    Under autocast the products run in the autocast type; sums, gates, states and outputs are float32.
-
-    Args:
-        inputs: (4, T, B, H), what the gates read besides h, biases included; float32 or float64, as h and c.
-        h: (B, H), the output before the first step.
-        c: (B, H), the cell before the first step.
-        weight: (4H, H).
-        mask: z, (4, B, H), or (1, B, H) for all gates; None: no dropout.
-        kept_h: d_h, (T, B, H); None: no zoneout.
-        kept_c: d_c, likewise.
+    `inputs` (4, T, B, H), what the gates read besides h, biases included; h and c (B, H) before the first step, all in
+    float32 or float64; W (4H, H); the mask z is (4, B, H), or (1, B, H) for all gates; d_h and d_c (T, B, H). Under
+    autocast the products run in the autocast type; sums, gates, states and outputs are float32.
     """
     dtype = product_dtype(weight)
     with torch.autocast(h.device.type, enabled=False):

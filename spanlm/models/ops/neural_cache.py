@@ -32,27 +32,19 @@ class Lookup:
 
     Step t sees at most the last `window` slots before slot S + t. That one holds the step itself and the word that
     it is to predict.
-
-    Attributes:
-        query: (T, B, D), h of the segment's steps.
-        keys: (S + T, B, D), h of every slot.
-        words: (S + T, B) int64, the word that followed each slot.
-        filled: (S + T, B) bool, the slots that hold something; what stands in the others is not read.
-        window: C.
     """
 
-    query: Tensor
-    keys: Tensor
-    words: Tensor
-    filled: Tensor
-    window: int
+    query: Tensor  # (T, B, D), h of the segment's steps
+    keys: Tensor  # (S + T, B, D), h of every slot
+    words: Tensor  # (S + T, B) int64, the word that followed each slot
+    filled: Tensor  # (S + T, B) bool, the slots that hold something; what stands in the others is not read
+    window: int  # C
 
 
 def cache_log_prob(lookup: Lookup, thetas: Sequence[float]) -> tuple[Tensor, Tensor]:
     """Log p_cache of the word that follows each step, for K finite θ >= 0 at one cost of the matrix products.
 
-    Returns:
-        (K, T, B) in float32 or float64, -inf where the word is not in the cache; and (T, B) bool, where it is empty.
+    (K, T, B) in float32 or float64, -inf where the word is not in the cache; and (T, B) bool, where it is empty.
     """
     targets = lookup.words[-len(lookup.query) :]
     log_p = lookup.query.new_empty((len(thetas), *targets.shape), dtype=wide_dtype(lookup.query.dtype))

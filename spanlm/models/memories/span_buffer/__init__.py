@@ -1,15 +1,6 @@
 """The span-based neural buffer (Li et al., 2020): the only room that knows what a span is."""
 
-from __future__ import annotations
-
 from spanlm.models.memories.span_buffer.memory import SpanBufferConfig, SpanBufferMemory
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig, SpanMixture, require_temperature
 
-__all__ = [
-    "GateConfig",
-    "RewardConfig",
-    "SpanBufferConfig",
-    "SpanBufferMemory",
-    "SpanMixture",
-    "require_temperature",
-]
+__all__ = ["GateConfig", "RewardConfig", "SpanBufferConfig", "SpanBufferMemory", "SpanMixture", "require_temperature"]

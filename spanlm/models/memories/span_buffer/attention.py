@@ -27,18 +27,12 @@ class Grid:
     """Where the spans of T steps lie in the states (P + T, B, H), of which P were carried.
 
     The newest span ends at the step before, the others 1, 2, … m − 1 times L before that.
-
-    Attributes:
-        stride: L.
-        count: m.
-        steps: T.
-        reach: how far the two ends of a span are apart.
     """
 
-    stride: int
-    count: int
-    steps: int
-    reach: int
+    stride: int  # L
+    count: int  # m
+    steps: int  # T
+    reach: int  # how far the two ends of a span are apart
 
     @property
     def carried(self) -> int:
@@ -48,12 +42,8 @@ class Grid:
     def spans(self, states: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
         """Compute the spans that a segment looks at: a state less the one `reach` before it, or for 0 the state itself.
 
-        Args:
-            states: (P + T, B, H), zero where nothing was.
-            filled: (P + T, B) bool, which of them there are.
-
-        Returns:
-            (m + Q, F B, H), and (m + Q, F B) bool: both ends are states of the stream.
+        Of states (P + T, B, H), zero where nothing was, and `filled` (P + T, B), which of them there are: the spans
+        (m + Q, F B, H), and (m + Q, F B) bool: both ends are states of the stream.
         """
         slots = (self.count + -(-self.steps // self.stride)) * self.stride
         states, filled = (_padded(x, slots + self.reach) for x in (states, filled))
@@ -91,13 +81,8 @@ def span_attention(
 
         α_t = softmax_j(w · tanh(key_j + query_t)),    r_t = Σ_j α_{t,j} value_j
 
-    Args:
-        query: (T, B, D), already projected; None: the scores are w · key_j.
-        keys: (m + Q, F B, D), the spans, projected.
-        values: (m + Q, F B, H), as `Grid.spans` gave them.
-        weight: (D,), the vector w.
-        filled: (m + Q, F B), as `Grid.spans` gave it.
-        grid: where they lie.
+    query (T, B, D) and keys (m + Q, F B, D), the spans, are projected already, values and `filled` are as `Grid.spans`
+    gave them; w (D,). Without a query the scores are w · key_j.
 
     Returns:
         In float32 or float64 the reads (T, B, H), zero where there is no span, and the weights (T, B, m), oldest first;

@@ -100,7 +100,6 @@ class SpanBufferConfig(MemoryConfig):
     """Fields of 0.1.0 that are gone, with the value that is now the only one; see `spanlm.config`."""
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing."""
         for name, choices in (("newest", get_args(Newest)), ("score", get_args(SpanScore))):
             value = getattr(self, name)
             require(value in choices, f"model.memory.{name}", value, " or ".join(choices))
@@ -112,7 +111,6 @@ class SpanBufferConfig(MemoryConfig):
         require(0 <= self.dropout < 1, "model.memory.dropout", self.dropout, "in [0, 1)")
 
     def _require_spans(self) -> None:
-        """Refuse spans of nothing, and buffers that hold no whole number of them."""
         length, size = self.span_length, self.buffer_size
         limit = "at least 2: h_i − h_i is zero. Use model.memory.words=true for the outputs themselves"
         require(length >= 2, "model.memory.span_length", length, limit)

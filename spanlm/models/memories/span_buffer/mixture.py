@@ -53,7 +53,6 @@ class GateConfig:
     evaluation_temperature: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuse what is no temperature."""
         require_temperature(self.training_temperature, "model.memory.gate.training_temperature")
         require_temperature(self.evaluation_temperature, "model.memory.gate.evaluation_temperature")
 
@@ -77,7 +76,6 @@ class RewardConfig:
     slope: float = 3.0
 
     def __post_init__(self) -> None:
-        """Refuse values outside their range."""
         for name in ("power", "most", "slope"):
             value = getattr(self, name)
             require(0 < value < math.inf, f"model.memory.reward.{name}", value, "above 0 and finite")
@@ -88,23 +86,15 @@ class RewardConfig:
 
 @dataclass(frozen=True)
 class SpanMixture:
-    """What a span buffer lets the head predict beside the encoder's output, and how much of it.
+    """What a span buffer lets the head predict beside the encoder's output, and how much of it."""
 
-    Attributes:
-        features: ξ (T, B, D), what the buffer predicts from.
-        gate: g (T, B, 2), logits; index 0 is the buffer.
-        filled: (T, B) bool, where there is anything to read.
-        temperatures: T of training and of evaluation.
-        reward: η, κ, a, b, β.
-        training: T is that of training, and the reward is in the loss.
-    """
-
-    features: Tensor
-    gate: Tensor
-    filled: Tensor
+    features: Tensor  # ξ (T, B, D), what the buffer predicts from
+    gate: Tensor  # g (T, B, 2), logits; index 0 is the buffer
+    filled: Tensor  # (T, B) bool, where there is anything to read
     temperatures: GateConfig
     reward: RewardConfig
     training: bool = False
+    """T is that of training, and the reward is in the loss."""
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
         """Score targets (T, B); metrics are of `metrics`.
@@ -123,7 +113,6 @@ class SpanMixture:
         return self._scores(*each), replace(self, training=True)._scores(*each)
 
     def _log_prob_of_each(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log p and log q of targets, (T, B) each."""
         both = torch.cat([features, self.features.to(features.dtype)])
         log_p, log_q = head.own_log_prob(both, targets.repeat(2, 1), mixed=True).chunk(2)
         return log_p, log_q
