@@ -36,11 +36,9 @@ class FolderInUse(InputError):
 
 @contextmanager
 def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
-    """Hold the run's folder; the lock goes with the process, however it ends.
+    """Hold the run's folder, made if need be; the lock goes with the process, however it ends.
 
-    Args:
-        folder: made if need be.
-        forget: it is new; take it away where the run is refused before anything else is in it.
+    To `forget` a new folder is to take it away where the run is refused before anything else is in it.
 
     Raises:
         InputError: another live process trains in this folder (FolderInUse), or it cannot be made or written.
@@ -101,13 +99,7 @@ def load_weights(folder: Path, model: nn.Module, vocabulary: str) -> str:
 
 @dataclass(frozen=True)
 class Weights:
-    """What `model.safetensors` holds.
-
-    Attributes:
-        tensors: by the name of their parameter.
-        digest: their SHA-256.
-        config: the `config_digest` of the run; empty in a file of an older version.
-    """
+    """What `model.safetensors` holds; `config` is the run's `config_digest`, empty in a file of an older version."""
 
     tensors: dict[str, Tensor]
     digest: str
