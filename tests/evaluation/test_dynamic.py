@@ -34,13 +34,12 @@ from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from tests import reference_dynamic
 from tests import reference_span_buffer as twin
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS
+from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS
+from tests.evaluation.reference import pieces as stream
 from tests.evaluation.test_parts import HEADS, span_model
 from tests.models import small
 from tests.models.test_span_buffer_twin import gate
 
-TARGETS = sum(len(line) + 1 for line in reference.TEXT)
-CORPUS = reference.corpus(reference.TEXT)
 EOS_ID = CORPUS.vocabulary.eos_id
 USUAL = DynamicConfig(rate=0.003, decay=0.05, epsilon=0.002)
 
@@ -54,13 +53,6 @@ def statistics_of(model: LanguageModel, length: int = 5) -> tuple[DynamicStatist
     return DynamicStatistics(sizes, "small train", *read), sums, n
 
 
-def stream(context: Context) -> list[list[int]]:
-    """The text in the pieces at which the state begins anew, each opened."""
-    groups = reference.groups(reference.TEXT, context)
-    encode = CORPUS.vocabulary.encode
-    return [[EOS_ID, *(i for n in g for i in encode([*reference.TEXT[n], "<eos>"]))] for g in groups]
-
-
 def weights(model: LanguageModel) -> list[Tensor]:
     return [p.detach().clone() for p in model.parameters()]
 
@@ -71,13 +63,6 @@ def unchanged(model: LanguageModel, before: list[Tensor]) -> bool:
 
 def evaluated(model: LanguageModel, config: DynamicConfig = USUAL, **how: Any) -> Evaluation:
     return evaluate_dynamic(model, CORPUS, "test", statistics_of(model, config.length)[0], config, **how)
-
-
-@torch.no_grad()
-def summed(model: LanguageModel, inputs: list[int], targets: list[int], state: LMState) -> tuple[float, LMState]:
-    """Σ −log p, and the state after it."""
-    nll, state = reference_dynamic.cross_entropy(model, [inputs], [targets], state)
-    return sum(x.item() for x in nll), state
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -252,12 +252,6 @@ def test_every_change_of_a_text_is_seen() -> None:
 CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
 
 
-@pytest.fixture
-def trained(tiny_run: Path, tmp_path: Path) -> TrainedModel:
-    """A copy of the run, in whose folder can be written."""
-    return spanlm.load(shutil.copytree(tiny_run, tmp_path / "run"))
-
-
 def test_evaluate_is_dynamic_evaluation_with_the_runs_statistics(trained: TrainedModel) -> None:
     corpus = trained.corpus()
     statistics = gather_statistics(trained.model, corpus, Protocol(context="document"))

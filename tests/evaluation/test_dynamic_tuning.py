@@ -138,12 +138,6 @@ def test_numbers_out_of_range_are_refused(name: str, value: int, limit: str) -> 
 SMALL_GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.0, 0.02], "epsilon": 0.001}
 
 
-@pytest.fixture
-def trained(tiny_run: Path, tmp_path: Path) -> TrainedModel:
-    """A copy of a run, in whose folder can be written."""
-    return spanlm.load(shutil.copytree(tiny_run, tmp_path / "run"))
-
-
 @pytest.fixture(scope="module")
 def search(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DynamicTuning]:
     """A run whose folder has the trials of a whole search; tests copy it."""
