@@ -154,10 +154,8 @@ def evaluated(model: NextWordModel, cache: CacheConfig | None = None, **how: Any
 def pieces(context: Context, batch_size: int = 1) -> list[list[int]]:
     """TEXT as what is read from an empty state, each piece with the word before it, which is <eos> where it opens."""
     if context != "carry":
-        encode = VOCABULARY.encode
-        return [
-            [VOCABULARY.eos_id, *(i for n in group for i in encode([*TEXT[n], EOS]))] for group in groups(TEXT, context)
-        ]
+        words = ([EOS, *(word for n in group for word in [*TEXT[n], EOS])] for group in groups(TEXT, context))
+        return [VOCABULARY.encode(opened) for opened in words]
     ids, column = [VOCABULARY.eos_id, *CORPUS.splits["test"].ids.tolist()], math.ceil(TARGETS / batch_size)
     return [ids[start : start + column + 1] for start in range(0, TARGETS, column)]
 
