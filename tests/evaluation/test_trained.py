@@ -123,9 +123,7 @@ def test_a_model_of_single_sentences_is_asked_for_the_query_alone(tmp_path: Path
     assert ranked.sentence[1] == pytest.approx(-sum(row.surprisal for row in rows), rel=1e-5)
     both = list(model.cloze(path, contexts=["none", "query"]))
     assert [item.context for item in both if isinstance(item, RankedQuestion)] == ["none", "query"]
-    with pytest.raises(
-        InputError, match=r"context=full: .* was trained on lines .* Take context query, or none"
-    ):
+    with pytest.raises(InputError, match=r"context=full: .* was trained on lines .* Take context query, or none"):
         model.cloze(path, contexts=["query", "full"])
 
 
