@@ -132,7 +132,7 @@ class Look(NamedTuple):
 class SpanRecord:
     """A text of N words as a model with a span buffer read it.
 
-    Position t is the moment after `words[t]` was read and before `targets[t]` was known.
+    Position t is that of `AttentionRecord`.
 
     Attributes:
         weights: (N, B) float32; a span's weight is in the column of its last word, column j is lag
@@ -236,14 +236,9 @@ def attend_words(
     Where one of several contexts is not opened, nothing is predicted at its first word: no weights, no expected words,
     and a surprisal of NaN.
 
-    Args:
-        model: with attention.
-        vocabulary: the model's; other words are read as <unk> and shown as written.
-        targets: the words, at least one, or two if they are not opened.
-        expected: how many of the most probable next words to keep.
-        title: for captions.
-        opened: <eos> opens the words; if not, the first is read and not predicted.
-        starts: the index in `targets` of the first word of each context; the state is reset there.
+    Unknown words are read as <unk> and shown as written. `starts` are the indices in `targets` of the first words of
+    contexts; the state is reset there. If <eos> does not open the words, the first is read and not predicted. So many
+    of the most probable next words are kept as `expected`.
 
     Raises:
         InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than

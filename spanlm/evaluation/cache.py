@@ -12,8 +12,7 @@ Merity et al., 2018, leaves the cache out until it is full, and at the first wor
 that begins anew begins with an empty cache. Lines do not: a model whose state is reset at each line has a cache over
 the lines before, in the order of the text.
 
-The paper's other mixture, one softmax over vocabulary and cache, needs the normaliser of the vocabulary's softmax,
-which heads do not give; it is left out.
+The paper's other mixture, one softmax over both, needs the normaliser of the vocabulary's, which heads do not give.
 """
 
 from __future__ import annotations

@@ -76,8 +76,7 @@ class RankedQuestion:
 
     def predicted(self, by: Score) -> str | None:
         """The candidate that scores higher than every other one; None if several share the highest score."""
-        best = self.best(by)
-        return best[0] if len(best) == 1 else None
+        return best[0] if len(best := self.best(by)) == 1 else None
 
     def right(self, by: Score) -> bool:
         """Whether the answer scores higher than every other candidate."""

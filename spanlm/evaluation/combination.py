@@ -60,12 +60,9 @@ class EnsembleEvaluation:
 
 @dataclass(frozen=True)
 class TunedWeights:
-    """The weights of the mixture that fit a text best.
+    """The weights of the mixture that fit a text best; others could at most add `gap` nats a token.
 
-    Attributes:
-        weights: of the members; they sum to 1.
-        log_likelihoods: mean log p of a token, nats, before each step and after the last; never falls.
-        gap: nats a token that other weights could at most add.
+    `log_likelihoods` are mean log p of a token, nats, before each step and after the last; they never fall.
     """
 
     weights: tuple[float, ...]
@@ -81,11 +78,7 @@ class TunedWeights:
 def evaluate_members(
     ensemble: Ensemble, corpus: Corpus, split: str = "test", protocol: Protocol = STANDARD
 ) -> EnsembleEvaluation:
-    """Measure the perplexity of each member and of all as one, and the oracle bound, in one pass.
-
-    Raises:
-        InputError: the corpus has no such split.
-    """
+    """Measure each member, all as one, and the oracle bound in one pass; InputError: the corpus has no such split."""
 
     def read(batcher: Batcher) -> list[Tally]:
         """Sum over the text for each member, for all as one, and for the best member of each token."""

@@ -265,11 +265,7 @@ def log_of_training(sums: Mapping[str, float]) -> dict[str, float]:
 
 
 def require_span_buffer(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
-    """Return the configuration of a span buffer; only a model with one has a gate and predicts in two parts.
-
-    Raises:
-        InputError: it is another memory; the message begins with `what`.
-    """
+    """Return the configuration of a span buffer; InputError, which begins with `what`: it is another memory."""
     if not isinstance(memory, SpanBufferConfig):
         raise InputError(
             f"{what}: this model has no span buffer (model.memory.kind={memory.kind}), so it has no gate and predicts "

@@ -92,9 +92,8 @@ class WordScore:
     """One word of a text.
 
     Attributes:
-        sentence: which line, from 1.
-        index: which word of the line, from 1; of an <eos>, the number after the word before it.
-        word: as written; with the tokenizer `words` in lower case, and cut where that cuts.
+        sentence: which line, from 1; likewise `index`, the word of the line.
+        word: as written, or as the tokenizer has it.
         surprisal: −log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted.
         entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
         rank: 1 if no word was more probable; None where nothing was predicted.
@@ -245,11 +244,7 @@ def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piec
 
 
 def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
-    """Read and tokenise a file of any length, even one that is a single line.
-
-    Raises:
-        InputError: the file breaks a rule of `spanlm.data.text`.
-    """
+    """Read and tokenise a file of any length, even one line; InputError: it breaks a rule of `spanlm.data.text`."""
     found = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
     if (first := next(found, None)) is None:
         raise InputError(f"{text.path}: the text is empty; give one with at least one line")

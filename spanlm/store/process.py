@@ -65,11 +65,7 @@ def memory() -> int:
 
 
 def pick_device(name: str, field: str) -> torch.device:
-    """Return the device of that name (auto, cpu, cuda, cuda:1, …); auto is a GPU if there is one.
-
-    Raises:
-        InputError: no such device here; the message begins with `field`.
-    """
+    """Return the device of that name; auto is a GPU if there is one. InputError, of the `field`: there is none such."""
     import torch  # takes seconds: what only asks for the memory does without
 
     if name == "auto":

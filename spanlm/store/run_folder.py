@@ -65,9 +65,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
 
 
 def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = "") -> str:
-    """Write the weights, marked with their SHA-256, the vocabulary's hash and the run's `config_digest`.
-
-    Returns the first.
+    """Write the weights, marked with their SHA-256 (returned), the vocabulary's hash and the run's `config_digest`.
 
     Raises:
         RunError: a weight is not finite, or the disk refused; the file before is intact.
@@ -87,11 +85,7 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
 
 
 def load_weights(folder: Path, model: nn.Module, vocabulary: str) -> str:
-    """Read `model.safetensors` into the model; return the SHA-256 of the weights.
-
-    Raises:
-        InputError: no such file, a damaged one, one of another vocabulary, or one of another model.
-    """
+    """Read `model.safetensors` into the model; return the SHA-256. InputError: as `read_weights`, or another model."""
     weights = read_weights(folder, vocabulary)
     copy_weights(weights.tensors, model, str(folder / MODEL))
     return weights.digest

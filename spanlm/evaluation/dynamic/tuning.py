@@ -76,7 +76,6 @@ class DynamicTuning:
         first_tokens: how many of the tokens were predicted by every point.
         plain: perplexity of all of the text with the trained weights.
         best: the settings with the lowest perplexity of all of the text; without finalists, of its first tokens.
-        perplexity: that.
         grid: every point, η outermost.
         notes: where the best lies on the edge of the grid, so that the true one may lie beyond; and what else to know.
         read_before: how many trials were in `trials.jsonl` before.
@@ -106,11 +105,7 @@ def dynamic_grid(
     length: int = LENGTH,
     loss: DynamicLoss = "likelihood",
 ) -> list[DynamicConfig]:
-    """Return every η with every λ; None: those of the published grid.
-
-    Raises:
-        InputError: a list is empty, or a value is outside its range.
-    """
+    """Return every η with every λ; None: the published grid. InputError: an empty list, or a value out of range."""
     rates = [rate * (length / LENGTH) for rate in RATES] if rates is None else rates
     decays = [decay * (length / LENGTH) for decay in DECAYS] if decays is None else decays
     for name, values in (("rate", rates), ("decay", decays)):
