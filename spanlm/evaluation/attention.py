@@ -53,14 +53,11 @@ class AttentionRecord:
     `weights` is lag i = L - 1 - j + `nearest_lag`: the weight given to `words[t - i]` while predicting `targets[t]`.
 
     Attributes:
-        words: N words that were read; the first is the `<eos>` that opens the text, if one does.
-        targets: N words that came next.
+        words: that were read; the first is the `<eos>` that opens the text, if one does.
         weights: (N, L) float32; a row sums to 1 but for what lies on no word, or is 0 while the memory is empty.
         surprisal: (N,) float64, -ln p(target) in nats; NaN where nothing was predicted.
-        expected: For each position the most probable next words with their probabilities, best first.
-        title: What produced the record, for captions.
-        nearest_lag: The lag of the last column: 1 where the memory ends at the word before the one just read, 0
-            where it holds that word, too.
+        nearest_lag: of the last column: 1 where the memory ends at the word before the one just read, 0 where it holds
+            that word, too.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -135,11 +132,9 @@ class Look(NamedTuple):
 class SpanRecord:
     """A text of N words as a model with a span buffer read it.
 
-    Position t is the moment after `words[t]` was read and before `targets[t]` was known.
+    Position t is that of `AttentionRecord`.
 
     Attributes:
-        words: that were read; the first is the `<eos>` that opens the text, if one does.
-        targets: that came next.
         weights: (N, B) float32; a span's weight is in the column of its last word, column j is lag
             B − 1 − j + `nearest_lag`.
         span: L, how many words a span stands for.
@@ -147,11 +142,8 @@ class SpanRecord:
         filled: (N,) bool, where there was a span to look at.
         gate: (N,) λ, without temperature: how much the buffer is preferred; means nothing where it is not filled.
         used: (N,) λ̂, the buffer's share of the mixture: the same with the temperature of evaluation.
-        encoder: at each position, what the encoder alone expected.
-        buffer: the same of the buffer alone; empty where there was no span.
-        mixture: the same of the model.
+        buffer: what the buffer alone expected; empty where there was no span.
         chance: (N, 3) what each of `PARTS` gave the word that came; NaN of the buffer where it is not filled.
-        title: what produced the record.
         first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
         starts: positions of the first words of its contexts; no span reaches beyond its own.
     """
@@ -210,11 +202,7 @@ class SpanRecord:
 
 
 def attention_of(readout: Readout) -> Attention:
-    """Return what a readout attended to.
-
-    Raises:
-        InputError: a model that attends to nothing, or several as one.
-    """
+    """Return what a readout attended to; InputError: nothing, or several models as one."""
     if isinstance(readout, EnsembleReadout):
         raise InputError("several models as one have no attention of their own: look into them one by one")
     if readout.attention is None:
@@ -227,11 +215,7 @@ def attention_of(readout: Readout) -> Attention:
 
 
 def check_attends(model: NextWordModel) -> None:
-    """Read one word to see whether there is attention at all, before any work is done.
-
-    Raises:
-        InputError: a model that attends to nothing.
-    """
+    """Read one word to see, before any work is done, whether there is attention at all; InputError: there is none."""
     with evaluating(model):
         word = torch.zeros(1, 1, dtype=torch.long, device=model.device)
         attention_of(model(word, model.init_state(1))[0])
@@ -252,14 +236,9 @@ def attend_words(
     Where one of several contexts is not opened, nothing is predicted at its first word: no weights, no expected words,
     and a surprisal of NaN.
 
-    Args:
-        model: with attention.
-        vocabulary: the model's; other words are read as <unk> and shown as written.
-        targets: the words, at least one, or two if they are not opened.
-        expected: how many of the most probable next words to keep.
-        title: for captions.
-        opened: <eos> opens the words; if not, the first is read and not predicted.
-        starts: the index in `targets` of the first word of each context; the state is reset there.
+    Unknown words are read as <unk> and shown as written. `starts` are the indices in `targets` of the first words of
+    contexts; the state is reset there. If <eos> does not open the words, the first is read and not predicted. So many
+    of the most probable next words are kept as `expected`.
 
     Raises:
         InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
@@ -295,12 +274,10 @@ def attend_spans(
     first_token: int = 1,
     starts: Sequence[int] = (0,),
 ) -> SpanRecord:
-    """Read words, line ends among them, opened by <eos> and an empty state.
+    """Read words with a model with a span buffer, as `attend_words` does.
 
-    Args, beside those of `attend_words`:
-        model: with a span buffer.
-        expected: how many of the most probable next words to keep of each part.
-        first_token: number of the first of the words in the text they are from.
+    As many words are kept as `expected` of each part. `first_token` is the number of the first of the words in their
+    text.
 
     Raises:
         InputError: too few words, `expected` below 1, a model without a span buffer, or more weights than

@@ -12,8 +12,7 @@ Merity et al., 2018, leaves the cache out until it is full, and at the first wor
 that begins anew begins with an empty cache. Lines do not: a model whose state is reset at each line has a cache over
 the lines before, in the order of the text.
 
-The paper's other mixture, one softmax over vocabulary and cache, needs the normaliser of the vocabulary's softmax,
-which heads do not give; it is left out.
+The paper's other mixture, one softmax over both, needs the normaliser of the vocabulary's, which heads do not give.
 """
 
 from __future__ import annotations
@@ -72,11 +71,7 @@ class CacheConfig:
 
 
 def require_text(window: int, corpus: Corpus, split: str) -> None:
-    """Refuse a window that no word of a text could fill.
-
-    Raises:
-        InputError: the text has fewer tokens than the window.
-    """
+    """Refuse, by an InputError, a window that has more words than the text."""
     tokens = len(corpus.splits[split])
     require(window <= tokens, "cache.window", window, f"at most {tokens}: {corpus.name} {split} has no more tokens")
 
@@ -89,13 +84,9 @@ def as_one_stream(item: Scored) -> Scored:
         return x.transpose(0, 1)[kept].unsqueeze(1)
 
     targets = line_up(segment.targets)
-    whole = Segment(
-        line_up(segment.inputs),
-        targets,
-        torch.ones_like(targets, dtype=torch.bool),
-        torch.zeros(1, dtype=torch.bool, device=segment.reset.device),
-    )
-    return Scored(whole, line_up(item.log_p), Readout(line_up(item.readout.features)))
+    whole, no_reset = torch.ones_like(targets, dtype=torch.bool), torch.zeros_like(segment.reset[:1])
+    stream = Segment(line_up(segment.inputs), targets, whole, no_reset)
+    return Scored(stream, line_up(item.log_p), Readout(line_up(item.readout.features)))
 
 
 def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Lookup]]:
@@ -114,14 +105,7 @@ def lookups(scored: Iterable[Scored], window: int) -> Iterator[tuple[Scored, Loo
 
 
 def mixed(log_p: Tensor, log_cache: Tensor, empty: Tensor, lambda_: float | Tensor) -> Tensor:
-    """Log((1 − λ) p + λ p_cache) in float64, and log p where the cache is empty.
-
-    Args:
-        log_p: (T, B).
-        log_cache: (T, B).
-        empty: (T, B) bool.
-        lambda_: one number, or several as (M, 1, 1), which gives (M, T, B).
-    """
+    """Log((1 − λ) p + λ p_cache) in float64, (T, B), and log p where the cache is empty; (M, T, B) for λ (M, 1, 1)."""
     share = torch.as_tensor(lambda_, dtype=torch.float64, device=log_p.device)
     both = torch.logaddexp(log_p.double() + torch.log1p(-share), log_cache.double() + share.log())
     return torch.where(empty, log_p.double(), both)
@@ -130,12 +114,8 @@ def mixed(log_p: Tensor, log_cache: Tensor, empty: Tensor, lambda_: float | Tens
 def with_cache(scored: Iterable[Scored], config: CacheConfig, across: bool = False) -> Iterator[Scored]:
     """Mix a cache into the log-probabilities of segments, as `score` gives them.
 
-    Whatever is made of scored segments can be made of these: log_p is that of the mixture, in its own type.
-
-    Args:
-        scored: the segments of a text.
-        config: of the cache.
-        across: the segments are batches of lines in the order of the text, and the cache goes on from one to the next.
+    Whatever is made of scored segments can be made of these: log_p is that of the mixture, in its own type. If
+    `across`, they are batches of lines in the order of the text, and the cache goes on from one to the next.
     """
     if across:
         batches, again = tee(scored)
@@ -159,14 +139,7 @@ LAMBDAS = tuple(number / 50 for number in range(31))
 
 @dataclass(frozen=True)
 class Tried:
-    """A point of the grid.
-
-    Attributes:
-        window: C.
-        theta: θ.
-        lambda_: λ.
-        perplexity: with that cache.
-    """
+    """A point of the grid: C, θ, λ and the perplexity with that cache."""
 
     window: int
     theta: float
@@ -180,16 +153,10 @@ class Tried:
 
 @dataclass(frozen=True)
 class CacheTuning:
-    """What a grid showed.
+    """What a grid showed on a text (corpus and split): the perplexity without a cache (`plain`), and of the best.
 
-    Attributes:
-        text: corpus and split.
-        tokens: how many were predicted.
-        plain: perplexity without a cache.
-        best: the cache with the lowest perplexity.
-        perplexity: that.
-        grid: every point, windows outermost, λ innermost.
-        notes: where the best lies on the edge of the grid, so that the true one may lie beyond; and what else to know.
+    The grid has every point, windows outermost, λ innermost. Notes say where the best lies on its edge, so that the
+    true one may lie beyond.
     """
 
     text: str
@@ -218,16 +185,8 @@ def tune_cache(
     """Try every window with every θ and λ.
 
     One pass of the model serves the whole grid: for each window and θ the probability that the cache gives each word is
-    worked out once, and all λ are tried on it together. Only sums are kept.
-
-    Args:
-        model: any.
-        corpus: encoded with the model's vocabulary.
-        split: the part to choose on; never the one to report.
-        windows: C, pairs kept.
-        thetas: θ.
-        lambdas: λ.
-        protocol: how the text is counted; one stream, and lines as the model knows them.
+    worked out once, and all λ are tried on it together. The text, never the one to report, is read in one stream, and
+    its lines as the model knows them.
 
     Raises:
         InputError: an empty grid, a value outside its range, a window longer than the text, or no such split.
@@ -268,11 +227,7 @@ def _edges(best: Tried, windows: Sequence[int], thetas: Sequence[float], lambdas
 
 
 def require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
-    """Refuse a grid that is empty or holds what no cache can have.
-
-    Raises:
-        InputError: that.
-    """
+    """Refuse, by an InputError, a grid that is empty or holds what no cache can have."""
     for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
         require(len(values) > 0, f"cache.{name}", "", "at least one value")
     for window, theta, lambda_ in product(windows, thetas, lambdas):

@@ -14,13 +14,10 @@ how they score; the whole query sentence is this project's reading. The context 
     none    <eos>, with q_< and q_> left out: the candidate alone on a line, which tells how much the frequency of
             words answers
 
-Each line of a question is a sentence as it stands. A model that was trained on lines that know nothing of each other
-(`training.batching.kind=sentences`) can use no more of a question than its query, so it reads `query`; with the 21
-lines as one it would be read as it never was (`spanlm.runs.texts.Texts.cloze_contexts`).
-
-If it was trained on sentences that no `<eos>` opens, of which the first word is only read (Salton et al., 2017),
-nothing opens a question, either: the first word of the query has no score, and is the same for all candidates. Where
-the gap itself is first, or all there is (`none`), there is nothing to rank by.
+A model that was trained on lines that know nothing of each other (`training.batching.kind=sentences`) can use no more
+of a question than its query, so it reads `query`. If no `<eos>` opens these lines, of which the first word is only read
+(Salton et al., 2017), nothing opens a question, either: the first word of the query has no score. Where the gap itself
+is first, or all there is (`none`), there is nothing to rank by.
 
 A word that the vocabulary does not have is read and scored as `<unk>`, so two such candidates score alike. An answer
 is right only if it scores higher than every other candidate.
@@ -69,15 +66,7 @@ BATCHES = 8
 
 @dataclass(frozen=True, slots=True)
 class RankedQuestion:
-    """A question and what a model thinks of its candidates.
-
-    Attributes:
-        question: the question.
-        context: what the model had read before the query.
-        sentence: log p of the query with each candidate in it, nats.
-        candidate: log p of each candidate at its place, nats.
-        oov: which candidates the vocabulary does not have.
-    """
+    """A question, the context it was read with, both scores of each candidate (nats), and which of them are unknown."""
 
     question: Question
     context: ClozeContext
@@ -87,8 +76,7 @@ class RankedQuestion:
 
     def predicted(self, by: Score) -> str | None:
         """The candidate that scores higher than every other one; None if several share the highest score."""
-        best = self.best(by)
-        return best[0] if len(best) == 1 else None
+        return best[0] if len(best := self.best(by)) == 1 else None
 
     def right(self, by: Score) -> bool:
         """Whether the answer scores higher than every other candidate."""
@@ -135,16 +123,9 @@ def rank_questions(
     batch_size: int = 64,
     opened: bool = True,
 ) -> Iterator[RankedQuestion | Defect]:
-    """Rank the candidates of questions, in their order.
+    """Rank the candidates of questions, in their order, once with each context.
 
-    Args:
-        model: left in the mode it was in.
-        vocabulary: the model's.
-        tokenizer: how sentences and candidates are cut into words.
-        questions: what `spanlm.data.cbt.read_questions` gives; defects are passed on where they stand.
-        contexts: rank once with each; a question's ranks come one after the other.
-        batch_size: questions read side by side; any number gives the same values, up to rounding.
-        opened: sentences are opened by <eos>.
+    Any `batch_size` of questions side by side gives the same values, up to rounding.
 
     Returns:
         For each question, its ranks in the order of `contexts`, or a defect: the one passed on, that its candidates
@@ -254,15 +235,8 @@ def _read(
 ) -> tuple[Tensor, LMState]:
     """Read streams of different lengths side by side, each as if it were alone; nothing is padded.
 
-    Args:
-        model: in the mode it is to read in.
-        inputs: the words of each stream; they may differ in number, and a stream may have none.
-        targets: what follows each word; None: nothing is predicted.
-        state: of the streams before.
-
-    Returns:
-        log p(target), natural, float64 (T, B) with T the longest stream and 0 after the end of a shorter one; and the
-        state of each stream after its own last word.
+    Return log p(target), float64 (T, B) with T the longest stream and 0 after the end of a shorter one, or where there
+    are no targets; and the state of each stream after its own last word.
     """
     device = model.device
     lengths = torch.tensor([len(stream) for stream in inputs])
@@ -304,12 +278,7 @@ def _pieces(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A share of questions.
-
-    Attributes:
-        right: how many were answered right.
-        questions: of how many.
-    """
+    """How many of so many questions were answered right."""
 
     right: int
     questions: int
@@ -341,15 +310,7 @@ class Accuracy:
 
 @dataclass(slots=True)
 class ClozeTally:
-    """Counts over ranked questions.
-
-    Attributes:
-        questions: that were ranked.
-        answers_oov: those whose answer the vocabulary does not have.
-        candidates: of all questions.
-        candidates_oov: those that the vocabulary does not have.
-        ties: by score: questions whose answer shares the highest score, which is not right.
-    """
+    """Counts over ranked questions; in `ties`, by score, those whose answer shares the highest, which is not right."""
 
     questions: int = 0
     answers_oov: int = 0

@@ -34,13 +34,7 @@ class OracleBound:
 
     A bound and not a model's perplexity: the choice is made after the token is seen, so these probabilities sum to
     more than 1 over the vocabulary. No linear mixture of the members does better, whatever its weights at each token;
-    a normalised product can.
-
-    Attributes:
-        tokens: predicted tokens.
-        nll: Σ_t −max_m log p_m(w_t), nats.
-        nll_per_token: nats a token.
-        bound: exp(nll / tokens).
+    a normalised product can. `nll` is Σ_t −max_m log p_m(w_t) in nats, and `bound` is exp(nll / tokens).
     """
 
     tokens: int
@@ -51,15 +45,7 @@ class OracleBound:
 
 @dataclass(frozen=True)
 class EnsembleEvaluation:
-    """What several models make of one split of a corpus.
-
-    Attributes:
-        combination: linear or geometric.
-        weights: of the members in the ensemble.
-        members: each alone.
-        ensemble: all as one.
-        oracle_bound: of any choice among them.
-    """
+    """What several models make of one split of a corpus: each alone, all as one, and the bound of any choice."""
 
     combination: Combination
     weights: tuple[float, ...]
@@ -69,23 +55,14 @@ class EnsembleEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "combination": self.combination,
-            "weights": list(self.weights),
-            "members": [member.to_json() for member in self.members],
-            "ensemble": self.ensemble.to_json(),
-            "oracle_bound": asdict(self.oracle_bound),
-        }
+        return {**asdict(self), "weights": list(self.weights), "members": [asdict(one) for one in self.members]}
 
 
 @dataclass(frozen=True)
 class TunedWeights:
-    """The weights of the mixture that fit a text best.
+    """The weights of the mixture that fit a text best; others could at most add `gap` nats a token.
 
-    Attributes:
-        weights: of the members; they sum to 1.
-        log_likelihoods: mean log p of a token, nats, before each step and after the last; never falls.
-        gap: nats a token that other weights could at most add.
+    `log_likelihoods` are mean log p of a token, nats, before each step and after the last; they never fall.
     """
 
     weights: tuple[float, ...]
@@ -94,18 +71,14 @@ class TunedWeights:
 
     @property
     def steps(self) -> int:
-        """How many steps were taken."""
+        """How many were taken."""
         return len(self.log_likelihoods) - 1
 
 
 def evaluate_members(
     ensemble: Ensemble, corpus: Corpus, split: str = "test", protocol: Protocol = STANDARD
 ) -> EnsembleEvaluation:
-    """Measure the perplexity of each member and of all as one, and the oracle bound, in one pass.
-
-    Raises:
-        InputError: the corpus has no such split.
-    """
+    """Measure each member, all as one, and the oracle bound in one pass; InputError: the corpus has no such split."""
 
     def read(batcher: Batcher) -> list[Tally]:
         """Sum over the text for each member, for all as one, and for the best member of each token."""
@@ -159,11 +132,8 @@ def em_weights(
     A step never lowers the likelihood, which is concave in w. By Jensen's inequality no weights are better by more
     than max_m log g_m nats a token; the search ends when that is below `tolerance`.
 
-    Args:
-        log_p: log p_m of token n, (M, N), float64.
-        start: the first weights, all above 0 and scaled to sum to 1; None: equal ones.
-        tolerance: nats a token.
-        steps: at most.
+    `log_p` has log p_m of token n, (M, N), float64. The first weights are those of `start`, scaled to sum to 1, or
+    equal ones; there are at most so many `steps`.
 
     Raises:
         InputError: a start with a weight of 0, which would stay 0.

@@ -64,16 +64,10 @@ def generate(
 ) -> Iterator[str]:
     """Continue a prompt word by word; <eos> is the end of a line or sentence, not that of the text.
 
-    Args:
-        model: left in the mode it was in.
-        vocabulary: the model's.
-        prompt: words to continue, with <eos> where a line or sentence in them ends; unknown ones are read as <unk>.
-        options: how words are drawn.
-        line_by_line: each line begins with an empty state, as for models that were trained so; of the prompt only its
-            last line is read.
-        opened: <eos> opens the prompt, and each line that follows. If not, as for models that were trained on lines of
-            which the first word is only read, there is nothing to draw a first word from: the prompt must give it, and
-            the text ends with its line.
+    A prompt has <eos> where a line or sentence in it ends; unknown words are read as <unk>. If the model was trained
+    `line_by_line`, each line begins with an empty state, and of the prompt only its last line is read. If lines are not
+    `opened` by <eos>, as for models that only read the first word, there is nothing to draw it from: the prompt must
+    give it, and the text ends with its line.
 
     Raises:
         InputError: lines that are not opened and no first word.

@@ -26,13 +26,7 @@ class FirstWordsUnscored:
     The first word of each sentence is never predicted, but counted: exp(NLL / all tokens). That is less than what a
     predicted token costs; with one first word in 22 tokens, as in Penn Treebank, 71.7 stands for 88.0.
 
-    Attributes:
-        protocol: the same in words.
-        predicted: tokens that are predicted.
-        counted: all tokens of the split.
-        nll: of the predicted ones, nats.
-        perplexity: exp(nll / counted), the paper's number.
-        perplexity_per_predicted: exp(nll / predicted).
+    `nll` is that of the predicted tokens, nats; `perplexity`, the paper's number, is exp(nll / counted).
     """
 
     protocol: str
@@ -62,9 +56,6 @@ class Parts:
         encoder: perplexity of p ("using only sequential RNN").
         buffer: perplexity of q, and of p where nothing is remembered ("using only sequential neural buffer").
         oracle: exp of the mean of −log max(p, q): the bound ("oracle policy").
-        encoder_nll: nats a token.
-        buffer_nll: the same of the buffer.
-        oracle_nll: the same of the bound.
         remembering: how many of the tokens had anything to read; the numbers below are of these, None if there are
             none.
         utilisation: PoU, the share with λ >= 0.5 (Eq. 15); a temperature changes nothing about it.
@@ -91,20 +82,13 @@ class Evaluation:
     """The perplexity of a model on one split of a corpus.
 
     Attributes:
-        corpus: its name.
-        split: train, valid or test.
         protocol: how tokens were counted and when state was reset.
         tokens: predicted tokens: all of the split, each exactly once, <eos> included.
         nll: summed negative log-likelihood, nats.
-        nll_per_token: nats a token.
-        bits_per_token: the same in bits.
         perplexity: exp(nll / tokens).
         oov_tokens: words of the text that the vocabulary does not have, read and predicted as <unk>.
         unk_tokens: all targets that are <unk>: those, and the <unk> written in the text itself.
-        oov_share: oov_tokens / tokens.
-        unk_share: unk_tokens / tokens.
         perplexity_without_unk: over the targets that are not <unk>; None if all are.
-        tokens_per_second: of this evaluation.
         salton2017: the count of Salton et al., where each sentence begins anew; else None.
         without_cache: where a cache was mixed in, the same without it; else None.
         without_dynamic: where the weights followed the text, the same with the trained ones throughout; else None.
@@ -281,11 +265,7 @@ def log_of_training(sums: Mapping[str, float]) -> dict[str, float]:
 
 
 def require_span_buffer(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
-    """Return the configuration of a span buffer; only a model with one has a gate and predicts in two parts.
-
-    Raises:
-        InputError: it is another memory; the message begins with `what`.
-    """
+    """Return the configuration of a span buffer; InputError, which begins with `what`: it is another memory."""
     if not isinstance(memory, SpanBufferConfig):
         raise InputError(
             f"{what}: this model has no span buffer (model.memory.kind={memory.kind}), so it has no gate and predicts "

@@ -44,14 +44,10 @@ class Protocol:
     def batcher(
         self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH, whole: bool = True
     ) -> Batcher:
-        """Make the batcher of a split.
+        """Make the batcher of a split, `length` steps at a time; lines are cut only if they are very long.
 
-        Args:
-            corpus: encoded with the model's vocabulary.
-            split: which part.
-            in_order: read lines in the order of the text; otherwise from short to long, which is faster.
-            length: steps at a time. Lines are never cut, unless they are very long.
-            whole: keep each document in one stream.
+        Lines come in the order of the text, or from short to long, which is faster; `whole` keeps each document in one
+        stream.
 
         Raises:
             InputError: the corpus has no such split, or the batch size is below 1.
@@ -71,10 +67,7 @@ class Protocol:
     def readings(
         self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH
     ) -> tuple[Batcher, Batcher | None]:
-        """Return the reading for the perplexity, and the one for the count of Salton et al. if it is another.
-
-        In the first, <eos> precedes each line. The second is for a model that was trained without.
-        """
+        """Return the reading for the perplexity, with <eos> before each line, and Salton's if that is another."""
         first = replace(self, predict_first=True).batcher(corpus, split, in_order=in_order, length=length)
         if self.context != "line" or self.predict_first:
             return first, None

@@ -39,13 +39,10 @@ def evaluating(model: NextWordModel) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Scored:
-    """A segment and the log-probabilities of its targets.
+    """A segment on the model's device, and what the model makes of it.
 
-    Attributes:
-        segment: the tokens, on the model's device.
-        log_p: log p(target), (T, B), natural logarithm, or the result of `ask`; meaningless where the mask is False.
-        readout: the input of the head.
-        metrics: more numbers of each step, (T, B), as `Scores` has them; empty with `ask`.
+    `log_p` is log p(target), (T, B), natural logarithm, or the result of `ask`; meaningless where the mask is False.
+    `metrics` are more numbers of each step, (T, B), as `Scores` has them; empty with `ask`.
     """
 
     segment: Segment
@@ -60,13 +57,9 @@ def score(
     protocol: Protocol = STANDARD,
     ask: Callable[[Readout, Tensor], Tensor] | None = None,
 ) -> Iterator[Scored]:
-    """Run the model in evaluation mode over segments; carry its state, and reset it where they do.
+    """Run the model in evaluation mode over segments of one batch size; carry its state, and reset it where they do.
 
-    Args:
-        model: keeps its mode.
-        segments: all of one batch size, as from the protocol's batcher.
-        protocol: how the text is counted, and the precision of matrix products.
-        ask: computes `log_p` from a readout and its targets; None: the head's log p.
+    `ask` computes `log_p` from a readout and its targets; None: the head's log p. The model keeps its mode.
     """
     device = model.device
     state: LMState | None = None

@@ -71,12 +71,8 @@ class ScoreOptions:
 class Piece:
     """Consecutive words of one line: whole lines or sentences as a rule, a part where one is very long.
 
-    Attributes:
-        sentence: the number of the line, from 1.
-        start: the number of the first word in its line, from 1.
-        words: as written.
-        opens: the line or sentence begins here.
-        closes: the line or sentence ends here.
+    `sentence` is the number of the line and `start` that of the first word in it, both from 1. The line or sentence
+    begins here if it `opens`, and ends here if it `closes`.
     """
 
     sentence: int
@@ -96,9 +92,8 @@ class WordScore:
     """One word of a text.
 
     Attributes:
-        sentence: which line, from 1.
-        index: which word of the line, from 1; of an <eos>, the number after the word before it.
-        word: as written; with the tokenizer `words` in lower case, and cut where that cuts.
+        sentence: which line, from 1; likewise `index`, the word of the line.
+        word: as written, or as the tokenizer has it.
         surprisal: −log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted.
         entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
         rank: 1 if no word was more probable; None where nothing was predicted.
@@ -124,12 +119,7 @@ def score_words(
 ) -> Iterator[WordScore]:
     """Score a text as it streams by.
 
-    Args:
-        model: left in the mode it was in.
-        vocabulary: the model's.
-        pieces: the text, see `spanlm.data.text`.
-        options: how words are scored.
-        opened: lines are opened by <eos>; if not, what comes first in each is read and not predicted.
+    If lines are not `opened` by <eos>, what comes first in each is read and not predicted.
 
     Raises:
         InputError: an out-of-vocabulary word with oov="error", or lines that are not opened with another state than
@@ -250,34 +240,23 @@ def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor
 
 def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
     """Tokenise lines that are in memory."""
-    tokens = (word for line in lines for word in [*tokenize(line, tokenizer), EOS])
-    return _cut(tokens)
+    return _cut(word for line in lines for word in [*tokenize(line, tokenizer), EOS])
 
 
 def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
-    """Read and tokenise a file of any length, even one that is a single line.
-
-    Raises:
-        InputError: the file breaks a rule of `spanlm.data.text`.
-    """
+    """Read and tokenise a file of any length, even one line; InputError: it breaks a rule of `spanlm.data.text`."""
     found = _cut(token for piece in pieces(text) for token in _tokens(piece.decode(), tokenizer))
-    first = next(found, None)
-    if first is None:
+    if (first := next(found, None)) is None:
         raise InputError(f"{text.path}: the text is empty; give one with at least one line")
     yield first
     yield from found
 
 
 def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> Iterator[Piece]:
-    """Cut pieces of lines as the lines of a model's own text were cut: as they are, or into sentences.
+    """Cut pieces of lines as the lines of a model's own text were cut (`data.lines`): as they are, or into sentences.
 
     A sentence has the number of its line, and its words count on from those before it, so that each is found in the
     text. A blank line is no sentence: it is a piece that does not close.
-
-    Args:
-        pieces: of the lines of a text.
-        lines: the model's `data.lines`.
-        vocabulary: the model's.
     """
     if lines == "as-written":
         yield from pieces

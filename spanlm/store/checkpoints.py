@@ -48,7 +48,7 @@ class Checkpoint:
 
 
 def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Path]:
-    """Write a checkpoint and drop all but the last two; return those of which it could not be done.
+    """Write a checkpoint and drop all but the last two; return those that are still there.
 
     Raises:
         RunError: the disk refused. The checkpoints before are intact.

@@ -103,11 +103,7 @@ def expanded(path: str | Path) -> Path:
 
 
 def make_folder(folder: Path, option: str) -> None:
-    """Make a folder and those above it, if need be.
-
-    Raises:
-        InputError: it cannot be made; the message begins with the option.
-    """
+    """Make a folder and those above it, if need be; InputError, which begins with the option: it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -115,12 +111,7 @@ def make_folder(folder: Path, option: str) -> None:
 
 
 def hold(path: Path) -> TextIO:
-    """Lock a file, made if need be; the lock goes with the file, and with the process, however it ends.
-
-    Raises:
-        BlockingIOError: another process holds it.
-        OSError: it cannot be made.
-    """
+    """Lock a file, made if need be, until it is closed or the process ends; BlockingIOError: another one holds it."""
     file = path.open("a")  # not "w": who is refused leaves the file as it was, its time too
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -40,11 +40,7 @@ def cells_line(cells: Iterable[object], between: str = "\t") -> str:
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        ValueError: it is not JSON, or JSON but no object.
-    """
+    """Read a JSON object; ValueError: it is not JSON, or JSON but no object."""
     try:
         found = json.loads(text)
     except RecursionError:

@@ -65,11 +65,7 @@ def memory() -> int:
 
 
 def pick_device(name: str, field: str) -> torch.device:
-    """Return the device of that name (auto, cpu, cuda, cuda:1, …); auto is a GPU if there is one.
-
-    Raises:
-        InputError: no such device here; the message begins with `field`.
-    """
+    """Return the device of that name; auto is a GPU if there is one. InputError, of the `field`: there is none such."""
     import torch  # takes seconds: what only asks for the memory does without
 
     if name == "auto":
@@ -183,11 +179,10 @@ def end_with_parent() -> None:
 def workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]]:
     """Start processes; what is given is `map`, but calls the function there, for a few items ahead of the results.
 
-    Args:
-        jobs: How many processes; None: one for each processor that this one may use; 1: all is done in this one.
+    None: one process for each processor that this one may use; 1: all is done in this one.
 
     Raises:
-        RunError: A process was ended from outside.
+        RunError: a process was ended from outside.
     """
     jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) or 1
     if jobs == 1:

@@ -118,11 +118,7 @@ def record_start(
 
 
 def starts(folder: Path) -> list[dict[str, Any]]:
-    """Return what was recorded at each start of a run; empty for a run older than the record.
-
-    Raises:
-        RunError: the file is not what was written.
-    """
+    """Return what was recorded at each start of a run, if anything; RunError: the file is not what was written."""
     path = folder / PROVENANCE
     try:
         # bytes: of text, splitlines cuts at letters that a command may hold

@@ -36,11 +36,9 @@ class FolderInUse(InputError):
 
 @contextmanager
 def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
-    """Hold the run's folder; the lock goes with the process, however it ends.
+    """Hold the run's folder, made if need be; the lock goes with the process, however it ends.
 
-    Args:
-        folder: made if need be.
-        forget: it is new; take it away where the run is refused before anything else is in it.
+    To `forget` a new folder is to take it away where the run is refused before anything else is in it.
 
     Raises:
         InputError: another live process trains in this folder (FolderInUse), or it cannot be made or written.
@@ -67,9 +65,7 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
 
 
 def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = "") -> str:
-    """Write the weights, marked with their SHA-256, the vocabulary's hash and the run's `config_digest`.
-
-    Returns the first.
+    """Write the weights, marked with their SHA-256 (returned), the vocabulary's hash and the run's `config_digest`.
 
     Raises:
         RunError: a weight is not finite, or the disk refused; the file before is intact.
@@ -89,11 +85,7 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
 
 
 def load_weights(folder: Path, model: nn.Module, vocabulary: str) -> str:
-    """Read `model.safetensors` into the model; return the SHA-256 of the weights.
-
-    Raises:
-        InputError: no such file, a damaged one, one of another vocabulary, or one of another model.
-    """
+    """Read `model.safetensors` into the model; return the SHA-256. InputError: as `read_weights`, or another model."""
     weights = read_weights(folder, vocabulary)
     copy_weights(weights.tensors, model, str(folder / MODEL))
     return weights.digest
@@ -101,13 +93,7 @@ def load_weights(folder: Path, model: nn.Module, vocabulary: str) -> str:
 
 @dataclass(frozen=True)
 class Weights:
-    """What `model.safetensors` holds.
-
-    Attributes:
-        tensors: by the name of their parameter.
-        digest: their SHA-256.
-        config: the `config_digest` of the run; empty in a file of an older version.
-    """
+    """What `model.safetensors` holds; `config` is the run's `config_digest`, empty in a file of an older version."""
 
     tensors: dict[str, Tensor]
     digest: str

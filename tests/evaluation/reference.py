@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.evaluation.protocol import Context
+from spanlm.evaluation.cache import CacheConfig
+from spanlm.evaluation.perplexity import Evaluation, evaluate
+from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import NextWordModel
@@ -139,6 +141,23 @@ def lines_of(text: str) -> list[list[str]]:
 
 TEXT = lines_of("the cat sat on the mat .\na dog ran\n\nthe naïve zebra sat\nran ran\n\n\n<unk> the dog .\non mat")
 """Three documents, double blank lines, words that the vocabulary lacks (a, zebra) and a written <unk>."""
+
+TARGETS = sum(len(line) + 1 for line in TEXT)
+CORPUS = corpus(TEXT)
+
+
+def evaluated(model: NextWordModel, cache: CacheConfig | None = None, **how: Any) -> Evaluation:
+    """The evaluation of TEXT, counted as said."""
+    return evaluate(model, CORPUS, protocol=Protocol(**how), cache=cache)
+
+
+def pieces(context: Context, batch_size: int = 1) -> list[list[int]]:
+    """TEXT as what is read from an empty state, each piece with the word before it, which is <eos> where it opens."""
+    if context != "carry":
+        words = ([EOS, *(word for n in group for word in [*TEXT[n], EOS])] for group in groups(TEXT, context))
+        return [VOCABULARY.encode(opened) for opened in words]
+    ids, column = [VOCABULARY.eos_id, *CORPUS.splits["test"].ids.tolist()], math.ceil(TARGETS / batch_size)
+    return [ids[start : start + column + 1] for start in range(0, TARGETS, column)]
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The neural cache: against a plain loop over the words, whatever the cut, and never with a look ahead."""
+"""The neural cache: against a plain loop over the words, whatever the cut, never with a look ahead; and its grid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,57 +17,41 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.evaluation import protocol as module
-from spanlm.evaluation.cache import CacheConfig, with_cache
+from spanlm.evaluation.cache import CacheConfig, CacheTuning, tune_cache, with_cache
 from spanlm.evaluation.perplexity import evaluate
-from spanlm.evaluation.protocol import Context, Protocol
+from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import Scored, score
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS
+from tests.evaluation.reference import CONTEXTS, TARGETS, evaluated, small_model
 
-TARGETS = sum(len(line) + 1 for line in reference.TEXT)
 SIZE = len(reference.WORDS)
 USUAL = CacheConfig(window=7, theta=0.8, lambda_=0.3)
 
 
-def pieces(context: Context, batch_size: int = 1) -> list[tuple[list[int], list[int]]]:
-    """Inputs and targets of what is read from an empty state."""
-    corpus = reference.corpus(reference.TEXT)
-    eos = corpus.vocabulary.eos_id
-    if context == "carry":
-        ids = [eos, *corpus.splits["test"].ids.tolist()]
-        column = math.ceil(TARGETS / batch_size)
-        found = [ids[start : start + column + 1] for start in range(0, TARGETS, column)]
-    else:
-        groups = reference.groups(reference.TEXT, context)
-        encode = corpus.vocabulary.encode
-        found = [[eos, *(i for n in g for i in encode([*reference.TEXT[n], "<eos>"]))] for g in groups]
-    return [(ids[:-1], ids[1:]) for ids in found]
+def loop(model: NextWordModel, ids: Sequence[int], cache: CacheConfig, openings: Sequence[int] = ()) -> list[float]:
+    """-log p of every word but the first."""
+    return _loop(model, ids[:-1], ids[1:], cache, openings)
 
 
-def loop(
-    model: NextWordModel,
-    inputs: Sequence[int],
-    targets: Sequence[int],
-    cache: CacheConfig,
-    openings: Sequence[int] = (),
+def _loop(
+    model: NextWordModel, inputs: Sequence[int], targets: Sequence[int], cache: CacheConfig, openings: Sequence[int]
 ) -> list[float]:
-    """-log p of every target."""
     p = reference.cached_distributions(model, inputs, targets, cache.window, cache.theta, cache.lambda_, openings)
     return (-np.log(p[range(len(targets)), targets])).tolist()
 
 
 def loop_over(
-    model: NextWordModel, parts: Sequence[tuple[list[int], list[int]]], cache: CacheConfig, across: bool
+    model: NextWordModel, parts: Sequence[Sequence[int]], cache: CacheConfig, across: bool
 ) -> list[list[float]]:
     """-log p of every target of texts that begin with an empty state and, unless `across`, an empty cache."""
     if not across:
-        return [loop(model, *part, cache) for part in parts]
-    starts = np.cumsum([0, *(len(targets) for _, targets in parts)])
-    inputs, targets = ([i for part in parts for i in part[side]] for side in (0, 1))
-    rows = loop(model, inputs, targets, cache, starts.tolist())
+        return [loop(model, part, cache) for part in parts]
+    starts = np.cumsum([0, *(len(part) - 1 for part in parts)])
+    inputs, targets = [i for part in parts for i in part[:-1]], [i for part in parts for i in part[1:]]
+    rows = _loop(model, inputs, targets, cache, starts.tolist())
     return [rows[begin:end] for begin, end in pairwise(starts)]
 
 
@@ -74,80 +59,73 @@ def loop_over(
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("window", [1, 3, 11, TARGETS])
 def test_nll_is_that_of_the_equation(context: Context, memory: str, window: int) -> None:
-    model, cache = reference.small_model(memory), CacheConfig(window=window, theta=0.8, lambda_=0.3)
-    rows = [x for row in loop_over(model, pieces(context), cache, context == "line") for x in row]
-    result = evaluate(model, reference.corpus(reference.TEXT), protocol=Protocol(context=context), cache=cache)
+    model, cache = small_model(memory), replace(USUAL, window=window)
+    rows = [x for row in loop_over(model, reference.pieces(context), cache, context == "line") for x in row]
+    result = evaluated(model, cache, context=context)
     assert result.tokens == len(rows) == TARGETS
     assert result.nll == pytest.approx(sum(rows), rel=1e-12)
 
 
-@pytest.mark.parametrize("batch_size", [2, 3, 5, TARGETS])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 31, TARGETS])
 def test_streams_have_caches_of_their_own(batch_size: int) -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    expected = sum(sum(loop(model, *piece, USUAL)) for piece in pieces("carry", batch_size))
-    assert evaluate(model, corpus, protocol=Protocol(batch_size=batch_size), cache=USUAL).nll == pytest.approx(
-        expected, rel=1e-12
-    )
+    """Each starts in the middle with the true word before; with and without a cache."""
+    parts, result = reference.pieces("carry", batch_size), evaluated(small_model(), USUAL, batch_size=batch_size)
+    assert result.without_cache is not None and result.tokens == TARGETS
+    for found, cache in ((result, USUAL), (result.without_cache, replace(USUAL, lambda_=0.0))):
+        assert found.nll == pytest.approx(sum(sum(loop(small_model(), part, cache)) for part in parts), rel=1e-12)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=25, deadline=None)
 @example(length=3, batch_size=2, context="carry", window=5)  # the first step of a segment needs all that were carried
 @given(
     length=st.integers(1, 60),
     batch_size=st.integers(1, 9),
     context=st.sampled_from(CONTEXTS),
-    window=st.integers(1, TARGETS),
+    window=st.none() | st.integers(1, TARGETS),
 )
-def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, window: int) -> None:
-    model, corpus, cache = reference.small_model(), reference.corpus(reference.TEXT), replace(USUAL, window=window)
-    usual = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size), cache=cache)
+def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, window: int | None) -> None:
+    model, cache = small_model(), None if window is None else replace(USUAL, window=window)
+    usual = evaluated(model, cache, context=context, batch_size=batch_size)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "LENGTH", length)
-        result = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size), cache=cache)
+        result = evaluated(model, cache, context=context, batch_size=batch_size)
+    assert (result.tokens, result.unk_tokens, result.oov_tokens) == (TARGETS, 3, 2)
     assert result.nll == pytest.approx(usual.nll, rel=1e-12)
     if context != "carry":
-        assert result.nll == pytest.approx(
-            evaluate(model, corpus, protocol=Protocol(context=context), cache=cache).nll, rel=1e-12
-        )
+        one = evaluated(model, cache, context=context, batch_size=1)
+        assert result.nll == pytest.approx(one.nll, rel=1e-12) and result.protocol == one.protocol
 
 
-def test_without_the_cache_it_is_the_plain_evaluation() -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    for context in CONTEXTS:
-        found, plain = (
-            evaluate(model, corpus, protocol=Protocol(context=context), cache=USUAL),
-            evaluate(model, corpus, protocol=Protocol(context=context)),
-        )
-        assert found.without_cache is not None and plain.without_cache is None
-        same = {"tokens_per_second": 0.0}
-        assert replace(found.without_cache, **same) == replace(plain, **same)
-        assert abs(found.nll - plain.nll) > 0.1
-        kept = ("corpus", "split", "tokens", "oov_tokens", "unk_tokens")
-        assert [asdict(found)[name] for name in kept] == [asdict(plain)[name] for name in kept]
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_without_the_cache_it_is_the_plain_evaluation(context: Context) -> None:
+    found, plain = (evaluated(small_model(), cache, context=context) for cache in (USUAL, None))
+    assert found.without_cache is not None and plain.without_cache is None
+    assert replace(found.without_cache, tokens_per_second=0.0) == replace(plain, tokens_per_second=0.0)
+    assert abs(found.nll - plain.nll) > 0.1
+    kept = ("corpus", "split", "tokens", "oov_tokens", "unk_tokens")
+    assert [asdict(found)[name] for name in kept] == [asdict(plain)[name] for name in kept]
 
 
 def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    rows = loop_over(model, pieces("line"), USUAL, across=True)
-    result = evaluate(model, corpus, protocol=Protocol(context="line"), cache=USUAL)
-    assert result.salton2017 is not None and result.without_cache is not None
+    model, lines = small_model(), reference.pieces("line")
+    result = evaluated(model, USUAL, context="line")
+    assert result.salton2017 is not None
+    rows = loop_over(model, lines, USUAL, across=True)
     assert result.salton2017.nll == pytest.approx(sum(sum(row[1:]) for row in rows), rel=1e-12)
     assert "neural cache of the last 7 words" in result.salton2017.protocol
-    unopened = [(targets[:-1], targets[1:]) for _, targets in pieces("line") if len(targets) > 1]
-    result = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False), cache=USUAL)
+    unopened = [ids[1:] for ids in lines if len(ids) > 2]
+    result, plain = (evaluated(model, cache, context="line", predict_first=False) for cache in (USUAL, None))
     assert result.salton2017 is not None and result.without_cache is not None
     assert result.salton2017.nll == pytest.approx(sum(map(sum, loop_over(model, unopened, USUAL, across=True))))
-    plain = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False))
     assert result.without_cache.salton2017 is not None and plain.salton2017 is not None
     assert result.without_cache.salton2017.nll == pytest.approx(plain.salton2017.nll, rel=1e-12)
 
 
 @pytest.mark.parametrize("combination", ["linear", "geometric"])
 def test_an_ensemble_has_one_cache_of_all_features(combination: Combination) -> None:
-    model = Ensemble([reference.small_model(name) for name in ("none", "kvp")], combination, [0.3, 0.7])
-    expected = sum(loop(model, *pieces("carry")[0], USUAL))
-    result = evaluate(model, reference.corpus(reference.TEXT), cache=USUAL)
-    assert result.nll == pytest.approx(expected, rel=1e-12)
+    model = Ensemble([small_model(name) for name in ("none", "kvp")], combination, [0.3, 0.7])
+    (whole,) = reference.pieces("carry")
+    assert evaluated(model, USUAL).nll == pytest.approx(sum(loop(model, whole, USUAL)), rel=1e-12)
 
 
 def segments(*cuts: tuple[Tensor, list[bool]]) -> list[Segment]:
@@ -158,8 +136,8 @@ def segments(*cuts: tuple[Tensor, list[bool]]) -> list[Segment]:
     ]
 
 
-def scored(model: LanguageModel, parts: list[Segment]) -> list[Scored]:
-    return list(score(model, parts))
+def scored(model: LanguageModel, *cuts: tuple[Tensor, list[bool]]) -> list[Scored]:
+    return list(score(model, segments(*cuts)))
 
 
 def draw(steps: int, streams: int, seed: int = 0) -> Tensor:
@@ -167,28 +145,25 @@ def draw(steps: int, streams: int, seed: int = 0) -> Tensor:
 
 
 def test_a_reset_empties_one_streams_cache() -> None:
-    model, first, second = reference.small_model(), draw(6, 3), draw(5, 3, seed=1)
-    parts = scored(model, segments((first, [True] * 3), (second, [False, True, False])))
+    model, first, second = small_model(), draw(6, 3), draw(5, 3, seed=1)
+    parts = scored(model, (first, [True] * 3), (second, [False, True, False]))
     found = torch.cat([item.log_p for item in with_cache(parts, USUAL)])
     for stream in range(3):
         a, b = first[:, stream].tolist(), second[:, stream].tolist()
-        if stream == 1:
-            expected = loop(model, a[:-1], a[1:], USUAL) + loop(model, b[:-1], b[1:], USUAL)
-        else:
-            expected = loop(model, a[:-1] + b[:-1], a[1:] + b[1:], USUAL)
+        both = loop(model, a, USUAL) + loop(model, b, USUAL)
+        expected = both if stream == 1 else _loop(model, a[:-1] + b[:-1], a[1:] + b[1:], USUAL, ())
         assert (-found[:, stream]).tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_padding_is_not_remembered() -> None:
     """In the middle of a stream, too: nothing says that it must stand at its end."""
-    model, words = reference.small_model(), draw(8, 1)
-    (segment,) = segments((words, [True]))
-    mask = segment.mask.clone()
+    model, words = small_model(), draw(8, 1)
+    (item,) = scored(model, (words, [True]))
+    mask = item.segment.mask.clone()
     mask[2:4] = False
-    (item,) = scored(model, [segment])
     poisoned = item.readout.features.clone()
     poisoned[2:4] = torch.nan
-    item = replace(item, segment=replace(segment, mask=mask), readout=Readout(poisoned))
+    item = replace(item, segment=replace(item.segment, mask=mask), readout=Readout(poisoned))
     (found,) = with_cache([item], replace(USUAL, window=8))
     h, p = poisoned[:, 0], item.log_p[:, 0].exp()
     for t in (4, 7):
@@ -201,13 +176,11 @@ def test_padding_is_not_remembered() -> None:
 
 @pytest.mark.parametrize("cut", [4, 9, 13])
 def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
-    model, words = reference.small_model().float(), draw(20, 2)
+    model, words = small_model().float(), draw(20, 2)
     other = words.clone()
     other[cut + 1 :] = (words[cut + 1 :] + 1) % SIZE
     a, b = (
-        torch.cat(
-            [x.log_p for x in with_cache(scored(model, segments((w[:11], [True] * 2), (w[10:], [False] * 2))), USUAL)]
-        )
+        torch.cat([x.log_p for x in with_cache(scored(model, (w[:11], [True] * 2), (w[10:], [False] * 2)), USUAL)])
         for w in (words, other)
     )
     assert torch.equal(a[:cut], b[:cut])
@@ -217,9 +190,67 @@ def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
 @pytest.mark.parametrize("theta", [0.0, 1e-40, 1.0, 1e30, 1e300])
 @pytest.mark.parametrize("scale", [1.0, 1e4, 1e15])
 def test_no_size_of_likeness_is_no_number(theta: float, scale: float) -> None:
-    model, words = reference.small_model().float(), draw(30, 2)
-    (item,) = scored(model, segments((words, [True] * 2)))
+    model, words = small_model().float(), draw(30, 2)
+    (item,) = scored(model, (words, [True] * 2))
     item = replace(item, readout=Readout(item.readout.features * scale))
     (found,) = with_cache([item], replace(USUAL, theta=theta))
     assert bool(found.log_p.isfinite().all())
     assert bool((found.log_p >= item.log_p + math.log(1 - USUAL.lambda_) - 1e-6).all())
+
+
+# the grid: every point is an evaluation of its own, and one pass of the model gives them all
+
+WINDOWS, SOME_THETAS, SOME_LAMBDAS = (2, 30), (0.0, 0.7, 4.0), (0.0, 0.1, 0.45, 1.0)
+
+REPEATED = [["dog", "ran"] * 4] * 4
+
+
+def tuned(lines: reference.Lines = reference.TEXT, protocol: Protocol = STANDARD, **grid: Any) -> CacheTuning:
+    grid = {"windows": WINDOWS, "thetas": SOME_THETAS, "lambdas": SOME_LAMBDAS, **grid}
+    return tune_cache(small_model(), reference.corpus(lines), "test", **grid, protocol=protocol)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_every_point_is_an_evaluation(context: Context) -> None:
+    found, plain = tuned(protocol=Protocol(context=context)), evaluated(small_model(), context=context)
+    points = [(w, t, x) for w in WINDOWS for t in SOME_THETAS for x in SOME_LAMBDAS]
+    assert [(point.window, point.theta, point.lambda_) for point in found.grid] == points
+    for point in found.grid:
+        cache = CacheConfig(window=point.window, theta=point.theta, lambda_=point.lambda_)
+        expected = evaluated(small_model(), cache, context=context).perplexity
+        assert point.perplexity == pytest.approx(expected, rel=1e-12)
+    assert found.plain == pytest.approx(plain.perplexity, rel=1e-12)
+    assert (found.text, found.tokens) == ("small test", plain.tokens)
+
+
+def test_the_best_is_the_lowest_and_says_where_it_was_found() -> None:
+    found = tuned(REPEATED)
+    lowest = min(found.grid, key=lambda point: point.perplexity)
+    assert found.perplexity == lowest.perplexity < found.plain
+    expected = CacheConfig(window=lowest.window, theta=lowest.theta, lambda_=lowest.lambda_, tuned_on="small test")
+    assert found.best == expected
+    again = evaluate(small_model(), reference.corpus(REPEATED), cache=found.best)
+    assert again.perplexity == pytest.approx(found.perplexity, rel=1e-12)
+    assert again.protocol.endswith("(tuned on small test)")
+
+
+def test_the_edge_of_the_grid_is_noted() -> None:
+    (note,) = tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.01, 0.02)).notes
+    assert note == "cache.lambda=0.02 is the largest that was tried: the best may lie beyond."
+    assert tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.02,)).notes == []
+    assert tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.02, 1.0)).best.lambda_ == 0.02
+    best = (found := tuned(REPEATED, windows=(5, 20), thetas=(0.3, 60.0), lambdas=(0.01, 0.02))).best
+    ends = [(best.window, 5), (best.theta, 0.3), (best.lambda_, 0.01)]
+    assert found.notes == [
+        f"cache.{name}={value:g} is the {'smallest' if value == least else 'largest'} that was tried: "
+        "the best may lie beyond."
+        for name, (value, least) in zip(("window", "theta", "lambda"), ends, strict=True)
+    ]
+
+
+def test_no_helpful_cache_is_noted() -> None:
+    different = [list(reference.WORDS[1:3]), list(reference.WORDS[4:])]
+    found = tuned(different, windows=(8,), lambdas=(0.0, 0.3))
+    assert found.best.lambda_ == 0
+    assert found.perplexity == found.plain
+    assert found.notes == ["cache.lambda=0: no cache of the grid helps."]

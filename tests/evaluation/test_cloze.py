@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,16 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError
 from spanlm.evaluation import cloze
-from spanlm.evaluation.cloze import CONTEXTS, ClozeContext, RankedQuestion, rank_questions
+from spanlm.evaluation.cloze import (
+    CONTEXTS,
+    SCORES,
+    Accuracy,
+    ClozeContext,
+    ClozeTally,
+    RankedQuestion,
+    macro_average,
+    rank_questions,
+)
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from tests.evaluation import reference
 from tests.models.small import language_model, models
@@ -74,8 +84,14 @@ def loop(
     return whole, place
 
 
+def rank(
+    questions: Sequence[Question | Defect] = QUESTIONS, model: LanguageModel = MODEL, **options: Any
+) -> list[RankedQuestion | Defect]:
+    return list(rank_questions(model, VOCABULARY, options.pop("tokenizer", "whitespace"), questions, **options))
+
+
 def ranks(questions: Sequence[Question | Defect], model: LanguageModel = MODEL, **options: Any) -> list[RankedQuestion]:
-    found = list(rank_questions(model, VOCABULARY, options.pop("tokenizer", "whitespace"), questions, **options))
+    found = rank(questions, model, **options)
     assert all(isinstance(item, RankedQuestion) for item in found), found
     return [item for item in found if isinstance(item, RankedQuestion)]
 
@@ -101,11 +117,7 @@ def test_scores_are_those_of_one_candidate_at_a_time_with_every_room(config: Mod
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: int) -> None:
     """Nor is a question scored whose gap comes first: there is nothing to rank its candidates by."""
-    found = list(
-        rank_questions(
-            MODEL, VOCABULARY, "whitespace", QUESTIONS, contexts=["query"], batch_size=batch_size, opened=False
-        )
-    )
+    found = rank(contexts=["query"], batch_size=batch_size, opened=False)
     assert [item.line for item in found if isinstance(item, Defect)] == [3, 5]
     assert all("the gap is the first word" in str(item) for item in found if isinstance(item, Defect))
     for item in found:
@@ -113,12 +125,9 @@ def test_where_nothing_opens_a_sentence_its_first_word_has_no_score(batch_size: 
             whole, place = loop(MODEL, item.question, "query", opened=False)
             assert list(item.sentence) == pytest.approx(whole, rel=1e-10)
             assert list(item.candidate) == pytest.approx(place, rel=1e-10)
-
-
-@pytest.mark.parametrize("context", ["full", "none"])
-def test_no_other_context_where_nothing_opens_a_sentence(context: ClozeContext) -> None:
-    with pytest.raises(InputError, match=f"context={context}: must be query where sentences are not opened"):
-        rank_questions(MODEL, VOCABULARY, "whitespace", QUESTIONS, contexts=[context], opened=False)
+    for context in ("full", "none"):
+        with pytest.raises(InputError, match=f"context={context}: must be query where sentences are not opened"):
+            rank(contexts=[context], opened=False)
 
 
 SENTENCES = st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_size=7).map(" ".join)
@@ -145,9 +154,7 @@ def test_how_much_is_read_together_changes_nothing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cloze, "BATCHES", batches)
         patch.setattr(cloze, "TOKENS", tokens)
-        found = list(
-            rank_questions(MODEL, VOCABULARY, "whitespace", questions, contexts=[context], batch_size=batch_size)
-        )
+        found = rank(questions, contexts=[context], batch_size=batch_size)
     assert len(found) == len(questions)
     for item, q in zip(found, questions, strict=True):
         if isinstance(item, Defect):
@@ -182,9 +189,7 @@ def test_unknown_candidates_are_unk_and_flagged_and_score_exactly_alike() -> Non
 def test_candidates_that_are_all_unknown_are_a_defect_where_the_question_stood() -> None:
     bad = question(candidates=["zebra", "gnu", "the gnu"], line=7)
     handed_on = Defect("other", 3, "broken")
-    found = list(
-        rank_questions(MODEL, VOCABULARY, "whitespace", [question(), bad, handed_on, question()], batch_size=1)
-    )
+    found = rank([question(), bad, handed_on, question()], batch_size=1)
     assert [type(item) for item in found] == [RankedQuestion, Defect, Defect, RankedQuestion]
     assert found[1] == Defect("q", 7, "none of the 3 candidates is in the vocabulary")
     assert found[2] is handed_on
@@ -205,3 +210,74 @@ def test_questions_are_ranked_before_the_last_is_read() -> None:
     assert read == 0
     next(found)
     assert read == 2 * cloze.BATCHES
+
+
+# which answers are right, and how many
+
+
+@pytest.mark.parametrize(
+    ("right", "questions", "low", "high"),
+    [
+        # found by bisection from the definition: the bounds p0 with |p - p0| = z sqrt(p0 (1 - p0) / n)
+        (5, 10, 0.236593, 0.763407),
+        (0, 10, 0.0, 0.277533),
+        (10, 10, 0.722467, 1.0),
+        (1308, 2500, 0.503601, 0.542728),
+    ],
+)
+def test_the_interval_is_wilsons(right: int, questions: int, low: float, high: float) -> None:
+    interval = Accuracy(right, questions).interval
+    assert interval is not None
+    assert interval == pytest.approx((low, high), abs=1e-5)
+    for bound in interval:
+        if 1e-9 < bound < 1 - 1e-9:
+            distance = abs(right / questions - bound)
+            assert distance == pytest.approx(1.959964 * math.sqrt(bound * (1 - bound) / questions), rel=1e-5)
+
+
+def test_of_no_questions_there_is_no_accuracy() -> None:
+    assert Accuracy(0, 0).share is None
+    assert Accuracy(0, 0).interval is None
+    assert macro_average([]) is None
+    assert macro_average([Accuracy(0, 0), Accuracy(1, 4), Accuracy(3, 4)]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("values", "answer", "right", "tied", "predicted"),
+    [
+        ((-1.0, -2.0, -3.0), "a", True, False, "a"),
+        ((-3.0, -2.0, -1.0), "a", False, False, "c"),
+        ((-1.0, -1.0, -3.0), "a", False, True, None),
+        ((-1.0, -0.5, -0.5), "a", False, False, None),
+        ((-1.0, -0.5), "b", True, False, "b"),
+    ],
+)
+def test_an_answer_is_right_only_if_it_scores_higher_than_all_others(
+    values: tuple[float, ...], answer: str, right: bool, tied: bool, predicted: str | None
+) -> None:
+    other = tuple(-value for value in values)
+    for by, sentence, candidate in zip(SCORES, (values, other), (other, values), strict=True):
+        item = ranked(sentence, candidate, (False,) * len(values))
+        item = replace(item, question=replace(item.question, answer=answer))
+        assert (item.right(by), item.tied(by), item.predicted(by)) == (right, tied, predicted)
+
+
+def ranked(sentence: tuple[float, ...], candidate: tuple[float, ...], oov: tuple[bool, ...]) -> RankedQuestion:
+    words = tuple("abcd"[: len(oov)])
+    return RankedQuestion(Question("q", 1, (), "", "", "a", words), "full", sentence, candidate, oov)
+
+
+def test_counts() -> None:
+    tally = ClozeTally()
+    tally.add(ranked((-1.0, -2.0), (-2.0, -1.0), (False, False)))
+    tally.add(ranked((-1.0, -1.0, -3.0), (-1.0, -2.0, -2.0), (True, True, False)))
+    tally.add(ranked((-1.0, -2.0, -3.0), (-9.0, -2.0, -2.0), (True, False, False)))
+    assert (tally.questions, tally.answers_oov, tally.candidates, tally.candidates_oov) == (3, 2, 8, 3)
+    assert tally.accuracy("sentence") == Accuracy(2, 3)
+    assert tally.accuracy("candidate") == Accuracy(1, 3)
+    assert tally.accuracy_in_vocabulary("sentence") == Accuracy(1, 1)
+    assert tally.accuracy_in_vocabulary("candidate") == Accuracy(0, 1)
+    assert (tally.ties["sentence"], tally.ties["candidate"]) == (1, 0)
+    record = tally.to_json()
+    assert record["sentence"]["right"] == 2 and record["sentence"]["ties"] == 1
+    assert record["candidate"]["answer_in_vocabulary"]["questions"] == 1

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 import spanlm
-from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError, RunError
@@ -72,24 +71,18 @@ def assert_sizes(found: DynamicStatistics, model: LanguageModel, squares: list[T
         torch.testing.assert_close(size, (total / n).sqrt(), rtol=1e-9, atol=1e-13)
 
 
-@pytest.mark.parametrize("memory", ["none", "kvp"])
+@pytest.mark.parametrize("memory", ["none", "kvp", "span"])
 @pytest.mark.parametrize("size", [10, 22, 3])
 @pytest.mark.parametrize("length", [5, 4])
 def test_streams_are_those_of_the_loop(memory: str, size: int, length: int) -> None:
-    """Also where the last segment, or the only one, is short."""
-    model, ids = reference.small_model(memory), drawn(STREAMS * size)
+    """Also where the last segment, or the only one, is short; of a span buffer, of the likelihood in evaluation."""
+    model = span_model() if memory == "span" else reference.small_model(memory)
+    ids = drawn(STREAMS * size)
     columns = reference_dynamic.columns_of(ids, EOS_ID, STREAMS)
     found = gathered(model, corpus_of(ids), length=length)
     assert_sizes(found, model, *reference_dynamic.mean_squares(model, columns, length))
     assert (found.tokens, found.whole, found.length) == (len(ids), True, length)
     assert found.read == -(-size // length) and found.segments == pytest.approx(size / length)
-
-
-def test_of_a_span_buffer_they_are_of_the_likelihood() -> None:
-    """At the temperature of evaluation and without the reward, whatever the weights learn from afterwards."""
-    model, ids = span_model(), drawn(STREAMS * 22)
-    columns = reference_dynamic.columns_of(ids, EOS_ID, STREAMS)
-    assert_sizes(gathered(model, corpus_of(ids)), model, *reference_dynamic.mean_squares(model, columns, 5))
 
 
 def ragged(
@@ -165,9 +158,7 @@ def test_the_first_segments_alone() -> None:
 
 
 def test_a_text_without_a_training_part_is_refused() -> None:
-    with pytest.raises(
-        InputError, match=r"dynamic evaluation without statistics: .* small has no train part\. .*folder"
-    ):
+    with pytest.raises(InputError, match=r"evaluation without statistics: .* small has no train part\. .*folder"):
         gathered(reference.small_model(), corpus_of(drawn(40), split="test"))
 
 
@@ -178,15 +169,15 @@ def test_statistics_that_say_nothing_are_refused() -> None:
         gathered(model, corpus_of(drawn(40)))
 
 
+Saved = tuple[Path, LanguageModel, DynamicStatistics]
+
+
 @pytest.fixture
-def saved(tmp_path: Path) -> tuple[Path, LanguageModel, DynamicStatistics]:
+def saved(tmp_path: Path) -> Saved:
     model = reference.small_model().float()
     found = gathered(model, corpus_of(drawn(40)))
     save_statistics(tmp_path / "dynamic.safetensors", found, model, OTHER)
     return tmp_path / "dynamic.safetensors", model, found
-
-
-Saved = tuple[Path, LanguageModel, DynamicStatistics]
 
 
 def test_the_file_gives_back_what_was_saved(saved: Saved, tmp_path: Path) -> None:
@@ -252,17 +243,11 @@ def test_every_change_of_a_text_is_seen() -> None:
 CONFIG = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
 
 
-@pytest.fixture
-def trained(tiny_run: Path, tmp_path: Path) -> TrainedModel:
-    """A copy of the run, in whose folder can be written."""
-    return spanlm.load(shutil.copytree(tiny_run, tmp_path / "run"))
-
-
 def test_evaluate_is_dynamic_evaluation_with_the_runs_statistics(trained: TrainedModel) -> None:
     corpus = trained.corpus()
     statistics = gather_statistics(trained.model, corpus, Protocol(context="document"))
-    states: list[tuple[State, Context]] = [("auto", "document"), ("carry", "carry"), ("line", "line")]
-    for state, context in states:
+    contexts: dict[State, Context] = {"auto": "document", "carry": "carry", "line": "line"}
+    for state, context in contexts.items():
         found = trained.evaluate(state=state, dynamic=CONFIG)
         expected = evaluate_dynamic(trained.model, corpus, "test", statistics, CONFIG, Protocol(context=context))
         assert found.nll == expected.nll and found.protocol == expected.protocol
@@ -289,27 +274,18 @@ def test_statistics_are_gathered_once_for_weights_length_and_text(trained: Train
     assert "is of segments of 3 steps, not 5" in trained.dynamic_statistics().origin
 
 
-def moved(trained: TrainedModel, tiny_corpus: Path, folder: Path) -> Path:
-    """A copy of the training text that the run is told to have been trained on."""
-    copy = shutil.copytree(tiny_corpus, folder / "tiny")
-    config = trained.config.data
-    object.__setattr__(trained.config, "data", DataConfig(corpus=str(copy), documents=config.documents))
-    return copy
-
-
 def test_without_the_training_text_the_folders_statistics_are_taken_or_the_way_out_is_named(
     trained: TrainedModel, tiny_corpus: Path, tmp_path: Path
 ) -> None:
-    text = moved(trained, tiny_corpus, tmp_path) / "train.txt"
+    folder = shutil.copytree(tiny_corpus, tmp_path / "tiny")
+    config = replace(trained.config, data=replace(trained.config.data, corpus=str(folder)))
+    trained = TrainedModel(trained.model, trained.vocabulary, config, trained.folder)
+    text = folder / "train.txt"
     content = text.read_text()
     text.unlink()
-    with pytest.raises(
-        InputError, match=r"dynamic evaluation without statistics: there is no .*dynamic\.safetensors"
-    ) as e:
+    none, way_out = r"without statistics: there is no .*dynamic\.safetensors", "Put the text back where it was, or this"
+    with pytest.raises(InputError, match=rf"{none}.*no train\.txt.*{way_out} model's {DYNAMIC}"):
         trained.evaluate(dynamic=CONFIG)
-    assert "no train.txt" in str(e.value) and f"Put the text back where it was, or this model's {DYNAMIC}" in str(
-        e.value
-    )
     text.write_text("the cat sat\n" + content)
     trained.dynamic_statistics()
     text.write_text(content)
@@ -320,9 +296,7 @@ def test_without_the_training_text_the_folders_statistics_are_taken_or_the_way_o
     assert trained.evaluate(dynamic=CONFIG).nll == expected
     with torch.no_grad():
         trained.model.embedding.weight[0, 0] += 0.5  # type: ignore[operator, union-attr]
-    with pytest.raises(
-        InputError, match=r"without statistics: .*dynamic\.safetensors: is of other weights, and the text"
-    ):
+    with pytest.raises(InputError, match=r"without statistics: .*\.safetensors: is of other weights, and the text"):
         trained.evaluate(dynamic=CONFIG)
 
 

@@ -24,12 +24,10 @@ from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import perplexity
 from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS
+from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS
 from tests.evaluation.test_dynamic import statistics_of
 
 SOME_RATES, SOME_DECAYS = (0.0003, 0.003, 0.01), (0.0, 0.2)
-CORPUS = reference.corpus(reference.TEXT)
-TARGETS = sum(len(line) + 1 for line in reference.TEXT)
 
 
 def some_grid(**changes: Any) -> list[DynamicConfig]:
@@ -45,16 +43,13 @@ def tuned(
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(context: Context) -> None:
-    model, found = reference.small_model(), tuned(protocol=Protocol(context=context))
+    protocol = Protocol(context=context)
+    model, found = reference.small_model(), tuned(protocol=protocol)
     assert [(point.rate, point.decay) for point in found.grid] == [(r, d) for r in SOME_RATES for d in SOME_DECAYS]
     for point, config in zip(found.grid, some_grid(), strict=True):
-        result = evaluate_dynamic(
-            model, CORPUS, "test", statistics_of(model)[0], config, protocol=Protocol(context=context)
-        )
+        result = evaluate_dynamic(model, CORPUS, "test", statistics_of(model)[0], config, protocol)
         assert point.first == point.perplexity == pytest.approx(result.perplexity, rel=1e-12)
-    assert found.plain == pytest.approx(
-        evaluate(model, CORPUS, protocol=Protocol(context=context)).perplexity, rel=1e-12
-    )
+    assert found.plain == pytest.approx(evaluate(model, CORPUS, protocol=protocol).perplexity, rel=1e-12)
     assert (found.text, found.tokens, found.first_tokens) == ("small test", TARGETS, TARGETS)
     lowest = min(found.grid, key=lambda point: point.first)
     assert len({point.first for point in found.grid}) == len(found.grid)
@@ -138,43 +133,35 @@ def test_numbers_out_of_range_are_refused(name: str, value: int, limit: str) -> 
 SMALL_GRID: dict[str, Any] = {"rates": [0.0005, 0.002], "decays": [0.0, 0.02], "epsilon": 0.001}
 
 
-@pytest.fixture
-def trained(tiny_run: Path, tmp_path: Path) -> TrainedModel:
-    """A copy of a run, in whose folder can be written."""
-    return spanlm.load(shutil.copytree(tiny_run, tmp_path / "run"))
+Search = tuple[Path, DynamicTuning]
 
 
 @pytest.fixture(scope="module")
-def search(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DynamicTuning]:
+def search(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Search:
     """A run whose folder has the trials of a whole search; tests copy it."""
     folder = shutil.copytree(tiny_run, tmp_path_factory.mktemp("searched") / "run")
     return folder, spanlm.load(folder).tune_dynamic(**SMALL_GRID)
 
 
 @pytest.fixture
-def searched(search: tuple[Path, DynamicTuning], tmp_path: Path) -> TrainedModel:
+def searched(search: Search, tmp_path: Path) -> TrainedModel:
     return spanlm.load(shutil.copytree(search[0], tmp_path / "searched"))
-
-
-def stopped(trained: TrainedModel, point: int) -> None:
-    """Stop a search within a point of its grid."""
-
-    def report(what: str, done: int, total: int) -> None:
-        if what.startswith(f"point {point} ") and done > 10:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        trained.tune_dynamic(**SMALL_GRID, report=report)
 
 
 def as_new(found: DynamicTuning) -> DynamicTuning:
     return replace(found, read_before=0, seconds_before=0.0)
 
 
-def test_a_search_goes_on_where_it_was_stopped(trained: TrainedModel, search: tuple[Path, DynamicTuning]) -> None:
+def test_a_search_goes_on_where_it_was_stopped(trained: TrainedModel, search: Search) -> None:
     path, (folder, expected) = trained.folder / TRIALS, search
     assert (expected.read_before, len((folder / TRIALS).read_text().splitlines())) == (0, 4)
-    stopped(trained, 3)
+
+    def stop(what: str, done: int, total: int) -> None:
+        if what.startswith("point 3 ") and done > 10:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained.tune_dynamic(**SMALL_GRID, report=stop)
     assert len(path.read_text().splitlines()) == 2
     again = spanlm.load(trained.folder).tune_dynamic(**SMALL_GRID)
     assert again.read_before == 2 and again.seconds_before > 0 and as_new(again) == expected
@@ -206,10 +193,6 @@ def test_a_trial_of_something_else_is_not_taken(searched: TrainedModel, what: st
     assert searched.tune_dynamic(**SMALL_GRID | changes).read_before == 0
 
 
-def cut_in_a_line(content: bytes) -> bytes:
-    return content[: content.index(b"\n") + 50]
-
-
 def other_lines(content: bytes) -> bytes:
     first, *rest = content.splitlines(keepends=True)
     broken = json.loads(rest[0]) | {"sums": {"tokens": "many"}}
@@ -224,7 +207,7 @@ def another_digit(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "left"),
     [
-        (cut_in_a_line, 1),
+        (lambda content: content[: content.index(b"\n") + 50], 1),
         (another_digit, 3),
         (other_lines, 1),
         (lambda _: b"\x00" * 100, 0),
@@ -233,7 +216,7 @@ def another_digit(content: bytes) -> bytes:
     ids=["cut", "another digit", "other lines", "zeros", "nested"],
 )
 def test_a_damaged_line_is_ignored(
-    searched: TrainedModel, search: tuple[Path, DynamicTuning], damage: Callable[[bytes], bytes], left: int
+    searched: TrainedModel, search: Search, damage: Callable[[bytes], bytes], left: int
 ) -> None:
     path = searched.folder / TRIALS
     path.write_bytes(damage(path.read_bytes()))

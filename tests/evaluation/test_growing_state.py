@@ -35,9 +35,8 @@ def model(
 
 
 def test_it_is_not_carried_through_a_text(model: TrainedModel) -> None:
-    with pytest.raises(InputError, match=r"state=carry: .*model\.memory\.window=null.* Take line or") as caught:
+    with pytest.raises(InputError, match=r"^state=carry: .*model\.memory\.window=null.* Take line or"):
         model.evaluate(state="carry")
-    assert "\n" not in str(caught.value)
     assert model.evaluate(state="document").tokens == model.evaluate().tokens
 
 

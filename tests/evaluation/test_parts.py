@@ -14,9 +14,9 @@ import torch
 from spanlm.data.batching import Segment
 from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
-from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics, segment_gradients
+from spanlm.evaluation.dynamic.statistics import gather_statistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
-from spanlm.evaluation.perplexity import Parts, evaluate
+from spanlm.evaluation.perplexity import Parts
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import score
 from spanlm.models.encoders import LSTMConfig
@@ -27,11 +27,9 @@ from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS
+from tests.evaluation.reference import CONTEXTS, CORPUS, evaluated
 from tests.models import small
 
-CORPUS = reference.corpus(reference.TEXT)
-EOS_ID = CORPUS.vocabulary.eos_id
 USUAL = DynamicConfig(rate=0.003, decay=0.05, epsilon=0.002)
 HEADS = {
     "softmax": SoftmaxConfig(),
@@ -51,11 +49,6 @@ def span_model(head: str | AnyHeadConfig = "softmax", memory: SpanBufferConfig =
     return model
 
 
-def statistics_of(model: LanguageModel) -> DynamicStatistics:
-    corpus = reference.corpus(reference.TEXT, split="train")
-    return gather_statistics(model, corpus, STANDARD)
-
-
 @dataclass
 class Step:
     """What is said of one word."""
@@ -71,8 +64,7 @@ class Step:
 def loop(model: LanguageModel, context: Context) -> list[Step]:
     """One word at a time; p and q of the whole vocabulary, λ and the reward by hand."""
     found = []
-    for group in reference.groups(reference.TEXT, context):
-        ids = [EOS_ID, *(i for n in group for i in CORPUS.vocabulary.encode([*reference.TEXT[n], "<eos>"]))]
+    for ids in reference.pieces(context):
         state = model.init_state(1)
         for word, target in pairwise(ids):
             readout, state = model(torch.tensor([[word]]), state)
@@ -92,7 +84,7 @@ def mean(values: list[float]) -> float:
 
 
 def parts_of(model: LanguageModel, **how: Any) -> Parts:
-    found = evaluate(model, CORPUS, **how).parts
+    found = evaluated(model, **how).parts
     assert found is not None
     return found
 
@@ -101,7 +93,7 @@ def parts_of(model: LanguageModel, **how: Any) -> Parts:
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_every_number_is_that_of_the_loop(context: Context, head: str) -> None:
     model = span_model(head)
-    steps, found = loop(model, context), parts_of(model, protocol=Protocol(context=context))
+    steps, found = loop(model, context), parts_of(model, context=context)
     read = [step for step in steps if step.filled]
     assert 0 < len(read) < len(steps), "what is not filled must be met, too"
     assert found.remembering == len(read)
@@ -121,11 +113,9 @@ def test_every_number_is_that_of_the_loop(context: Context, head: str) -> None:
 
 def test_where_nothing_is_remembered_it_is_the_encoder_and_shares_are_of_nothing() -> None:
     model = span_model(memory=replace(MEMORY, span_length=20, buffer_size=20))
-    result = evaluate(model, CORPUS, protocol=Protocol(context="line"))
-    assert result.parts is not None
-    assert result.parts.encoder == result.parts.buffer == result.parts.oracle == result.perplexity
-    assert result.parts.remembering == 0
-    found = result.parts
+    result, found = evaluated(model, context="line"), parts_of(model, context="line")
+    assert found.encoder == found.buffer == found.oracle == result.perplexity
+    assert found.remembering == 0
     assert (found.utilisation, found.oracle_utilisation, found.gate, found.reward) == (None, None, None, None)
 
 
@@ -143,7 +133,7 @@ def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:
 def test_parts_of_an_adapting_model_are_from_before_each_update(context: Context) -> None:
     """The parts are those of the weights that the segment met: the same updates, made one by one."""
     model = span_model()
-    statistics = statistics_of(model)
+    statistics = gather_statistics(model, reference.corpus(reference.TEXT, split="train"))
     result = evaluate_dynamic(model, CORPUS, "test", statistics, USUAL, protocol=Protocol(context=context))
     asked, nll = copy.deepcopy(model), {"p": 0.0, "q": 0.0, "best": 0.0, "mixture": 0.0}
     protocol = Protocol(context=context, batch_size=1)
@@ -170,29 +160,23 @@ def test_parts_of_an_adapting_model_are_from_before_each_update(context: Context
     assert result.nll == pytest.approx(nll["mixture"], rel=1e-11)
     sums = [x * result.tokens for x in (found.encoder_nll, found.buffer_nll, found.oracle_nll)]
     assert sums == pytest.approx([nll["p"], nll["q"], nll["best"]], rel=1e-11)
-    static = parts_of(model, protocol=Protocol(context=context))
+    static = parts_of(model, context=context)
     assert result.without_dynamic.parts == static
     assert found.encoder != pytest.approx(static.encoder, rel=1e-4)
     assert found.oracle < min(found.encoder, found.buffer, result.perplexity)
 
 
-def test_a_mixture_with_a_cache_has_no_two_parts_and_the_model_in_it_has() -> None:
-    model = span_model()
-    for context in CONTEXTS:
-        result = evaluate(
-            model, CORPUS, protocol=Protocol(context=context), cache=CacheConfig(window=5, theta=0.3, lambda_=0.2)
-        )
-        assert result.parts is None and result.without_cache is not None
-        found = result.without_cache.parts
-        assert found is not None and vars(found) == pytest.approx(
-            vars(parts_of(model, protocol=Protocol(context=context)))
-        )
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_mixture_with_a_cache_has_no_two_parts_and_the_model_in_it_has(context: Context) -> None:
+    result = evaluated(span_model(), CacheConfig(window=5, theta=0.3, lambda_=0.2), context=context)
+    assert result.parts is None and result.without_cache is not None
+    found = result.without_cache.parts
+    assert found is not None and vars(found) == pytest.approx(vars(parts_of(span_model(), context=context)))
 
 
 def test_other_models_have_no_parts() -> None:
-    assert evaluate(reference.small_model(), CORPUS).parts is None
-    together = Ensemble([span_model(), span_model("mixture")]).eval()
-    assert evaluate(together, CORPUS).parts is None
+    for other in (reference.small_model(), Ensemble([span_model(), span_model("mixture")]).eval()):
+        assert evaluated(other).parts is None
     batcher = STANDARD.batcher(CORPUS, "test")
     scored = next(score(span_model(), batcher.segments(), ask=lambda readout, targets: targets.double()))
     assert not scored.metrics, "something else was asked"

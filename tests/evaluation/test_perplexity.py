@@ -3,20 +3,17 @@ from __future__ import annotations
 import copy
 import math
 import os
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
-from spanlm.evaluation import protocol as protocol_module
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.scoring import Scored, Tally, perplexity, shown
@@ -25,17 +22,15 @@ from spanlm.models.interfaces import Readout, Scores
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS
-
-TARGETS = sum(len(line) + 1 for line in reference.TEXT)
+from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, evaluated, small_model
 
 
 @pytest.mark.parametrize("memory", reference.MEMORIES)
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_nll_is_that_of_one_word_at_a_time(context: Context, memory: str) -> None:
-    model, corpus = reference.small_model(memory), reference.corpus(reference.TEXT)
-    rows = reference.rows(model, corpus.vocabulary, reference.TEXT, context)
-    result = evaluate(model, corpus, protocol=Protocol(context=context))
+    rows = reference.rows(small_model(memory), reference.VOCABULARY, reference.TEXT, context)
+    result = evaluated(small_model(memory), context=context)
+    assert result.to_json().keys() == vars(result).keys()
     nll = sum(row.nll for row in rows)
     unknown = [row.nll for row in rows if row.oov or row.word == "<unk>"]
     assert result.tokens == len(rows) == TARGETS
@@ -59,57 +54,14 @@ def test_float32_answers_are_summed_in_float64() -> None:
     segment = Segment(inputs=targets, targets=targets, mask=whole, reset=starts)
     total = Tally().plus(Scored(segment, log_p, Readout(log_p)), unk_id=3)
     assert total.tokens == 10_000
-    for found, summed in (
-        (total.nll, log_p),
-        (total.unk_nll, log_p[targets == 3]),
-        (total.first_nll, log_p[0]),
-    ):
+    sums = (total.nll, log_p), (total.unk_nll, log_p[targets == 3]), (total.first_nll, log_p[0])
+    for found, summed in sums:
         assert found == pytest.approx(-math.fsum(summed.flatten().tolist()), rel=1e-12)
-
-
-@pytest.mark.parametrize("context", ["document", "line"])
-@pytest.mark.parametrize("batch_size", [2, 3, 7, 50])
-def test_documents_and_sentences_do_not_depend_on_batch_size(context: Context, batch_size: int) -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    one, several = (
-        evaluate(model, corpus, protocol=Protocol(context=context, batch_size=size)) for size in (1, batch_size)
-    )
-    assert several.nll == pytest.approx(one.nll, rel=1e-12)
-    assert asdict(replace(one, nll=0, nll_per_token=0, bits_per_token=0, perplexity=0)).keys() == one.to_json().keys()
-    assert (several.tokens, several.unk_tokens, several.oov_tokens) == (one.tokens, one.unk_tokens, one.oov_tokens)
-    assert several.protocol == one.protocol
-
-
-@pytest.mark.parametrize("batch_size", [1, 2, 3, 5, 31])
-def test_streams_start_in_the_middle_with_the_true_word_before(batch_size: int) -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    ids = [corpus.vocabulary.eos_id, *corpus.splits["test"].ids.tolist()]
-    column = math.ceil(TARGETS / batch_size)
-    nll = 0.0
-    for start in range(0, TARGETS, column):
-        piece = ids[start : start + column + 1]
-        log_p = reference.distributions(model, piece[:-1])
-        nll -= sum(float(row[target]) for row, target in zip(log_p, piece[1:], strict=True))
-    result = evaluate(model, corpus, protocol=Protocol(batch_size=batch_size))
-    assert result.tokens == TARGETS
-    assert result.nll == pytest.approx(nll, rel=1e-12)
-
-
-@settings(max_examples=25, deadline=None)
-@given(length=st.integers(1, 60), batch_size=st.integers(1, 9), context=st.sampled_from(CONTEXTS))
-def test_steps_at_a_time_change_nothing(length: int, batch_size: int, context: Context) -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    usual = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(protocol_module, "LENGTH", length)
-        result = evaluate(model, corpus, protocol=Protocol(context=context, batch_size=batch_size))
-    assert (result.tokens, result.unk_tokens) == (usual.tokens, usual.unk_tokens) == (TARGETS, 3)
-    assert result.nll == pytest.approx(usual.nll, rel=1e-12)
 
 
 def test_a_missing_split_is_named() -> None:
     with pytest.raises(InputError, match=r"^split=valid: small has test"):
-        evaluate(reference.small_model(), reference.corpus(reference.TEXT), "valid")
+        evaluate(small_model(), CORPUS, "valid")
 
 
 def test_nothing_but_unknown_words_has_no_perplexity_without_them() -> None:
@@ -117,27 +69,24 @@ def test_nothing_but_unknown_words_has_no_perplexity_without_them() -> None:
     corpus = reference.corpus([["zebra", "<unk>"]])
     ids = corpus.splits["test"].ids[:2]
     corpus = replace(corpus, splits={"test": replace(corpus.splits["test"], ids=ids)}, oov={"test": 1})
-    result = evaluate(reference.small_model(), corpus)
+    result = evaluate(small_model(), corpus)
     assert (result.tokens, result.unk_tokens, result.unk_share) == (2, 2, 1.0)
     assert result.perplexity_without_unk is None
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_model_is_left_as_it_was(training: bool) -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
+    model = small_model()
     model.output_dropout = 0.5
-    expected = evaluate(model, corpus).nll
-    before = copy.deepcopy(model.state_dict())
-    result = evaluate(model.train(training), corpus)
+    expected, before = evaluated(model).nll, copy.deepcopy(model.state_dict())
+    assert evaluated(model.train(training)).nll == expected, "dropout must be off"
     assert model.training == training
-    assert result.nll == expected, "dropout must be off"
     assert all(parameter.grad is None for parameter in model.parameters())
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 def test_bf16_is_near() -> None:
-    model, corpus = reference.small_model().float(), reference.corpus(reference.TEXT)
-    exact, rough = evaluate(model, corpus), evaluate(model, corpus, protocol=Protocol(precision="bf16"))
+    exact, rough = (evaluated(small_model().float(), precision=name) for name in ("fp32", "bf16"))
     assert rough.nll == pytest.approx(exact.nll, rel=0.02)
     assert rough.nll != exact.nll
 
@@ -156,23 +105,16 @@ def test_perplexity_does_not_overflow() -> None:
     assert perplexity(1e4) == math.inf
 
 
-def nats(model: LanguageModel, inputs: list[int], targets: list[int]) -> list[float]:
-    log_p = reference.distributions(model, inputs)
-    return [-float(row[target]) for row, target in zip(log_p, targets, strict=True)]
-
-
 @pytest.mark.parametrize("memory", ["none", "attention"])
 @pytest.mark.parametrize("opened", [True, False])
 def test_against_a_loop_over_the_lines(memory: str, opened: bool) -> None:
-    model, corpus = reference.small_model(memory), reference.corpus(reference.TEXT)
-    eos, rows = corpus.vocabulary.eos_id, []
-    for line in reference.TEXT:
-        ids = corpus.vocabulary.encode([*line, "<eos>"])
-        if opened:
-            rows += nats(model, [eos, *ids[:-1]], ids)[1:]
-        elif len(ids) > 1:
-            rows += nats(model, ids[:-1], ids[1:])
-    result = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=opened))
+    model, rows = small_model(memory), list[float]()
+    for ids in reference.pieces("line"):
+        read = ids if opened else ids[1:]
+        if len(ids) > 2:
+            log_p = reference.distributions(model, read[:-1])
+            rows += [-row[target] for row, target in zip(log_p, read[1:], strict=True)][opened:]
+    result = evaluated(model, context="line", predict_first=opened)
     found = result.salton2017
     assert found is not None
     assert (found.predicted, found.counted) == (TARGETS - len(reference.TEXT), TARGETS)

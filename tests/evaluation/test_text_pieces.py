@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -56,15 +57,6 @@ def test_files(content: bytes, lines: list[list[str]], suffix: str, tmp_path: Pa
     assert whole(list(text_as_pieces(Text(path), "whitespace"))) == lines
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".txt.gz"])
-def test_an_empty_file_is_refused(suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"text{suffix}"
-    path.write_bytes(gzip.compress(b"") if suffix.endswith("gz") else b"")
-    with pytest.raises(InputError, match=r"the text is empty; give one with at least one line") as error:
-        list(text_as_pieces(Text(path), "whitespace"))
-    assert str(error.value).startswith(f"{path}: ")
-
-
 WORDS = st.text(st.sampled_from("ab猫é.'-é<"), min_size=1, max_size=6)
 
 
@@ -94,15 +86,17 @@ def test_a_file_in_any_chunks_is_its_lines(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"the \xff cat", r"bad\.txt: not UTF-8 at byte 4"),
-        (b"the cat\0", r"bad\.txt: a NUL byte at byte 7"),
-        (b"one\ntwo <eos>\n", r"bad\.txt, line 2: the word <eos> is reserved"),
+        (b"", ": the text is empty; give one with at least one line"),
+        (b"the \xff cat", ": not UTF-8 at byte 4"),
+        (b"the cat\0", ": a NUL byte at byte 7"),
+        (b"one\ntwo <eos>\n", ", line 2: the word <eos> is reserved"),
     ],
 )
-def test_files_that_break_the_rules(content: bytes, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "bad.txt"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=message):
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz"])
+def test_files_that_break_the_rules(content: bytes, message: str, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"bad{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
+    with pytest.raises(InputError, match=f"^{re.escape(str(path) + message)}"):
         list(text_as_pieces(Text(path), "whitespace"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,12 @@ def _with_data(model: TrainedModel, **data: Any) -> TrainedModel:
     return TrainedModel(model.model, model.vocabulary, config, model.folder)
 
 
-def _short(config: RunConfig) -> RunConfig:
-    return replace(config, training=replace(config.training, epochs=1))
+def _trained_on(corpus: str, config: RunConfig, folder: Path) -> RunConfig:
+    """Train for one epoch on a text of the name `corpus`, which is written."""
+    Path(corpus).write_text("\n".join(tiny_lines(200, 1)) + "\n")
+    config = replace(config, training=replace(config.training, epochs=1), data=DataConfig(corpus=corpus))
+    spanlm.train(config, spanlm.load_corpus(config.data), folder)
+    return config
 
 
 def test_capitals_and_punctuation_are_scored_as_they_were_trained(lowered: TrainedModel) -> None:
@@ -77,8 +81,7 @@ def test_the_text_of_the_training_has_its_parts_however_it_is_written(tiny_run: 
     model = spanlm.load(tiny_run)
     text = tmp_path / "own.txt"
     text.write_text("the cat sat .\n" * 50)
-    data = replace(model.config.data, corpus=str(text))
-    own = TrainedModel(model.model, model.vocabulary, replace(model.config, data=data), tiny_run)
+    own = _with_data(model, **{**asdict(model.config.data), "corpus": str(text)})
     (tmp_path / "link.txt").symlink_to(text)
     (tmp_path / "copy.txt").write_text(text.read_text())
     parts = own.evaluate(split="test").tokens
@@ -93,9 +96,7 @@ def test_the_text_of_the_training_has_its_parts_wherever_it_is_named_from(
     """A relative path in the run's configuration is none of the folder that the model is used in."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    Path("own.txt").write_text("\n".join(tiny_lines(200, 1)) + "\n")
-    config = replace(_short(tiny_config), data=DataConfig(corpus="own.txt"))
-    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
+    _trained_on("own.txt", tiny_config, tmp_path / "run")
     parts = spanlm.load("run").evaluate().tokens
     monkeypatch.chdir("elsewhere")
     model, text = spanlm.load(tmp_path / "run"), tmp_path / "own.txt"
@@ -112,9 +113,7 @@ def test_the_text_of_the_training_has_its_parts_wherever_it_is_named_from(
 def test_a_text_that_was_changed_since_the_training_is_noted(tiny_config: RunConfig, tmp_path: Path) -> None:
     """Its parts may hold what was trained on."""
     text = tmp_path / "own.txt"
-    text.write_text("\n".join(tiny_lines(200, 1)) + "\n")
-    config = replace(_short(tiny_config), data=DataConfig(corpus=str(text)))
-    spanlm.train(config, spanlm.load_corpus(config.data), tmp_path / "run")
+    config = _trained_on(str(text), tiny_config, tmp_path / "run")
     model = spanlm.load(tmp_path / "run")
     assert model.corpus().notes == spanlm.load_corpus(config.data, model.vocabulary).notes
     text.write_text("\n".join(tiny_lines(200, 1)[50:]) + "\n")

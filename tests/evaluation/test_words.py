@@ -83,12 +83,7 @@ TEXTS = st.lists(st.lists(st.sampled_from([*reference.WORDS[1:], "zebra"]), max_
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    lines=TEXTS,
-    state=st.sampled_from(CONTEXTS),
-    eos=st.booleans(),
-    sizes=SIZES,
-)
+@given(lines=TEXTS, state=st.sampled_from(CONTEXTS), eos=st.booleans(), sizes=SIZES)
 def test_how_much_is_computed_together_changes_nothing(
     lines: list[list[str]], state: Context, eos: bool, sizes: tuple[int, ...]
 ) -> None:
@@ -221,12 +216,7 @@ PARAGRAPHS = st.lists(st.lists(st.sampled_from(["the", "cat", ".", ".", "He", "<
 
 
 @settings(max_examples=25, deadline=None)
-@given(
-    lines=PARAGRAPHS,
-    state=st.sampled_from(CONTEXTS),
-    eos=st.booleans(),
-    sizes=SIZES,
-)
+@given(lines=PARAGRAPHS, state=st.sampled_from(CONTEXTS), eos=st.booleans(), sizes=SIZES)
 def test_in_sentences_every_value_is_that_of_one_word_at_a_time(
     lines: list[list[str]], state: Context, eos: bool, sizes: tuple[int, ...]
 ) -> None:

@@ -34,11 +34,7 @@ TOGETHER = 64
 
 
 class DivergedError(RunError):
-    """Weights that followed a text were ruined by it.
-
-    Attributes:
-        details: the settings that were tried, in plain values; empty where it was one.
-    """
+    """Weights that followed a text were ruined by it; `details`: the settings that were tried, if several."""
 
     def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
         """Keep the settings that were tried: the search took long."""

@@ -64,14 +64,7 @@ _KEPT = ("text", "segments", "read", "tokens", "whole", "length", "gate_temperat
 
 @dataclass(frozen=True)
 class SegmentGradients:
-    """A segment and the gradient of its loss.
-
-    Attributes:
-        scored: the log-probabilities of the segment, without a graph.
-        gradients: g of every weight that learns, in the order of `learning_weights`.
-        tokens: how many were predicted.
-        share: tokens / M; 1 for a full segment.
-    """
+    """A segment, without a graph, and the gradient of its loss, by each of `learning_weights`; share: tokens / M."""
 
     scored: Scored
     gradients: tuple[Tensor, ...]
@@ -155,10 +148,8 @@ class DynamicStatistics:
 
     Attributes:
         root_mean_squares: MS of every weight that learns, by its name; zero where no gradient was.
-        text: corpus and part they were gathered on.
         segments: n, in full segments.
         read: how many segments were read, full or not.
-        tokens: that were predicted.
         whole: all of the text was read, not its first segments alone.
         length: steps of a full segment.
         gate_temperature: of the likelihood, for a model with a span buffer; None: there is no gate.
@@ -214,14 +205,7 @@ def gather_statistics(
 ) -> DynamicStatistics:
     """Gather the statistics of a model, in its own precision, on the corpus of its training, read as in training.
 
-    Args:
-        model: with its trained weights.
-        corpus: of the training.
-        protocol: when state is reset and whether <eos> precedes lines.
-        length: steps of a segment.
-        segments: how many to read; None: all of the text.
-        streams: side by side in each segment.
-        report: called after each segment.
+    A segment has `streams` of `length` steps; `segments` of them are read, or all. `report` is called after each.
 
     Raises:
         InputError: the corpus has no training part, or `segments` is below 1.
@@ -311,11 +295,7 @@ def find_statistics(
 def statistics_without_text(
     path: Path, model: NextWordModel, length: int, segments: int | None, missing: SpanlmError
 ) -> DynamicStatistics:
-    """Return the statistics of a file where the training text is `missing`, so that it cannot be compared.
-
-    Raises:
-        InputError: there is no such file, or it is of other weights.
-    """
+    """Return the statistics of a file where the training text is `missing`; InputError: none, or of other weights."""
     try:
         found = read_statistics(path, model, None, length, segments)
     except (FileNotFoundError, InputError) as error:
@@ -329,11 +309,7 @@ def statistics_without_text(
 
 
 def save_statistics(path: Path, statistics: DynamicStatistics, model: NextWordModel, text: str) -> None:
-    """Write statistics with the SHA-256 of the model's weights, of its training text, and of their own tensors.
-
-    Raises:
-        OSError: the disk refused; the file before is intact.
-    """
+    """Write statistics with the SHA-256 of weights, training text and tensors; OSError: the file before is intact."""
     marks = {
         "format": 1,
         "weights": weights_digest(dict(model.named_parameters())),

@@ -56,14 +56,9 @@ TRIALS = "trials.jsonl"
 
 @dataclass(frozen=True)
 class GridPoint:
-    """A point of the grid.
+    """A point of the grid, with the perplexity of the first tokens (`first`), infinite from e^700 on.
 
-    Attributes:
-        rate: η.
-        decay: λ.
-        first: perplexity of the first tokens; infinite from e^700 on.
-        perplexity: of all of the text, likewise; None where it was not among the best of the first.
-        whole: all of the text was read.
+    `perplexity` is that of all of the text, or None where that was not read.
     """
 
     rate: float
@@ -78,12 +73,9 @@ class DynamicTuning:
     """The result of a search.
 
     Attributes:
-        text: corpus and split.
-        tokens: how many were predicted.
-        first_tokens: how many of them by every point.
+        first_tokens: how many of the tokens were predicted by every point.
         plain: perplexity of all of the text with the trained weights.
         best: the settings with the lowest perplexity of all of the text; without finalists, of its first tokens.
-        perplexity: that.
         grid: every point, η outermost.
         notes: where the best lies on the edge of the grid, so that the true one may lie beyond; and what else to know.
         read_before: how many trials were in `trials.jsonl` before.
@@ -113,11 +105,7 @@ def dynamic_grid(
     length: int = LENGTH,
     loss: DynamicLoss = "likelihood",
 ) -> list[DynamicConfig]:
-    """Return every η with every λ; None: those of the published grid.
-
-    Raises:
-        InputError: a list is empty, or a value is outside its range.
-    """
+    """Return every η with every λ; None: the published grid. InputError: an empty list, or a value out of range."""
     rates = [rate * (length / LENGTH) for rate in RATES] if rates is None else rates
     decays = [decay * (length / LENGTH) for decay in DECAYS] if decays is None else decays
     for name, values in (("rate", rates), ("decay", decays)):
@@ -197,14 +185,8 @@ class Trials:
     """The trials of a run, in a file of one line each.
 
     A line answers for a trial of the same settings, weights, text, protocol and code. A damaged line, or one of
-    something else, is ignored. Where the file cannot be written, there is one warning, and the search goes on.
-
-    Args:
-        path: of the file; None: nothing is kept.
-        commit: of the code, as `provenance` has it.
-
-    Attributes:
-        seconds: duration of each trial that was taken from the file.
+    something else, is ignored. Where the file cannot be written, there is one warning, and the search goes on. Without
+    a path nothing is kept. `seconds` has the duration of each trial that was taken from the file.
     """
 
     def __init__(self, path: Path | None = None, commit: str | None = None) -> None:
@@ -279,18 +261,8 @@ def tune_dynamic(
     """Try every point of a grid.
 
     The model is not changed. The text is read in one stream, lines as in training, and is never the one to report.
-
-    Args:
-        model: a copy of it learns.
-        corpus: encoded with the model's vocabulary.
-        split: the part to choose on.
-        statistics: of this model, of segments of the grid's length.
-        grid: the points, in order.
-        protocol: how the text is counted.
-        first_tokens: how many tokens every point reads.
-        finalists: points that then read all of it, more if none of them helps; 0: the first tokens decide.
-        report: called after each segment.
-        trials: of the run; those in its file are not read again.
+    Every point reads the first tokens, and so many `finalists` then all of it, more if none of them helps; with 0 the
+    first tokens decide. What is in the file of `trials` is not read again.
 
     Raises:
         InputError: no such split, statistics of other segments or another gate, or the loss of training without a
@@ -410,5 +382,4 @@ def _summary(
 
 
 def _perplexity(total: Tally) -> float:
-    """Infinite from e^700 on."""
     return perplexity(total.loss)

@@ -80,11 +80,7 @@ class DynamicConfig:
     def from_sum_convention(
         *, rate: float, decay: float, epsilon: float, segments: float, tensors: int, length: int = LENGTH
     ) -> DynamicConfig:
-        """Convert η, λ and ε of the first release, given n and K of the statistics.
-
-        Raises:
-            InputError: a value that is outside its range.
-        """
+        """Convert η, λ and ε of the first release, given n and K of the statistics."""
         root = math.sqrt(segments)
         return DynamicConfig(rate=rate / root, decay=decay / tensors, epsilon=epsilon / root, length=length)
 
@@ -136,11 +132,7 @@ def _split(tensors: Iterable[Tensor], size: int) -> list[Tensor]:
 
 
 def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
-    """Refuse statistics of segments of another length or at another temperature of the gate; see `require_loss`, too.
-
-    Raises:
-        InputError: they do not fit.
-    """
+    """Refuse, by an InputError, statistics of another length or temperature; and what `require_loss` refuses."""
     require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
     gate = gate_temperature(model)
     require(statistics.gate_temperature == gate, "statistics.gate_temperature", statistics.gate_temperature, f"{gate}")
@@ -148,10 +140,6 @@ def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: Nex
 
 
 def require_loss(loss: DynamicLoss, model: NextWordModel) -> None:
-    """Refuse the loss of training for a model without a span buffer, and for an ensemble.
-
-    Raises:
-        InputError: the model has no gate.
-    """
+    """Refuse, by an InputError, the loss of training for a model without a gate, as an ensemble is."""
     only = "likelihood without a span buffer: there is no gate that training has a temperature and a reward for"
     require(loss == "likelihood" or gate_temperature(model) is not None, "dynamic.loss", loss, only)
