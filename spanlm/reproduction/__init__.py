@@ -12,8 +12,7 @@ from spanlm.reproduction.scales import Scale
 
 Measure = Literal["perplexity", "cloze", "attention"]
 
-BY_EPOCH = "PoU by epoch"
-"""In a list of columns: one column for each epoch."""
+BY_EPOCH = "PoU by epoch"  # in a list of columns: one column for each epoch
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,11 @@ class Row:
     curve: tuple[str, int] | None = None  # the curve of a figure that it is a point of, and its window or order
 
     @property
+    def trained(self) -> Preset:
+        """Its preset."""
+        return find_preset(self.preset)
+
+    @property
     def reported(self) -> Reported:
         """What the paper printed for this row."""
         if self.published is not None:
@@ -67,11 +71,6 @@ class Row:
         if isinstance(self.how, Dynamic):
             return replace(found, valid_ppl=found.dynamic_valid_ppl, test_ppl=found.dynamic_test_ppl)
         return found if isinstance(self.how, Plain) else Reported()
-
-    @property
-    def trained(self) -> Preset:
-        """The preset."""
-        return find_preset(self.preset)
 
     @property
     def by_sentence(self) -> bool:

@@ -13,7 +13,7 @@ from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.presets import PRESETS
 from spanlm.reproduction import Averaged
-from spanlm.reproduction.plan import Job, Measurement, Plan, Request, chosen_text, find_questions
+from spanlm.reproduction.plan import Plan, Request, chosen_text, find_questions
 
 RESULTS = Path(__file__).parents[2] / "results"
 QUESTION = "".join(f"{n} a b .\n" for n in range(1, 21)) + "21 a XXXXX .\tb\t\ta|b\n\n"
@@ -71,10 +71,10 @@ def test_rows_share_their_trainings(tiny_corpus: Path) -> None:
         "lstm-ptb-cache-500, seed 1",
     ]
     assert len({task.record for task in made.tasks}) == len(made.tasks)
-    assert all(task.config.training.seed == task.seed for task in made.tasks if isinstance(task, Job))
+    assert all(task.config.training.seed == task.seed for task in made.tasks if not task.models)
     (pair,) = (task for task in made.tasks if task.row.name == "medium-x2")
-    assert isinstance(pair, Measurement) and pair.row.how == Averaged(2)
-    assert pair.jobs == made.jobs[:2]
+    assert pair.row.how == Averaged(2)
+    assert pair.models == made.jobs[:2]
 
 
 def test_large_ensembles_are_left_out_at_a_small_scale_unless_as_many_seeds_are_asked_for(tiny_corpus: Path) -> None:

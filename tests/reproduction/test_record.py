@@ -19,7 +19,7 @@ from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.reproduction.plan import Measurement, Plan, Request
+from spanlm.reproduction.plan import Plan, Request
 from spanlm.reproduction.run import Run, finished
 from tests.conftest import tiny_lines
 
@@ -219,7 +219,7 @@ def test_a_measurement_that_is_stopped_goes_on(text: Path) -> None:
 def test_what_diverges_has_a_record_and_is_not_tried_again(text: Path) -> None:
     made = plan(text, WHOLE)
     trained, measurement = made.tasks
-    assert isinstance(measurement, Measurement) and measurement.search is not None
+    assert measurement.search is not None
     ruinous = replace(measurement.search, rates=(1e4, 1e30), decays=(0.0,))
     ruined = plan(text, WHOLE)
     ruined.tasks = (trained, replace(measurement, search=ruinous))
