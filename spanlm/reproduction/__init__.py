@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from spanlm.presets import find_preset
-from spanlm.presets.preset import Preset, Reported
+from spanlm.presets.preset import Measured, Preset, Reported
 from spanlm.reproduction.scales import Scale
 
 Measure = Literal["perplexity", "cloze", "attention"]
@@ -122,6 +122,18 @@ class Table:
     def file(self) -> str:
         """The name of its files, without their endings."""
         return f"{self.kind}-{self.name}"
+
+
+def perplexity_table(name: str, on: Measured, twin_of: str, about: str = "perplexity", **more: Any) -> Table:
+    """Return a table of one of the corpora that perplexities are published on."""
+    return Table(
+        name=name,
+        title=f"Table {name}: {about} on {on.title}",
+        home=on.corpus,
+        twin_of=twin_of,
+        published_on=f"{on.title} with {on.vocabulary_size:,} words",
+        **more,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -213,11 +213,10 @@ def _corpus(request: Request, paper: Paper, scale: Scale, table: Table | None) -
 
 def _tables(request: Request, paper: Paper, named: Table | None, corpus: str) -> tuple[Table, ...]:
     """Return the table that is named, or all whose numbers are of this corpus or of any."""
-    able = [table for table in paper.tables if table.corpus in (None, corpus)]
-    chosen = [table for table in able if table.home == corpus] or able
     if named is not None:
         _refuse_corpus(named, corpus, paper)
-        chosen = [named]
+    able = [table for table in paper.tables if table.corpus in (None, corpus)]
+    chosen = [named] if named else [table for table in able if table.home == corpus] or able
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:

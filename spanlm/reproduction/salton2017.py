@@ -6,12 +6,12 @@ cache on top of both, the LSTM that the cache was put on, and ensembles of three
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_on
-from spanlm.reproduction import Averaged, Cached, Details, Paper, Row, Section, Table
+from spanlm.reproduction import Averaged, Cached, Details, Paper, Row, Section, Table, perplexity_table
 from spanlm.reproduction.scales import Proportional, Scale
 
 PREDICTED_SHARE = {"valid": 0.95431, "test": 0.95437}
@@ -49,14 +49,12 @@ _MEDIUM = {2: (80.6, 77.0, 40), 3: None, 5: (76.7, 73.3, 100), 10: (75.2, 72.0, 
 _LARGE = {2: (76.9, 73.6, 122), 3: None, 10: (72.8, 69.5, 660), 38: (71.9, 68.7, 2508)}
 
 
-def _ensembles(size: str, sizes: Mapping[int, tuple[float, float, float] | None]) -> list[Row]:
-    names, rows = ("valid_ppl", "test_ppl", "all_parameters"), []
+def _ensembles(size: str, sizes: Mapping[int, tuple[float, float, float] | None]) -> Iterator[Row]:
+    names, plain = ("valid_ppl", "test_ppl", "all_parameters"), _plain(f"zaremba2014/{size}", "", size)
     for members, numbers in sizes.items():
-        title, plain = f"{members} {size} regularized LSTMs", _plain(f"zaremba2014/{size}", "", size)
         published = None if numbers is None else reported_on(PENN_TREEBANK, **dict(zip(names, numbers, strict=True)))
-        how: dict[str, Any] = {"how": Averaged(members), "published": published, "in_paper": numbers is not None}
-        rows.append(replace(plain, name=f"{size}-x{members}", title=title, **how))
-    return rows
+        row = replace(plain, name=f"{size}-x{members}", title=f"{members} {size} regularized LSTMs")
+        yield replace(row, how=Averaged(members), published=published, in_paper=numbers is not None)
 
 
 def _attentive(label: str) -> dict[str, Row]:
@@ -139,18 +137,9 @@ _DETAILS = (
 
 
 def _table(name: str, on: Measured, rows: tuple[Row, ...], remark: str) -> Table:
-    return Table(
-        name=name,
-        kind="table",
-        title=f"Table {name}: perplexity on {on.title}",
-        rows=tuple(row.name for row in rows),
-        columns=_COLUMNS,
-        details=_DETAILS,
-        home=on.corpus,
-        twin_of="1",
-        published_on=f"{on.title} with {on.vocabulary_size:,} words",
-        remark=f"{_COUNT}{remark}",
-    )
+    names = tuple(row.name for row in rows)
+    shown: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS, "remark": f"{_COUNT}{remark}"}
+    return perplexity_table(name, on, "1", rows=names, **shown)
 
 
 # a model that reads a running text knows more than one that begins anew at each sentence
