@@ -92,21 +92,11 @@ def test_the_short_recipe_and_the_parts_keep_what_they_do_not_name(scale: str, n
     published, config, sizes = find_preset(name).config, at(LADDER[scale], name), LADDER[scale].sizes
     assert isinstance(sizes, Proportional) and sizes.recipe is not None
     short, theirs, recipe = config.training, published.training, sizes.recipe
-    assert short.finetune == FinetuneConfig(
-        stages=1,
-        epochs=recipe.finetune_epochs,
-        adversarial=theirs.finetune.adversarial,
-        input_noise=theirs.finetune.input_noise,
-    )
-    same = {"group_size": None, "batch_size": recipe.batch_size, "length": recipe.length}
-    assert short == replace(
-        theirs,
-        optimizer=replace(theirs.optimizer, lr=recipe.lr, switch_after=recipe.switch_after),
-        batching=replace(theirs.batching, **same),
-        epochs=recipe.epochs,
-        finetune=short.finetune,
-        precision=short.precision,
-    )
+    kept = {name: getattr(theirs.finetune, name) for name in ("adversarial", "input_noise")}
+    assert short.finetune == FinetuneConfig(stages=1, epochs=recipe.finetune_epochs, **kept)
+    assert (short.epochs, short.optimizer.lr, short.batching.length) == (recipe.epochs, recipe.lr, recipe.length)
+    parts = {name: getattr(short, name) for name in ("optimizer", "batching", "epochs", "finetune", "precision")}
+    assert short == replace(theirs, **parts)
     memory, head = published.model.memory, published.model.head
     if isinstance(memory, SpanBufferConfig):
         memory = replace(memory, buffer_size=sizes.buffer_size, dropout=memory.dropout / 2)
