@@ -7,7 +7,7 @@ from typing import Any
 
 from spanlm.presets.daniluk2017 import PAPER
 from spanlm.reproduction import Details, Paper, Row, Table
-from spanlm.reproduction.scales import PAPER_UNITS, Matched, Scale
+from spanlm.reproduction.scales import PAPER_UNITS, Matched, Scale, smoke_scale
 
 WINDOW_FAMILIES = {"rm": "RM(+tM-g)", "attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
 CLOZE_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
@@ -59,13 +59,7 @@ def _accuracy(caption: str, by: str) -> Details:
 
 
 _SCALES = (
-    Scale(
-        name="smoke",
-        purpose="does everything run? a minute or two on the embedded corpus; the numbers mean nothing",
-        corpus="demo",
-        vocabulary_size=2_000,
-        sizes=Matched(units=16, max_epochs=1, init_range=0.4),
-    ),
+    smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
     Scale(
         name="small",
         purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
@@ -74,12 +68,11 @@ _SCALES = (
         precision="bf16",
         sizes=Matched(units=64, training_tokens=12_500_000, max_epochs=8, init_range=0.2),
     ),
-    Scale(
-        name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)
-    ),
-)  # fmt: skip
+    Scale(name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)),
+)
 
 _BEST = ("rm-w15", "attention-w10", "kv-w10", "kvp-w5")
+_LONGEST = tuple(f"{name}-w15" for name in WINDOW_FAMILIES)
 _WHOLE = "Accuracy by the probability of the whole query sentence, with 95 % intervals"
 _CANDIDATE = "Accuracy by the probability of the candidate alone, with 95 % intervals"
 _PAPERS = "The paper's accuracy, on the real Children's Book Test"
@@ -106,11 +99,6 @@ DANILUK = Paper(
             corpus="cbt",
             remark="the paper does not give the windows it used here: those of Figure 2c are used",
         ),
-        _figure(
-            "3",
-            "Figure 3b: mean attention by lag",
-            tuple(f"{name}-w15" for name in WINDOW_FAMILIES),
-            measure="attention",
-        ),
+        _figure("3", "Figure 3b: mean attention by lag", _LONGEST, measure="attention"),
     ),
 )

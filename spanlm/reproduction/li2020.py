@@ -14,7 +14,7 @@ from typing import Any
 from spanlm.presets.li2020 import BASES, TOP
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_on
 from spanlm.reproduction import BY_EPOCH, Details, Dynamic, Paper, Row, Section, Table, perplexity_table
-from spanlm.reproduction.scales import DynamicSearch, Proportional, Scale, Shortened
+from spanlm.reproduction.scales import DynamicSearch, Proportional, Scale, Shortened, smoke_scale
 
 PARTS = {
     "RNN": ("encoder", "using only sequential RNN"),
@@ -127,12 +127,8 @@ _SMOKE_RECIPE = Shortened(lr=10.0, epochs=2, switch_after=1, finetune_epochs=1)
 _SMALL_RECIPE = Shortened(lr=20.0, epochs=6, switch_after=4, finetune_epochs=2)
 _RATES, _DECAYS = (5e-5, 1e-4, 2e-4, 4e-4), (0.0005, 0.002, 0.008, 0.032)
 _SCALES = (
-    Scale(
-        name="smoke",
-        purpose="does everything run? minutes on the embedded corpus; the numbers mean nothing",
-        corpus="demo",
-        vocabulary_size=2_000,
-        sizes=Proportional(width=0.025, dropout=0.5, recipe=_SMOKE_RECIPE, experts=2, buffer_size=64),
+    smoke_scale(
+        Proportional(width=0.025, dropout=0.5, recipe=_SMOKE_RECIPE, experts=2, buffer_size=64),
         dynamic=DynamicSearch(rates=(5e-5, 2e-4), decays=(0.002,), first_tokens=500, finalists=0, statistics=5),
     ),
     Scale(

@@ -270,17 +270,8 @@ def _adapted(task: Task, model: TrainedModel, corpus: Corpus, report: Report) ->
     details: dict[str, Any] = {"statistics": origin}
     results: dict[Split, Evaluation] = {}
     try:
-        tuning = model.tune_dynamic(
-            corpus,
-            "valid",
-            rates=search.rates,
-            decays=search.decays,
-            also=search.own_point(task.row.trained.dynamic),
-            first_tokens=search.first_tokens,
-            finalists=search.finalists,
-            statistics=gathered,
-            report=report,
-        )
+        options: dict[str, Any] = asdict(search) | {"statistics": gathered, "report": report}
+        tuning = model.tune_dynamic(corpus, "valid", also=search.own_point(task.row.trained.dynamic), **options)
         tuned = tuning.to_json()
         details |= {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
         if tuning.read_before:

@@ -12,7 +12,7 @@ from typing import Any
 
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_on
 from spanlm.reproduction import Averaged, Cached, Details, Paper, Row, Section, Table, perplexity_table
-from spanlm.reproduction.scales import Proportional, Scale
+from spanlm.reproduction.scales import Proportional, Scale, smoke_scale
 
 PREDICTED_SHARE = {"valid": 0.95431, "test": 0.95437}
 """Of the tokens of Penn Treebank, those that are not the first of their sentence."""
@@ -109,13 +109,17 @@ _WIKITEXT_2 = (
 )
 
 _COUNT = (
-    "the paper's code never predicts the first word of a sentence, but counts it. If its numbers come from that code, "
+    "the paper's code never predicts the first word of a sentence, but counts it. If its numbers come from that code"
 )
 _TRANSLATED = ", ".join(
     f"{score} {valid}/{test} are {per_predicted(valid, 'valid'):.1f}/{per_predicted(test, 'test'):.1f}"
     for score, valid, test in (("single", 71.7, 70.1), ("combined", 72.6, 70.7))
 )
-
+_REMARK_1 = f"per predicted token {_TRANSLATED} (valid/test), before any first word is predicted"
+_REMARK_2 = (
+    "they are lower than what the other rows' count would give; it also ends each line, blank ones included, "
+    "with two <eos>, so that thousands of tokens cost next to nothing"
+)
 
 _COLUMNS = (
     *("units", "parameters", "seeds", "valid ppl", "test ppl", "over", "their count: valid", "their count: test"),
@@ -160,14 +164,7 @@ _SECTIONS = (
 )
 
 _SCALES = (
-    Scale(
-        name="smoke",
-        purpose="does everything run? minutes on the embedded corpus; the numbers mean nothing",
-        corpus="demo",
-        vocabulary_size=2_000,
-        most_members=3,
-        sizes=Proportional(width=0.025, dropout=0.5, max_epochs=1),
-    ),
+    smoke_scale(Proportional(width=0.025, dropout=0.5, max_epochs=1), most_members=3),
     Scale(
         name="small",
         purpose="a fifth of every width; hours of one CPU core",
@@ -183,21 +180,7 @@ SALTON = Paper(
     name="salton2017",
     title="Salton et al. 2017",
     rows={row.name: row for row in (*_PENN_TREEBANK, *_WIKITEXT_2)},
-    tables=(
-        _table(
-            "1",
-            PENN_TREEBANK,
-            _PENN_TREEBANK,
-            f"per predicted token {_TRANSLATED} (valid/test), before any first word is predicted",
-        ),
-        _table(
-            "2",
-            WIKITEXT_2,
-            _WIKITEXT_2,
-            "they are lower than what the other rows' count would give; it also ends each line, blank ones included, "
-            "with two <eos>, so that thousands of tokens cost next to nothing",
-        ),
-    ),
+    tables=(_table("1", PENN_TREEBANK, _PENN_TREEBANK, _REMARK_1), _table("2", WIKITEXT_2, _WIKITEXT_2, _REMARK_2)),
     scales=_SCALES,
     sections=_SECTIONS,
     note="Over: test perplexity less that of the row named, which is counted alike, on the mean of the seeds that both "

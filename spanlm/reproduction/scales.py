@@ -192,6 +192,12 @@ class Scale:
         return lines + ([f"Dynamic evaluation: {'; '.join(_settings(self.dynamic))}."] if adapting else [])
 
 
+def smoke_scale(sizes: Matched | Proportional, lasts: str = "minutes", **more: Any) -> Scale:
+    """Return the scale that shows only that everything runs."""
+    purpose = f"does everything run? {lasts} on the embedded corpus; the numbers mean nothing"
+    return Scale(name="smoke", purpose=purpose, corpus="demo", vocabulary_size=2_000, sizes=sizes, **more)
+
+
 def _settings(config: Any) -> list[str]:
     """Return `name value` of what is set in a configuration, and in those in it."""
     found: list[str] = []
