@@ -8,6 +8,7 @@ from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT
+from typing import Any
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
@@ -15,7 +16,7 @@ from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, require
 from spanlm.reproduction import Paper
-from spanlm.reproduction.plan import PAPERS, Job, Measurement, Plan, Request, Task
+from spanlm.reproduction.plan import PAPERS, Plan, Request, Task
 from spanlm.reproduction.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
 from spanlm.reproduction.table import Page, several, write_pages
 
@@ -63,40 +64,27 @@ def run(arguments: list[str]) -> None:
 
 
 def _parser() -> VerbParser:
-    parser = verb_parser(
-        "reproduce", _DESCRIPTION, more="\n\n".join([_MORE, *map(_tables_and_scales, PAPERS.values())])
-    )
+    more = "\n\n".join([_MORE, *map(_tables_and_scales, PAPERS.values())])
+    parser = verb_parser("reproduce", _DESCRIPTION, more=more)
     parser.add_argument("paper", metavar="PAPER", help=f"whose tables: {', '.join(PAPERS)}")
     parser.add_argument("--table", metavar="NAME", help="one of them (default: all that the corpus allows)")
-    parser.add_argument(
-        "--corpus",
-        metavar="NAME|PATH",
-        help="wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the "
-        "scale's, demo for smoke; else the table's own)",
-    )
+    text = "wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the "
+    text += "scale's, demo for smoke; else the table's own)"
+    parser.add_argument("--corpus", metavar="NAME|PATH", help=text)
     parser.add_argument("--scale", default="small", metavar="NAME", help="smoke, small or paper, as a rule (small)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N", help="a run of every row for each")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="only these rows, as --dry-run names them")
-    parser.add_argument("--runs", type=Path, default=Path("runs"), metavar="DIR", help="where runs are kept (runs)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("results"), metavar="DIR", help="where records and tables go (results)"
-    )
+    folder: dict[str, Any] = {"type": Path, "metavar": "DIR"}
+    parser.add_argument("--runs", default=Path("runs"), help="where runs are kept (runs)", **folder)
+    parser.add_argument("--out", default=Path("results"), help="where records and tables go (results)", **folder)
     add_device(parser)
     parser.add_argument("--precision", choices=("fp32", "bf16"), help="of the products (default: the scale's)")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
-    parser.add_argument(
-        "--questions",
-        rare=True,
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="of table 2d (default: the test files of cbt)",
-    )
+    files: dict[str, Any] = {"rare": True, "nargs": "+", "type": Path, "default": [], "metavar": "FILE"}
+    parser.add_argument("--questions", help="of table 2d (default: the test files of cbt)", **files)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="rows at a time (1)")
-    parser.add_argument(
-        "--no-tables", rare=True, action="store_true", help="train and measure only, as each of --jobs does"
-    )
+    text = "train and measure only, as each of --jobs does"
+    parser.add_argument("--no-tables", rare=True, action="store_true", help=text)
     parser.add_argument("--dry-run", action="store_true", help="print the plan, sizes and an estimate of the time")
     return parser
 
@@ -128,7 +116,7 @@ def _dry_run(plan: Plan) -> None:
     rows, total, estimator = list[Sequence[str]](), 0.0, Estimator(plan)
     for task in plan.tasks:
         model, count, cells = task.config.model, task.jobs[0].parameters, [""] * 5
-        if isinstance(task, Job):
+        if not task.models:
             cells[:3] = [f"{model.encoder.output_size:,}", _millions(count.model), _millions(count.total)]
         if (record := finished(task, plan.text_of(task))) is not None:
             about = "diverged" if DIVERGED in record else "finished"
@@ -144,7 +132,7 @@ def _dry_run(plan: Plan) -> None:
     if len(plan.jobs) < len(plan.tasks):
         paragraph("a row without sizes evaluates the model of another row in another way")
     paragraph(f"in all about {_duration(total)} on this machine as it is now; runs that stop improving end earlier")
-    if any(isinstance(task, Measurement) and task.search for task in plan.tasks):
+    if any(task.search for task in plan.tasks):
         paragraph("more, where none of a search's finalists helps: it reads on, one pair of η and λ after another")
     for row, reason in plan.left_out.items():
         paragraph(f"left out: {row}: {reason}")
@@ -200,7 +188,7 @@ def _ended(outcome: Outcome) -> str:
         valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
         return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
     record = outcome.task.record
-    tried = isinstance(outcome.task, Measurement) and record.exists()
+    tried = outcome.task.models and record.exists()
     kept = f" {record} says what was tried; without that file the row is tried again." if tried else ""
     return f"failed{' before' if outcome.done_before else ''}: {outcome.error}{kept}"
 

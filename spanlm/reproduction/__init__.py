@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from spanlm.presets import find_preset
-from spanlm.presets.preset import Preset, Reported
+from spanlm.presets.preset import Measured, Preset, Reported
 from spanlm.reproduction.scales import Scale
 
 Measure = Literal["perplexity", "cloze", "attention"]
 
-BY_EPOCH = "PoU by epoch"
-"""In a list of columns: one column for each epoch."""
+BY_EPOCH = "PoU by epoch"  # in a list of columns: one column for each epoch
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,11 @@ class Row:
     curve: tuple[str, int] | None = None  # the curve of a figure that it is a point of, and its window or order
 
     @property
+    def trained(self) -> Preset:
+        """Its preset."""
+        return find_preset(self.preset)
+
+    @property
     def reported(self) -> Reported:
         """What the paper printed for this row."""
         if self.published is not None:
@@ -67,11 +71,6 @@ class Row:
         if isinstance(self.how, Dynamic):
             return replace(found, valid_ppl=found.dynamic_valid_ppl, test_ppl=found.dynamic_test_ppl)
         return found if isinstance(self.how, Plain) else Reported()
-
-    @property
-    def trained(self) -> Preset:
-        """The preset."""
-        return find_preset(self.preset)
 
     @property
     def by_sentence(self) -> bool:
@@ -123,6 +122,18 @@ class Table:
     def file(self) -> str:
         """The name of its files, without their endings."""
         return f"{self.kind}-{self.name}"
+
+
+def perplexity_table(name: str, on: Measured, twin_of: str, about: str = "perplexity", **more: Any) -> Table:
+    """Return a table of one of the corpora that perplexities are published on."""
+    return Table(
+        name=name,
+        title=f"Table {name}: {about} on {on.title}",
+        home=on.corpus,
+        twin_of=twin_of,
+        published_on=f"{on.title} with {on.vocabulary_size:,} words",
+        **more,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

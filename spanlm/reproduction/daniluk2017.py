@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from spanlm.presets.daniluk2017 import PAPER
 from spanlm.reproduction import Details, Paper, Row, Table
-from spanlm.reproduction.scales import PAPER_UNITS, Matched, Scale
+from spanlm.reproduction.scales import PAPER_UNITS, Matched, Scale, smoke_scale
 
 WINDOW_FAMILIES = {"rm": "RM(+tM-g)", "attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
 CLOZE_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
@@ -47,9 +48,10 @@ _OTHERS = (
 )
 
 
-def _figure(name: str, title: str, rows: tuple[str, ...], **more: Any) -> Table:
+def _figure(name: str, title: str, rows: Iterable[Row | str], **more: Any) -> Table:
+    names = tuple(row if isinstance(row, str) else row.name for row in rows)
     on = "its own corpus, 7,500 Wikipedia articles with 77,000 words"
-    return Table(name=name, kind="figure", title=title, rows=rows, published_on=on, **more)
+    return Table(name=name, kind="figure", title=title, rows=names, published_on=on, **more)
 
 
 def _accuracy(caption: str, by: str) -> Details:
@@ -57,13 +59,7 @@ def _accuracy(caption: str, by: str) -> Details:
 
 
 _SCALES = (
-    Scale(
-        name="smoke",
-        purpose="does everything run? a minute or two on the embedded corpus; the numbers mean nothing",
-        corpus="demo",
-        vocabulary_size=2_000,
-        sizes=Matched(units=16, max_epochs=1, init_range=0.4),
-    ),
+    smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
     Scale(
         name="small",
         purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
@@ -72,10 +68,14 @@ _SCALES = (
         precision="bf16",
         sizes=Matched(units=64, training_tokens=12_500_000, max_epochs=8, init_range=0.2),
     ),
-    Scale(
-        name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)
-    ),
-)  # fmt: skip
+    Scale(name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)),
+)
+
+_BEST = ("rm-w15", "attention-w10", "kv-w10", "kvp-w5")
+_LONGEST = tuple(f"{name}-w15" for name in WINDOW_FAMILIES)
+_WHOLE = "Accuracy by the probability of the whole query sentence, with 95 % intervals"
+_CANDIDATE = "Accuracy by the probability of the candidate alone, with 95 % intervals"
+_PAPERS = "The paper's accuracy, on the real Children's Book Test"
 
 DANILUK = Paper(
     name="daniluk2017",
@@ -83,43 +83,22 @@ DANILUK = Paper(
     rows={row.name: row for row in (*_OTHERS, *_WINDOWS, *_ORDERS)},
     scales=_SCALES,
     tables=(
-        _figure(
-            "2a",
-            "Figure 2a: test perplexity by window size",
-            tuple(row.name for row in _WINDOWS),
-            columns=_COLUMNS,
-            x_label="window",
-        ),
-        _figure(
-            "2b", "Figure 2b: N-gram RNN by order", tuple(row.name for row in _ORDERS), columns=_COLUMNS, x_label="N"
-        ),
-        _figure(
-            "2c",
-            "Figure 2c: perplexity of all models",
-            (*(row.name for row in _OTHERS), "rm-w15", "attention-w10", "kv-w10", "kvp-w5", "4-gram"),
-            columns=_COLUMNS,
-        ),
+        _figure("2a", "Figure 2a: test perplexity by window size", _WINDOWS, columns=_COLUMNS, x_label="window"),
+        _figure("2b", "Figure 2b: N-gram RNN by order", _ORDERS, columns=_COLUMNS, x_label="N"),
+        _figure("2c", "Figure 2c: perplexity of all models", (*_OTHERS, *_BEST, "4-gram"), columns=_COLUMNS),
         _figure(
             "2d",
             "Figure 2d: accuracy on the Children's Book Test",
-            ("fofe-hornn-3", "gated-hornn-3", "rm-w15", "lstm", "attention-w10", "kv-w10", "kvp-w5", "4-gram"),
+            tuple(PUBLISHED_CLOZE),
             measure="cloze",
             details=(
-                _accuracy("Accuracy by the probability of the whole query sentence, with 95 % intervals", "sentence"),
-                _accuracy("Accuracy by the probability of the candidate alone, with 95 % intervals", "candidate"),
-                Details(
-                    "The paper's accuracy, on the real Children's Book Test",
-                    tuple(f"paper: {title}" for title in CLOZE_CLASSES.values()),
-                ),
+                _accuracy(_WHOLE, "sentence"),
+                _accuracy(_CANDIDATE, "candidate"),
+                Details(_PAPERS, tuple(f"paper: {title}" for title in CLOZE_CLASSES.values())),
             ),
             corpus="cbt",
             remark="the paper does not give the windows it used here: those of Figure 2c are used",
         ),
-        _figure(
-            "3",
-            "Figure 3b: mean attention by lag",
-            ("rm-w15", "attention-w15", "kv-w15", "kvp-w15"),
-            measure="attention",
-        ),
+        _figure("3", "Figure 3b: mean attention by lag", _LONGEST, measure="attention"),
     ),
 )

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from spanlm.presets.li2020 import BASES, TOP
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_on
-from spanlm.reproduction import BY_EPOCH, Details, Dynamic, Paper, Row, Section, Table
-from spanlm.reproduction.scales import DynamicSearch, Proportional, Scale, Shortened
+from spanlm.reproduction import BY_EPOCH, Details, Dynamic, Paper, Row, Section, Table, perplexity_table
+from spanlm.reproduction.scales import DynamicSearch, Proportional, Scale, Shortened, smoke_scale
 
 PARTS = {
     "RNN": ("encoder", "using only sequential RNN"),
@@ -79,8 +80,6 @@ _ANALYSED = (
     "the paper's parts, oracle and temperatures are those of the trained model while it adapts; here it adapts as a "
     "whole, and each part is read off"
 )
-
-
 _USED = (
     "PoU: at how many of the words of test, in percent, the gate prefers the buffer; oracle PoU: at how many the "
     "buffer is better"
@@ -113,67 +112,31 @@ _DETAILS = (
 def _both(label: str, on: Measured, ladder: str, analysis: str, remark: str) -> tuple[list[Row], list[Table]]:
     """Return the rows of a corpus, and its two tables: rungs, and what is in the topmost."""
     rungs, ablations, whole = list(_rungs(label)), list(_ablations(label, on)), f"{TOP}-snb-{label}"
-    first = Table(
-        name=ladder,
-        kind="table",
-        title=f"Table {ladder}: perplexity on {on.title}",
-        rows=tuple(row.name for row in rungs),
-        columns=_RUNGS,
-        details=_DETAILS,
-        home=on.corpus,
-        twin_of="1",
-        published_on=f"{on.title} with {on.vocabulary_size:,} words",
-        remark=remark,
-    )
-    second = replace(
-        first,
-        name=analysis,
-        title=f"Table {analysis}: what is in it, on {on.title}",
-        rows=(whole, dynamic(whole), *(row.name for row in ablations)),
-        details=_DETAILS[1:],
-        parts={whole: {}, dynamic(whole): _PUBLISHED_PARTS[label]},
-        twin_of="3",
-        remark=_ANALYSED,
-    )
-    return [*rungs, *ablations], [first, second]
+    names, parts = tuple(row.name for row in rungs), {whole: {}, dynamic(whole): _PUBLISHED_PARTS[label]}
+    shown: dict[str, Any] = {"rows": names, "columns": _RUNGS, "details": _DETAILS, "remark": remark}
+    first = perplexity_table(ladder, on, "1", **shown)
+    names = (whole, dynamic(whole), *(row.name for row in ablations))
+    shown |= {"rows": names, "details": _DETAILS[1:], "remark": _ANALYSED, "parts": parts}
+    return [*rungs, *ablations], [first, perplexity_table(analysis, on, "3", "what is in it,", **shown)]
 
 
 _PTB_ROWS, (_TABLE_1, _TABLE_3) = _both("ptb", PENN_TREEBANK, "1", "3", _CONTRADICTIONS)
 _WT2_ROWS, (_TABLE_2, _TABLE_3_WT2) = _both("wt2", WIKITEXT_2, "2", "3-wt2", f"{_CONTRADICTIONS}{_MISPRINTED}")
 
+_SMOKE_RECIPE = Shortened(lr=10.0, epochs=2, switch_after=1, finetune_epochs=1)
+_SMALL_RECIPE = Shortened(lr=20.0, epochs=6, switch_after=4, finetune_epochs=2)
+_RATES, _DECAYS = (5e-5, 1e-4, 2e-4, 4e-4), (0.0005, 0.002, 0.008, 0.032)
 _SCALES = (
-    Scale(
-        name="smoke",
-        purpose="does everything run? minutes on the embedded corpus; the numbers mean nothing",
-        corpus="demo",
-        vocabulary_size=2_000,
-        sizes=Proportional(
-            width=0.025,
-            dropout=0.5,
-            recipe=Shortened(lr=10.0, epochs=2, switch_after=1, finetune_epochs=1),
-            experts=2,
-            buffer_size=64,
-        ),
+    smoke_scale(
+        Proportional(width=0.025, dropout=0.5, recipe=_SMOKE_RECIPE, experts=2, buffer_size=64),
         dynamic=DynamicSearch(rates=(5e-5, 2e-4), decays=(0.002,), first_tokens=500, finalists=0, statistics=5),
     ),
     Scale(
         name="small",
         purpose="a fifth of every width; hours of two CPU cores (see --dry-run)",
         precision="bf16",
-        sizes=Proportional(
-            width=0.2,
-            dropout=0.5,
-            recipe=Shortened(lr=20.0, epochs=6, switch_after=4, finetune_epochs=2),
-            experts=3,
-            buffer_size=256,
-        ),
-        dynamic=DynamicSearch(
-            rates=(5e-5, 1e-4, 2e-4, 4e-4),
-            decays=(0.0005, 0.002, 0.008, 0.032),
-            first_tokens=5_000,
-            finalists=3,
-            statistics=200,
-        ),
+        sizes=Proportional(width=0.2, dropout=0.5, recipe=_SMALL_RECIPE, experts=3, buffer_size=256),
+        dynamic=DynamicSearch(rates=_RATES, decays=_DECAYS, first_tokens=5_000, finalists=3, statistics=200),
     ),
     Scale(name="paper", purpose="the papers' sizes and recipes; for a GPU", sizes=Proportional()),
 )

@@ -26,8 +26,7 @@ from spanlm.store.files import expanded
 PAPERS: dict[str, Paper] = {paper.name: paper for paper in (DANILUK, SALTON, LI)}
 
 WIKIPEDIA = "wikipedia"
-_BUILT = "corpus.json"
-"""What `spanlm data wikipedia` writes beside a corpus it built."""
+_BUILT = "corpus.json"  # what `spanlm data wikipedia` writes beside a corpus it built
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,41 +59,23 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
-    """One training of one plain row: everything needed to do it, wherever."""
+class Task:
+    """A training of a plain row; or, with `models`, another row, measured on what these trained."""
 
     row: Row
-    seed: int
+    record: Path  # of its result
+    seed: int  # of a measurement, this and the next four are those of its first model
     config: RunConfig
     parameters: ParameterCount
     folder: Path  # of the run
-    record: Path  # of its result
     measures: tuple[Measure, ...]  # taken once it is trained
-
-    @property
-    def jobs(self) -> tuple[Job, ...]:
-        """Itself: the trainings whose models it needs."""
-        return (self,)
-
-    @property
-    def seeds(self) -> str:
-        """Its seed, in words."""
-        return f"seed {self.seed}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """A row without a training of its own: the models of other rows, evaluated in another way."""
-
-    row: Row
-    jobs: tuple[Job, ...]  # the trainings of these models; one, unless several are averaged
-    record: Path  # of its result
+    models: tuple[Task, ...] = ()  # one, unless several are averaged
     search: DynamicSearch | None = None  # of the settings of dynamic evaluation
 
     @property
-    def config(self) -> RunConfig:
-        """The first model's."""
-        return self.jobs[0].config
+    def jobs(self) -> tuple[Task, ...]:
+        """The trainings whose models it needs; a training needs itself."""
+        return self.models or (self,)
 
     @property
     def seeds(self) -> str:
@@ -103,19 +84,13 @@ class Measurement:
         return f"seed {first}" if len(self.jobs) == 1 else f"seeds {first} to {last}"
 
 
-Task = Job | Measurement
-
-
 class Plan:
     """All that a request needs.
 
     Attributes:
-        request: what is asked for.
-        paper: the paper.
         scale: the scale, with the precision that is asked for.
         tables: in the paper's order.
         texts: the corpus, by how its lines are read; as they are written first.
-        out: where records, tables and figures go.
         left_out: rows that this scale leaves out, with the reason.
         tasks: trainings, each once, and measurements, each after the trainings it needs.
         others: tasks that were not asked for, but have a record: shown, not run.
@@ -153,9 +128,9 @@ class Plan:
         self.questions = find_questions(request.data_dir, request.questions) if asks else ()
 
     @property
-    def jobs(self) -> tuple[Job, ...]:
+    def jobs(self) -> tuple[Task, ...]:
         """The trainings."""
-        return tuple(task for task in self.tasks if isinstance(task, Job))
+        return tuple(task for task in self.tasks if not task.models)
 
     @property
     def corpus(self) -> Corpus:
@@ -172,18 +147,18 @@ class Plan:
 
     def _tasks(self, row: Row, seeds: Sequence[int]) -> Iterator[Task]:
         """Yield what a row needs: its trainings, then what is measured on them."""
-        plain = self.paper.plain(row)
+        seeds = range(1, row.how.members + 1) if isinstance(row.how, Averaged) else seeds
+        jobs = [self._job(self.paper.plain(row), seed) for seed in seeds]
         if isinstance(row.how, Averaged):
-            jobs = tuple(self._job(plain, seed) for seed in range(1, row.how.members + 1))
             yield from jobs
-            yield Measurement(row=row, jobs=jobs, record=self.out / f"{row.name}.json")
+            yield replace(jobs[0], row=row, models=tuple(jobs), record=self.out / f"{row.name}.json")
             return
         search = self.scale.dynamic if isinstance(row.how, Dynamic) else None
-        for job in (self._job(plain, seed) for seed in seeds):
+        for job in jobs:
             yield job
             if not isinstance(row.how, Plain):
                 record = self.out / f"{row.name}-seed-{job.seed}.json"
-                yield Measurement(row=row, jobs=(job,), record=record, search=search)
+                yield replace(job, row=row, models=(job,), record=record, search=search)
 
     def _present(self, row: Row) -> Iterator[Task]:
         """Yield the tasks of a row that have a record."""
@@ -192,7 +167,7 @@ class Plan:
         if seeds or (self.out / f"{row.name}.json").exists():
             yield from (task for task in self._tasks(row, seeds) if task.row == row and task.record.exists())
 
-    def _job(self, row: Row, seed: int) -> Job:
+    def _job(self, row: Row, seed: int) -> Task:
         if row.name not in self._configs:  # the sizes of a row are searched for once
             preset = row.trained.config
             data = replace(self._data, lines=preset.data.lines)
@@ -200,10 +175,11 @@ class Plan:
             found = scaled(self.scale, preset, data, len(text.vocabulary), len(text.splits["train"]))
             self._configs[row.name] = found, count_configured(found.model, len(text.vocabulary))
         config, parameters = self._configs[row.name]
-        return Job(
+        training = replace(config.training, seed=seed, device=self.request.device)
+        return Task(
             row=row,
             seed=seed,
-            config=replace(config, training=replace(config.training, seed=seed, device=self.request.device)),
+            config=replace(config, training=training),
             parameters=parameters,
             folder=self._runs / row.name / f"seed-{seed}",
             record=self.out / f"{row.name}-seed-{seed}.json",
@@ -228,8 +204,7 @@ def _named(known: Iterable[Named], name: str, error: str) -> Named:
 
 def _corpus(request: Request, paper: Paper, scale: Scale, table: Table | None) -> str:
     """Return the corpus that is named, else the table's only one, the scale's, or the table's own."""
-    only, home = (table.corpus, table.home) if table else (None, None)
-    found = request.corpus or only or scale.corpus or home
+    found = request.corpus or (table and table.corpus) or scale.corpus or (table and table.home)
     if not found:
         homes = ", ".join(f"{table.name} ({table.home})" for table in paper.tables)
         raise InputError(f"--table: must be given at scale {scale.name}: {homes}; or name a --corpus")
@@ -238,11 +213,10 @@ def _corpus(request: Request, paper: Paper, scale: Scale, table: Table | None) -
 
 def _tables(request: Request, paper: Paper, named: Table | None, corpus: str) -> tuple[Table, ...]:
     """Return the table that is named, or all whose numbers are of this corpus or of any."""
-    able = [table for table in paper.tables if table.corpus in (None, corpus)]
-    chosen = [table for table in able if table.home == corpus] or able
     if named is not None:
         _refuse_corpus(named, corpus, paper)
-        chosen = [named]
+    able = [table for table in paper.tables if table.corpus in (None, corpus)]
+    chosen = [named] if named else [table for table in able if table.home == corpus] or able
     known = {row for table in chosen for row in table.rows}
     for row in request.rows or ():
         if row not in known:
@@ -263,11 +237,7 @@ def _refuse_corpus(table: Table, corpus: str, paper: Paper) -> None:
 
 
 def chosen_text(corpus: str, request: Request) -> DataConfig:
-    """Return which text `corpus` means.
-
-    Raises:
-        InputError: wikipedia, which is not there.
-    """
+    """Return which text `corpus` means; an InputError if it is wikipedia, which is not there."""
     path, built = expanded(corpus), corpus not in CORPORA
     if corpus == WIKIPEDIA and not path.is_dir():
         roots = [expanded(root) / WIKIPEDIA for root in (request.data_dir, os.environ.get(DATA_VARIABLE)) if root]
@@ -285,13 +255,10 @@ def chosen_text(corpus: str, request: Request) -> DataConfig:
 
 
 def find_questions(data_dir: str | None, given: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the question files that were given, or the test questions beside the corpus cbt.
-
-    Beside the corpus, one file is taken for every word class: the real one if it is there, else a CBT-like one.
+    """Return the question files that were given; else, from the corpus cbt, one a word class: real before CBT-like.
 
     Raises:
-        InputError: there are none. One that was given cannot be read, or its name has no word class: found before
-            hours of training, not after.
+        InputError: there are none, or one that was given cannot be read or has no word class in its name.
     """
     for path in given:
         next(read_questions(path))

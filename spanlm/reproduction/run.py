@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -36,7 +36,7 @@ from spanlm.evaluation.scoring import Report, quiet
 from spanlm.models.counting import count_parameters
 from spanlm.models.language_model import LanguageModel
 from spanlm.reproduction import Averaged, Cached, Dynamic
-from spanlm.reproduction.plan import Job, Measurement, Plan, Task
+from spanlm.reproduction.plan import Plan, Task
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.loading import load
 from spanlm.runs.trained_model import TrainedModel
@@ -55,17 +55,12 @@ MEASURED: tuple[Split, ...] = SPLITS[1:]
 DIVERGED = "astray"
 """In the record of a measurement without perplexities: why it has none."""
 
-_DEFECTS_SHOWN = 20
-"""Defects of questions that are kept in words; all are counted."""
+_DEFECTS_SHOWN = 20  # defects of questions that are kept in words; all are counted
+_PATIENCE = 0.2  # seconds between two looks at whether a signal came
+_BATCHED = 1 / 3  # what a token scored in batches costs of one in training
+_WORK = 1e9  # the most tokens of a timed step times parameters
 
-_PATIENCE = 0.2
-"""Seconds between two looks at whether a signal came."""
-
-_BATCHED, _WORK = 1 / 3, 1e9
-"""What a token scored in batches costs of one in training; the most tokens of a timed step times parameters."""
-
-_Results = tuple[dict[Split, Evaluation], dict[str, Any]]
-"""By part, and how they came about."""
+_Results = tuple[dict[Split, Evaluation], dict[str, Any]]  # by part, and how they came about
 
 Reporting = Callable[[], AbstractContextManager[Report]]
 """Opened for a measurement; gives a function that receives the progress of dynamic evaluation."""
@@ -89,12 +84,12 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
         sizes: dict[str, int] = {split: record[split]["tokens"] for split in MEASURED}
         text = {"name": record["corpus"], "vocabulary_size": record["vocabulary_size"], **sizes}
         was: dict[str, Any] = {"corpus": text}
-        was |= {name: record[name] for name in ("how", "members") if isinstance(task, Measurement)}
+        was |= {name: record[name] for name in ("how", "members") if task.models}
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{task.record}: is not a record of a run. Move it away, or choose another --out.") from None
     sizes = {split: len(corpus.splits[split]) for split in MEASURED}
     now: dict[str, Any] = {"corpus": {"name": corpus.name, "vocabulary_size": len(corpus.vocabulary), **sizes}}
-    if isinstance(task, Measurement):
+    if task.models:
         both = zip(task.jobs, record["members"], strict=False)
         members = [_member(_read(job)) if job.record.exists() else old for job, old in both]
         now |= {"how": _how(task), "members": members}
@@ -118,7 +113,7 @@ def _read(task: Task) -> dict[str, Any]:
     return record
 
 
-def _how(task: Measurement) -> dict[str, Any]:
+def _how(task: Task) -> dict[str, Any]:
     how = {"kind": type(task.row.how).__name__.lower(), **asdict(task.row.how)}
     # as JSON has it: lists
     return how | ({"search": json.loads(json.dumps(asdict(task.search)))} if task.search else {})
@@ -148,7 +143,7 @@ def _about(task: Task, corpus: Corpus) -> dict[str, Any]:
     }
 
 
-def _record_training(job: Job, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
+def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Evaluate a trained model on valid and, this once, on test."""
     assert isinstance(model.model, LanguageModel)  # as every training gives
     epochs = epoch_rows(model.folder)
@@ -201,22 +196,15 @@ def _cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[st
 def _lag_shares(model: TrainedModel, corpus: Corpus) -> dict[str, Any]:
     """Return the mean attention by lag over the test part (Daniluk et al., 2017, Figure 3b)."""
     protocol = model.texts.protocol(corpus, "test", batch_size=1)
-    profile = attention_by_lag(model.model, protocol.batcher(corpus, "test"))
-    return {
-        "split": "test",
-        "lags": list(profile.lags),
-        "nearest_lag": profile.nearest_lag,
-        "percent": list(profile.percent),
-        "positions": profile.positions,
-        "left_out": profile.left_out,
-    }
+    found = attention_by_lag(model.model, protocol.batcher(corpus, "test"))
+    shares = {"lags": list(found.lags), "nearest_lag": found.nearest_lag, "percent": list(found.percent)}
+    return {"split": "test", **shares, "positions": found.positions, "left_out": found.left_out}
 
 
-def _record_measurement(task: Measurement, corpus: Corpus, report: Report) -> dict[str, Any]:
-    """Measure trained models; a search that was stopped goes on.
+def _record_measurement(task: Task, corpus: Corpus, report: Report) -> dict[str, Any]:
+    """Measure trained models; a search that was stopped goes on, and `seconds` has the time before, too.
 
-    Where weights that adapted diverged, the record says so (`DIVERGED`) and has what was tried, so that this is not
-    tried again. `details.read_before` counts the trials that were finished before; `seconds` has their time, too.
+    Where weights that adapted diverged, the record says so (`DIVERGED`) and what was tried: it is not tried again.
     """
     members = [_member(_read(job)) for job in task.jobs]
     models = [_model(job) for job in task.jobs]
@@ -247,7 +235,7 @@ def _record_measurement(task: Measurement, corpus: Corpus, report: Report) -> di
     }
 
 
-def _model(job: Job, why: str = "") -> TrainedModel:
+def _model(job: Task, why: str = "") -> TrainedModel:
     """Load what was trained; the error where it is not there says `why` it is needed."""
     if not (job.folder / MODEL).exists():
         raise InputError(
@@ -268,11 +256,10 @@ def _averaged(models: Sequence[TrainedModel], corpus: Corpus) -> _Results:
     return {split: result.ensemble for split, result in found.items()}, details
 
 
-def _adapted(task: Measurement, model: TrainedModel, corpus: Corpus, report: Report) -> _Results:
+def _adapted(task: Task, model: TrainedModel, corpus: Corpus, report: Report) -> _Results:
     """Measure a model with dynamic evaluation: settings are found on valid, then valid and, this once, test are read.
 
-    Raises:
-        DivergedError: the weights diverged, at every setting on valid or at the chosen one; has what was tried.
+    A DivergedError, at every setting on valid or at the chosen one, has what was tried.
     """
     how, search = task.row.how, task.search
     assert isinstance(how, Dynamic) and search is not None  # a plan gives it to every such measurement
@@ -283,17 +270,8 @@ def _adapted(task: Measurement, model: TrainedModel, corpus: Corpus, report: Rep
     details: dict[str, Any] = {"statistics": origin}
     results: dict[Split, Evaluation] = {}
     try:
-        tuning = model.tune_dynamic(
-            corpus,
-            "valid",
-            rates=search.rates,
-            decays=search.decays,
-            also=search.own_point(task.row.trained.dynamic),
-            first_tokens=search.first_tokens,
-            finalists=search.finalists,
-            statistics=gathered,
-            report=report,
-        )
+        options: dict[str, Any] = asdict(search) | {"statistics": gathered, "report": report}
+        tuning = model.tune_dynamic(corpus, "valid", also=search.own_point(task.row.trained.dynamic), **options)
         tuned = tuning.to_json()
         details |= {"dynamic": tuned["best"], "tried": len(tuning.grid), "grid": tuned["grid"], "notes": tuning.notes}
         if tuning.read_before:
@@ -309,53 +287,34 @@ def _adapted(task: Measurement, model: TrainedModel, corpus: Corpus, report: Rep
 # --- running ---
 
 
+@dataclass
 class Outcome:
-    """How a training or a measurement ended; weights that diverged have a record, but are no result.
+    """How a task ended; weights that diverged have a record, but are no result."""
 
-    Attributes:
-        task: that one.
-        record: its result; None if it failed.
-        error: why it failed.
-        done_before: nothing had to be run.
-        seconds: spent on it now.
-    """
+    task: Task
+    record: dict[str, Any] | None  # its result; None if it failed
+    error: str = ""  # why it failed
+    done_before: bool = False  # nothing had to be run
+    seconds: float = 0  # spent on it now
 
-    def __init__(
-        self, task: Task, record: dict[str, Any] | None, error: str = "", done_before: bool = False, seconds: float = 0
-    ) -> None:
+    def __post_init__(self) -> None:
         """Tell a result from a record without one."""
-        diverged = "" if record is None else record.get(DIVERGED, "")
-        self.task, self.record, self.error = task, None if diverged else record, error or diverged
-        self.done_before, self.seconds = done_before, seconds
+        if self.record is not None and self.record.get(DIVERGED):
+            self.error = self.error or self.record[DIVERGED]
+            self.record = None
 
 
+@dataclass
 class Run:
-    """Does what is not done of a plan; a task that fails stops only those that need it.
+    """Does what is not done of a plan; a task that fails stops only those that need it."""
 
-    Args:
-        plan: what to do.
-        watcher: gets the progress of every training here.
-        started: called with every task that is begun here, before it starts.
-        reporting: opened for each measurement here.
-        heard: called with a task that has a process of its own and a line that it printed.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        watcher: Watcher | None = None,
-        started: Callable[[Task], None] = lambda task: None,
-        reporting: Reporting = lambda: nullcontext(quiet),
-        heard: Callable[[Task, str], None] = lambda task, line: None,
-    ) -> None:
-        self._plan, self._watcher, self._started, self._reporting, self._heard = (
-            plan,
-            watcher,
-            started,
-            reporting,
-            heard,
-        )
-        self._failed: set[Task] = set()
+    plan: Plan
+    watcher: Watcher | None = None  # gets the progress of every training here
+    started: Callable[[Task], None] = lambda task: None  # called with every task here, before it starts
+    reporting: Reporting = lambda: nullcontext(quiet)  # opened for each measurement here
+    # called with a task that has a process of its own and a line that it printed
+    heard: Callable[[Task, str], None] = lambda task, line: None
+    failed: set[Task] = field(default_factory=set, init=False)
 
     def outcomes(self, jobs: int = 1) -> Iterator[Outcome]:
         """Do the tasks, several at a time if asked for; yield how each ended.
@@ -365,34 +324,30 @@ class Run:
         with other threads numbers round otherwise, and what was stopped would go on as another computation. The last
         rows of a paper take longest, so they are begun first. What needs several models is done here, at the end.
 
-        Args:
-            jobs: processes at a time, at least 1; on a GPU they share it.
-
         Raises:
             InputError: a file is no record, or that of another run, or a folder cannot be made; nothing was run.
             Interrupted: Ctrl-C or SIGTERM; trainings and searches are saved and go on at the same request.
         """
-        plan, ended = self._plan, set[Task]()
+        plan, ended = self.plan, set[Task]()
         for task in plan.tasks:
             finished(task, plan.text_of(task))
         for option, folder in (("--runs", plan.request.runs), ("--out", plan.out)):
             make_folder(folder, option)
         threads = max(1, torch.get_num_threads() // min(jobs, len(plan.tasks)))
-        for kind, command in ((Job, self._training), (Measurement, self._measuring)) if jobs > 1 else ():
-            alone = [task for task in plan.tasks if isinstance(task, kind) and len(task.jobs) == 1]
+        for measuring, command in ((False, self._training), (True, self._measuring)) if jobs > 1 else ():
+            alone = [task for task in plan.tasks if bool(task.models) == measuring and len(task.jobs) == 1]
             left = [task for task in alone if not (done_before(task, plan) or self._blocked(task))]
             commands = {task: [sys.executable, "-m", "spanlm", *command(task, threads)] for task in reversed(left)}
-            for task, error in run_all(commands, jobs, self._heard):
+            for task, error in run_all(commands, jobs, self.heard):
                 ended.add(task)
                 yield self._outcome(task, error, elsewhere=True)
         for task in plan.tasks:
             if task not in ended:
-                self._started(task)
+                self.started(task)
                 yield self._outcome(task)
 
     def _training(self, job: Task, threads: int) -> list[str]:
         """Return the arguments that train a row; its configuration is written beside its folder."""
-        assert isinstance(job, Job)
         make_folder(job.folder.parent, "--runs")
         config = job.folder.with_suffix(".yaml")
         write_whole(config, job.config.to_yaml().encode())
@@ -400,15 +355,14 @@ class Run:
 
     def _measuring(self, task: Task, threads: int) -> list[str]:
         """Return the arguments that measure a trained row."""
-        asked = replace(self._plan.request, rows=(task.row.name,), seeds=(task.jobs[0].seed,))
+        asked = replace(self.plan.request, rows=(task.row.name,), seeds=(task.jobs[0].seed,))
         return [*asked.words, "--no-tables", f"--threads={threads}"]
 
     def _outcome(self, task: Task, error: str = "", elsewhere: bool = False) -> Outcome:
         """Do what is left of a task, which may have had a process of its own that ended with an error."""
         began = time.perf_counter()
         try:
-            before = done_before(task, self._plan)
-            record = before
+            record = before = done_before(task, self.plan)
             if before is None and not (error := error or self._blocked(task)):
                 record = self._do(task)
         except (Interrupted, BrokenPipeError):
@@ -418,41 +372,37 @@ class Run:
             before, record, error = None, None, " ".join(str(problem).split()) or type(problem).__name__
         seconds = time.perf_counter() - began
         outcome = Outcome(task, record, "" if record else error, before is not None and not elsewhere, seconds)
-        self._failed |= {task} if outcome.error else set()
+        self.failed |= {task} if outcome.error else set()
         return outcome
 
     def _do(self, task: Task) -> dict[str, Any]:
         """Train unless it is trained, measure what was not measured, and return the record, which is kept."""
-        corpus = self._plan.text_of(task)
-        if isinstance(task, Measurement):
-            with self._reporting() as report:
+        corpus = self.plan.text_of(task)
+        if task.models:
+            with self.reporting() as report:
                 return _save(task, _record_measurement(task, corpus, report))
         record = finished(task, corpus)
         missing = _missing(task, record or {})
         if record is None:
-            train(task.config, corpus, task.folder, self._watcher, resume=True)
+            train(task.config, corpus, task.folder, self.watcher, resume=True)
         model = _model(task, f", and its {', '.join(missing)} was not measured yet" if record else "")
         record = record or _save(task, _record_training(task, model, corpus))
         for name in missing:
             cloze = name == "cloze"
-            record[name] = _cloze_accuracies(model, self._plan.questions) if cloze else _lag_shares(model, corpus)
+            record[name] = _cloze_accuracies(model, self.plan.questions) if cloze else _lag_shares(model, corpus)
             _save(task, record)
         return record
 
     def _blocked(self, task: Task) -> str:
         """Say which training that failed a task needs."""
-        needed = (job for job in task.jobs if job in self._failed)
+        needed = (job for job in task.jobs if job in self.failed)
         return next((f"needs {job.row.name}, {job.seeds}, which failed" for job in needed), "")
 
 
 def done_before(task: Task, plan: Plan) -> dict[str, Any] | None:
-    """Return the record of a task of which nothing is left to do, with all that is to be measured.
-
-    Raises:
-        InputError: the file is no record, or that of another run.
-    """
+    """Return the record of a task of which nothing is left to do, with all that is to be measured; see `finished`."""
     record = finished(task, plan.text_of(task))
-    return None if record is None or (isinstance(task, Job) and _missing(task, record)) else record
+    return None if record is None or (not task.models and _missing(task, record)) else record
 
 
 def finished_before(plan: Plan) -> list[Outcome]:
@@ -465,7 +415,7 @@ def finished_before(plan: Plan) -> list[Outcome]:
     return found
 
 
-def _missing(job: Job, record: Mapping[str, Any]) -> list[str]:
+def _missing(job: Task, record: Mapping[str, Any]) -> list[str]:
     """Return what is to be measured beside perplexity, which every record has, and was not yet."""
     return [measure for measure in job.measures if measure != "perplexity" and measure not in record]
 
@@ -473,16 +423,10 @@ def _missing(job: Job, record: Mapping[str, Any]) -> list[str]:
 def run_all(
     commands: Mapping[Name, Sequence[str]], jobs: int, heard: Callable[[Name, str], None] = lambda name, line: None
 ) -> Iterator[tuple[Name, str]]:
-    """Run commands that need nothing of each other, `jobs` at a time, in their order.
+    """Run commands that need nothing of each other, `jobs` at a time, in their order; `heard` gets their lines.
 
-    Args:
-        commands: program and arguments, by name.
-        jobs: how many at a time.
-        heard: called with the name of a command and a line that it printed, one at a time.
-
-    Returns:
-        The name of each command when it has ended, and its error: the last line that it printed, or the signal that
-        ended it; empty if it succeeded.
+    Yields the name of each command when it has ended, and its error: the last line that it printed, or the signal that
+    ended it; empty if it succeeded.
 
     Raises:
         Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
@@ -533,31 +477,30 @@ def _error(status: int, last_line: str) -> str:
 # --- how long it will take ---
 
 
+@dataclass
 class Estimator:
     """Estimates tasks of a plan from one training step of each kind of model: its encoder, memory and head.
 
-    Time is taken to grow with the parameters. A token that is scored in batches costs a third of one in training, a
-    pass forward in place of one forward and one backward; in a single stream as much as in training; one in dynamic
-    evaluation what it costs in training steps of one stream.
+    Time is taken to grow with the parameters. A token scored in a single stream costs as much as one in training, in
+    batches a third of it; one in dynamic evaluation, what it costs in training steps of one stream.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._speeds: dict[Hashable, float] = {}
+    plan: Plan
+    _speeds: dict[Hashable, float] = field(default_factory=dict, init=False)
 
     def __call__(self, task: Task) -> tuple[float, int, float]:
         """Return seconds, epochs and tokens a second of a task from its start; of a measurement, 0 and 0.
 
-        Nothing is written. Epochs are the most, with those of finetuning; patience may end a training earlier.
+        Epochs are the most, with those of finetuning; patience may end a training earlier.
 
         Raises:
             InputError: it cannot be trained as it is.
             RunError: the loss or its gradient is soon not finite.
         """
-        corpus, job = self._plan.text_of(task), task.jobs[0]
+        corpus, job = self.plan.text_of(task), task.jobs[0]
         train, valid, test = (len(corpus.splits[split]) for split in SPLITS)
         token = self._token(job)
-        if isinstance(task, Job):
+        if not task.models:
             training = job.config.training
             epochs = training.epochs + training.finetune.stages * training.finetune.epochs
             return token * (epochs * (train + _BATCHED * valid) + valid + test), epochs, 1 / token
@@ -571,16 +514,10 @@ class Estimator:
         gathered = min(train, (search.statistics or math.inf) * STREAMS * LENGTH)
         return adapted * self._token(job, adapting=True) + token * (gathered + 2 * valid + test), 0, 0
 
-    def _token(self, job: Job, adapting: bool = False) -> float:
+    def _token(self, job: Task, adapting: bool = False) -> float:
         """Return the seconds of a token in training, or in a single stream of weights that adapt."""
-        config = job.config
-        kind = (
-            config.model.encoder.kind,
-            config.model.memory.kind,
-            config.model.head.kind,
-            config.data.lines,
-            adapting,
-        )
+        config, model = job.config, job.config.model
+        kind = (model.encoder.kind, model.memory.kind, model.head.kind, config.data.lines, adapting)
         if kind not in self._speeds:
             # on a processor a step of a large model takes a minute, and its share of the streams its share of that
             most = int(_WORK / (job.parameters.total * config.training.batching.length))
@@ -588,7 +525,7 @@ class Estimator:
             batching = replace(config.training.batching, batch_size=streams, group_size=None)
             batching = replace(batching, batch_size=1, length=LENGTH) if adapting else batching
             config = replace(config, training=replace(config.training, batching=batching))
-            trainer = Trainer(config, self._plan.text_of(job), job.folder / "estimate", Watcher())
+            trainer = Trainer(config, self.plan.text_of(job), job.folder / "estimate", Watcher())
             steps = max(1, min(5, int(1e7 / job.parameters.total))) if adapting else 1
             segments = list(islice(trainer.batcher.segments(start=trainer.batcher.count() // 2), steps + 1))
             trainer.step(segments[0])  # which does what is done only once, and waits for the device, as every step

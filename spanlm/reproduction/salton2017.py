@@ -6,13 +6,13 @@ cache on top of both, the LSTM that the cache was put on, and ensembles of three
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_on
-from spanlm.reproduction import Averaged, Cached, Details, Paper, Row, Section, Table
-from spanlm.reproduction.scales import Proportional, Scale
+from spanlm.reproduction import Averaged, Cached, Details, Paper, Row, Section, Table, perplexity_table
+from spanlm.reproduction.scales import Proportional, Scale, smoke_scale
 
 PREDICTED_SHARE = {"valid": 0.95431, "test": 0.95437}
 """Of the tokens of Penn Treebank, those that are not the first of their sentence."""
@@ -49,14 +49,12 @@ _MEDIUM = {2: (80.6, 77.0, 40), 3: None, 5: (76.7, 73.3, 100), 10: (75.2, 72.0, 
 _LARGE = {2: (76.9, 73.6, 122), 3: None, 10: (72.8, 69.5, 660), 38: (71.9, 68.7, 2508)}
 
 
-def _ensembles(size: str, sizes: Mapping[int, tuple[float, float, float] | None]) -> list[Row]:
-    names, rows = ("valid_ppl", "test_ppl", "all_parameters"), []
+def _ensembles(size: str, sizes: Mapping[int, tuple[float, float, float] | None]) -> Iterator[Row]:
+    names, plain = ("valid_ppl", "test_ppl", "all_parameters"), _plain(f"zaremba2014/{size}", "", size)
     for members, numbers in sizes.items():
-        title, plain = f"{members} {size} regularized LSTMs", _plain(f"zaremba2014/{size}", "", size)
         published = None if numbers is None else reported_on(PENN_TREEBANK, **dict(zip(names, numbers, strict=True)))
-        how: dict[str, Any] = {"how": Averaged(members), "published": published, "in_paper": numbers is not None}
-        rows.append(replace(plain, name=f"{size}-x{members}", title=title, **how))
-    return rows
+        row = replace(plain, name=f"{size}-x{members}", title=f"{members} {size} regularized LSTMs")
+        yield replace(row, how=Averaged(members), published=published, in_paper=numbers is not None)
 
 
 def _attentive(label: str) -> dict[str, Row]:
@@ -111,13 +109,17 @@ _WIKITEXT_2 = (
 )
 
 _COUNT = (
-    "the paper's code never predicts the first word of a sentence, but counts it. If its numbers come from that code, "
+    "the paper's code never predicts the first word of a sentence, but counts it. If its numbers come from that code"
 )
 _TRANSLATED = ", ".join(
     f"{score} {valid}/{test} are {per_predicted(valid, 'valid'):.1f}/{per_predicted(test, 'test'):.1f}"
     for score, valid, test in (("single", 71.7, 70.1), ("combined", 72.6, 70.7))
 )
-
+_REMARK_1 = f"per predicted token {_TRANSLATED} (valid/test), before any first word is predicted"
+_REMARK_2 = (
+    "they are lower than what the other rows' count would give; it also ends each line, blank ones included, "
+    "with two <eos>, so that thousands of tokens cost next to nothing"
+)
 
 _COLUMNS = (
     *("units", "parameters", "seeds", "valid ppl", "test ppl", "over", "their count: valid", "their count: test"),
@@ -139,18 +141,9 @@ _DETAILS = (
 
 
 def _table(name: str, on: Measured, rows: tuple[Row, ...], remark: str) -> Table:
-    return Table(
-        name=name,
-        kind="table",
-        title=f"Table {name}: perplexity on {on.title}",
-        rows=tuple(row.name for row in rows),
-        columns=_COLUMNS,
-        details=_DETAILS,
-        home=on.corpus,
-        twin_of="1",
-        published_on=f"{on.title} with {on.vocabulary_size:,} words",
-        remark=f"{_COUNT}{remark}",
-    )
+    names = tuple(row.name for row in rows)
+    shown: dict[str, Any] = {"columns": _COLUMNS, "details": _DETAILS, "remark": f"{_COUNT}{remark}"}
+    return perplexity_table(name, on, "1", rows=names, **shown)
 
 
 # a model that reads a running text knows more than one that begins anew at each sentence
@@ -171,14 +164,7 @@ _SECTIONS = (
 )
 
 _SCALES = (
-    Scale(
-        name="smoke",
-        purpose="does everything run? minutes on the embedded corpus; the numbers mean nothing",
-        corpus="demo",
-        vocabulary_size=2_000,
-        most_members=3,
-        sizes=Proportional(width=0.025, dropout=0.5, max_epochs=1),
-    ),
+    smoke_scale(Proportional(width=0.025, dropout=0.5, max_epochs=1), most_members=3),
     Scale(
         name="small",
         purpose="a fifth of every width; hours of one CPU core",
@@ -194,21 +180,7 @@ SALTON = Paper(
     name="salton2017",
     title="Salton et al. 2017",
     rows={row.name: row for row in (*_PENN_TREEBANK, *_WIKITEXT_2)},
-    tables=(
-        _table(
-            "1",
-            PENN_TREEBANK,
-            _PENN_TREEBANK,
-            f"per predicted token {_TRANSLATED} (valid/test), before any first word is predicted",
-        ),
-        _table(
-            "2",
-            WIKITEXT_2,
-            _WIKITEXT_2,
-            "they are lower than what the other rows' count would give; it also ends each line, blank ones included, "
-            "with two <eos>, so that thousands of tokens cost next to nothing",
-        ),
-    ),
+    tables=(_table("1", PENN_TREEBANK, _PENN_TREEBANK, _REMARK_1), _table("2", WIKITEXT_2, _WIKITEXT_2, _REMARK_2)),
     scales=_SCALES,
     sections=_SECTIONS,
     note="Over: test perplexity less that of the row named, which is counted alike, on the mean of the seeds that both "

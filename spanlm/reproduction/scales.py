@@ -1,14 +1,8 @@
-"""How large a reproduction is. Numbers of a small one mean something only where rows stay as different as published.
+"""How large a reproduction is: `Matched` for Daniluk et al., `Proportional` for tables of models of many papers.
 
-Daniluk et al. compare models at equal parameters, of which the softmax takes V·k with V words and k units: their V / k
-is 77,000 / 300 = 257. `small` keeps that ratio (16,000 / 64 = 250), so that splitting the encoder's output costs each
-model the share of its readout that it cost in the paper.
-
-Salton et al. and Li et al. compare models of many papers, each at its own size. Every published width is multiplied by
-the same factor. A sum over k units has k times the variance of a term: at 0.2 of the units weights start in
-sqrt(1 / 0.2) times the range, so that a unit's first input varies as at full size. Dropout that suits a wide layer
-starves a narrow one: its rates are halved. Li et al. compare each row with the one below it, which shows the effect of
-one change only where all else is equal: small, all rows have one short recipe.
+Numbers of a small one mean something only where rows stay as different as published. In Daniluk et al. the softmax has
+V·k parameters with V words and k units, V / k = 77,000 / 300 = 257. `small` keeps that ratio (16,000 / 64 = 250), so
+that splitting the encoder's output costs each model the share of its readout that it cost in the paper.
 """
 
 from __future__ import annotations
@@ -32,8 +26,7 @@ from spanlm.presets.daniluk2017 import VOCABULARY_SIZE
 from spanlm.training.config import TrainingConfig
 
 PAPER_UNITS = 300
-_NEAR = 0.01
-"""A vocabulary within this share of Daniluk et al.'s has the paper's sizes."""
+_NEAR = 0.01  # a vocabulary within this share of Daniluk et al.'s has the paper's sizes
 
 SPENT = 256.0
 """A rate that was divided by this teaches nothing more: about what the schedules of Zaremba et al. end with."""
@@ -53,7 +46,7 @@ class DynamicSearch:
     statistics: int | None = None  # segments of train whose gradients are averaged; None: all
 
     def grid(self, published: DynamicConfig | None) -> list[DynamicConfig]:
-        """Return every η with every λ, and in the published grid also the settings of the model's authors."""
+        """Return every η with every λ, and `own_point`."""
         return [*dynamic_grid(self.rates, self.decays), *self.own_point(published)]
 
     def own_point(self, published: DynamicConfig | None) -> list[DynamicConfig]:
@@ -65,8 +58,7 @@ class DynamicSearch:
 class Matched:
     """All models have the parameters of one LSTM.
 
-    The paper's range of ±0.1 at 300 units is 0.1 · sqrt(300 / units) at fewer: the same variance of a sum over all
-    units. With 0.1 at 64 units the attention models did not leave the unigram distribution in three epochs.
+    The paper's range of ±0.1 at 300 units is 0.1 · sqrt(300 / units) at fewer: a sum over all units varies as much.
     """
 
     about: ClassVar = "hidden sizes with which θ_M, the parameters without word representations, is that of one LSTM"
@@ -107,33 +99,31 @@ class Shortened:
 
     def of(self, training: TrainingConfig) -> TrainingConfig:
         """Shorten a published recipe; what is not named above stays, also ε and noise of finetuning."""
-        epochs, streams = self.finetune_epochs, self.batch_size
-        return replace(
-            training,
-            optimizer=replace(training.optimizer, lr=self.lr, switch_after=self.switch_after),
-            batching=replace(training.batching, batch_size=streams, length=self.length, group_size=None),
-            epochs=self.epochs,
-            finetune=replace(
-                training.finetune, stages=1, lr=None, epochs=epochs, last_latent_dropout=None, partial_shuffle=None
-            ),
-        )
+        optimizer = replace(training.optimizer, lr=self.lr, switch_after=self.switch_after)
+        batching = replace(training.batching, batch_size=self.batch_size, length=self.length, group_size=None)
+        stage = replace(training.finetune, stages=1, lr=None, epochs=self.finetune_epochs)
+        finetune = replace(stage, last_latent_dropout=None, partial_shuffle=None)
+        return replace(training, optimizer=optimizer, batching=batching, epochs=self.epochs, finetune=finetune)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proportional:
-    """All widths are a share of the published ones."""
+    """All widths are a share of the published ones.
+
+    At 0.2 of the units weights start in sqrt(1 / 0.2) times the range, so that a sum over them varies as at full size.
+    Dropout that suits a wide layer starves a narrow one: it has a share of its own.
+    """
 
     about: ClassVar = "each row's size and recipe as `spanlm presets` lists them, but these shares and bounds"
 
     width: float = 1.0  # that share
     dropout: float = 1.0  # share of the published dropout rates and zoneouts
     max_epochs: int | None = None  # None: as the preset has
-    # a step on running text reads at most this many words: rows that read more have fewer streams, or they would be
-    # compared after a fraction of the others' steps
+    # most words of a step on running text: rows that read more have fewer streams, or they had fewer steps than others
     update_words: int | None = None
     experts: int | None = None  # most K of a mixture of softmaxes
     buffer_size: int | None = None  # most B of a span buffer
-    recipe: Shortened | None = None  # of all rows; None: each row's own
+    recipe: Shortened | None = None  # of all rows, where each is compared with the one below; None: each row's own
 
     def training(self, preset: RunConfig, tokens: int) -> TrainingConfig:
         """Return the recipe of a row."""
@@ -153,9 +143,11 @@ class Proportional:
         if self.width == 1:
             return model
         if isinstance(memory, SpanBufferConfig):
-            memory = replace(self._drier(memory), buffer_size=_at_most(self.buffer_size, memory.buffer_size))
+            most = memory.buffer_size if self.buffer_size is None else self.buffer_size
+            memory = replace(self._drier(memory), buffer_size=min(most, memory.buffer_size))
         if isinstance(head, MixtureOfSoftmaxesConfig):
-            head = replace(self._drier(head), experts=_at_most(self.experts, head.experts))
+            most = head.experts if self.experts is None else self.experts
+            head = replace(self._drier(head), experts=min(most, head.experts))
         if isinstance(encoder, AWDLSTMConfig):  # its last layer is not as wide as the others
             encoder = replace(encoder, hidden_size=self._units(encoder.hidden_size))
         wider = math.sqrt(1 / self.width)
@@ -180,10 +172,6 @@ class Proportional:
         return dry
 
 
-def _at_most(most: int | None, published: int) -> int:
-    return published if most is None else min(most, published)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """A size of reproduction."""
@@ -202,6 +190,12 @@ class Scale:
         sizes = "; ".join([self.sizes.about, *_settings(self.sizes)])
         lines = [f"Scale {self.name}: {sizes}; products in {self.precision} where the device can."]
         return lines + ([f"Dynamic evaluation: {'; '.join(_settings(self.dynamic))}."] if adapting else [])
+
+
+def smoke_scale(sizes: Matched | Proportional, lasts: str = "minutes", **more: Any) -> Scale:
+    """Return the scale that shows only that everything runs."""
+    purpose = f"does everything run? {lasts} on the embedded corpus; the numbers mean nothing"
+    return Scale(name="smoke", purpose=purpose, corpus="demo", vocabulary_size=2_000, sizes=sizes, **more)
 
 
 def _settings(config: Any) -> list[str]:
@@ -224,11 +218,7 @@ def scaled(scale: Scale, preset: RunConfig, data: DataConfig, vocabulary_size: i
 
 
 def published_length(training: TrainingConfig) -> int:
-    """Return how many epochs a recipe's schedule is made for.
-
-    A run that stops when it no longer improves has only a bound that it never reaches: its schedule counts as ended
-    once the rate was divided by `SPENT`.
-    """
+    """Return how many epochs a recipe's schedule is made for; with patience, until the rate was divided by `SPENT`."""
     schedule = training.schedule
     if training.patience is None or schedule.kind != "step" or schedule.factor == 1:
         return training.epochs
@@ -239,9 +229,8 @@ def compressed(training: TrainingConfig, most: int) -> TrainingConfig:
     """Return a recipe for at most `most` epochs whose learning rate goes the same way in less time.
 
     With E the epochs the schedule is made for, of which F have the full rate and E − F a rate divided by f once more,
-    and n epochs here: F' = F n / E, rounded and at least 1, and f' = f^((E − F) / (n − F')). The share of epochs at the
-    full rate stays, but for rounding, and the rate of the last epoch exactly. A schedule that follows the validation
-    loss needs no compressing, and a warm-up keeps its steps.
+    and n epochs here: F' = F n / E, rounded and at least 1, and f' = f^((E − F) / (n − F')). The rate of the last epoch
+    stays exactly. A schedule that follows the validation loss needs no compressing, and a warm-up keeps its steps.
     """
     length, schedule = published_length(training), training.schedule
     if most >= length:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import reduce
 from itertools import chain, combinations
+from operator import getitem
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -41,10 +43,11 @@ from spanlm.store.plain import markdown, markdown_table
 
 NONE = "–"
 _EPOCHS_SHOWN = 12
+_SCORES = ("sentence", "candidate")  # what ranks the candidates of a cloze
 
 
 class Grid(NamedTuple):
-    """Cells of text; the first column is flushed left, the others right."""
+    """Cells of text."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -64,7 +67,7 @@ def in_words(value: Value, digits: int = 1) -> str:
 
 
 def _seeds(record: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the seed of what was trained for a record, or those of an ensemble's members."""
+    """Return the seeds of what was trained for a record."""
     return (record["seed"],) if "seed" in record else tuple(member["seed"] for member in record["members"])
 
 
@@ -95,15 +98,8 @@ class Line:
         return self.of("test", "perplexity")
 
     def each(self, *path: str) -> list[Any]:
-        """Return what is at `path` of every record.
-
-        Raises:
-            KeyError, TypeError: a record has none.
-        """
-        values: list[Any] = list(self.records)
-        for name in path:
-            values = [value[name] for value in values]
-        return values
+        """Return what is at `path` of every record; a KeyError or a TypeError if one has none."""
+        return [reduce(getitem, path, record) for record in self.records]
 
     def of(self, *path: str, scale: float = 1) -> Value:
         """Summarise the number at `path` of every record; see `each`."""
@@ -129,11 +125,11 @@ class Line:
             reported = Reported(test_ppl=(printed or {}).get(part))
             row = replace(self.row, title=title, how=Plain(), published=reported, control=self.row.name)
             with suppress(KeyError, TypeError):  # a buffer that never held anything
-                records = []
-                for record in self.records:
-                    alone = {split: {"perplexity": record[split]["parts"][part]} for split in ("valid", "test")}
-                    records.append(record | alone)
-                yield replace(self, row=row, records=tuple(records))
+                alone = [
+                    record | {split: {"perplexity": record[split]["parts"][part]} for split in ("valid", "test")}
+                    for record in self.records
+                ]
+                yield replace(self, row=row, records=tuple(alone))
 
 
 # --- columns ---
@@ -151,7 +147,6 @@ def _mean(form: str, name: str, scale: float = 1) -> Cell:
 
 
 def _setting(kind: str, name: str) -> Cell:
-    """A setting that was chosen for each seed."""
     return lambda line: "; ".join(f"{value:.2g}" for value in line.each("details", kind, name))
 
 
@@ -207,16 +202,8 @@ def _of_split(split: str) -> dict[str, Cell]:
     }
 
 
-def _accuracies() -> Iterator[tuple[str, Cell]]:
-    """Figure 2d."""
-
-    def published(number: int) -> Cell:
-        return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
-
-    for number, (name, title) in enumerate(CLOZE_CLASSES.items()):
-        yield f"sentence: {title}", _accuracy(name, "sentence")
-        yield f"candidate: {title}", _accuracy(name, "candidate")
-        yield f"paper: {title}", published(number)
+def _published_accuracy(number: int) -> Cell:
+    return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
 
 
 _DECAY = _setting("dynamic", "decay")
@@ -248,7 +235,8 @@ COLUMNS: dict[str, Cell] = {
     "pairs tried": lambda line: str(line.first["details"]["tried"]),
     "on all of valid": _read_whole,
     "MS over words": _gathered,
-    **dict(_accuracies()),
+    **{f"{score}: {title}": _accuracy(name, score) for name, title in CLOZE_CLASSES.items() for score in _SCORES},
+    **{f"paper: {title}": _published_accuracy(number) for number, title in enumerate(CLOZE_CLASSES.values())},
 }
 """By name, which is what stands above it."""
 
@@ -282,13 +270,10 @@ def concordance(pairs: Iterable[tuple[float, float]]) -> tuple[int, int]:
 class Page:
     """A table of a plan, made of what was run: its grids, its figures and what must be known to read them.
 
-    Attributes:
-        table: which.
-        lines: its rows that were run, in its order; those with a finished run are `done`.
+    Its `lines` are the rows that were run, in its order; those with a finished run are `done`.
     """
 
     def __init__(self, plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
-        """Group outcomes by row."""
         self.plan, self.paper, self.table = plan, plan.paper, table
         self.lines, found = list[Line](), dict[str, Line]()
         for name in table.rows:
@@ -415,10 +400,8 @@ class Page:
 
     def _use_by_epoch(self, used: Sequence[Line]) -> Figure:
         """Li et al., Figure 4: how often each span buffer was used, at the lowest seed."""
-        learned, oracle = (
-            [tuple(line.first[f"{what}utilisation_by_epoch"]) for line in used] for what in ("", "oracle_")
-        )
-        found = [Utilisation(line.row.title, *both) for line, *both in zip(used, learned, oracle, strict=True)]
+        names = ("utilisation_by_epoch", "oracle_utilisation_by_epoch")
+        found = [Utilisation(line.row.title, *(tuple(line.first[name]) for name in names)) for line in used]
         title = f"{self.paper.title}, Figure 4: use of the span buffer by epoch"
         return utilisation_figure(title, found, f"{self.plan.corpus.name}, scale {self.plan.scale.name}, first seed.")
 
@@ -440,7 +423,7 @@ class Page:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
-        """Say what was run, on what, and how it was counted, in lines; `escape` is for what files and users name."""
+        """Say what was run, on what, and how it was counted; `escape` is for what files and users name."""
         plan, corpus, of = self.plan, self.plan.corpus, self.table.published_on
         sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
         own = self.table.home == corpus.name and plan.scale.vocabulary_size is None
@@ -477,13 +460,8 @@ class Page:
         trained = [record["training_seconds"] for record in self._records if "training_seconds" in record]
         starts = [start for record in self._records for start in record["starts"]]
         commits = sorted({f"{s['commit'][:10]}{' (changed)' if s['changed'] else ''}" for s in starts if s["commit"]})
-        machines = sorted(
-            {
-                f"{s['processor']}, {s['threads']} thread(s), {s['device']}, torch {s['torch']}"
-                + (f", {s['precision']}" if "precision" in s else "")
-                for s in starts
-            }
-        )
+        machine = "{processor}, {threads} thread(s), {device}, torch {torch}"
+        machines = sorted({machine.format_map(s) + (f", {s['precision']}" if "precision" in s else "") for s in starts})
         said = [
             f"Made again by `{self._command()}`.",
             f"Training time of {several(len(trained), 'run')}: {timedelta(seconds=round(sum(trained)))}, validation "
@@ -531,19 +509,19 @@ def _listed(lines: Iterable[str]) -> str:
 
 
 def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table of the plan; return what was written.
+    """Write page and figures (`figure-2c.md`, `figure-2c.svg`) of every table; return what was written.
 
     Raises:
         InputError: not allowed to write there.
         RunError: the disk refused.
     """
     plan.out.mkdir(parents=True, exist_ok=True)
-    written = []
+    written = list[Path]()
     for page in (Page(plan, table, outcomes) for table in plan.tables):
         drawn = page.figures()
-        files = {f"{page.table.file}.md": page.markdown(drawn).encode()}
-        files |= {name: figure_bytes(one, ".svg") for name, one in drawn.items()}
-        for name, content in files.items():
-            write_whole(plan.out / name, content)
-            written.append(plan.out / name)
+        files = {plan.out / f"{page.table.file}.md": page.markdown(drawn).encode()}
+        files |= {plan.out / name: figure_bytes(one, ".svg") for name, one in drawn.items()}
+        for path, content in files.items():
+            write_whole(path, content)
+        written += files
     return written

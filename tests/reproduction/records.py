@@ -13,27 +13,14 @@ from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.table import Grid
 
 ROWS = {name: row for paper in PAPERS.values() for name, row in paper.rows.items()}
-START = {
-    "commit": "a" * 40,
-    "changed": False,
-    "processor": "A Processor",
-    "threads": 1,
-    "device": "cpu",
-    "torch": "2",
-    "command": "spanlm reproduce",
-}
+MACHINE = {"processor": "A Processor", "threads": 1, "device": "cpu", "torch": "2"}
+START = {"commit": "a" * 40, "changed": False, "command": "spanlm reproduce", **MACHINE}
 
 
 def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]:
     """What a finished row leaves; valid is 5 higher, a buffer 20 worse than its encoder."""
     row = ROWS[name]
-    found: dict[str, Any] = {
-        "row": name,
-        "seed": seed,
-        "corpus": "tiny",
-        "all_parameters": 2_345_678,
-        "starts": [START],
-    }
+    found: dict[str, Any] = {"row": name, "corpus": "tiny", "all_parameters": 2_345_678, "starts": [START]}
     for split, ppl in (("valid", test + 5), ("test", test)):
         said = "state reset at each line" if row.by_sentence else "one stream"
         found[split] = {"perplexity": ppl, "protocol": said, "salton2017": None, "parts": None}
@@ -45,18 +32,21 @@ def record(name: str, test: float, seed: int = 1, **more: Any) -> dict[str, Any]
         if isinstance(row.how, Cached):
             found[split]["without_cache"] = {"perplexity": ppl + 40}
     if isinstance(row.how, Plain):
-        found |= {"units": 100, "readout": 50, "model_parameters": 1_234_567, "epochs": 8, "best_epoch": 6}
+        found |= {
+            "seed": seed,
+            "units": 100,
+            "readout": 50,
+            "model_parameters": 1_234_567,
+            "epochs": 8,
+            "best_epoch": 6,
+        }
         found |= {"train_perplexity_at_best": 55.5, "tokens_per_second": 10_000.0, "training_seconds": 600.0}
         if row.preset.startswith("li2020/"):
             found |= {"utilisation_by_epoch": [0.5, 0.0, 0.1], "oracle_utilisation_by_epoch": [0.4, 0.1, 0.07]}
     else:
         members = row.how.members if isinstance(row.how, Averaged) else 1
-        found |= {
-            "members": [{"seed": seed + n} for n in range(members)],
-            "seconds": 120.0,
-            "details": _details(row.how),
-        }
-        del found["seed"]
+        found |= {"members": [{"seed": seed + n} for n in range(members)], "seconds": 120.0}
+        found["details"] = _details(row.how)
     return found | more
 
 

@@ -21,7 +21,7 @@ WHOLE = "mos-ps-at-snb-ptb"
 
 def page(paper: str, name: str, *outcomes: list[Outcome]) -> Page:
     """A table without a plan: only its rows."""
-    table = next(table for table in PAPERS[paper].tables if table.name == name)
+    (table,) = (table for table in PAPERS[paper].tables if table.name == name)
     return Page(cast("Plan", SimpleNamespace(paper=PAPERS[paper])), table, [one for each in outcomes for one in each])
 
 
