@@ -30,11 +30,7 @@ COMMAND_LINES = [
     ("train demo extra", "extra"),
     ("train demo --training.epochs=0", "training.epochs=0: must be at least 1"),
     ("train demo --model.memory.kind=ngrm", "model.memory.kind=ngrm: unknown", "Did you mean 'ngram'?"),
-    (
-        "train demo --corpus a.txt --data.corpus demo",
-        "--corpus=a.txt and --data.corpus=demo",
-        "take one",
-    ),
+    ("train demo --corpus a.txt --data.corpus demo", "--corpus=a.txt and --data.corpus=demo", "take one"),
     (
         "train demo --match-parameters LSTM300 --model.encoder.hidden_size 20",
         "--match-parameters=LSTM300 and --model.encoder.hidden_size=20",
@@ -121,10 +117,7 @@ def test_one_line_and_status_2(cli: Cli, tiny_run: Path, tmp_path: Path, command
             "--training.batching.kind=sentences --training.batching.long_sentences=refuse",
             "training.batching.length=7: ",
         ),
-        (
-            "--model.memory.kind=attentive",
-            "model.memory.window=null: everything since the last reset is remembered",
-        ),
+        ("--model.memory.kind=attentive", "model.memory.window=null: everything since the last reset is remembered"),
     ],
 )
 def test_rooms_that_do_not_fit(cli: Cli, tiny_corpus: Path, option: str, message: str) -> None:

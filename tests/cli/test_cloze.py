@@ -82,10 +82,7 @@ def test_questions_that_cannot_be_scored_are_shown_and_recorded_with_their_lines
     found = records(files / "r.jsonl")
     assert [record["line"] for record in found] == list(range(21, 264, 22))
     reasons = {record["line"]: record["reason"] for record in found if "reason" in record}
-    assert reasons == {
-        109: "no XXXXX in the query sentence",
-        131: "none of the 2 candidates is in the vocabulary",
-    }
+    assert reasons == {109: "no XXXXX in the query sentence", 131: "none of the 2 candidates is in the vocabulary"}
     for line, reason in reasons.items():
         assert f"cbtlike_V_test.txt.gz, line {line}: {reason}" in text
 
