@@ -167,26 +167,6 @@ def test_questions_none_of_which_can_be_scored_are_an_error_after_the_report(
     assert len(records(tmp_path / "r.jsonl")) == 12
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["cbtest_NE_test_2500ex.txt", "missing.txt"], ["missing.txt: no such file"]),
-        (["empty.txt"], ["empty.txt: no question in it"]),
-        ([], ["QUESTIONS"]),
-        (["cbtest_NE_test_2500ex.txt", "--context", "half"], ["--context", "'half'"]),
-        (["cbtest_NE_test_2500ex.txt", "--limit", "0"], ["--limit=0: must be at least 1"]),
-        (["cbtest_NE_test_2500ex.txt", "--batch-size", "0"], ["--batch-size=0: must be at least 1"]),
-        (["cbtest_NE_test_2500ex.txt", "--out", "nowhere/r.jsonl"], ["--out=nowhere/r.jsonl", "no folder nowhere"]),
-    ],
-    ids=lambda value: " ".join(value),
-)
-def test_bad_input_is_refused_before_anything_is_ranked(
-    cli: Cli, tiny_run: Path, files: Path, arguments: list[str], parts: list[str]
-) -> None:
-    (files / "empty.txt").write_text("\n")
-    cli("cloze", tiny_run, *arguments).refused(*parts)
-
-
 @pytest.mark.slow
 def test_standard_input(cli: Cli, tiny_run: Path, files: Path) -> None:
     command = [sys.executable, "-m", "spanlm", "cloze", str(tiny_run), "-", "--class", "NE", "--json"]

@@ -167,31 +167,9 @@ def test_an_error_leaves_the_old_file_and_no_other(cli: Cli, tiny_run: Path, fil
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_an_empty_text_is_refused_and_a_blank_one_has_a_header_alone(cli: Cli, tiny_run: Path) -> None:
+def test_a_blank_text_has_a_header_alone(cli: Cli, tiny_run: Path) -> None:
     Path("blank.txt").write_text("\n \n")
     assert cli("score", tiny_run, "blank.txt").done == "\t".join(COLUMNS) + "\n"
-    Path("empty.txt").touch()
-    for command in (["score", tiny_run, "empty.txt"], ["attend", tiny_run, "--file", "empty.txt"]):
-        cli(*command, "--out", "a.csv").refused("empty.txt: the text is empty")
-    assert not Path("a.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "part"), [(b"the cat\nsat \xff\n", "not UTF-8 at byte 12"), (b"the\ncat <eos> sat\n", "line 2")]
-)
-def test_texts_that_break_the_rules(cli: Cli, tiny_run: Path, tmp_path: Path, content: bytes, part: str) -> None:
-    (tmp_path / "bad.txt").write_bytes(content)
-    cli("score", tiny_run, "bad.txt").refused("bad.txt", part, out=None)
-    cli("score", tiny_run, "bad.txt", "--out", "s.tsv").refused("bad.txt", part)
-    assert not (tmp_path / "s.tsv").exists()
-
-
-@pytest.mark.usefixtures("file")
-def test_what_cannot_be_read_or_written(cli: Cli, tiny_run: Path) -> None:
-    """No header is printed."""
-    cli("score", tiny_run, "missing.txt").refused("missing.txt: no such file")
-    cli("score", tiny_run, "text.txt", "--out", "nowhere/s.tsv").refused("--out=nowhere/s.tsv", "no folder nowhere")
-    cli("score", tiny_run, "text.txt", "--out", ".").refused("--out=.")
 
 
 def spanlm_process(*arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
@@ -231,14 +209,6 @@ def test_several_files_have_a_column_of_their_names(cli: Cli, tiny_run: Path, fi
     assert [row["file"] for row in rows] == [row["file"] for row in table(out)]
     piped = spanlm_process("score", tiny_run, "text.txt", "-", input=b"a dog ran\n")
     assert [row["file"] for row in table(piped.stdout.decode())][-1] == "-"
-
-
-@pytest.mark.parametrize("bad", ["none.txt", "empty.txt", "."])
-def test_a_later_file_that_cannot_be_read_leaves_nothing_behind(cli: Cli, tiny_run: Path, file: Path, bad: str) -> None:
-    Path("empty.txt").touch()
-    cli("score", tiny_run, file, bad).refused(f"spanlm: {bad}")
-    cli("score", tiny_run, file, bad, "--out", "s.tsv").refused(f"spanlm: {bad}")
-    assert not Path("s.tsv").exists()
 
 
 @pytest.mark.slow

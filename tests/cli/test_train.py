@@ -23,17 +23,11 @@ from spanlm.models.memories import NGramConfig, NoMemoryConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.trainer import Trainer
+from tests.cli import conftest
 from tests.cli.conftest import Cli
 from tests.conftest import tiny_lines
 
-SMALL = (
-    "--model.embedding_size=6",
-    "--model.encoder.hidden_size=12",
-    "--model.output_dropout=0",
-    "--training.batching.batch_size=4",
-    "--training.batching.length=7",
-    "--training.epochs=2",
-)
+SMALL = (*conftest.SMALL, "--model.output_dropout=0", "--training.epochs=2")
 
 
 # a run from end to end
