@@ -112,6 +112,9 @@ def test_json_holds_the_tallies_of_the_model(cli: Cli, tiny_run: Path, files: Pa
         for item in ranked(tiny_run, files / name, ["query"]):
             tally.add(item)
         assert file["contexts"]["query"] == json.loads(json.dumps(tally.to_json()))
+    few = json.loads(cli("cloze", tiny_run, *names, "--limit", "5", "--class", "names", "--json").done)["files"]
+    found = [(file["contexts"]["full"]["questions"], len(file["defects"]), file["class"]) for file in few]
+    assert found == [(5, 0, "names"), (4, 1, "names")]
     shares = [file["contexts"]["none"]["sentence"]["accuracy"] for file in result["files"]]
     assert result["macro"]["none"]["sentence"] == pytest.approx(sum(shares) / 2)
 
@@ -139,13 +142,6 @@ def test_a_model_that_predicts_no_first_words(cli: Cli, unopened_run: Path, file
     assert record["candidate"][0] == pytest.approx(-rows[1].surprisal, rel=1e-5)
     assert "sentence" not in defect
     cli("cloze", unopened_run, "first.txt", "--context", "none").refused("context=none: the candidate would be")
-
-
-def test_a_limit_is_of_each_file_and_the_class_may_be_given(cli: Cli, tiny_run: Path, files: Path) -> None:
-    names = ["cbtest_NE_test_2500ex.txt", "cbtlike_V_test.txt.gz"]
-    result = json.loads(cli("cloze", tiny_run, *names, "--limit", "5", "--class", "names", "--json").done)
-    found = [(file["contexts"]["full"]["questions"], len(file["defects"]), file["class"]) for file in result["files"]]
-    assert found == [(5, 0, "names"), (4, 1, "names")]
 
 
 def test_strict_stops_at_the_first_defect_and_writes_nothing(cli: Cli, tiny_run: Path, files: Path) -> None:

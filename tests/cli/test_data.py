@@ -19,7 +19,6 @@ from tests.cli.conftest import SMALL, Cli
 from tests.data.wikipedia.small import ROOT, dump, json_lines, made_articles
 
 ARTICLES = made_articles(40)
-OPTIONS = "--source --out --vocabulary --coverage --category --articles --seed --lowercase --jobs --keep-partial"
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +36,6 @@ def test_alone_it_explains_itself(cli: Cli, arguments: list[str]) -> None:
     text = cli("data", *arguments).done
     assert text.startswith("usage: spanlm data CORPUS")
     assert re.search(r"^  wikipedia  .*Daniluk", text, re.M)
-
-
-def test_help_names_every_option(cli: Cli) -> None:
-    text = cli("data", "wikipedia", "--help").done
-    assert text.startswith("usage: spanlm data wikipedia")
-    assert set(OPTIONS.split()) <= set(re.findall(r"(?<![\w.`-])--[a-z][\w.-]*", text))
 
 
 def test_it_prints_the_counts_and_how_to_go_on(cli: Cli, tmp_path: Path) -> None:
