@@ -86,12 +86,14 @@ def test_no_load_path_unpickles() -> None:
 
 def test_imports_go_one_way() -> None:
     """As CONTRIBUTING.md says: no room imports one that comes after it."""
-    rooms = "store; data models; evaluation; training config; runs presets; analysis; reproduction; cli".split("; ")
+    rooms = ["store", "data models", "evaluation", "training config", "runs presets", "analysis", "reproduction", "cli"]
     for number, here in enumerate(rooms):
-        above = set(" ".join(rooms[number + 1 :]).split())
-        for path in (path for room in here.split() for path in (ROOT / "spanlm" / room).rglob("*.py")):
-            imported = set(re.findall(r"(?:from|import) spanlm\.(\w+)", path.read_text(encoding="utf-8")))
-            assert not imported & above, (path, imported & above)
+        above = {room for later in rooms[number + 1 :] for room in later.split()}
+        for room in here.split():
+            above_room = above | ({"data", "models"} - {room} if here == "data models" else set())
+            for path in (ROOT / "spanlm" / room).rglob("*.py"):
+                imported = set(re.findall(r"(?:from|import) spanlm\.(\w+)", path.read_text(encoding="utf-8")))
+                assert not imported & above_room, (path, imported & above_room)
 
 
 def test_parameters_are_counted_without_torchs_compiler() -> None:
