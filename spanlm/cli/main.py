@@ -47,8 +47,6 @@ def _filled(text: str) -> str:
 
 
 class _Help(argparse.Action):
-    """Prints the help and stops."""
-
     def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
         if value not in ("", "all"):
             raise InputError(f"--help {value}: there is the help, and `--help all`")

@@ -92,7 +92,7 @@ def _stacked(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _columns() -> int | None:
-    """Return the width of the terminal; None of a file or a pipe, which has none."""
+    """The width of the terminal; None of a file or a pipe, which has none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

@@ -226,7 +226,6 @@ def _split(arguments: list[str]) -> tuple[list[str], Fields]:
 
 
 def _base_config(preset: str | None, file: Path | None, begun: Path | None) -> RunConfig:
-    """Return the configuration that the options change: the folder's own when going on, else what is named."""
     if preset is None and file is None and begun is not None:
         return RunConfig.load(begun / CONFIG, whole=True)
     return named_config(preset, file)
@@ -317,7 +316,6 @@ def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
 
 
 def _members_begun(folder: Path) -> list[Path]:
-    """Return the runs of a family that were begun, by seed."""
     found = {path.parent: path.parent.name.removeprefix(_SEED) for path in folder.glob(f"{_SEED}*/{CONFIG}")}
     return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
 

@@ -125,7 +125,6 @@ def _refuse_other_reading(one: TrainedModel, other: TrainedModel) -> None:
 
 
 def _reading(config: RunConfig) -> dict[str, str]:
-    """Return the fields of a configuration that decide how a text is read."""
     data, kind = config.data, config.training.batching.kind
     if kind == "auto":
         # the demo's documents are its topics, whatever the field is
