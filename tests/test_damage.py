@@ -95,17 +95,12 @@ def test_files_of_the_cache(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["config.yaml", "vocabulary.json", "model.safetensors"])
+@pytest.mark.parametrize("name", ["config.yaml", "vocabulary.json", "model.safetensors", "dynamic.safetensors"])
 def test_files_of_a_run(run: Path, name: str, times: tuple[int, int]) -> None:
-    found = outcomes(run / name, lambda: numbers(run), times)
+    dynamic = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001) if "dynamic" in name else None
+    found = outcomes(run / name, lambda: numbers(run, "valid" if dynamic else "test", dynamic=dynamic), times)
     never_another_number(found)
-    assert found["refused"] > sum(times) / 2
-
-
-@pytest.mark.slow
-def test_statistics_of_dynamic_evaluation(run: Path, times: tuple[int, int]) -> None:
-    config = DynamicConfig(rate=0.002, decay=0.01, epsilon=0.001)
-    never_another_number(outcomes(run / "dynamic.safetensors", lambda: numbers(run, "valid", dynamic=config), times))
+    assert dynamic or found["refused"] > sum(times) / 2
 
 
 @pytest.mark.slow

@@ -92,7 +92,6 @@ def _numbers_of_threads(compared: bool) -> list[int]:
 
 
 def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Corpus]:
-    """Return a preset or a file's configuration, and its corpus."""
     path = Path(name)
     is_file = path.is_file() or path.suffix in (".yaml", ".yml")
     config = RunConfig.load(path) if is_file else find_preset(name).config

@@ -29,11 +29,7 @@ def add_cache(parser: VerbParser) -> None:
 
 
 def check_cache(options: argparse.Namespace) -> None:
-    """Refuse what cannot be a cache, before anything is loaded.
-
-    Raises:
-        InputError: an option without those it needs, or a value outside its range.
-    """
+    """Refuse what cannot be a cache, before anything is loaded."""
     given = {"--cache-theta": options.cache_theta, "--cache-lambda": options.cache_lambda}
     if options.cache is None:
         for name, value in {**given, "--tune-cache": options.tune_cache or None}.items():
@@ -54,11 +50,7 @@ def check_cache(options: argparse.Namespace) -> None:
 def choose_cache(
     model: LoadedModel, corpus: Corpus, options: argparse.Namespace
 ) -> tuple[CacheConfig | None, CacheTuning | None]:
-    """Return the cache to evaluate with, or None, and how it was tuned, or None.
-
-    Raises:
-        InputError: a window longer than the text, or nothing to tune on.
-    """
+    """Return the cache to evaluate with, or None, and how it was tuned, or None."""
     if options.cache is None:
         return None, None
     with refusing_options(_OPTIONS, "; take a smaller --cache"):

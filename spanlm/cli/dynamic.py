@@ -29,14 +29,7 @@ _OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in _FIELDS} | {"dyna
 
 @dataclass(frozen=True)
 class DynamicChoice:
-    """The settings of a dynamic evaluation, and where they come from.
-
-    Attributes:
-        config: to evaluate with.
-        statistics: of the model.
-        tuning: how the configuration was found, if it was.
-        sum_convention: it was given in that convention.
-    """
+    """The settings of a dynamic evaluation, and the tuning that found them, if one did."""
 
     config: DynamicConfig
     statistics: DynamicStatistics
@@ -79,11 +72,7 @@ def add_dynamic(parser: VerbParser) -> None:
 
 
 def check_dynamic(options: argparse.Namespace, runs: int) -> None:
-    """Refuse what cannot be dynamic evaluation, before anything is loaded.
-
-    Raises:
-        InputError: an option without --dynamic, one that does not go with it, or a value outside its range.
-    """
+    """Refuse what cannot be dynamic evaluation, before anything is loaded."""
     if not options.dynamic:
         for name, value in vars(options).items():
             if (name.startswith("dynamic_") or name == "tune_dynamic") and value not in (None, False):
@@ -106,11 +95,7 @@ def _settings(options: argparse.Namespace) -> DynamicOptions:
 
 @contextmanager
 def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator[None]:
-    """Say of a search that is stopped that the same command goes on with it.
-
-    Raises:
-        Interrupted: Ctrl-C, where the run has trials.
-    """
+    """Say of a search that is stopped by Ctrl-C and has trials that the same command goes on with it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -131,11 +116,7 @@ def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None
 def choose_dynamic(
     model: LoadedModel, corpus: Corpus, options: argparse.Namespace, report: Report
 ) -> DynamicChoice | None:
-    """Return the settings and statistics of dynamic evaluation; None without --dynamic.
-
-    Raises:
-        InputError: no statistics can be had, or nothing to tune on.
-    """
+    """Return the settings and statistics of dynamic evaluation; None without --dynamic."""
     if not options.dynamic:
         return None
     assert isinstance(model, TrainedModel)  # `check_dynamic` refuses several runs

@@ -118,7 +118,6 @@ def run(arguments: list[str]) -> None:
 
 
 def _check(options: argparse.Namespace, runs: int) -> None:
-    """Refuse what does not go together, before anything is loaded."""
     require(options.batch_size is None or options.batch_size >= 1, "batch_size", options.batch_size, "at least 1")
     if options.parts and runs > 1:
         raise InputError(f"--parts: is for one run; take each of the {runs} apart by itself")
@@ -138,7 +137,6 @@ def _check(options: argparse.Namespace, runs: int) -> None:
 
 
 def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
-    """Tune what is to be tuned, measure, and print."""
     cache, tuning = choose_cache(model, corpus, options)
     how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     with progress(shown=not options.json) as report, refusing_dynamic(options):
@@ -165,7 +163,6 @@ def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -
 
 
 def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.Namespace) -> None:
-    """Print the perplexity of all runs as one, each run's, and the oracle bound."""
     how = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     tuned = None
     if options.tune_weights:

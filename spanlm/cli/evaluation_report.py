@@ -92,7 +92,6 @@ def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str
 
 
 def _salton_rows(result: Evaluation) -> Rows:
-    """Return the count of Salton et al. (2017) beside the standard one, where each line begins anew."""
     found = result.salton2017
     if found is None:
         return []

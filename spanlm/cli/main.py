@@ -47,8 +47,6 @@ def _filled(text: str) -> str:
 
 
 class _Help(argparse.Action):
-    """Prints the help and stops."""
-
     def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
         if value not in ("", "all"):
             raise InputError(f"--help {value}: there is the help, and `--help all`")
@@ -59,9 +57,8 @@ class _Help(argparse.Action):
 class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
-    Attributes:
-        current: the one that was made last: that of the verb that runs.
-        elsewhere: options that another parser reads, to be suggested, too.
+    `current` was made last: that of the verb that runs. Options `elsewhere` are another parser's, suggested, too.
+    `more` is a description of what is in `--help all` alone.
     """
 
     current: ClassVar[VerbParser | None] = None
@@ -70,7 +67,6 @@ class VerbParser(argparse.ArgumentParser):
     def __init__(
         self, verb: str, description: str, *, more: str = "", help_action: str | type[argparse.Action] = _Help
     ) -> None:
-        """Make the parser of a verb; `more` is a description of what is in `--help all` alone."""
         super().__init__(
             prog=f"spanlm {verb}",
             description=_filled(description),

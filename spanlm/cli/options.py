@@ -47,16 +47,11 @@ def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = 
 
 
 def add_fields(parser: VerbParser, owner: type[DataclassInstance], *names: str, **changes: Mapping[str, Any]) -> None:
-    """Add an option for each field of a library dataclass, which declares, explains and checks it.
+    """Add an option for each field, or for those in `names`, of a library dataclass, which explains and checks it.
 
-    Type, choices and default are the field's; its help is what the class's docstring has under `Attributes:`.
-    `field_values` makes the dataclass of what was given; where that refuses `top_k=0`, `main` prints `--top-k=0`.
-
-    Args:
-        parser: of a verb.
-        owner: the dataclass: fields are bool, int, float, str, Path or Literal, optional ones or tuples of these.
-        names: of the fields; none: all.
-        changes: by field, what is different on the command line, as for `add_argument`.
+    Type, choices and default are the field's; its help is what the class's docstring has under `Attributes:`; `changes`
+    are by field, as for `add_argument`. `field_values` makes the dataclass of what was given; where that refuses
+    `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional ones or tuples.
     """
     section = (inspect.getdoc(owner) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
     meanings = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE))
@@ -86,11 +81,7 @@ def _settings(kind: Any) -> dict[str, Any]:
 
 
 def field_values(options: argparse.Namespace, owner: type[Owner], **changes: Any) -> Owner:
-    """Make a library dataclass of the options that `add_fields` added, with `changes` for others.
-
-    Raises:
-        InputError: what the dataclass refuses.
-    """
+    """Make a library dataclass of the options that `add_fields` added, with `changes` for others."""
     names = [field.name for field in fields(owner) if field.name in options]
     return owner(**{name: getattr(options, name) for name in names} | changes)
 
@@ -135,11 +126,7 @@ def add_corpus(parser: VerbParser) -> None:
 
 
 def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
-    """Load the corpus that `add_corpus` names, and return which part of it is meant.
-
-    Raises:
-        InputError: there is no such corpus or part, or a part is named of a file that is taken whole.
-    """
+    """Load the corpus that `add_corpus` names, and return which part of it is meant."""
     split: Split = options.split or "test"
     where = {"data_dir": options.data_dir, "download": options.download}
     corpus = model.corpus(options.corpus, split, as_text=options.as_text, **where)
@@ -154,13 +141,7 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
 
 
 def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
-    """Add the runs, and how several of them are combined.
-
-    Args:
-        parser: of a verb; it must parse intermixed arguments.
-        files: what may follow the runs, if anything does.
-        files_help: what that is.
-    """
+    """Add the runs, how several are combined, and `files` that may follow; the parser must intermix."""
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run;")
     text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
     parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
@@ -186,11 +167,7 @@ def add_gate(parser: VerbParser) -> None:
 
 
 def check_gate(temperature: float | None, runs: int) -> None:
-    """Refuse a temperature of several gates, or one that is too low, before anything is loaded.
-
-    Raises:
-        InputError: several runs; below 1e-6, or not finite.
-    """
+    """Refuse a temperature of several gates, or one that is too low, before anything is loaded."""
     if temperature is None:
         return
     if runs > 1:
@@ -201,11 +178,7 @@ def check_gate(temperature: float | None, runs: int) -> None:
 
 
 def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
-    """Load one run, with another temperature of its gate if one is given.
-
-    Raises:
-        InputError: see `load`; or it has no gate.
-    """
+    """Load one run, with another temperature of its gate if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
     from spanlm.evaluation.perplexity import require_span_buffer
     from spanlm.runs.loading import load
@@ -218,11 +191,7 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None) -
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
-    """Load one run, or several as one.
-
-    Raises:
-        InputError: see `load` and `load_ensemble`; or options for several runs where there is one, or the reverse.
-    """
+    """Load one run, or several as one; refuse options for several where there is one, and the reverse."""
     from spanlm.models.ensemble import normalised
     from spanlm.runs.ensemble import load_ensemble
 
@@ -239,11 +208,7 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
-    """Load the part that is tuned on; an error names `option`, which needs it, and `otherwise`, which does not.
-
-    Raises:
-        InputError: the corpus has no such part.
-    """
+    """Load the part that is tuned on; an error names `option`, which needs it, and `otherwise`, which does not."""
     valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
     if TUNED_ON not in valid.splits:
         why = f"{valid.name} has no {TUNED_ON} part to tune on"
@@ -276,11 +241,7 @@ def output(path: Path | None) -> Iterator[TextIO]:
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
-    """Name runs by the end of their paths that tells them apart: kv/seed-1 and kvp/seed-1 are kv and kvp.
-
-    Raises:
-        InputError: one run twice.
-    """
+    """Name runs by the end of their paths that tells them apart: kv/seed-1 and kvp/seed-1 are kv and kvp."""
     paths = [folder.resolve() for folder in folders]
     for folder, path in zip(folders, paths, strict=True):
         if paths.count(path) > 1:

@@ -116,7 +116,6 @@ def describe_preset(preset: Preset) -> dict[str, Any]:
 
 
 def _show_all(rows: list[dict[str, Any]]) -> None:
-    """Print a line a preset, grouped by paper and corpus."""
     width = max(len(row["name"]) for row in rows) + 2
     for heading, group in groupby(rows, _heading):
         out(heading)
@@ -147,7 +146,6 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 
 def _show_one(row: dict[str, Any]) -> None:
-    """Print all that there is to know of a preset."""
     shown = {"preset": row["name"], "paper": f"{row['paper']}: {'; '.join(row['rows'])}", "model": row["model"]}
     if row["model_parameters"] is not None:
         published = {

@@ -92,7 +92,7 @@ def _stacked(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def _columns() -> int | None:
-    """Return the width of the terminal; None of a file or a pipe, which has none."""
+    """The width of the terminal; None of a file or a pipe, which has none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -121,7 +121,6 @@ class Progress:
         self._last_line = time.monotonic()
 
     def __enter__(self) -> Progress:
-        """Find out whether there is a terminal."""
         if sys.stdout.isatty():
             columns = TextColumn("{task.description}", markup=False), BarColumn(None, table_column=Column(max_width=24))
             console = _Console(file=getattr(sys.stdout, "terminal", None), highlight=False, markup=False)
@@ -131,7 +130,6 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the bar away."""
         if self._bar is not None:
             self._bar.stop()
 
@@ -140,13 +138,8 @@ class Progress:
     ) -> None:
         """Move the bar, or print a line if the last one is old.
 
-        Args:
-            what: is being done.
-            done: how much of it.
-            total: of how much, if that is known.
-            left: how long it will take; never cut.
-            details: more facts, as many as fit beside a short bar.
-            place: `done` and `total` in words, which the bar shows by its length.
+        `place` says `done` and `total` in words, which the bar shows by its length. `left`, the time, is never cut; of
+        the `details` there are as many as fit beside a short bar.
         """
         if self._bar is None:
             if time.monotonic() - self._last_line >= PLAIN_SECONDS:

@@ -161,9 +161,6 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
 
     Beside the options, the former have `preset`, `begun` (the folder of the run to go on with, or of the first of a
     family), and `resume` and `tour` as true or false.
-
-    Raises:
-        InputError: options that do not go together, or a number of seeds below 1.
     """
     mine, fields = _split(arguments)
     own = _own_parser().parse_intermixed_args(mine)
@@ -195,11 +192,7 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
 
 
 def _name_preset_and_corpus(own: argparse.Namespace) -> None:
-    """Sort the operands into a preset and a text, which may also be given by `--corpus`.
-
-    Raises:
-        InputError: several of either.
-    """
+    """Sort the operands into a preset and a text, which may also be given by `--corpus`."""
     names = [*own.names, *([own.help] if own.help not in (None, "", "all") else [])]
     starts, ends = ("/", ".", "~"), (".txt", ".gz")
     files = [name for name in names if os.path.exists(name) or name.startswith(starts) or name.endswith(ends)]
@@ -233,18 +226,13 @@ def _split(arguments: list[str]) -> tuple[list[str], Fields]:
 
 
 def _base_config(preset: str | None, file: Path | None, begun: Path | None) -> RunConfig:
-    """Return the configuration that the options change: the folder's own when going on, else what is named."""
     if preset is None and file is None and begun is not None:
         return RunConfig.load(begun / CONFIG, whole=True)
     return named_config(preset, file)
 
 
 def named_config(preset: str | None, config: Path | None) -> RunConfig:
-    """Return a preset's configuration, a file's, or a file's over a preset's; with neither, the demo's.
-
-    Raises:
-        InputError: no such preset or file, or a file that is no configuration.
-    """
+    """Return a preset's configuration, a file's, or a file's over a preset's; with neither, the demo's."""
     base = find_preset(preset or _DEFAULT_PRESET).config
     if config is None:
         return base
@@ -253,11 +241,7 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
 
 
 def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
-    """Apply fields by their full names, with values as they are typed.
-
-    Raises:
-        InputError: no such field, or a value that it cannot have.
-    """
+    """Apply fields by their full names, with values as they are typed."""
     fields = flat(upgraded(nested(options), base))
     parser = _field_parser(base, fields)
     return parsed_config(parser, parser.parse_args([f"--{name}={value}" for name, value in fields.items()]))
@@ -308,16 +292,7 @@ def free_folder(preset: str | None, config: RunConfig) -> Path:
 
 
 def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
-    """Choose the hidden size that meets a budget, and print it.
-
-    Args:
-        config: of the model.
-        wanted: θ_M as a number (3731200, 3.7M), or LSTMn: that of a one-layer LSTM with n units.
-        vocabulary_size: of the corpus.
-
-    Raises:
-        InputError: neither, or no hidden size meets it.
-    """
+    """Choose the hidden size that meets a budget, θ_M or the LSTMn that has it, and print it."""
     found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
     if found is None:
         raise InputError(
@@ -341,18 +316,12 @@ def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
 
 
 def _members_begun(folder: Path) -> list[Path]:
-    """Return the runs of a family that were begun, by seed."""
     found = {path.parent: path.parent.name.removeprefix(_SEED) for path in folder.glob(f"{_SEED}*/{CONFIG}")}
     return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
 
 
 def _train_family(config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *, resume: bool) -> None:
-    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on, but those finished or trained elsewhere.
-
-    Raises:
-        InputError: the folder is a run itself, or holds members that cannot be gone on with; nothing was trained.
-        Interrupted: Ctrl-C or SIGTERM ends the family; the run is saved.
-    """
+    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on, but those finished or trained elsewhere."""
     first = config.training.seed
     configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
     members = {folder / f"{_SEED}{member.training.seed}": member for member in configs}

@@ -33,23 +33,17 @@ def ppl(loss: float) -> str:
 
 
 class TrainingReport(Watcher):
-    """Prints sizes before the start, progress, a line an epoch, and the end.
-
-    Args:
-        notes: print the notes on the corpus.
-    """
+    """Prints sizes (and `notes` on the corpus) before the start, progress, a line an epoch, and the end."""
 
     def __init__(self, notes: bool = True) -> None:
         self._notes, self._progress, self._training = notes, Progress(), TrainingConfig()
         self._last_step, self._validation_seconds = time.monotonic(), 0.0
 
     def __enter__(self) -> TrainingReport:
-        """Start the live bar where there is a terminal."""
         self._progress.__enter__()
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """Take the bar away."""
         self._progress.__exit__(None, None, None)
 
     def start(

@@ -22,11 +22,10 @@ class TrainedEnsemble(LoadedModel):
     """What `spanlm.load_ensemble` gives: several trained models that predict as one.
 
     Everything that is measured, scored or generated is the ensemble's. `config` and `folder` are the first member's;
-    the fields on how a text is read are the same for all members.
+    the fields on how a text is read are the same for all members, which are `runs`.
 
-    Attributes:
-        model: the ensemble, in evaluation mode.
-        runs: its members.
+    Raises:
+        InputError: no models, models with different words or ways to read a text, or weights that mean nothing.
     """
 
     model: Ensemble
@@ -37,11 +36,6 @@ class TrainedEnsemble(LoadedModel):
         combination: Combination = "linear",
         weights: Sequence[float] | None = None,
     ) -> None:
-        """Combine models.
-
-        Raises:
-            InputError: no models, models with different words or ways to read a text, or weights that mean nothing.
-        """
         self.runs = tuple(runs)
         require(bool(self.runs), "runs", len(self.runs), "at least 1 model")
         first, *others = self.runs
@@ -88,13 +82,10 @@ def load_ensemble(
     weights: Sequence[float] | None = None,
     device: str = "auto",
 ) -> TrainedEnsemble:
-    """Load the best models of several run folders as one.
+    """Load the best models of several run folders as one; device as of `load`.
 
-    Args:
-        runs: the folders.
-        combination: linear: the average of the probabilities; geometric: their normalised product.
-        weights: of the models, scaled to sum to 1; None: equal.
-        device: auto (a GPU if there is one), cpu, cuda.
+    `combination` is linear, the average of the probabilities, or geometric, their normalised product; the `weights` are
+    scaled to sum to 1, and equal if there are none.
 
     Raises:
         InputError: not run folders, one of them twice, models with different words or ways to read a text, or weights
@@ -134,7 +125,6 @@ def _refuse_other_reading(one: TrainedModel, other: TrainedModel) -> None:
 
 
 def _reading(config: RunConfig) -> dict[str, str]:
-    """Return the fields of a configuration that decide how a text is read."""
     data, kind = config.data, config.training.batching.kind
     if kind == "auto":
         # the demo's documents are its topics, whatever the field is

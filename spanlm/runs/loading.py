@@ -15,11 +15,7 @@ from spanlm.training.setup import refuse_too_large
 
 
 def load(run: str | Path, device: str = "auto") -> TrainedModel:
-    """Load the best model of a run folder.
-
-    Args:
-        run: the folder.
-        device: auto (a GPU if there is one), cpu, cuda.
+    """Load the best model of a run folder; device: auto (a GPU if there is one), cpu, cuda.
 
     Raises:
         InputError: not a run folder, files that do not belong together, or weights that are not finite.

@@ -32,16 +32,13 @@ _CONTEXTS: dict[BatchingKind, Context] = {kind: context for context, kind in KIN
 class Texts:
     """The texts that a trained model can read, cut as those of its training were.
 
-    Attributes:
-        vocabulary: its words.
-        config: the run's configuration; of an ensemble, whose members read alike, that of the first.
-        folder: of the run.
+    Of an ensemble, whose members read alike, the configuration and the folder are the first one's; `memories` are those
+    of all members.
     """
 
     def __init__(
         self, vocabulary: Vocabulary, config: RunConfig, folder: Path, memories: Sequence[AnyMemoryConfig] = ()
     ) -> None:
-        """Keep them together; `memories` are those of all members of an ensemble."""
         self.vocabulary, self.config, self.folder = vocabulary, config, folder
         self._remembers_everything = any(map(remembers_everything, memories or (config.model.memory,)))
 
@@ -79,12 +76,12 @@ class Texts:
         download: bool = False,
         as_text: bool = False,
     ) -> Corpus:
-        """Load a corpus in this model's vocabulary.
+        """Load a corpus, or only a part of it, in this model's vocabulary.
 
         Args:
             name: a registered corpus, a folder, or a text file (taken whole, unless it is the one of the training,
                 which has parts); by default the corpus of the training.
-            split: load only this part; by default all.
+            split: load only this part.
             data_dir: where registered corpora are.
             download: fetch a registered corpus that is not there.
             as_text: read a file as text that is known to be in another format; the training's own always is.
@@ -238,8 +235,7 @@ class Texts:
         """Return what is to be read before the query of a cloze question; None: all that the model can make use of.
 
         Raises:
-            InputError: the context sentences are asked for, and the model was trained on lines alone; or the candidate
-                alone, and the model was not trained to predict a first word.
+            InputError: it was trained on lines alone, so not full; or no first word was predicted, so not none.
         """
         if asked is None:
             return ("query",) if self.line_by_line else ("full",)
@@ -256,11 +252,7 @@ class Texts:
         return tuple(asked)
 
     def to_attend(self, text: str, state: Context) -> tuple[list[str], list[int]]:
-        """Return the words of a text with the <eos> of its lines, and at which of them a context begins.
-
-        Raises:
-            InputError: see `text_to_attend` and `refuse_context`.
-        """
+        """Return the words of a text with the <eos> of its lines, and at which of them a context begins."""
         self.refuse_context(state)
         return text_to_attend(self.pieces(text.split("\n")), state)
 

@@ -58,16 +58,11 @@ from spanlm.store.provenance import provenance
 class LoadedModel:
     """What one trained model and several as one have in common.
 
-    Attributes:
-        model: predicts the next word; in evaluation mode.
-        vocabulary: its words.
-        config: the run's configuration.
-        folder: where it came from.
-        texts: what it can read, and how.
+    `model` predicts the next word, in evaluation mode; `texts` are what it can read, and how, with the `vocabulary`,
+    the `config` and the `folder` of its run.
     """
 
     def __init__(self, model: NextWordModel, texts: Texts) -> None:
-        """Keep a model and its texts together."""
         self.model, self.texts = model, texts
         self.vocabulary, self.config, self.folder = texts.vocabulary, texts.config, texts.folder
 
@@ -150,11 +145,9 @@ class LoadedModel:
     ) -> Iterator[RankedQuestion | Defect]:
         """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze.rank_questions`.
 
-        Args:
-            questions: a file in the format of the Children's Book Test, or what `read_questions` gives.
-            contexts: what is read before a query: full, query, none. None: full, but query for a model that was trained
-                on lines that know nothing of each other.
-            batch_size: questions read side by side.
+        The `questions` are a file in the format of the Children's Book Test, or what `read_questions` gives; before
+        each is read what `contexts` say (full, query, none), by default full, but query for a model that was trained on
+        lines that know nothing of each other.
 
         Raises:
             InputError: a context that is unknown or that the model cannot use, see
@@ -219,7 +212,6 @@ class TrainedModel(LoadedModel):
     """What `spanlm.load` gives: a model, its vocabulary, its config and its folder, and all that is done with them."""
 
     def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
-        """Keep the four together."""
         super().__init__(model, Texts(vocabulary, config, folder))
 
     def at_gate_temperature(self, temperature: float) -> TrainedModel:
@@ -280,12 +272,10 @@ class TrainedModel(LoadedModel):
         return evaluate_dynamic(self.model, loaded, part, statistics, dynamic, protocol, report=report)
 
     def attend(self, text: str, *, expected: int = 5, state: Context = "line") -> AttentionRecord:
-        """Read a text and record where the model looked at each word, and what it expected next.
+        """Read a text and record where the model looked at each word, and the `expected` likeliest next words.
 
-        Args:
-            text: lines, or sentences if the training's lines were cut into them (data.lines), are closed by <eos>.
-            expected: how many of the most probable next words to keep.
-            state: what a word's context is, as of `score`.
+        Lines, or sentences if the training's lines were cut into them (data.lines), are closed by <eos>; a word's
+        context is `state`, as of `score`.
 
         Raises:
             InputError: no words, a model that attends to nothing or to spans, which `attend_spans` shows, or a `state`
@@ -301,7 +291,7 @@ class TrainedModel(LoadedModel):
 
     @property
     def has_spans(self) -> bool:
-        """Whether it looks at spans: whether it has a span buffer."""
+        """Whether it has a span buffer."""
         return isinstance(self.config.model.memory, SpanBufferConfig)
 
     def attend_spans(self, text: str, *, expected: int = 5, state: Context = "line") -> SpanRecord:
@@ -371,21 +361,9 @@ class TrainedModel(LoadedModel):
         Finished trials are kept in the folder, in `trials.jsonl`, and are not read again: a search that was stopped
         goes on, and one with another point reads only that.
 
-        Args:
-            corpus: as of `evaluate`, and so are `state`, `precision`, `statistics` and `report`.
-            split: the part to choose on; never the one to report.
-            rates: η to try; None: those of the published grid, in proportion to the length.
-            decays: λ to try, likewise.
-            epsilon: ε of all of them; `length` and `loss` are as of `DynamicConfig`.
-            length: words after which the weights learn.
-            loss: what they learn from.
-            also: more points to try, of the same length.
-            first_tokens: that every point reads.
-            finalists: points that then read all of the text, more if none of them helps; 0: none.
-            state: a word's context.
-            precision: of the products.
-            statistics: of the gradients.
-            report: is called with the progress.
+        The `split` is the part to choose on, never the one to report. `rates` are η to try, `decays` λ; None: those of
+        the published grid, in proportion to the length. `also` are more points, of the same `length`. Every point reads
+        `first_tokens`; so many `finalists` then read all of the text, more if none of them helps (0: none).
 
         Raises:
             InputError: as `evaluate`; an empty grid or a value outside its range; no text to gather statistics on.

@@ -9,6 +9,15 @@ import pytest
 
 from spanlm.cli.main import main
 
+SMALL = (
+    "--model.embedding_size=6",
+    "--model.encoder.hidden_size=12",
+    "--training.batching.batch_size=4",
+    "--training.batching.length=7",
+    "--training.epochs=1",
+)
+"""Options of a model that trains in a second."""
+
 
 @dataclass(frozen=True)
 class Result:

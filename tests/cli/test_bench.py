@@ -72,23 +72,6 @@ def test_tables_and_threads(cli: Cli, config: Path) -> None:
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (("demo", "--rounds", 0), ("--rounds=0", "at least 1")),
-        (("demo", "--operations", -1), ("--operations=-1", "at least 0")),
-        ((), ("PRESET", "demo, daniluk2017/…", "`spanlm presets`")),
-        (("--corpus", "ptb"), ("PRESET",)),
-        (("demo", "demo"), ("demo", "twice")),
-        (("merity2018/awd-pbt",), ("merity2018/awd-pbt", "merity2018/awd-ptb")),
-        (("no.yaml",), ("no.yaml",)),
-        (("merity2018/awd-ptb",), ("data.corpus=ptb", "--data-dir")),
-    ],
-)
-def test_refused(cli: Cli, arguments: tuple[object, ...], parts: tuple[str, ...]) -> None:
-    cli("bench", *arguments).refused(*parts)
-
-
 def test_one_that_diverges_is_named(cli: Cli, config: Path) -> None:
     asked = RunConfig.load(config)
     wild = with_training(asked, optimizer=replace(asked.training.optimizer, lr=1e30))

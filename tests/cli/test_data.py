@@ -15,12 +15,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Cli
-from tests.cli.test_bad_input import SMALL
+from tests.cli.conftest import SMALL, Cli
 from tests.data.wikipedia.small import ROOT, dump, json_lines, made_articles
 
 ARTICLES = made_articles(40)
-OPTIONS = "--source --out --vocabulary --coverage --category --articles --seed --lowercase --jobs --keep-partial"
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +36,6 @@ def test_alone_it_explains_itself(cli: Cli, arguments: list[str]) -> None:
     text = cli("data", *arguments).done
     assert text.startswith("usage: spanlm data CORPUS")
     assert re.search(r"^  wikipedia  .*Daniluk", text, re.M)
-
-
-def test_help_names_every_option(cli: Cli) -> None:
-    text = cli("data", "wikipedia", "--help").done
-    assert text.startswith("usage: spanlm data wikipedia")
-    assert set(OPTIONS.split()) <= set(re.findall(r"(?<![\w.`-])--[a-z][\w.-]*", text))
 
 
 def test_it_prints_the_counts_and_how_to_go_on(cli: Cli, tmp_path: Path) -> None:
@@ -71,40 +63,6 @@ def test_the_printed_command_trains_on_it(cli: Cli, tmp_path: Path) -> None:
     assert f"train {sizes[0]}, valid {sizes[1]}, test {sizes[2]} tokens" in result.out
     assert f"vocabulary {told['vocabulary']['size']:,}" in result.out
     assert "documents: blank-line" in (tmp_path / "run" / "config.yaml").read_text()
-
-
-@pytest.mark.parametrize(
-    ("command", "parts"),
-    [
-        ("data wikpedia", ["data wikpedia: no corpus that can be made", "Did you mean 'wikipedia'?"]),
-        ("data wikipedia", ["required: --source, --out", "see `spanlm data wikipedia --help`"]),
-        ("data wikipedia --source wiki.jsonl", ["required: --out"]),
-        ("data wikipedia --source none --out out", ["--source=none: no such file or folder"]),
-        ("data wikipedia --source wiki.jsonl --out out --categry x", ["--categry", "Did you mean '--category'?"]),
-        (
-            "data wikipedia --source wiki.jsonl --out out --category (",
-            ["--category=(: no regular expression", "missing )"],
-        ),
-        (
-            "data wikipedia --source wiki.jsonl --out out --category Q",
-            ["--category=Q: is found in no category", "People"],
-        ),
-        ("data wikipedia --source wiki.jsonl --out out --vocabulary 2", ["--vocabulary=2: must be at least 3"]),
-        ("data wikipedia --source wiki.jsonl --out out --vocabulary many", ["--vocabulary", "many"]),
-        (
-            "data wikipedia --source wiki.jsonl --out out --coverage 97",
-            ["--coverage=97.0: must be above 0 and at most 1"],
-        ),
-        ("data wikipedia --source wiki.jsonl --out out --coverage nan", ["--coverage=nan: must be"]),
-        ("data wikipedia --source wiki.jsonl --out out --coverage 1 --vocabulary 9", ["not allowed with"]),
-        ("data wikipedia --source wiki.jsonl --out out --articles 2", ["--articles=2: must be at least 3"]),
-        ("data wikipedia --source wiki.jsonl --out out --jobs 0", ["--jobs=0: must be at least 1"]),
-        ("data wikipedia --source wiki.jsonl --out wiki.xml", ["--out=", "wiki.xml: is there already"]),
-    ],
-)
-def test_one_line_and_nothing_left_behind(cli: Cli, tmp_path: Path, command: str, parts: list[str]) -> None:
-    cli(*command.split(), *(["--jobs", 1] if "--jobs" not in command and " --" in command else [])).refused(*parts)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["wiki.jsonl", "wiki.xml"]
 
 
 def test_a_vocabulary_too_large_says_how_many_words_there_are(cli: Cli) -> None:

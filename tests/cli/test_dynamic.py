@@ -121,49 +121,6 @@ def test_a_part_of_the_training_text_is_enough_and_the_rest_of_a_folder_is_not_t
     assert all(after[path] == content for path, content in before.items())
 
 
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        (("--dynamic-rate", "1e-4"), ("--dynamic-rate: is for dynamic evaluation; add --dynamic",)),
-        (("--dynamic-epsilon", "1e-4"), ("--dynamic-epsilon: is for dynamic evaluation",)),
-        (("--dynamic-convention", "sum"), ("--dynamic-convention: is for dynamic evaluation",)),
-        (("--dynamic-statistics", "9"), ("--dynamic-statistics: is for dynamic evaluation",)),
-        (("--dynamic-loss", "likelihood"), ("--dynamic-loss: is for dynamic evaluation",)),
-        (("--dynamic", "--dynamic-loss", "reward"), ("--dynamic-loss", "reward")),
-        (("--tune-dynamic",), ("--tune-dynamic: is for dynamic evaluation; add --dynamic",)),
-        (("--dynamic", "--dynamic-rate", "-1"), ("spanlm: --dynamic-rate=-1.0: must be finite and at least 0",)),
-        (("--dynamic", "--dynamic-decay", "1.5"), ("spanlm: --dynamic-decay=1.5: must be in [0, 1]",)),
-        (("--dynamic", "--dynamic-epsilon", "0"), ("spanlm: --dynamic-epsilon=0.0: must be positive",)),
-        (("--dynamic", "--dynamic-statistics", "0"), ("--dynamic-statistics=0: must be at least 1 segment",)),
-        (("--dynamic", "--dynamic-rate", "1", "2"), ("--dynamic-rate: 2 values are a grid", "--tune-dynamic")),
-        (("--dynamic", "--tune-dynamic", "--dynamic-rate", "1", "nan"), ("spanlm: --dynamic-rate=nan",)),
-        (("--dynamic", "--batch-size", "4"), ("--batch-size=4: must be 1 with --dynamic",)),
-        (
-            ("--dynamic", "--cache", "5", "--cache-theta", "1", "--cache-lambda", "0.1"),
-            ("--dynamic and --cache do not go together",),
-        ),
-        (("--dynamic", "--dynamic-convention", "sum"), ("--dynamic-convention=sum", "give all three")),
-        (
-            ("--dynamic", "--dynamic-convention", "sum", *GIVEN[:2], "--dynamic-decay", "-1", *GIVEN[4:]),
-            ("spanlm: --dynamic-decay=-1.0: must be finite and at least 0",),
-        ),
-        (
-            ("--dynamic", "--dynamic-convention", "sum", "--dynamic-rate", "-1", *GIVEN[2:]),
-            ("spanlm: --dynamic-rate=-1.0: must be finite and at least 0",),
-        ),
-        (("--dynamic", "--dynamic-convention", "old"), ("--dynamic-convention", "old")),
-        (("other", "--dynamic"), ("--dynamic: is for one run",)),
-        (("--dynamic", "--dynamic-length", "0"), ("--dynamic-length=0: must be at least 1",)),
-        (("--dynamic", "--dynamic-length", "3000"), ("--dynamic-decay=1.2: must be in [0, 1]",)),
-        (("--dynamic", "--dynamic-length", "2000", "--tune-dynamic"), ("--dynamic-decay=1.2: must be in [0, 1]",)),
-        (("--dynamic-lambda", "0.1"), ("unknown option --dynamic-lambda",)),
-    ],
-    ids=str,
-)
-def test_bad_options_are_refused_before_anything_is_loaded(cli: Cli, options: tuple[str, ...], parts: Any) -> None:
-    cli("evaluate", "nowhere", *options).refused(*parts)
-
-
 def test_what_cannot_be_evaluated_is_refused_before_statistics_are_gathered(
     cli: Cli, run: Path, tmp_path: Path
 ) -> None:

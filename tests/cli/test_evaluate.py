@@ -227,29 +227,3 @@ def test_several_runs_score_and_write(cli: Cli, both: list[Path], options: list[
     out = cli("generate", *both, "--prompt", "the cat", "--length", "8", "--seed", "5", *options).done
     words = model.generate("the cat", length=8, seed=5)
     assert out.split() == ["the", "cat", *(word for word in words if word != "<eos>")]
-
-
-@pytest.mark.parametrize(
-    ("command", "part"),
-    [
-        ("evaluate RUN --weights 1", "--weights: is for several runs"),
-        ("score RUN text.txt --combine geometric", "--combine: is for several runs"),
-        ("evaluate RUN --tune-weights", "--tune-weights: is for several runs"),
-        ("evaluate RUN LSTM --weights 1", "spanlm: --weights 1: must be as many as models, 2"),
-        ("evaluate RUN LSTM --weights -1 2", "spanlm: --weights -1 2: must be finite and at least 0"),
-        ("score RUN LSTM text.txt --weights 0 0", "spanlm: --weights 0 0: must be above 0 in sum"),
-        ("evaluate RUN LSTM --combine mean", "'linear', 'geometric'"),
-        ("evaluate RUN LSTM --tune-weights --weights 1 1", "--tune-weights and --weights do not go together"),
-        ("evaluate RUN LSTM --tune-weights --combine geometric", "only the weights of --combine linear are tuned"),
-        ("evaluate RUN LSTM --tune-weights --cache 9", "--tune-weights and --cache do not go together"),
-        ("evaluate RUN RUN", "is named twice"),
-        ("generate RUN nowhere", "nowhere: is not the folder of a run"),
-        ("score RUN text.txt LSTM", "a folder where a text file is needed"),
-        ("cloze RUN LSTM", "the following arguments are required: QUESTIONS"),
-        ("attend RUN LSTM --text a --out a.html", "2 runs: --text takes one; several stand side by side"),
-    ],
-)
-def test_what_is_refused_of_several(cli: Cli, both: list[Path], command: str, part: str) -> None:
-    Path("text.txt").write_text("the cat\n")
-    names = {"RUN": str(both[0]), "LSTM": str(both[1])}
-    cli(*(names.get(word, word) for word in command.split())).refused(part)

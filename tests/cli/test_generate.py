@@ -2,35 +2,31 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import spanlm
 from tests.cli.conftest import Cli
 
-
-def test_words_of_the_python_call(cli: Cli, tiny_run: Path) -> None:
-    options = ["--length", "30", "--seed", "3", "--temperature", "0.9", "--top-k", "9", "--top-p", "0.95"]
-    out = cli("generate", tiny_run, "--prompt", "the cat", *options).done
-    words = spanlm.load(tiny_run).generate("the cat", length=30, seed=3, temperature=0.9, top_k=9, top_p=0.95)
-    assert "<eos>" in words, "else the line ends below are not seen"
-    text = re.sub(" ?<eos> ?", "\n", " ".join(["the", "cat", *words]))
-    assert out.rstrip("\n").split("\n") == text.rstrip("\n").split("\n")
-    assert out.endswith("\n")
-    assert "<eos>" not in out
+SAMPLED = {"length": 30, "seed": 3, "temperature": 0.9, "top_k": 9, "top_p": 0.95}
 
 
-def test_unk_is_drawn_where_that_is_asked_for(cli: Cli, tiny_run: Path) -> None:
-    drawn = ["--length", "200", "--temperature", "3"]
-    words = spanlm.load(tiny_run).generate(length=200, temperature=3.0, unk=True)
-    assert "<unk>" in words
-    assert cli("generate", tiny_run, *drawn, "--unk").done.split() == [word for word in words if word != "<eos>"]
-    assert "<unk>" not in cli("generate", tiny_run, *drawn).done
-
-
-def test_defaults(cli: Cli, tiny_run: Path) -> None:
-    words, out = spanlm.load(tiny_run).generate(), cli("generate", tiny_run).done
-    assert len(words) == 50 and out.split() == [word for word in words if word != "<eos>"]
-    assert not any(line.startswith(" ") or line.endswith(" ") for line in out.split("\n"))
-    assert cli("generate", tiny_run, "--seed", "1").done == out != cli("generate", tiny_run, "--seed", "2").done
+@pytest.mark.parametrize(
+    ("prompt", "options", "drawn"),
+    [("the cat", SAMPLED, "<eos>"), ("", {"length": 200, "temperature": 3.0, "unk": True}, "<unk>"), ("", {}, "<eos>")],
+)
+def test_words_are_those_of_the_python_call(
+    cli: Cli, tiny_run: Path, prompt: str, options: dict[str, Any], drawn: str
+) -> None:
+    words = spanlm.load(tiny_run).generate(prompt, **options)
+    assert drawn in words and len(words) == options.get("length", 50)
+    given = [f"--{name.replace('_', '-')}" + f"={value}" * (value is not True) for name, value in options.items()]
+    out = cli("generate", tiny_run, "--prompt", prompt, *given).done
+    text = re.sub(" ?<eos> ?", "\n", " ".join([*prompt.split(), *words]))
+    assert out.rstrip("\n").split("\n") == text.rstrip("\n").split("\n") and out.endswith("\n")
+    assert "<unk>" not in cli("generate", tiny_run, *(one for one in given if one != "--unk")).done
+    assert out != cli("generate", tiny_run, "--prompt", prompt, *given, "--seed", 2).done
 
 
 def test_a_prompt_is_cut_as_the_training_text_was(cli: Cli, sentence_run: Path) -> None:

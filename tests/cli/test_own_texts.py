@@ -13,16 +13,9 @@ import spanlm
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.store.run_folder import locked
-from tests.cli.conftest import Cli
+from tests.cli.conftest import SMALL, Cli
 from tests.conftest import tiny_lines
 
-SMALL = (
-    "--model.embedding_size=6",
-    "--model.encoder.hidden_size=12",
-    "--training.batching.batch_size=4",
-    "--training.batching.length=7",
-    "--training.epochs=1",
-)
 CHANCE = "<unk> was read in training, so the probabilities of unknown words mean nothing"
 
 

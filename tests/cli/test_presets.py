@@ -16,22 +16,17 @@ from tests.cli.conftest import Cli
 def test_json_lists_every_preset(cli: Cli) -> None:
     rows = {row["name"]: row for row in json.loads(cli("presets", "--json").done)}
     assert list(rows) == list(PRESETS)
-    row = rows["daniluk2017/kvp-w5"]
-    assert row["paper"] == "Daniluk et al. 2017"
-    assert (row["published_valid_perplexity"], row["published_test_perplexity"]) == (74.2, 75.8)
-    assert row["published_model_parameters_millions"] == 23.9
-    assert row["model_parameters"] == 25_578_774
-    assert row["all_parameters"] == 25_578_774 + 77_000 * 300
-    assert row["vocabulary_size"] == 77_000
-    assert "kvp-786-w5" in row["remark"]
-    assert row["published_all_parameters_millions"] is None
-    large = rows["zaremba2014/large"]
-    assert (large["all_parameters"], large["published_all_parameters_millions"]) == (66_022_000, 66)
-    assert large["published_model_parameters_millions"] is None
-    assert large["published_dynamic_test_perplexity"] is None
-    mixture = rows["yang2018/mos-wt2"]
-    dynamic = (mixture["published_dynamic_valid_perplexity"], mixture["published_dynamic_test_perplexity"])
-    assert dynamic == (42.41, 40.68)
+    row, large, mixture = (rows[name] for name in ("daniluk2017/kvp-w5", "zaremba2014/large", "yang2018/mos-wt2"))
+    assert row["paper"] == "Daniluk et al. 2017" and "kvp-786-w5" in row["remark"]
+    for expected, found in (
+        ((74.2, 75.8), [row[f"published_{split}_perplexity"] for split in ("valid", "test")]),
+        ((25_578_774, 25_578_774 + 77_000 * 300), (row["model_parameters"], row["all_parameters"])),
+        ((23.9, None), [row[f"published_{which}_parameters_millions"] for which in ("model", "all")]),
+        ((None, 66), [large[f"published_{which}_parameters_millions"] for which in ("model", "all")]),
+        ((66_022_000, None), (large["all_parameters"], large["published_dynamic_test_perplexity"])),
+        ((42.41, 40.68), [mixture[f"published_dynamic_{split}_perplexity"] for split in ("valid", "test")]),
+    ):
+        assert tuple(found) == expected
     for name, found in rows.items():
         assert RunConfig.from_tree(found["config"]) == PRESETS[name].config
 

@@ -50,13 +50,23 @@ def test_a_terminal_without_greek(tiny_run: Path) -> None:
     assert shell("presets", encoding="latin-1", PYTHONIOENCODING="latin-1").returncode == 0
 
 
-@pytest.mark.parametrize(("redirection", "status"), [("| true", 128 + signal.SIGPIPE), (">&-", 0)])
-def test_output_that_nobody_reads_is_no_error(redirection: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("command", "status", "printed"),
+    [
+        ("presets | true", 128 + signal.SIGPIPE, b""),
+        ("presets >&-", 0, b""),
+        pytest.param('score "$1" long.txt | head -c 8', 128 + signal.SIGPIPE, b"sentence", marks=pytest.mark.slow),
+    ],
+)
+def test_output_that_nobody_reads_is_no_error(
+    tiny_run: Path, tmp_path: Path, command: str, status: int, printed: bytes
+) -> None:
+    (tmp_path / "long.txt").write_text("the cat sat on mat .\n" * 3000)
     # as in a user's shell, where output to a pipe is buffered
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    script = f'"{sys.executable}" -m spanlm presets {redirection}; exit ${{PIPESTATUS[0]}}'
-    found = subprocess.run(["bash", "-c", script], capture_output=True, timeout=60, check=False, env=environment)
-    assert (found.returncode, found.stderr) == (status, b"")
+    script = ["bash", "-c", f'"{sys.executable}" -m spanlm {command}; exit ${{PIPESTATUS[0]}}', "bash", str(tiny_run)]
+    found = subprocess.run(script, capture_output=True, timeout=60, check=False, env=environment)
+    assert (found.returncode, found.stdout, found.stderr) == (status, printed, b"")
 
 
 DELAYS = (0.2, *(pytest.param(delay, marks=pytest.mark.slow) for delay in (0.02, 0.1, 0.8, 3.0)))

@@ -136,20 +136,6 @@ def test_words_are_scored_and_drawn_with_it(cli: Cli, span_run: Path, tmp_path: 
     assert words != model.generate("the cat", length=40)
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "score", "generate", "attend"])
-def test_what_has_no_such_temperature_is_refused(cli: Cli, span_run: Path, tiny_run: Path, verb: str) -> None:
-    what = ["--text", "the"] if verb == "attend" else []
-    for value in ("0", "9e-7", "nan", "inf"):
-        cli(verb, "nowhere", *what, f"--gate-temperature={value}").refused(
-            f"--gate-temperature={float(value)}: must be from 1e-06 on and finite"
-        )
-    cli(verb, tiny_run, *what, "--gate-temperature", 1).refused(
-        "--gate-temperature: this model has no span buffer (model.memory.kind=key_value)"
-    )
-    if verb != "attend":
-        cli(verb, span_run, tiny_run, "--gate-temperature", 1).refused("--gate-temperature: is for one run")
-
-
 # --- `--parts` ---
 
 
@@ -188,12 +174,3 @@ def test_json_has_them_adapting_and_as_trained(cli: Cli, own_span_run: Path, sta
     assert plain is not None and result.parts.encoder != pytest.approx(plain.encoder, rel=1e-3)
     assert found["parts"] == pytest.approx(asdict(result.parts))
     assert found["without_dynamic"]["parts"] == pytest.approx(asdict(plain))
-
-
-def test_what_has_no_parts_is_refused(cli: Cli, tiny_run: Path) -> None:
-    cli("evaluate", tiny_run, "--parts").refused(
-        "--parts: this model has no span buffer (model.memory.kind=key_value)", "model.memory.kind=span_buffer"
-    )
-    cli("evaluate", "a", "b", "--parts").refused("--parts: is for one run; take each of the 2 apart")
-    cache = ("--cache", 5, "--cache-theta", 1, "--cache-lambda", 0.1)
-    cli("evaluate", "a", "--parts", *cache).refused("--parts and --cache do not go together")
