@@ -4,7 +4,7 @@ r"""n-best lists in the formats of the tools that make them.
 |---|---|
 | moses | `ID \|\|\| hypothesis \|\|\| name= value … \|\|\| total`, further fields are kept |
 | kaldi | `ID-N w1 w2 …`; in a folder: `words_text` or `text`, beside files of `ID-N score` (acwt, lmwt… are costs) |
-| srilm | `ascore lscore nwords w1 w2 …` (log10), or `NBestList1.0` and `(bytelog) w1 w2 …`; a file a list, named by ID |
+| srilm | `ascore lscore nwords w1 w2 …` (log10), or `NBestList1.0` and `(bytelog) w1 w2 …`; a file a list |
 | espnet | a folder with `1best_recog/`, `2best_recog/`, …; in each `text` (`ID w1 w2 …`) and `score` (`ID value`) |
 | nemo | `hypothesis<TAB>score`, the same number of lines a list (`list_size`); IDs are 1, 2, … |
 | jsonl | `{"id": …, "hyps": [{"text": …, "score": …}]}`; every number beside the text is a score |
@@ -377,9 +377,8 @@ def _read_jsonl(path: Path) -> list[NBestList]:
             ) from None
         if name in lists:
             raise InputError(f"{path}, line {number}: the id {name} is there twice")
-                those = (_jsonl_hypothesis(path, number, *each) for each in zip(texts, hypotheses, strict=True))
+        those = (_jsonl_hypothesis(path, number, *each) for each in zip(texts, hypotheses, strict=True))
         lists[name] = NBestList(name, tuple(those))
-        )
     return [found for found in lists.values() if found.hypotheses]
 
 
