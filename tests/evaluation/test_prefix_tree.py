@@ -7,6 +7,7 @@ import random
 import pytest
 import torch
 
+from spanlm.evaluation.prefix_tree import Prefixes, score_texts
 from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel
@@ -18,7 +19,6 @@ from spanlm.models.memories import (
     PointerSentinelConfig,
     SpanBufferConfig,
 )
-from spanlm.rescoring.scoring import Prefixes, score_texts
 
 V, EOS = 30, 0
 MEMORIES: list[AnyMemoryConfig] = [
@@ -57,10 +57,10 @@ def test_as_each_text_alone(memory: AnyMemoryConfig, predict_first: bool, stream
     model, texts = model_with(memory), variants()
     found, prefixes = score_texts(model, texts, EOS, predict_first=predict_first, streams=streams)
     model.eval()
-    for text, value in zip(texts, found, strict=True):
+    for text, values in zip(texts, found, strict=True):
         ids = torch.tensor([EOS, *text] if predict_first else text)[:, None]
-        alone = model.log_prob(ids[:-1], ids[1:], model.init_state(1))[0].sum() if len(ids) > 1 else 0.0
-        assert value == pytest.approx(float(alone), abs=1e-10)
+        alone = model.log_prob(ids[:-1], ids[1:], model.init_state(1))[0][:, 0].tolist() if len(ids) > 1 else []
+        assert values == pytest.approx(alone, abs=1e-10)
     assert prefixes.tokens == sum(map(len, texts)) + predict_first * len(texts)
     if streams > 3:
         assert prefixes.read < 0.7 * prefixes.tokens

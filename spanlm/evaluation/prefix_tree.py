@@ -1,4 +1,4 @@
-"""Log-probabilities of many short texts that begin alike, such as the hypotheses of a list.
+"""Log-probabilities of many short texts that begin alike: hypotheses of a list, minimal pairs.
 
 The texts are the paths of one tree: what several have in common is read once. All words of a depth are read in one
 step, from the states of the words before them, so that a step has as many streams as the tree is wide.
@@ -50,17 +50,17 @@ def score_texts(
     *,
     predict_first: bool = True,
     streams: int | None = None,
-) -> tuple[list[float], Prefixes]:
-    """Return Σ log p(word | <eos>, the words before it in its text), in nats, of every text.
+) -> tuple[list[list[float]], Prefixes]:
+    """Return log p(word | <eos>, the words before it in its text), in nats, of every word of every text.
 
     Args:
         model: left in the mode it was in.
         texts: words as ids; a text should end with <eos> if its end is to count.
         eos_id: opens every text.
-        predict_first: if not, nothing opens a text: its first word is read, and not predicted.
+        predict_first: if not, nothing opens a text: its first word is read, is not predicted, and has no value.
         streams: words read side by side, at most; None: as many as their states and their distributions leave room for.
     """
-    found: list[float] = []
+    found: list[list[float]] = []
     saved = Prefixes()
     opening = [eos_id] if predict_first else []
     streams = streams or _streams(model)
@@ -70,7 +70,7 @@ def score_texts(
             part = [[*opening, *text] for text in texts[start : start + 2 * streams]]
             levels, paths = _tree(part)
             values = _read(model, levels, streams)
-            found += [float(values[path[1:]].sum()) for path in paths]
+            found += [values[path[1:]].tolist() for path in paths]
             saved += Prefixes(sum(map(len, part)), sum(len(level.open) for level in levels))
     return found, saved
 
