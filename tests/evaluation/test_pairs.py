@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import pytest
@@ -39,12 +38,14 @@ def test_a_region_alone_is_summed() -> None:
     assert (found.good, found.bad) == (-3.0, -6.0)
 
 
-def test_wilsons_interval() -> None:
-    # published example: 15 of 50 (Newcombe 1998): 0.191 to 0.438
-    low, high = Accuracy(50, 15, 0, 0, 0).interval
-    assert (low, high) == pytest.approx((0.191, 0.438), abs=5e-4)
-    assert Accuracy(10, 10, 0, 0, 0).interval[1] == 1.0
-    assert math.isclose(Accuracy(10, 0, 0, 0, 0).interval[0], 0.0, abs_tol=1e-12)
+@pytest.mark.parametrize("correct", [0, 3, 15, 50])
+def test_wilsons_interval_is_where_the_score_test_just_accepts(correct: int) -> None:
+    share = correct / 50
+    low, high = Accuracy(50, correct, 0, 0, 0).interval
+    assert 0 <= low <= share + 1e-12
+    assert share - 1e-12 <= high <= 1
+    for bound in (low, high):
+        assert (share - bound) ** 2 == pytest.approx(1.959964**2 * bound * (1 - bound) / 50, abs=1e-9)
 
 
 @pytest.mark.parametrize(("wanted", "region"), [("2", (2, 2)), ("2-3", (2, 3)), ("keys are", (2, 3)), ("the", (1, 1))])
