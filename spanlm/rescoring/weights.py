@@ -4,7 +4,8 @@ The hypothesis that is chosen of a list is that with the greatest Σ_k w_k · s_
 equal. How many words are wrong then changes only where another hypothesis comes to be the greatest, so along one weight
 it is constant in intervals, which are found exactly: each hypothesis is a line in that weight, and those chosen are the
 upper envelope of the lines (Och, 2003, "Minimum Error Rate Training in Statistical Machine Translation", §5). One
-weight after another is put into the middle of its best interval until no weight helps; from several starts.
+weight after another goes to the middle of its best interval, and so does the sum of several in directions drawn by
+chance, until none helps; from several starts.
 """
 
 from __future__ import annotations
@@ -101,57 +102,58 @@ def tune(candidates: Candidates, first: Array, tuned: Sequence[int], *, starts: 
     # a weight matters in proportion to how far its scores differ within a list
     spreads = np.mean([each.std(axis=0) for each in candidates.scores], axis=0)
     scale = max(float(spreads @ np.abs(first)), 1e-9) / np.maximum(spreads, 1e-9)
+    moves = np.zeros((len(first), len(first)))
+    moves[tuned, tuned] = 1.0
+    axes = list(moves[tuned])
     best: tuple[int, Array] | None = None
     for start in range(starts):
         weights = first.astype(np.float64)
         if start:
-            for k in tuned:
-                weights[k] = generator.uniform(0.0, 1.0) * scale[k]
-        found = _ascend(candidates, weights, tuned)
+            weights[tuned] = generator.uniform(-0.5, 3.0, len(tuned)) * scale[tuned]
+        drawn = generator.normal(size=(len(axes), len(first))) * scale @ moves
+        found = _ascend(candidates, weights, [*axes, *drawn])
         if best is None or found[0] < best[0]:
             best = found
     assert best is not None
     errors, weights = best
     intervals: list[tuple[float, float] | None] = [None] * len(weights)
-    for k in tuned:
-        intervals[k] = _interval_around(candidates, weights, k)
+    for k, axis in zip(tuned, axes, strict=True):
+        low, high = _interval(*line_search(candidates, weights, axis))
+        intervals[k] = (float(weights[k]) + low, float(weights[k]) + high)
     return Tuned(weights, errors, tuple(intervals), starts)
 
 
-def _ascend(candidates: Candidates, weights: Array, tuned: Sequence[int]) -> tuple[int, Array]:
+def _ascend(candidates: Candidates, weights: Array, directions: Sequence[Array]) -> tuple[int, Array]:
+    """Move along one direction after another, each to the middle of its best interval, until none has fewer errors."""
     errors = int(candidates.errors_of(choose(candidates.scores, weights)).sum())
     for _ in range(ROUNDS):
         before = errors
-        for k in tuned:
-            edges, counts = line_search(candidates, weights, k)
-            low, high, fewest = _widest(edges, counts)
+        for direction in directions:
+            step, fewest = _best_step(*line_search(candidates, weights, direction))
             if fewest < errors:
-                weights, errors = weights.copy(), fewest
-                weights[k] = _middle(low, high)
+                weights, errors = weights + step * direction, fewest
         if errors == before:
             break
     return errors, weights
 
 
-def line_search(candidates: Candidates, weights: Array, k: int) -> tuple[Array, Counts]:
-    """Return how many words are wrong for every value of one weight, the others as they are.
+def line_search(candidates: Candidates, weights: Array, direction: Array) -> tuple[Array, Counts]:
+    """Return how many words are wrong with weights + x · direction, for every x.
 
     Args:
         candidates: to choose from.
         weights: (K,).
-        k: which weight.
+        direction: (K,); of one weight, 1 there and 0 elsewhere.
 
     Returns:
-        The n values at which another hypothesis is chosen somewhere, in order, and the errors below the first, between
-        each two, and above the last, (n + 1,).
+        The n values of x at which another hypothesis is chosen somewhere, in order, and the errors below the first,
+        between each two, and above the last, (n + 1,).
     """
-    others = weights.copy()
-    others[k] = 0.0
     edges: list[float] = []
     changes: list[int] = []
     errors = 0
     for scores, wrong in zip(candidates.scores, candidates.errors, strict=True):
-        chosen, values = _envelope(scores @ others, scores[:, k])
+        chosen, values = _envelope(scores @ weights, scores @ direction)
         errors += int(wrong[chosen[0]])
         edges += values
         changes += np.diff(wrong[chosen]).tolist()
@@ -180,44 +182,26 @@ def _envelope(heights: Array, slopes: Array) -> tuple[list[int], list[float]]:
     return chosen, values[: len(chosen) - 1]
 
 
-def _widest(edges: Array, counts: Counts) -> tuple[float, float, int]:
-    """Return the widest range of a weight with the fewest errors, and these; neighbours with as many are one range."""
+def _best_step(edges: Array, counts: Counts) -> tuple[float, int]:
+    """Return the middle of the widest interval with the fewest errors, and these; neighbours with as many are one."""
     fewest = int(counts.min())
-    bounds = np.concatenate([[-np.inf], edges, [np.inf]])
-    best = (0.0, 0.0, -1.0)
-    # outside of all values one more half of their range counts, so that no range is endless
-    reach = max(1.0, float(edges[-1] - edges[0])) / 2 if len(edges) else 1.0
-    ends = np.clip(bounds, bounds[1] - reach, bounds[-2] + reach) if len(edges) else np.array([-1.0, 1.0])
-    place = 0
-    while place < len(counts):
-        if counts[place] != fewest:
-            place += 1
-            continue
-        last = place
-        while last + 1 < len(counts) and counts[last + 1] == fewest:
-            last += 1
-        width = float(ends[last + 1] - ends[place])
-        if width > best[2]:
-            best = (float(ends[place]), float(ends[last + 1]), width)
-        place = last + 1
-    return best[0], best[1], fewest
+    if not len(edges):
+        return 0.0, fewest
+    # half the range of all edges is added at both ends, so that no interval is endless
+    reach = max(1.0, float(edges[-1] - edges[0])) / 2
+    bounds = np.concatenate([[edges[0] - reach], edges, [edges[-1] + reach]])
+    starts = np.flatnonzero((counts == fewest) & np.append(True, counts[:-1] != fewest))
+    ends = np.flatnonzero((counts == fewest) & np.append(counts[1:] != fewest, True)) + 1
+    widest = int((bounds[ends] - bounds[starts]).argmax())
+    return float(bounds[starts[widest]] + bounds[ends[widest]]) / 2, fewest
 
 
-def _middle(low: float, high: float) -> float:
-    return (low + high) / 2
-
-
-def _interval_around(candidates: Candidates, weights: Array, k: int) -> tuple[float, float]:
-    """Return the range of weight k around its value in which the number of errors stays."""
-    edges, counts = line_search(candidates, weights, k)
-    place = int(np.searchsorted(edges, weights[k]))
-    low = high = place
-    while low > 0 and counts[low - 1] == counts[place]:
-        low -= 1
-    while high < len(edges) and counts[high + 1] == counts[place]:
-        high += 1
-    bounds = np.concatenate([[-np.inf], edges, [np.inf]])
-    return float(bounds[low]), float(bounds[high + 1])
+def _interval(edges: Array, counts: Counts) -> tuple[float, float]:
+    """Return the interval around 0 in which the number of errors is the same."""
+    place = int(np.searchsorted(edges, 0.0))
+    other = np.flatnonzero(counts != counts[place])
+    low, high = other[other < place], other[other > place]
+    return float(edges[low[-1]]) if len(low) else -np.inf, float(edges[high[0] - 1]) if len(high) else np.inf
 
 
 def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None, seed: int = 1) -> tuple[float, float]:

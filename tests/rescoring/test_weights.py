@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from spanlm.errors import InputError
 from spanlm.rescoring.weights import Candidates, bootstrap, choose, edit_distances, line_search, tune
 
+AXIS = np.array([0.0, 1.0, 0.5])
+
 
 def candidates(seed: int, lists: int = 6, most: int = 7, names: int = 3, *, whole: bool = False) -> Candidates:
     generator = np.random.default_rng(seed)
@@ -24,20 +26,20 @@ def candidates(seed: int, lists: int = 6, most: int = 7, names: int = 3, *, whol
 def test_line_search_counts_what_choosing_counts(seed: int, whole: bool) -> None:
     found = candidates(seed, whole=whole)
     weights = np.array([1.0, 0.3, -0.2])
-    edges, counts = line_search(found, weights, 1)
+    edges, counts = line_search(found, weights, AXIS)
     assert len(counts) == len(edges) + 1
     assert (np.diff(edges) >= 0).all()
     bounds = np.concatenate([[-1e3], edges, [1e3]])
     for low, high, count in zip(bounds, bounds[1:], counts, strict=False):
         if high - low > 1e-9:  # between equal edges there is nothing to choose
-            weights[1] = (low + high) / 2
-            assert found.errors_of(choose(found.scores, weights)).sum() == count
+            moved = weights + (low + high) / 2 * AXIS
+            assert found.errors_of(choose(found.scores, moved)).sum() == count
 
 
 def test_of_equal_hypotheses_the_first_is_chosen() -> None:
     assert choose([np.zeros((3, 2))], np.ones(2)) == [0]
     found = Candidates(("a", "b"), [np.array([[0.0, 1.0], [0.0, 1.0]])], [np.array([2, 0])], np.array([2]))
-    assert line_search(found, np.ones(2), 1)[1].tolist() == [2]
+    assert line_search(found, np.ones(2), np.array([0.0, 1.0]))[1].tolist() == [2]
 
 
 def test_tuning_finds_planted_weights() -> None:
