@@ -4,14 +4,15 @@ r"""Perplexity as KenLM's `query` and SRILM's `ngram -ppl` print it, of any mode
     SRILM   <TAB>p( the | <s> ) <TAB>= [2gram] 0.630957 [ -0.2 ]
 
 KenLM counts words outside the vocabulary with what `<unk>` has, and without them beside that; SRILM leaves them out.
-Both count `</s>`; SRILM's ppl1 does not. KenLM sums in float32 within a line, as is done here.
+Both count `</s>`; SRILM's ppl1 does not. KenLM sums in float32 within a line, and prints the fewest
+digits that are exact, as is done here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Sums:
         self.words += sum(word.word != END for word in line)
         self.oov += sum(word.oov for word in line)
         self.log10 += _float32_sum(word.log10 for word in line)
-        self.log10_oov += _float32_sum(word.log10 for word in line if word.oov)
+        self.log10_oov += sum(float(np.float32(word.log10)) for word in line if word.oov)
 
     @property
     def tokens(self) -> int:
@@ -78,11 +79,11 @@ def kenlm_report(lines: Iterable[Sequence[WordProbability]]) -> Iterator[str]:
     sums = Sums()
     for line in lines:
         sums.add(line)
-        words = (f"{each.word}={each.id} {each.length} {each.log10:.7g}\t" for each in line)
-        total = _float32_sum(each.log10 for each in line)
-        yield f"{''.join(words)}Total: {total:.7g} OOV: {sum(each.oov for each in line)}"
-    yield f"Perplexity including OOVs:\t{_perplexity(sums.log10, sums.tokens):.12g}"
-    yield f"Perplexity excluding OOVs:\t{_perplexity(sums.known_log10, sums.tokens - sums.oov):.12g}"
+        words = (f"{each.word}={each.id} {each.length} {_shortest(np.float32(each.log10))}\t" for each in line)
+        total = _shortest(np.float32(_float32_sum(each.log10 for each in line)))
+        yield f"{''.join(words)}Total: {total} OOV: {sum(each.oov for each in line)}"
+    yield f"Perplexity including OOVs:\t{_shortest(_perplexity(sums.log10, sums.tokens))}"
+    yield f"Perplexity excluding OOVs:\t{_shortest(_perplexity(sums.known_log10, sums.tokens - sums.oov))}"
     yield f"OOVs:\t{sums.oov}"
     yield f"Tokens:\t{sums.tokens}"
 
@@ -129,6 +130,13 @@ def _float32_sum(values: Iterable[float]) -> float:
     for value in values:
         total += np.float32(value)
     return float(total)
+
+
+def _shortest(value: float | np.floating[Any]) -> str:
+    """The shortest text that reads as this number, in the precision that it has; an exponent only far from 1."""
+    if value == 0 or not np.isfinite(value) or 1e-6 <= abs(value) < 1e21:
+        return np.format_float_positional(value, trim="-")
+    return np.format_float_scientific(value, trim="-", exp_digits=1).replace("e+", "e")
 
 
 def _perplexity(log10: float, count: int) -> float:

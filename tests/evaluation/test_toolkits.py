@@ -21,10 +21,10 @@ LINES = [
 
 def test_kenlm() -> None:
     assert list(kenlm_report(LINES)) == [
-        "the=3 2 -0.2\tcat=4 2 -0.4\t</s>=2 2 -0.3\tTotal: -0.9 OOV: 0",
-        "the=3 2 -0.2\tdog=0 1 -1.2\tcat=4 1 -0.9\t</s>=2 2 -0.3\tTotal: -2.6 OOV: 1",
-        "Perplexity including OOVs:\t3.16227784617",
-        "Perplexity excluding OOVs:\t2.41731560245",
+        "the=3 2 -0.2\tcat=4 2 -0.4\t</s>=2 2 -0.3\tTotal: -0.90000004 OOV: 0",
+        "the=3 2 -0.2\tdog=0 1 -1.2\tcat=4 1 -0.9\t</s>=2 2 -0.3\tTotal: -2.6000001 OOV: 1",
+        "Perplexity including OOVs:\t3.1622778461709817",
+        "Perplexity excluding OOVs:\t2.41731560245087",
         "OOVs:\t1",
         "Tokens:\t7",
     ]
@@ -47,3 +47,8 @@ def test_srilm() -> None:
         "file in.txt: 1 sentences, 3 words, 1 OOVs",
         "0 zeroprobs, logprob= -1.4 ppl= 2.92864 ppl1= 5.01187",
     ]
+
+
+def test_numbers_are_as_short_as_kenlms() -> None:
+    line = [WordProbability("a", 1, 1, -12.345678912, False), WordProbability("</s>", 2, 2, -0.000012345678, False)]
+    assert next(kenlm_report([line])) == "a=1 1 -12.345679\t</s>=2 2 -0.000012345678\tTotal: -12.345692 OOV: 0"
