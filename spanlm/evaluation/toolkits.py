@@ -134,7 +134,7 @@ def _float32_sum(values: Iterable[float]) -> float:
 
 def _shortest(value: float | np.floating[Any]) -> str:
     """The shortest text that reads as this number, in the precision that it has; an exponent only far from 1."""
-    if value == 0 or not np.isfinite(value) or 1e-6 <= abs(value) < 1e21:
+    if value == 0 or not np.isfinite(value) or 1e-6 <= abs(float(value)) < 1e21:
         return np.format_float_positional(value, trim="-")
     return np.format_float_scientific(value, trim="-", exp_digits=1).replace("e+", "e")
 
