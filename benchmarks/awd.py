@@ -19,9 +19,9 @@ from torch.nn import functional
 from benchmarks.lstm import beside_port
 from benchmarks.race import Aim, Contender
 from benchmarks.setting import Plain, Size, States, own_trainer, plain_step, training_flops
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.training.bench import precisions
 

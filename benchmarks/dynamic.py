@@ -21,14 +21,14 @@ from benchmarks.race import Aim, Contender
 from benchmarks.setting import Size, Step, random_segments, training_flops
 from spanlm.cli.options import keep_freed_memory
 from spanlm.data.batching import Segment
-from spanlm.evaluation.dynamic.evaluate import GradientSums
+from spanlm.evaluation.dynamic.evaluate import with_segments
 from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicStatistics, learning_weights, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
-from spanlm.evaluation.protocol import Precision, autocast
-from spanlm.evaluation.scoring import to_device
+from spanlm.evaluation.scoring import Tally
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
+from spanlm.models.encoders.stacks import loop_is_faster
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops.lstm import loop_is_faster
+from spanlm.models.ops.precision import Precision, autocast
 from spanlm.training.bench import precisions, timed
 
 ADAPTING_AWD = replace(AWD_PTB, name="dynamic evaluation, AWD-LSTM PTB size tied", batch_size=1, length=10 * LENGTH)
@@ -56,7 +56,7 @@ def passes_step(model: LanguageModel, precision: Precision) -> Step:
     weights = list(learning_weights(model).values())
 
     def step(segment: Segment) -> None:
-        state, segment = model.init_state(1), to_device(segment, model.device)
+        state, segment = model.init_state(1), segment.to(model.device)
         for inputs, targets in zip(*(torch.split(x, LENGTH) for x in (segment.inputs, segment.targets)), strict=True):
             with autocast(model.device, precision):
                 readout, state = model(inputs, state)
@@ -75,11 +75,11 @@ def dynamic_step(model: LanguageModel, precision: Precision) -> Step:
     follower, learn = adapting(model, statistics, DynamicConfig())
 
     def step(segment: Segment) -> int:
-        sums = GradientSums(-1)
-        for lesson in segment_gradients(follower, [segment], LENGTH, precision):
-            sums.add(lesson.scored)
-            learn(lesson)
-        return sums.total.tokens  # asked for, so that the sums are formed
+        read = []
+        for found in segment_gradients(follower, [segment], LENGTH, precision):
+            read.append(found.scored)
+            learn(found)
+        return with_segments(Tally(), read, -1).tokens
 
     return step
 

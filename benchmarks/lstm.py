@@ -14,15 +14,14 @@ from benchmarks.race import Aim, Contender
 from benchmarks.setting import Plain, Size, States, Step, own_trainer, plain_step, random_segments, training_flops
 from spanlm.data.batching import Segment
 from spanlm.evaluation.cache import CacheConfig, with_cache
-from spanlm.evaluation.protocol import Precision, Protocol
+from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.scoring import Tally, score, tally
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import Memory, Readout
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import Memory, Readout, Tensors
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, KeyValueConfig, NoMemoryConfig
-from spanlm.models.state import Tensors
+from spanlm.models.ops.precision import Precision
 from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 

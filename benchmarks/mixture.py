@@ -15,11 +15,11 @@ from torch.nn.functional import linear, nll_loss
 from benchmarks.awd import AWD_PTB, PortedAWD, awd_trainer, locked
 from benchmarks.race import Aim, Contender
 from benchmarks.setting import Size, plain_step, training_flops
-from spanlm.evaluation.protocol import Precision
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.heads.mixture_of_softmaxes import MixtureOfSoftmaxesHead
 from spanlm.models.interfaces import Head, Init
+from spanlm.models.ops.precision import Precision
 from spanlm.training.bench import precisions
 from spanlm.training.trainer import Trainer
 

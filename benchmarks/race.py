@@ -11,8 +11,7 @@ from typing import Any, Literal
 import torch
 
 from benchmarks.setting import Size, Step, random_segments
-from spanlm.evaluation.protocol import Precision
-from spanlm.models.ops.linear import product
+from spanlm.models.ops.precision import Precision, product
 from spanlm.training.bench import step_megabytes, timed
 
 MATRIX = 2048

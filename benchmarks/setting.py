@@ -18,9 +18,8 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.evaluation.protocol import Precision
-from spanlm.models.config import ModelConfig
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.ops.precision import Precision
 from spanlm.training.bench import idle_trainer
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 from spanlm.training.trainer import Trainer

@@ -17,15 +17,18 @@ from spanlm.store import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from spanlm.config import RunConfig
-    from spanlm.data.corpora import Corpus, load_corpus
-    from spanlm.evaluation.cache import CacheConfig
-    from spanlm.evaluation.dynamic.update import DynamicConfig
-    from spanlm.presets import PRESETS, find_preset
-    from spanlm.runs.ensemble import TrainedEnsemble, load_ensemble
-    from spanlm.runs.loading import load
-    from spanlm.runs.trained_model import TrainedModel
-    from spanlm.training.run import train
+    from spanlm.config import RunConfig as RunConfig
+    from spanlm.data.corpora import Corpus as Corpus
+    from spanlm.data.corpora import load_corpus as load_corpus
+    from spanlm.evaluation.cache import CacheConfig as CacheConfig
+    from spanlm.evaluation.dynamic.update import DynamicConfig as DynamicConfig
+    from spanlm.presets import PRESETS as PRESETS
+    from spanlm.presets import find_preset as find_preset
+    from spanlm.runs.ensemble import TrainedEnsemble as TrainedEnsemble
+    from spanlm.runs.ensemble import load_ensemble as load_ensemble
+    from spanlm.runs.loading import load as load
+    from spanlm.runs.trained_model import TrainedModel as TrainedModel
+    from spanlm.training.run import train as train
 
 _HOMES = {
     "PRESETS": "spanlm.presets",
@@ -42,20 +45,7 @@ _HOMES = {
     "train": "spanlm.training.run",
 }
 
-__all__ = [
-    "PRESETS",
-    "CacheConfig",
-    "Corpus",
-    "DynamicConfig",
-    "RunConfig",
-    "TrainedEnsemble",
-    "TrainedModel",
-    "find_preset",
-    "load",
-    "load_corpus",
-    "load_ensemble",
-    "train",
-]
+__all__ = list(_HOMES)
 
 
 def __dir__() -> list[str]:

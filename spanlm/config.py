@@ -21,9 +21,9 @@ from jsonargparse import SUPPRESS, ArgumentParser
 
 from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, as_written, nearest
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS
 from spanlm.models.heads import HEADS
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import MEMORIES
 from spanlm.store.files import regular
 from spanlm.training.config import TrainingConfig
@@ -43,10 +43,10 @@ CHANGEABLE = (
     *("training.epochs", "training.patience", "training.finetune.epochs", "training.finetune.stages"),
     *("data.dir", "data.download", "training.device"),
 )
-"""Fields that a resumed run may change: when something ends, while it is still to end; where the text lies, and the
-machine's name for what it trains on (what the text is, and whether it was a GPU, vocabulary and checkpoint tell).
+"""Fields that a resumed run may change: the ends of stages that are not over, the folder of the text (vocabulary and
+checkpoint know the text), and the name of the device (the checkpoint knows its kind).
 
-While a run has no finetune stages, or is to have none, all of `finetune` may change: no step was or will be of it.
+Without finetune stages before or after, all of `finetune` may change: no step depends on it.
 """
 
 LONGEST = 2**20
@@ -76,7 +76,7 @@ class RunConfig:
 
     @staticmethod
     def from_tree(tree: object, source: str = "") -> RunConfig:
-        """Build from nested dictionaries; what they leave out has its default.
+        """Build from nested dictionaries; fields that they leave out have their defaults.
 
         Args:
             tree: data, model and training.
@@ -87,9 +87,10 @@ class RunConfig:
         """
         try:
             fields = upgraded(_as_group(tree, "the configuration"))
-            known = RunConfig().merged_kinds(fields).to_tree()
-            _check_fields(fields, known)
-            parser = config_parser(kinds_of(fields))
+            kinds = kinds_of(fields)
+            parts = {part: PARTS[part][kind]() for part, kind in kinds.items()}
+            _check_fields(fields, RunConfig(model=replace(ModelConfig(), **parts)).to_tree())
+            parser = config_parser(kinds)
             return parsed_config(parser, parser.parse_object(fields))
         except InputError as error:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
@@ -115,11 +116,6 @@ class RunConfig:
             )
         return config
 
-    def merged_kinds(self, tree: Tree) -> RunConfig:
-        """Return this configuration with default parts of the kinds that `tree` names."""
-        parts = {part: PARTS[part][kind]() for part, kind in kinds_of(tree).items()}
-        return replace(self, model=replace(self.model, **parts))
-
 
 def flat(tree: Tree, prefix: str = "") -> Tree:
     """Return the fields by their full names."""
@@ -129,37 +125,84 @@ def flat(tree: Tree, prefix: str = "") -> Tree:
     return found
 
 
+def nested(fields: Mapping[str, Any]) -> Tree:
+    """Undo `flat`.
+
+    Raises:
+        InputError: a name is both a field and a group.
+    """
+    tree: Tree = {}
+    for name, value in fields.items():
+        *groups, last = name.split(".")
+        group = tree
+        for inner in groups:
+            group = _as_group(group.setdefault(inner, {}), name.rpartition(".")[0])
+        group[last] = value
+    return tree
+
+
+def first_difference(old: Tree, new: Tree) -> tuple[str, Any, Any] | None:
+    """Return the full name of the first field in which two trees differ, with both values; None if they are equal."""
+    one, other = flat(old), flat(new)
+    values = ((name, one.get(name), other.get(name)) for name in one | other)
+    return next((found for found in values if found[1] != found[2]), None)
+
+
 def fixed_parts(tree: Tree) -> list[Tree]:
     """Return the fields by name, with "any" where a resumed run may change them; with finetune stages, theirs apart."""
-    fields = {name: "any" if name in CHANGEABLE else value for name, value in flat(tree).items()}
+    every = flat(tree)
+    fields = {name: "any" if name in CHANGEABLE else value for name, value in every.items()}
     finetune = {name: value for name, value in fields.items() if name.startswith("training.finetune.")}
-    parts = [finetune] if flat(tree).get("training.finetune.stages") else []
+    parts = [finetune] if every.get("training.finetune.stages") else []
     return [fields | dict.fromkeys(finetune, "any"), *parts]
 
 
 def config_digest(tree: Tree) -> str:
-    """SHA-256 of each of the `fixed_parts`, but for what is null by default: so later versions may add such fields.
+    """SHA-256 of each of the `fixed_parts`, without fields that are null by default: so later versions may add such.
 
     Fields have the names that they had in 0.1.0, so that the files of its runs still belong to their configuration.
     """
+    model = dict(tree["model"])
+    for part in PARTS:
+        renamed, removed = _history(part, model[part]["kind"])
+        old = {new: name for name, new in renamed.items()}
+        model[part] = {old.get(name, name): value for name, value in flat(model[part]).items()} | dict(removed)
     digests = []
-    for part in fixed_parts(_downgraded(tree)):
-        said = {name: value for name, value in part.items() if value is not None or name in OPTIONAL}
+    for fields in fixed_parts({**tree, "model": model}):
+        known = {name: value for name, value in fields.items() if value is not None or name in OPTIONAL}
         # 8 and 8.0 are the same number
-        said = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in said.items()}
-        digests.append(hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest())
+        known = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in known.items()}
+        digests.append(hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest())
     return " ".join(digests)
 
 
-def upgraded(tree: Tree, base: RunConfig | None = None) -> Tree:
-    """Return a configuration with the fields of 0.1.0 in the words of this version.
-
-    Args:
-        tree: as it is written; it may leave out anything.
-        base: what it is put over, which says the kinds that it leaves out; None: the defaults.
+def check_config(mark: str, config: str, path: Path) -> None:
+    """Compare the `config_digest` that a file of a run carries with that of config.yaml; log a note if it has none.
 
     Raises:
-        InputError: a field that is gone has another value than the one that is left.
+        InputError: they differ. A digest without finetune stages fits any.
+    """
+    if not mark:
+        _LOG.info("note: %s: made by an older version, so it cannot be checked against config.yaml", path)
+    if any(a != b for a, b in zip(mark.split(), config.split(), strict=False)):
+        raise InputError(
+            f"{path}: belongs to another config.yaml, or that was damaged or edited: put it back as it was (only "
+            f"{', '.join(CHANGEABLE)} may change)."
+        )
+
+
+# --- fields of 0.1.0 ---
+
+
+def upgraded(tree: Tree, base: RunConfig | None = None) -> Tree:
+    """Return a configuration with the names of this version for the fields of 0.1.0.
+
+    Args:
+        tree: may leave out anything; values may be as they are typed on the command line.
+        base: has the kinds that the tree leaves out; None: the defaults.
+
+    Raises:
+        InputError: a removed field has another value than the one that this version has for good.
     """
     model = tree.get("model")
     if not isinstance(model, dict):
@@ -175,63 +218,27 @@ def upgraded(tree: Tree, base: RunConfig | None = None) -> Tree:
                 group, _, field_name = renamed[name].partition(".")
                 fields.setdefault(group, {})[field_name] = value
             else:
-                fields[name] = fields[name] | value if isinstance(fields.get(name), dict) else value
+                both = isinstance(value, dict) and isinstance(fields.get(name), dict)
+                fields[name] = fields[name] | value if both else value
         parts[part] = fields
     return {**tree, "model": {**model, **parts}}
 
 
-def upgraded_options(options: list[str], kinds: Mapping[str, str]) -> list[str]:
-    """Return `--group.field value` options with the fields of 0.1.0 in the words of this version; see `upgraded`."""
-    found, coming = [], iter(options)
-    for option in coming:
-        field_name, equals, value = option.partition("=")
-        part, _, name = field_name.removeprefix("--model.").partition(".")
-        renamed, removed = _history(part, kinds.get(part))
-        if name in removed:
-            given = yaml.safe_load(value if equals else next(coming, ""))
-            _refuse_removed(f"model.{part}.{name}", given, removed[name])
-        else:
-            found.append(f"--model.{part}.{renamed[name]}{equals}{value}" if name in renamed else option)
-    return found
-
-
-def _downgraded(tree: Tree) -> Tree:
-    """Undo `upgraded`, of a whole configuration: the fields as 0.1.0 had them."""
-    model = dict(tree["model"])
-    for part in PARTS:
-        renamed, removed = _history(part, model[part]["kind"])
-        old = {new: name for name, new in renamed.items()}
-        model[part] = {old.get(name, name): value for name, value in flat(model[part]).items()} | dict(removed)
-    return {**tree, "model": model}
-
-
 def _history(part: str, kind: object) -> tuple[Mapping[str, str], Mapping[str, object]]:
-    """Return which fields of a part 0.1.0 called otherwise, and which are gone, with the value that is left."""
-    room = PARTS.get(part, {}).get(str(kind))
+    """Return the fields of a part that 0.1.0 named otherwise, and those that are gone, with the value that is left."""
+    room = PARTS[part].get(str(kind))
     return getattr(room, "RENAMED", {}), getattr(room, "REMOVED", {})
 
 
 def _refuse_removed(name: str, value: object, left: object) -> None:
-    if value != left:
+    if (yaml.safe_load(value) if isinstance(value, str) else value) != left:
         raise InputError(
             f"{name}={as_written(value)}: was an option of spanlm 0.1.0, and this version has {as_written(left)} "
             "alone. Leave it out, or use 0.1.0, which can read it."
         )
 
 
-def check_config(mark: str, config: str, path: Path) -> None:
-    """Compare the digest that a file of a run carries with that of config.yaml; a note tells of one without.
-
-    Raises:
-        InputError: they differ. One without finetune stages says nothing of the other's.
-    """
-    if not mark:
-        _LOG.info("note: %s: made by an older version, so it cannot be checked against config.yaml", path)
-    if any(a != b for a, b in zip(mark.split(), config.split(), strict=False)):
-        raise InputError(
-            f"{path}: belongs to another config.yaml, or that was damaged or edited: put it back as it was (only "
-            f"{', '.join(CHANGEABLE)} may change)."
-        )
+# --- YAML ---
 
 
 class _Loader(yaml.SafeLoader):
@@ -256,7 +263,7 @@ def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
 
     Args:
         path: the file.
-        pipes: take pipes, too: what the user names, not what lies in a run's folder.
+        pipes: allow a pipe: for a file that the user names, not for one in a run's folder.
 
     Raises:
         InputError: it cannot be read, is too long, is not YAML, or holds no fields.
@@ -276,10 +283,31 @@ def read_yaml(path: Path, *, pipes: bool = False) -> Tree:
     return {} if tree is None else _as_group(tree, str(path))
 
 
+def _as_group(value: object, name: str) -> Tree:
+    if not isinstance(value, dict):
+        text = " ".join(as_written(value).split())
+        shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+        raise InputError(f"{name}={shown}: must be a group of fields")
+    return value
+
+
+def _check_fields(tree: Tree, known: Tree, prefix: str = "") -> None:
+    """Refuse unknown fields, values in place of groups, and null where there must be a value."""
+    for name, value in tree.items():
+        if name not in known:
+            raise InputError(f"unknown field {prefix}{name}.{nearest(str(name), known)}")
+        if isinstance(known[name], dict):
+            _check_fields(_as_group(value, f"{prefix}{name}"), known[name], f"{prefix}{name}.")
+        elif value is None and known[name] is not None and f"{prefix}{name}" not in OPTIONAL:
+            raise InputError(f"{prefix}{name}=null: must have a value")
+
+
+# --- the parser ---
+
+
 def kinds_of(tree: Tree) -> dict[str, str]:
     """Return the kind of each part of the model that `tree` asks for, else the default's."""
-    model = _as_group(tree.get("model", {}), "model")
-    default = ModelConfig()
+    model, default = _as_group(tree.get("model", {}), "model"), ModelConfig()
     kinds = {}
     for part, registry in PARTS.items():
         kind = _as_group(model.get(part, {}), f"model.{part}").get("kind", getattr(default, part).kind)
@@ -289,52 +317,33 @@ def kinds_of(tree: Tree) -> dict[str, str]:
     return kinds
 
 
-def _as_group(value: object, name: str) -> Tree:
-    if not isinstance(value, dict):
-        text = " ".join(as_written(value).split())
-        shown = text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
-        raise InputError(f"{name}={shown}: must be a group of fields")
-    return value
+_WRONG_TYPE = re.compile(r'Parser key "(?P<field>[^"]+)": (?P<why>.*?)\.? (?:Got|Given) value: ?(?P<value>.*)$')
+_CHOICES = re.compile(r"Literal\[(.*?)\]")
+_TYPES = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
 class ConfigParser(ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest field."""
 
     def option_strings(self) -> list[str]:
-        """Return every option, for suggestions."""
-        return [option for action in self._actions for option in action.option_strings if not _is_group(option)]
+        """Return every option, for suggestions, but those of whole groups."""
+        options = [option for action in self._actions for option in action.option_strings]
+        groups = {option.rpartition(".")[0] for option in options}
+        return [option for option in options if option not in groups]
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        """Turn the library's message into one line that says the way out."""
+        """Raise the library's message in one line, a wrong type as `field=value: must be …`."""
         text = " ".join(str(message).split())
         unknown = [word.split("=")[0] for word in text.split() if word.startswith("--")]
         if "nrecognized arguments" in text and unknown:
             raise InputError(f"unknown option {unknown[0]}.{nearest(unknown[0], self.option_strings())}")
-        raise InputError(_plain(text))
-
-
-def _is_group(option: str) -> bool:
-    """Say whether an option stands for a whole group of fields; `--config` is the one way to read a file."""
-    return option.removeprefix("--") in {"data", "model", "training", *(f"model.{part}" for part in PARTS)} or (
-        option in ("--training.optimizer", "--training.schedule", "--training.batching", "--training.finetune")
-        or option in ("--model.memory.gate", "--model.memory.reward")
-    )
-
-
-_WRONG_TYPE = re.compile(r'Parser key "(?P<field>[^"]+)": (?P<why>.*?)\.? (?:Got|Given) value: ?(?P<value>.*)$')
-_CHOICES = re.compile(r"Literal\[(.*?)\]")
-_TYPES = {"int": "a whole number", "float": "a number", "bool": "true or false"}
-
-
-def _plain(text: str) -> str:
-    """Say a wrong type as every other error is said: field=value: must be …."""
-    found = _WRONG_TYPE.search(text)
-    if not found:
-        return text
-    choices, types = _CHOICES.search(found["why"]), [plain for name, plain in _TYPES.items() if name in found["why"]]
-    limits = [choices[1].replace("'", "")] if choices else types or [found["why"]]
-    null = ["null"] if "NoneType" in found["why"] else []
-    return f"{found['field']}={found['value']}: must be {', or '.join([*limits, *null])}"
+        if found := _WRONG_TYPE.search(text):
+            why, choices = found["why"], _CHOICES.search(found["why"])
+            types = [plain for name, plain in _TYPES.items() if name in why] or [why]
+            limits = [choices[1].replace("'", "")] if choices else types
+            limit = ", or ".join([*limits, *(["null"] if "NoneType" in why else [])])
+            text = f"{found['field']}={found['value']}: must be {limit}"
+        raise InputError(text)
 
 
 def config_parser(kinds: Mapping[str, str]) -> ConfigParser:
@@ -345,25 +354,14 @@ def config_parser(kinds: Mapping[str, str]) -> ConfigParser:
     for part, registry in PARTS.items():
         parser.add_class_arguments(registry[kinds[part]], f"model.{part}")
     parser.add_class_arguments(TrainingConfig, "training")
+    fields = set(parser.option_strings())
     for action in parser._actions:
-        if any(map(_is_group, action.option_strings)):
+        if not fields & set(action.option_strings):  # a whole group: `--config` is the one way to read a file
             action.help = SUPPRESS
     return parser
 
 
 def parsed_config(parser: ConfigParser, parsed: Any) -> RunConfig:
-    """Build the RunConfig out of what `config_parser` parsed."""
+    """Build the RunConfig from the result of a `config_parser`."""
     built = parser.instantiate(parsed)
-    model = dict(vars(built.model))
-    return RunConfig(data=built.data, model=ModelConfig(**model), training=built.training)
-
-
-def _check_fields(tree: Tree, known: Tree, prefix: str = "") -> None:
-    """Refuse fields that do not exist, and groups that are none."""
-    for name, value in tree.items():
-        if name not in known:
-            raise InputError(f"unknown field {prefix}{name}.{nearest(str(name), known)}")
-        if isinstance(known[name], dict):
-            _check_fields(_as_group(value, f"{prefix}{name}"), known[name], f"{prefix}{name}.")
-        elif value is None and known[name] is not None and f"{prefix}{name}" not in OPTIONAL:
-            raise InputError(f"{prefix}{name}=null: must have a value")
+    return RunConfig(data=built.data, model=ModelConfig(**vars(built.model)), training=built.training)

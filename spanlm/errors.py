@@ -1,4 +1,4 @@
-"""What can go wrong, said in one line that names the field, the value, the limit and the way out."""
+"""Errors for users: one line that names the field, the value, the limit and the way out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RunError(SpanlmError):
 
 
 class Interrupted(RunError):
-    """The user or the system asked for an end; the state is saved. Exits as the signal would: 128 + number."""
+    """The user or the system ended the work; the state is saved. Exits as the signal would: 128 + number."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         """Keep the signal's number: the exit status follows from it."""
@@ -52,9 +52,8 @@ def require_defaults(owner: DataclassInstance, prefix: str, names: Iterable[str]
     """
     defaults = {field.name: field.default for field in fields(owner)}
     for name in names:
-        value, default = getattr(owner, name), defaults[name]
-        shown = f"{default:g}" if isinstance(default, float) else as_written(default)
-        require(value == default, f"{prefix}.{name}", value, f"{shown} {why}")
+        shown = f"{defaults[name]:g}" if isinstance(defaults[name], float) else as_written(defaults[name])
+        require(getattr(owner, name) == defaults[name], f"{prefix}.{name}", getattr(owner, name), f"{shown} {why}")
 
 
 def as_written(value: object) -> str:
@@ -70,7 +69,6 @@ def nearest(name: str, options: Iterable[str]) -> str:
     last = [option for option in options if option.rpartition(".")[2] == name.rpartition(".")[2].lstrip("-")]
     if len(last) == 1:
         return f" Did you mean {last[0]!r}?"
-    close = difflib.get_close_matches(name, options, n=1, cutoff=0.5)
-    if close:
+    if close := difflib.get_close_matches(name, options, n=1, cutoff=0.5):
         return f" Did you mean {close[0]!r}?"
     return f" Choose from: {', '.join(options)}." if 0 < len(options) <= FEW else ""

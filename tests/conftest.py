@@ -21,31 +21,15 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
 import spanlm
 from spanlm.config import RunConfig, config_digest
 from spanlm.data.config import DataConfig
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig
 from spanlm.store.run_folder import save_model
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
-TINY_WORDS = [
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "sat",
-    "ran",
-    "on",
-    "mat",
-    ".",
-    "name",
-    "is",
-    "bound",
-    "to",
-    "naïve",
-    "猫",
-    "object",
-]
+TINY_LANGUAGE = "the a cat dog sat ran on mat . name is bound to naïve 猫 object"
+TINY_WORDS = TINY_LANGUAGE.split()
 
 
 @pytest.fixture(scope="session", autouse=True)

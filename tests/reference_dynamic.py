@@ -8,8 +8,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.state import LMState
 
 Ids = Sequence[int]
 Stream = Sequence[Ids]

@@ -1,3 +1,5 @@
+"""RunConfig: in and out of YAML and options, and errors that name the field."""
+
 from __future__ import annotations
 
 import hashlib
@@ -9,329 +11,86 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from spanlm.cli.train import named_config, with_options
-from spanlm.config import CHANGEABLE, OPTIONAL, RunConfig, config_digest, config_parser, flat, kinds_of, parsed_config
+from spanlm.config import (
+    CHANGEABLE,
+    OPTIONAL,
+    PARTS,
+    RunConfig,
+    config_digest,
+    config_parser,
+    flat,
+    kinds_of,
+    nested,
+    parsed_config,
+)
 from spanlm.data.config import DataConfig
-from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
-from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
-from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.errors import InputError, as_written
+from spanlm.models.encoders import HORNNConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
-    MEMORIES,
-    AttentiveConfig,
     KeyValueConfig,
     NGramConfig,
     NoMemoryConfig,
-    PointerSentinelConfig,
-    RecurrentMemoryConfig,
-    SpanBufferConfig,
 )
-from spanlm.models.memories.span_buffer.mixture import LEAST_TEMPERATURE, GateConfig, RewardConfig
+from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig
 from spanlm.presets import PRESETS
-from spanlm.training.config import (
-    BatchingConfig,
-    FinetuneConfig,
-    OptimizerConfig,
-    ScheduleConfig,
-    TrainingConfig,
-)
+from spanlm.training.config import OptimizerConfig, TrainingConfig
+from tests.training.small import RUNS
 
-counts = st.integers(1, 2000)
-shares = st.floats(0, 0.99)
-positive = st.floats(1e-12, 1e12)
 # names that YAML could take for something else
-names = st.one_of(
-    st.sampled_from(["true", "1", "1e3", "no", "a: b", "- x", "%TAG", "'", '"', "2026-01-01", " x ", "x #c", "[a]"]),
-    st.text(st.sampled_from("aZ0-_./: é猫"), min_size=1, max_size=8),
-)
+names = st.sampled_from(["true", "1", "1e3", "no", "a: b", "- x", "%TAG", "'", '"', "2026-01-01", " x ", "x #c", "[a]"])
 
 
-def maybe(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.none() | values
-
-
-data_fields: dict[str, Any] = {
-    "corpus": names,
-    "dir": maybe(names),
-    "download": st.booleans(),
-    "min_count": maybe(counts),
-    "max_size": maybe(st.integers(3, 10**6)),
-    "documents": st.sampled_from(["none", "blank-line", "heading", "auto"]),
-}
-# sentences are known by their capitals, which "words" makes small
-data_configs = st.one_of(
-    st.builds(
-        DataConfig,
-        tokenizer=st.sampled_from(["whitespace", "words", "straight-words"]),
-        lines=st.just("as-written"),
-        **data_fields,
-    ),
-    st.builds(DataConfig, tokenizer=st.just("whitespace"), lines=st.just("sentences"), **data_fields),
-)
-memories = st.one_of(
-    st.builds(NoMemoryConfig),
-    st.builds(KeyValueConfig, roles=st.integers(1, 3), window=counts),
-    st.builds(NGramConfig, order=st.integers(2, 20)),
-    st.builds(PointerSentinelConfig, window=counts, pointer_loss=st.booleans()),
-    st.builds(
-        AttentiveConfig,
-        score=st.sampled_from(["single", "combined", "mean"]),
-        window=maybe(counts),
-        merge=st.sampled_from(["tanh", "linear"]),
-        merge_bias=st.booleans(),
-        zero_slot=st.booleans(),
-    ),
-    st.builds(
-        AttentiveConfig,
-        score=st.just("none"),
-        merge=st.sampled_from(["tanh", "linear"]),
-        merge_bias=st.booleans(),
-    ),
-    st.builds(
-        RecurrentMemoryConfig,
-        window=counts,
-        temporal=st.booleans(),
-        composition=st.sampled_from(["gated", "linear"]),
-    ),
-)
-encoders = st.one_of(
-    st.builds(LSTMConfig, hidden_size=counts, layers=counts, dropout=shares, forget_bias=maybe(st.floats(-1e9, 1e9))),
-    st.builds(
-        VariationalLSTMConfig,
-        hidden_size=counts,
-        layers=counts,
-        input_dropout=shares,
-        recurrent_dropout=shares,
-        per_gate=st.booleans(),
-        zoneout_h=shares,
-        zoneout_c=shares,
-        forget_bias=maybe(st.floats(-1e9, 1e9)),
-    ),
-    st.builds(
-        AWDLSTMConfig,
-        hidden_size=counts,
-        layers=counts,
-        last_size=counts,
-        hidden_dropout=shares,
-        weight_drop=shares,
-    ),
-    st.builds(RNNConfig, hidden_size=counts, layers=counts, dropout=shares),
-    st.builds(HORNNConfig, hidden_size=counts, order=counts, forgetting_factor=st.floats(1e-12, 1)),
-    st.builds(HORNNConfig, hidden_size=counts, order=counts, pooling=st.sampled_from(["gated", "max"])),
-)
-span_lengths = st.integers(2, 40)
-temperatures = st.floats(LEAST_TEMPERATURE, 1e6)
-gates = st.builds(GateConfig, training_temperature=temperatures, evaluation_temperature=temperatures)
-rewards = st.builds(
-    RewardConfig,
-    weight=st.floats(0, 1e6),
-    power=positive,
-    most=st.floats(1.01, 1e6),
-    base=st.floats(0, 1),
-    slope=positive,
-)
-span_buffers = span_lengths.flatmap(
-    lambda length: st.builds(
-        SpanBufferConfig,
-        buffer_size=st.integers(1, 50).map(lambda spans: spans * length),
-        span_length=st.just(length),
-        words=st.booleans(),
-        newest=st.sampled_from(["before", "current"]),
-        attention_size=maybe(counts),
-        score=st.sampled_from(["tanh", "literal"]),
-        dropout=shares,
-        gate=gates,
-        reward=rewards,
-    )
-)
-adversarial: dict[str, Any] = {
-    "adversarial": st.floats(0, 1e6),
-    "adversarial_direction": st.sampled_from(["own", "shared"]),
-    "adversarial_gate": st.sampled_from(["cosine", "none"]),
-}
-mixture: dict[str, Any] = {
-    "experts": counts,
-    "latent_size": maybe(counts),
-    "latent_dropout": shares,
-    "tied": st.booleans(),
-    "bias": st.booleans(),
-    **adversarial,
-}
-plain_models = st.builds(
-    ModelConfig,
-    embedding_size=counts,
-    embedding_dropout=shares,
-    shared_words=st.booleans(),
-    input_noise=st.floats(0, 3),
-    input_dropout=shares,
-    output_dropout=shares,
-    locked_dropout=st.booleans(),
-    init_range=positive,
-    bias_range=maybe(st.floats(0, 1e12)),
-    encoder=encoders,
-    memory=memories,
-    head=st.one_of(
-        st.builds(SoftmaxConfig, tied=st.booleans(), bias=st.booleans(), projection=st.booleans(), **adversarial),
-        st.builds(SoftmaxConfig, projection=st.just(True), projection_penalty=st.floats(0, 1e6)),
-        st.builds(MixtureOfSoftmaxesConfig, **mixture),
-    ),
-)
-# a span buffer has a dropout of its own, and may be projected
-model_configs = st.one_of(
-    plain_models,
-    st.builds(lambda model, buffer: replace(model, memory=buffer, output_dropout=0.0), plain_models, span_buffers),
-)
-batching_sizes = {"batch_size": counts, "length": counts, "eval_batch_size": counts}
-batching_configs = st.one_of(
-    st.builds(
-        BatchingConfig,
-        kind=st.sampled_from(["auto", "documents", "sentences"]),
-        shuffle=st.booleans(),
-        **batching_sizes,
-    ),
-    # what has a meaning for sentences alone
-    st.builds(
-        BatchingConfig,
-        kind=st.just("sentences"),
-        shuffle=st.just(True),
-        bucket=st.booleans(),
-        long_sentences=st.sampled_from(["keep", "cut", "split", "refuse"]),
-        predict_first=st.booleans(),
-        **batching_sizes,
-    ),
-    # for streams alone
-    st.builds(
-        BatchingConfig,
-        kind=st.just("streams"),
-        partial_shuffle=st.booleans(),
-        length=st.integers(50, 2000),
-        length_spread=st.floats(1e-9, 50),
-        short_share=st.floats(0, 1),
-        longest_over=maybe(st.integers(0, 2000)),
-        batch_size=st.integers(1, 50).map(lambda groups: 12 * groups),
-        group_size=maybe(st.sampled_from([1, 2, 3, 4, 6, 12])),
-    ),
-)
-optimizer_fields: dict[str, Any] = {"lr": positive, "weight_decay": st.floats(0, 1e6), "clip": maybe(positive)}
-plain_optimizers = {
-    "optimizer": st.builds(OptimizerConfig, kind=st.sampled_from(["adam", "adagrad", "sgd"]), **optimizer_fields)
-}
-# what has a meaning with averages alone
-averages: dict[str, Any] = {
-    "optimizer": st.builds(
-        lambda trigger, **fields: OptimizerConfig(kind="nt_asgd", **trigger, **fields),
-        trigger=st.fixed_dictionaries({"nonmonotone": counts}) | st.fixed_dictionaries({"switch_after": counts}),
-        lagged_rates=st.booleans(),
-        **optimizer_fields,
-    ),
-    "finetune": st.just(FinetuneConfig())
-    | st.builds(
-        FinetuneConfig,
-        stages=st.integers(1, 9),
-        lr=maybe(positive),
-        epochs=counts,
-        nonmonotone=counts,
-        adversarial=maybe(st.floats(0, 1)),
-        input_noise=maybe(st.floats(0, 3)),
-        last_latent_dropout=maybe(shares),
-        partial_shuffle=maybe(st.booleans()),
-    ),
-    "epochs": st.integers(2001, 9999),  # after every switch
-}
-warmups = st.integers(0, 10**6)
-training_fields: dict[str, Any] = dict(
-    schedule=st.one_of(
-        st.builds(ScheduleConfig, kind=st.just("constant"), warmup=warmups),
-        st.builds(ScheduleConfig, kind=st.just("plateau"), factor=st.floats(1, 100), warmup=warmups),
-        st.builds(ScheduleConfig, kind=st.just("step"), factor=st.floats(1, 100), full_epochs=counts, warmup=warmups),
-    ),
-    batching=batching_configs,
-    loss=st.sampled_from(["mean", "time-sum"]),
-    epochs=counts,
-    patience=maybe(counts),
-    start_from=maybe(names),
-    seed=st.integers(0, 2**63 - 1),
-    precision=st.sampled_from(["fp32", "bf16"]),
-    device=st.sampled_from(["auto", "cpu", "cuda"]),
-    activation_penalty=st.floats(0, 1e6),
-    temporal_penalty=st.floats(0, 1e6),
-    checkpoint_every=counts,
-    log_every=counts,
-)
-held = {"start_from": names, "learns": st.just("memory")}
-training_configs = st.one_of(
-    *(
-        st.builds(TrainingConfig, **{**training_fields, **kind, **learning})
-        for kind in (plain_optimizers, averages)
-        for learning in ({}, held)
-    )
-)
-configs = st.builds(RunConfig, data=data_configs, model=model_configs, training=training_configs)
-
-
-def test_the_strategies_leave_no_field_out() -> None:
-    """A new kind or field must be added above."""
-    from dataclasses import fields
-
-    assert set(MEMORIES) == {
-        "none",
-        "key_value",
-        "ngram",
-        "recurrent_memory",
-        "attentive",
-        "pointer_sentinel",
-        "span_buffer",
+def others(value: object) -> st.SearchStrategy[Any]:
+    """Other values for a field, of the type of the one that it has."""
+    numbers = st.integers(0, 60) | st.sampled_from([1000, 2**62])
+    kinds: dict[type, st.SearchStrategy[Any]] = {
+        bool: st.booleans(),
+        int: numbers,
+        float: st.floats(0, 1) | st.floats(1e-12, 1e12) | numbers.map(float),
+        str: names | st.text(st.sampled_from("aZ0_./: é猫"), min_size=1, max_size=8),
     }
-    assert set(HEADS) == {"softmax", "mixture_of_softmaxes"}
-    assert set(ENCODERS) == {"lstm", "variational_lstm", "awd_lstm", "rnn", "hornn"}
-    known = {
-        DataConfig: 8,
-        ModelConfig: 12,
-        LSTMConfig: 5,
-        VariationalLSTMConfig: 9,
-        AWDLSTMConfig: 6,
-        RNNConfig: 4,
-        HORNNConfig: 5,
-        KeyValueConfig: 3,
-        NGramConfig: 2,
-        RecurrentMemoryConfig: 4,
-        PointerSentinelConfig: 3,
-        AttentiveConfig: 6,
-        SpanBufferConfig: 10,
-        GateConfig: 2,
-        RewardConfig: 5,
-        SoftmaxConfig: 8,
-        MixtureOfSoftmaxesConfig: 9,
-        OptimizerConfig: 7,
-        FinetuneConfig: 8,
-        ScheduleConfig: 4,
-        BatchingConfig: 13,
-        TrainingConfig: 16,
-    }
-    assert {config: len(fields(config)) for config in known} == known
+    return st.none() | (st.one_of(numbers, names) if value is None else kinds[type(value)])
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(config=configs)
-def test_yaml_and_back(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> None:
-    text = config.to_yaml()
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_yaml_and_back(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever value a field can have: what is given is what is read, from the file, too."""
+    base = data.draw(st.sampled_from(list(RUNS.values())))()
+    fields = flat(base.to_tree())
+    name = data.draw(st.sampled_from(sorted(fields)))
+    value = data.draw(others(fields[name]))
+    try:
+        config = RunConfig.from_tree(nested({**fields, name: value}))
+    except InputError:
+        reject()
+    if type(value) is type(fields[name]):  # for null, a word of digits may be a number
+        assert flat(config.to_tree()) == {**fields, name: value}
     path = tmp_path_factory.getbasetemp() / "config.yaml"
-    path.write_text(text, encoding="utf-8")
-    loaded = RunConfig.load(path)
-    assert loaded == config
-    assert loaded.to_yaml() == text
+    path.write_text(config.to_yaml(), encoding="utf-8")
+    loaded = RunConfig.load(path, whole=True)
+    assert loaded == config and loaded.to_yaml() == config.to_yaml()
     assert type(loaded.model.memory) is type(config.model.memory)
-    assert type(loaded.model.encoder) is type(config.model.encoder)
-    assert RunConfig.from_tree(yaml.safe_load(text)) == config
+
+
+def test_the_runs_have_every_kind() -> None:
+    """A new kind must be added to `RUNS`."""
+    for part, registry in PARTS.items():
+        assert {getattr(build().model, part).kind for build in RUNS.values()} == set(registry)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_survive(name: str) -> None:
+def test_presets_survive_and_every_field_is_an_option(name: str) -> None:
     config = PRESETS[name].config
     assert RunConfig.from_tree(yaml.safe_load(config.to_yaml())) == config
+    tree = config.to_tree()
+    options = [f"--{field}={as_written(value)}" for field, value in flat(tree).items()]
+    assert _parse(kinds_of(tree), *options) == config
 
 
 def test_nothing_is_the_default() -> None:
@@ -344,29 +103,6 @@ def test_what_is_left_out_has_its_default() -> None:
     assert config.model.memory == KeyValueConfig(roles=3, window=9)
     assert config.training.optimizer == OptimizerConfig(clip=None)
     assert replace(config, model=ModelConfig(), training=TrainingConfig()) == RunConfig()
-
-
-@pytest.mark.parametrize(
-    ("tree", "path"),
-    [
-        ({"data": {"max_size": None, "dir": None}}, ("data", "max_size")),
-        ({"model": {"encoder": {"forget_bias": None}}}, ("model", "encoder", "forget_bias")),
-        ({"model": {"memory": {"kind": "attentive", "window": None}}}, ("model", "memory", "window")),
-        (
-            {"model": {"head": {"kind": "mixture_of_softmaxes", "latent_size": None}}},
-            ("model", "head", "latent_size"),
-        ),
-        ({"model": {"memory": {"kind": "span_buffer", "attention_size": None}}}, ("model", "memory", "attention_size")),
-        ({"training": {"patience": None}}, ("training", "patience")),
-        ({"training": {"optimizer": {"clip": None}}}, ("training", "optimizer", "clip")),
-    ],
-    ids=str,
-)
-def test_null_survives(tree: dict[str, Any], path: tuple[str, ...]) -> None:
-    value: Any = RunConfig.from_tree(RunConfig.from_tree(tree).to_tree()).to_tree()
-    for name in path:
-        value = value[name]
-    assert value is None
 
 
 def test_a_kind_brings_its_own_fields() -> None:
@@ -528,20 +264,11 @@ def test_errors_name_what_is_meant(tree: dict[str, Any], message: str) -> None:
         RunConfig.from_tree(tree, "my.yaml")
 
 
-@pytest.mark.parametrize("tree", [[], "text", 5, ["data"]], ids=str)
-def test_what_is_no_tree_is_refused(tree: Any) -> None:
-    with pytest.raises(InputError) as error:
+@pytest.mark.parametrize("tree", [[], 5, ["data"], "data\n" * 1000], ids=lambda tree: str(tree)[:9])
+def test_a_configuration_must_be_a_group_and_a_long_value_is_cut(tree: Any) -> None:
+    said = r"^my\.yaml: the configuration=.{1,70}: must be a group of fields$"
+    with pytest.raises(InputError, match=said):
         RunConfig.from_tree(tree, "my.yaml")
-    assert str(error.value) == f"my.yaml: the configuration={tree}: must be a group of fields"
-
-
-@pytest.mark.parametrize("tree", [["data"] * 1000, "data\n" * 1000], ids=["list", "text"])
-def test_a_long_value_is_shown_in_part(tree: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"^my\.yaml: the configuration=.*data.*…: must be a group of fields$"
-    ) as error:
-        RunConfig.from_tree(tree, "my.yaml")
-    assert len(str(error.value)) < 130
 
 
 def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
@@ -578,22 +305,6 @@ def test_options_are_typed() -> None:
     assert _parse(kinds, "--data.max_size=null", "--training.optimizer.clip=2").training.optimizer.clip == 2.0
     assert _parse(kinds_of({"model": {"memory": {"kind": "ngram"}}})).model.memory == NGramConfig()
     assert _parse(kinds) == RunConfig()
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_is_reached_by_options(name: str) -> None:
-    """Every field has an option that means it."""
-    tree = PRESETS[name].config.to_tree()
-
-    def flat(value: Any, prefix: str) -> list[str]:
-        if isinstance(value, dict):
-            return [
-                option for key, inner in value.items() for option in flat(inner, f"{prefix}.{key}" if prefix else key)
-            ]
-        text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-        return [f"--{prefix}={text}"]
-
-    assert _parse(kinds_of(tree), *flat(tree, "")) == PRESETS[name].config
 
 
 @pytest.mark.parametrize(
@@ -690,10 +401,10 @@ def test_fields_of_010_are_read_over_a_preset_and_as_options(tmp_path: Path) -> 
     path = tmp_path / "a.yaml"
     path.write_text("model: {memory: {reward: 0.5, reward_slope: 2.0, training_temperature: 7.0, grid: sliding}}")
     assert named_config("li2020/awd-snb-ptb", path) == expected
-    old = ["--model.memory.reward=0.5", "--model.memory.reward_slope", "2", "--model.memory.grid", "sliding"]
-    assert with_options(base, [*old, "--model.memory.training_temperature", "7"]) == expected
-    new = ["--model.memory.reward.weight=0.5", "--model.memory.reward.slope", "2"]
-    assert with_options(base, [*new, "--model.memory.gate.training_temperature", "7"]) == expected
+    old = {"reward": "0.5", "reward_slope": "2", "grid": "sliding", "training_temperature": "7"}
+    new = {"reward.weight": "0.5", "reward.slope": "2", "gate.training_temperature": "7"}
+    for options in (old, new):
+        assert with_options(base, {f"model.memory.{name}": value for name, value in options.items()}) == expected
 
 
 @pytest.mark.parametrize(
@@ -711,6 +422,5 @@ def test_what_is_gone_is_refused_with_the_version_that_has_it(part: str, name: s
     said = rf"model\.{part}\.{name}={written}: was an option of spanlm 0\.1\.0, and this version has"
     with pytest.raises(InputError, match=rf"^a\.yaml: {said}"):
         RunConfig.from_tree(tree, "a.yaml")
-    for options in ([f"--model.{part}.{name}={written}"], [f"--model.{part}.{name}", written]):
-        with pytest.raises(InputError, match=f"^{said}"):
-            with_options(PRESETS["li2020/mos-snb-ptb"].config, options)
+    with pytest.raises(InputError, match=f"^{said}"):
+        with_options(PRESETS["li2020/mos-snb-ptb"].config, {f"model.{part}.{name}": written})

@@ -81,20 +81,15 @@ def run(tiny_run: Path, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.slow
-def test_tokens_of_the_cache(tiny_run: Path, own_cache: Path, times: tuple[int, int]) -> None:
-    numbers(tiny_run)
-    (entry,) = (own_cache / "tokens").iterdir()
-    found = outcomes(entry, lambda: numbers(tiny_run), times)
-    never_another_number(found)
-    assert found["rebuilt"] > sum(times) / 2
-
-
-def test_counts_of_the_cache(tiny_config: RunConfig, own_cache: Path, times: tuple[int, int]) -> None:
+@pytest.mark.parametrize("kind", ["counts", pytest.param("tokens", marks=pytest.mark.slow)])
+def test_files_of_the_cache(
+    tiny_run: Path, tiny_config: RunConfig, own_cache: Path, kind: str, times: tuple[int, int]
+) -> None:
     data = replace(tiny_config.data, min_count=2)
-    spanlm.load_corpus(data)
-    (entry,) = (own_cache / "counts").iterdir()
-    found = outcomes(entry, lambda: spanlm.load_corpus(data).vocabulary, times)
+    measure: Measure = (lambda: numbers(tiny_run)) if kind == "tokens" else lambda: spanlm.load_corpus(data).vocabulary
+    measure()
+    (entry,) = (own_cache / kind).iterdir()
+    found = outcomes(entry, measure, times)
     never_another_number(found)
     assert found["rebuilt"] > sum(times) / 2
 

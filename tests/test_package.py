@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -20,23 +21,11 @@ def python(code: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def test_importing_loads_nothing_heavy() -> None:
-    out = python(f"import spanlm, sys; print([name for name in {HEAVY} if name in sys.modules])")
-    assert out.strip() == "[]"
-
-
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["trian"]], ids=str)
-def test_overview_and_typos_load_nothing_heavy(arguments: list[str]) -> None:
-    code = (
-        f"import sys; from spanlm.cli.main import main; status = main({arguments}); "
-        f"print(status, [name for name in {HEAVY} if name in sys.modules])"
-    )
-    assert python(code).splitlines()[-1] == f"{2 if arguments == ['trian'] else 0} []"
-
-
-def test_a_configuration_is_read_without_the_trainer() -> None:
-    out = python("import sys, spanlm.data.config, spanlm.training.config; print('torch' in sys.modules)")
-    assert out.strip() == "False"
+@pytest.mark.parametrize("arguments", [None, [], ["--version"], ["trian"]], ids=str)
+def test_importing_and_overview_load_nothing_heavy(arguments: list[str] | None) -> None:
+    run = "" if arguments is None else f"from spanlm.cli.main import main; main({arguments});"
+    out = python(f"import spanlm, sys; {run} print([name for name in {HEAVY} if name in sys.modules])")
+    assert out.splitlines()[-1] == "[]"
 
 
 def test_every_public_name_is_there() -> None:
@@ -44,19 +33,11 @@ def test_every_public_name_is_there() -> None:
         assert getattr(spanlm, name) is not None
     with pytest.raises(AttributeError, match="module 'spanlm' has no attribute 'trian'"):
         spanlm.trian  # noqa: B018
-    assert set(spanlm.__all__) == set(spanlm._HOMES)
+    assert "load" in dir(spanlm)
 
 
-def test_public_names_can_be_completed() -> None:
-    assert python("import spanlm; print('load' in dir(spanlm))").strip() == "True"
-
-
-def test_every_verb_has_a_room_and_a_line() -> None:
-    import importlib
-
-    for verb, text in VERBS.items():
-        assert callable(importlib.import_module(f"spanlm.cli.{verb}").run)
-        assert len(text) > 10
+def test_every_verb_has_a_room() -> None:
+    assert all(callable(importlib.import_module(f"spanlm.cli.{verb}").run) for verb in VERBS)
 
 
 def test_the_version_is_one() -> None:

@@ -1,4 +1,8 @@
-"""Attention as files: to look at (.html, .svg, .png, .pdf) and to compute with (.csv, .npz, .json)."""
+"""Attention as files: to look at (.html, .svg, .png, .pdf) and to compute with (.csv, .npz, .json).
+
+Every `save_…` function raises InputError if it cannot write the suffix, or the folder is missing or closed, and
+RunError if writing fails.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +10,27 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.compare import (
-    PUBLISHED_SOURCE,
-    MeasuredLags,
-    format_lag_table,
-    lag_columns,
-    notes,
-    published_by_lag,
-)
-from spanlm.analysis.figures import FIGURES, figure_bytes, lag_comparison_figure, lag_figure, utilisation_figure
-from spanlm.analysis.flatness import Flatness, FlatnessRow
+from spanlm.analysis.figures import FIGURES, figure_bytes, lag_figure, utilisation_figure
+from spanlm.analysis.lags import PUBLISHED_SOURCE, MeasuredLags, lag_columns, notes
 from spanlm.analysis.pages import render_page, render_span_page
-from spanlm.analysis.sentences import SentenceMap, mean_flatness
+from spanlm.analysis.sentences import Flatness, FlatnessRow, SentenceMap, mean_flatness
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.analysis.word_figures import heatmap, span_figure, triangle_figure
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.attention import AttentionRecord
-from spanlm.evaluation.spans import SpanRecord
+from spanlm.evaluation.attention import AttentionRecord, SpanRecord
 from spanlm.store.files import replacing
 from spanlm.store.plain import cells_line, markdown, markdown_table
 from spanlm.store.provenance import made
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ATTENTION_SUFFIXES = (".html", *FIGURES, ".csv", ".npz")
 LAG_SUFFIXES = (*FIGURES, ".csv", ".json", ".md")
@@ -41,21 +39,23 @@ FLATNESS_SUFFIXES = (".csv", ".json")
 SPAN_SUFFIXES = (".html", *FIGURES, ".csv", ".json")
 UTILISATION_SUFFIXES = (*FIGURES, ".csv", ".json")
 
+PathLike = str | os.PathLike[str]
+Row = tuple[object, ...]
+
 
 # --- whole files or none ---
 
 
 def listed(suffixes: Sequence[str]) -> str:
-    """Say several suffixes: `.html, .svg or .csv`."""
-    *others, last = suffixes
-    return f"{', '.join(others)} or {last}" if others else last
+    """Join several suffixes: `.html, .svg or .csv`."""
+    return " or ".join([", ".join(suffixes[:-1]), suffixes[-1]])
 
 
-def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
+def checked_suffix(path: Path, legal: Sequence[str]) -> str:
     """Return the suffix of `path` in lower case, after checking that a file of that kind can be put there.
 
     Raises:
-        InputError: If the suffix is not in `legal`, the folder does not exist, or `path` is itself a folder.
+        InputError: the suffix is not in `legal`, the folder does not exist, or `path` is itself a folder.
     """
     suffix = path.suffix.lower()
     if suffix not in legal:
@@ -67,8 +67,8 @@ def checked_suffix(path: Path, legal: tuple[str, ...]) -> str:
     return suffix
 
 
-def csv_bytes(rows: Iterable[tuple[object, ...]], *, gaps: bool = False) -> bytes:
-    """Return rows as CSV: words quoted, numbers not; with gaps, only words that must be, so that "" is nothing."""
+def csv_bytes(rows: Iterable[Row], *, gaps: bool = False) -> bytes:
+    """Return rows as CSV: words quoted, numbers not; with gaps, only words that must be: "" is an empty cell."""
     if gaps:
         return "".join(cells_line(row, ",") for row in rows).encode("utf-8", "replace")
     text = io.StringIO(newline="")
@@ -86,8 +86,8 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write `content` under another name, then rename it: a reader sees the old file or the new one.
 
     Raises:
-        InputError: If the folder may not be written to.
-        RunError: If writing fails, as on a full disk; nothing is left behind.
+        InputError: the folder may not be written to.
+        RunError: writing fails, as on a full disk; nothing is left behind.
     """
     try:
         with replacing(path) as file:
@@ -98,12 +98,29 @@ def write_whole(path: Path, content: bytes) -> None:
         raise RunError(f"{path}: could not be written: {error.strerror or error}") from error
 
 
+def _save(
+    path: PathLike,
+    legal: Sequence[str],
+    writers: Mapping[str, Callable[[], bytes]],
+    figure: Callable[[], Figure] | None = None,
+) -> None:
+    """Write what the suffix of `path`, one of `legal`, has in `writers`, else the figure."""
+    suffix = checked_suffix(Path(path), legal)
+    content = figure_bytes(figure(), suffix) if figure and suffix in FIGURES else writers[suffix]()
+    write_whole(Path(path), content)
+
+
+def _shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the shortest decimals that read back as the same float32, not their 17 digits as float64."""
+    return weights.astype(str).astype(np.float64)
+
+
 # --- one text ---
 
 CSV_COLUMNS = ("position", "word", "target", "surprisal_nats", "lag", "source_position", "source_word", "weight")
 
 
-def save_attention(record: AttentionRecord, path: str | os.PathLike[str]) -> None:
+def save_attention(record: AttentionRecord, path: PathLike) -> None:
     """Write `record` in the format that the suffix of `path` names.
 
     * `.html`: a page to explore, one file, no network; `page.html#pos=12` opens position 12.
@@ -113,39 +130,26 @@ def save_attention(record: AttentionRecord, path: str | os.PathLike[str]) -> Non
       or the word NA is taken for a gap.
     * `.npz`: without pickle the arrays words, targets, weights, surprisal_nats, title, and (N, K)
       expected_words, expected_probabilities, whose short rows end in "" and 0; column j of weights is lag lags[j].
-
-    Raises:
-        InputError: If the suffix is unknown, the folder is missing or closed, or the text is too long for a figure.
-        RunError: If writing fails.
     """
-    path = Path(path)
-    match checked_suffix(path, ATTENTION_SUFFIXES):
-        case ".html":
-            content = render_page(record).encode("utf-8")
-        case ".csv":
-            content = _attention_csv(record)
-        case ".npz":
-            content = _attention_npz(record)
-        case suffix:
-            content = figure_bytes(heatmap(record), suffix)
-    write_whole(path, content)
+    writers = {
+        ".html": lambda: render_page(record).encode("utf-8"),
+        ".csv": lambda: csv_bytes([CSV_COLUMNS, *_attention_rows(record)]),
+        ".npz": lambda: _attention_npz(record),
+    }
+    _save(path, ATTENTION_SUFFIXES, writers, lambda: heatmap(record))
 
 
-def _attention_csv(record: AttentionRecord) -> bytes:
-    # the shortest decimal that reads back as the same float32, not its 17 digits as a float64
-    weights = record.weights.astype(str).astype(np.float64)
-    rows: list[tuple[object, ...]] = []
+def _attention_rows(record: AttentionRecord) -> Iterator[Row]:
+    weights = _shortest(record.weights)
     for t, column in np.argwhere(record.occupied).tolist():
         word, target, surprisal = record.words[t], record.targets[t], float(record.surprisal[t])
         lag = record.lags[column]
-        rows.append((t, word, target, surprisal, lag, t - lag, record.words[t - lag], float(weights[t, column])))
-    return csv_bytes([CSV_COLUMNS, *rows])
+        yield t, word, target, surprisal, lag, t - lag, record.words[t - lag], float(weights[t, column])
 
 
 def _attention_npz(record: AttentionRecord) -> bytes:
     width = max(len(row) for row in record.expected)
-    words = np.array([[word for word, _ in row] + [""] * (width - len(row)) for row in record.expected], dtype=str)
-    chances = [[chance for _, chance in row] + [0.0] * (width - len(row)) for row in record.expected]
+    padded = [[*row, *[("", 0.0)] * (width - len(row))] for row in record.expected]
     file = io.BytesIO()
     np.savez_compressed(
         file,
@@ -154,8 +158,8 @@ def _attention_npz(record: AttentionRecord) -> bytes:
         weights=record.weights,
         lags=np.array(record.lags),
         surprisal_nats=record.surprisal,
-        expected_words=words,
-        expected_probabilities=np.array(chances, dtype=np.float64),
+        expected_words=np.array([[word for word, _ in row] for row in padded], dtype=str),
+        expected_probabilities=np.array([[chance for _, chance in row] for row in padded], dtype=np.float64),
         title=np.array(record.title, dtype=str),
     )
     return file.getvalue()
@@ -163,90 +167,68 @@ def _attention_npz(record: AttentionRecord) -> bytes:
 
 # --- by lag ---
 
+LAG_COLUMNS = ("lag", "measured_percent", "published_percent", "published_inferred")
 COMPARISON_COLUMNS = (
     *("run", "text", "window", "lag", "measured_percent"),
     *("published_model", "published_percent", "published_scaled", "published_inferred"),
 )
 
 
-def save_lag_profile(profile: LagProfile, path: str | os.PathLike[str], model: str | None = None) -> None:
-    """Write `profile`, and beside it the published row of `model`, as a figure, `.csv` or `.json`.
+def save_lags(measured: Sequence[MeasuredLags], path: PathLike) -> None:
+    """Write one model, or several side by side, and beside them the paper's numbers, as the suffix of `path` says.
 
-    Of spans on a fixed grid the lag is the nearest of those where each may end.
-
-    Raises:
-        InputError: If the suffix or `model` is unknown, or the folder is missing or closed.
-        RunError: If writing fails.
-    """
-    path = Path(path)
-    match checked_suffix(path, (*FIGURES, ".csv", ".json")):
-        case ".csv":
-            content = _lag_csv(profile, model)
-        case ".json":
-            content = _lag_json(profile, model)
-        case suffix:
-            content = figure_bytes(lag_figure(profile, model), suffix)
-    write_whole(path, content)
-
-
-def save_lag_comparison(measured: Sequence[MeasuredLags], path: str | os.PathLike[str]) -> None:
-    """Write several models side by side, and beside them what was published, as the suffix of `path` says.
-
-    * `.svg`, `.png`, `.pdf`: a line for each model; the paper's, where it has this window, lighter and dashed.
+    * `.svg`, `.png`, `.pdf`: see `lag_figure`.
     * `.md`: a table, a row for each model and one for the paper's, cut to its window and scaled to sum to 100.
-    * `.csv`: one row for each model and lag; `.json`: the same, with the notes.
-
-    Raises:
-        InputError: If the suffix is unknown, the folder is missing or closed, or there are too many models for a
-            figure.
-        RunError: If writing fails.
+    * `.csv`: one row for each model and lag. One model alone has no columns that are the same in every row, and only
+      numbers of the paper that are not scaled.
+    * `.json`: the same; several have the notes, too.
     """
-    path = Path(path)
-    match checked_suffix(path, LAG_SUFFIXES):
-        case ".csv":
-            rows = (row for one in measured for row in _comparison_rows(one))
-            content = csv_bytes([COMPARISON_COLUMNS, *rows], gaps=True)
-        case ".json":
-            content = json_bytes({"notes": notes(measured), "runs": [_lag_run(one) for one in measured]})
-        case ".md":
-            (_, *header), *table = zip(*lag_columns(measured), strict=True)
-            content = f"{markdown_table(('model', *header), table)}\n\n{markdown(' '.join(notes(measured)))}\n".encode()
-        case suffix:
-            content = figure_bytes(lag_comparison_figure(measured), suffix)
-    write_whole(path, content)
-
-
-def _lag_csv(profile: LagProfile, model: str | None) -> bytes:
-    rows = [
-        (row.lag, row.measured, *(("", "") if row.published is None else (row.published, int(row.inferred))))
-        for row in format_lag_table(profile, model)
-    ]
-    return csv_bytes([("lag", "measured_percent", "published_percent", "published_inferred"), *rows], gaps=True)
-
-
-def _lag_json(profile: LagProfile, model: str | None) -> bytes:
-    published = published_by_lag(model, profile.window)
-    content = {
-        **profile.to_json(),
-        "published_model": model if published else None,
-        "published_percent": published.percent if published else None,
-        "published_inferred_lags": published.inferred_lags if published else None,
-        "published_source": PUBLISHED_SOURCE if published else None,
+    if len(measured) == 1:
+        rows = [LAG_COLUMNS, *(_lag_row(row) for row in _comparison_rows(measured[0]))]
+        content = _lags_alone(measured[0])
+    else:
+        rows = [COMPARISON_COLUMNS, *(row for one in measured for row in _comparison_rows(one))]
+        content = {"notes": notes(measured), "runs": [_lags_beside(one) for one in measured]}
+    writers = {
+        ".csv": lambda: csv_bytes(rows, gaps=True),
+        ".json": lambda: json_bytes(content),
+        ".md": lambda: _lags_markdown(measured),
     }
-    return json_bytes(content)
+    _save(path, LAG_SUFFIXES, writers, lambda: lag_figure(measured))
 
 
-def _comparison_rows(one: MeasuredLags) -> Iterator[tuple[object, ...]]:
+def _lags_markdown(measured: Sequence[MeasuredLags]) -> bytes:
+    (_, *header), *table = zip(*lag_columns(measured), strict=True)
+    return f"{markdown_table(('model', *header), table)}\n\n{markdown(' '.join(notes(measured)))}\n".encode()
+
+
+def _comparison_rows(one: MeasuredLags) -> Iterator[Row]:
     row = one.published
     published = {} if row is None else dict(zip(row.lags, row.percent, strict=True))
     for lag, percent in zip(one.profile.lags, one.profile.percent, strict=True):
-        beside: tuple[object, ...] = ("", "", "", "")
+        beside: Row = ("", "", "", "")
         if row is not None and lag in published:
             beside = (one.model, published[lag], int(row.scaled), int(lag in row.inferred_lags))
-        yield (one.name, one.text, one.profile.window, lag, percent, *beside)
+        yield one.name, one.text, one.profile.window, lag, percent, *beside
 
 
-def _lag_run(one: MeasuredLags) -> dict[str, Any]:
+def _lag_row(row: Row) -> Row:
+    *_, lag, measured, _, published, scaled, inferred = row
+    return (lag, measured, "", "") if scaled else (lag, measured, published, inferred)
+
+
+def _lags_alone(one: MeasuredLags) -> dict[str, Any]:
+    row = one.published if one.published and not one.published.scaled else None
+    return {
+        **one.profile.to_json(),
+        "published_model": one.model if row else None,
+        "published_percent": row.percent if row else None,
+        "published_inferred_lags": row.inferred_lags if row else None,
+        "published_source": PUBLISHED_SOURCE if row else None,
+    }
+
+
+def _lags_beside(one: MeasuredLags) -> dict[str, Any]:
     row = one.published
     published = row and {
         "model": one.model,
@@ -269,85 +251,62 @@ SENTENCE_COLUMNS = (
     *("lag", "source_position", "source_word", "source_unknown", "weight"),
 )
 
-Measured = dict[str, tuple[str, Flatness]]
+Measured = Mapping[str, tuple[str, Flatness]]
 """For each model, by name, the text it read and how flat its attention was."""
 
 
-def save_sentence_maps(sentences: Sentences, path: str | os.PathLike[str]) -> None:
+def save_sentence_maps(sentences: Sentences, path: PathLike) -> None:
     """Write maps of sentences as the suffix of `path` says.
 
     * `.svg`, `.png`, `.pdf`: triangles, a panel for each sentence and model.
     * `.csv`: one row for each weight of each panel. Sentences count from 1, positions from 0, the opening `<eos>`.
     * `.json`: the same, with the flatness of each panel and of each model.
-
-    Raises:
-        InputError: If the suffix is unknown, or the folder is missing or closed.
-        RunError: If writing fails.
     """
-    path = Path(path)
-    match checked_suffix(path, SENTENCE_SUFFIXES):
-        case ".csv":
-            rows = (
-                (number, one.name, *cell)
-                for number, maps in enumerate(sentences, start=1)
-                for one in maps
-                for cell in _sentence_rows(one)
-            )
-            content = csv_bytes([SENTENCE_COLUMNS, *rows])
-        case ".json":
-            content = _sentences_json(sentences)
-        case suffix:
-            content = figure_bytes(triangle_figure(sentences), suffix)
-    write_whole(path, content)
+    rows = ((n, *row) for n, maps in enumerate(sentences, start=1) for one in maps for row in _sentence_rows(one))
+    writers = {
+        ".csv": lambda: csv_bytes([SENTENCE_COLUMNS, *rows]),
+        ".json": lambda: json_bytes(_sentences(sentences)),
+    }
+    _save(path, SENTENCE_SUFFIXES, writers, lambda: triangle_figure(sentences))
 
 
-def save_flatness(measured: Measured, path: str | os.PathLike[str]) -> None:
-    """Write the flatness of models, each with its text, as `.csv` (a row for each model and group) or `.json`.
-
-    Raises:
-        InputError: If the suffix is unknown, or the folder is missing or closed.
-        RunError: If writing fails.
-    """
-    path = Path(path)
-    if checked_suffix(path, FLATNESS_SUFFIXES) == ".csv":
-        rows = (
-            (name, text, flatness.span, *row)
-            for name, (text, flatness) in measured.items()
-            for row in (*flatness.groups, flatness.overall)
-        )
-        content = csv_bytes([("run", "text", "span", *FlatnessRow._fields), *rows])
-    else:
-        runs = [{"run": name, "text": text, **_flatness(flatness)} for name, (text, flatness) in measured.items()]
-        content = json_bytes({"runs": runs})
-    write_whole(path, content)
+def save_flatness(measured: Measured, path: PathLike) -> None:
+    """Write the flatness of models, each with its text, as `.csv` (a row for each model and group) or `.json`."""
+    rows = (
+        (name, text, flatness.span, *row)
+        for name, (text, flatness) in measured.items()
+        for row in (*flatness.groups, flatness.overall)
+    )
+    runs = [{"run": name, "text": text, **_flatness(flatness)} for name, (text, flatness) in measured.items()]
+    writers = {
+        ".csv": lambda: csv_bytes([("run", "text", "span", *FlatnessRow._fields), *rows]),
+        ".json": lambda: json_bytes({"runs": runs}),
+    }
+    _save(path, FLATNESS_SUFFIXES, writers)
 
 
-def _sentence_rows(one: SentenceMap) -> Iterator[tuple[object, ...]]:
-    record = one.record
+def _sentence_rows(one: SentenceMap) -> Iterator[Row]:
+    record, weights = one.record, _shortest(one.matrix)
     for t, s in np.argwhere(~np.isnan(one.matrix)).tolist():
-        source = record.words[s]
-        surprisal = float(record.surprisal[t])
-        # the shortest decimal that reads back as the same float32
-        weight = float(str(one.matrix[t, s]))
-        yield (t, record.targets[t], surprisal, t - s, s, source, int(source in one.unknown), weight)
+        source, surprisal = record.words[s], float(record.surprisal[t])
+        unknown, weight = int(source in one.unknown), float(weights[t, s])
+        yield one.name, t, record.targets[t], surprisal, t - s, s, source, unknown, weight
 
 
-def _sentences_json(sentences: Sentences) -> bytes:
-    by_model = [mean_flatness(maps) for maps in zip(*sentences, strict=True)]
-    content = {
+def _sentences(sentences: Sentences) -> dict[str, Any]:
+    by_model = zip(sentences[0], map(mean_flatness, zip(*sentences, strict=True)), strict=True)
+    return {
         "runs": [
             {"run": one.name, "memory": one.memory, "flatness": flatness and _flatness(flatness)}
-            for one, flatness in zip(sentences[0], by_model, strict=True)
+            for one, flatness in by_model
         ],
         "sentences": [[_panel(one) for one in maps] for maps in sentences],
     }
-    return json_bytes(content)
 
 
 def _panel(one: SentenceMap) -> dict[str, Any]:
     record = one.record
     starts = [max(t + 1 - record.nearest_lag, 0) - slots for t, slots in enumerate(one.slots.tolist())]
-    rows = zip(starts, one.slots.tolist(), strict=True)
     return {
         "run": one.name,
         "words": record.words,
@@ -356,10 +315,7 @@ def _panel(one: SentenceMap) -> dict[str, Any]:
         "surprisal_nats": record.surprisal.tolist(),
         "nearest_lag": record.nearest_lag,
         "first_word_of_row": starts,
-        "weights": [
-            [float(str(weight)) for weight in one.matrix[t, first : first + slots]]
-            for t, (first, slots) in enumerate(rows)
-        ],
+        "weights": [row[~np.isnan(row)].tolist() for row in _shortest(one.matrix)],
         "on_no_word": one.on_no_word.tolist(),
         "flatness": one.flatness and _flatness(one.flatness),
     }
@@ -381,57 +337,37 @@ SPAN_COLUMNS = ("position", "word", "target", "gate", "span_from", "span_to", "s
 UTILISATION_COLUMNS = ("run", "epoch", "utilisation", "oracle_utilisation")
 
 
-def save_spans(record: SpanRecord, path: str | os.PathLike[str]) -> None:
+def save_spans(record: SpanRecord, path: PathLike) -> None:
     """Write `record` as the suffix of `path` says.
 
     * `.html`: a page to explore, one file, no network; `page.html#pos=12` opens position 12.
     * `.svg`, `.png`, `.pdf`: the last position, and the steps up to it (see `span_figure`).
-    * `.json`: every position with all there is.
+    * `.json`: every position with all numbers.
     * `.csv`: a row for each span that was looked at, of every position.
-
-    Raises:
-        InputError: the suffix is unknown, or the folder is missing or closed.
-        RunError: writing fails.
     """
-    path = Path(path)
-    match checked_suffix(path, SPAN_SUFFIXES):
-        case ".html":
-            content = render_span_page(record).encode("utf-8")
-        case ".csv":
-            content = csv_bytes([SPAN_COLUMNS, *_span_rows(record)])
-        case ".json":
-            content = json_bytes(record.to_json())
-        case suffix:
-            content = figure_bytes(span_figure(record), suffix)
-    write_whole(path, content)
+    rows = (
+        (t, word, record.targets[t], float(record.gate[t]), look.first, look.last, record.words_of(look), look.weight)
+        for t, word in enumerate(record.words)
+        for look in record.looks(t)
+    )
+    writers = {
+        ".html": lambda: render_span_page(record).encode("utf-8"),
+        ".csv": lambda: csv_bytes([SPAN_COLUMNS, *rows]),
+        ".json": lambda: json_bytes(record.to_json()),
+    }
+    _save(path, SPAN_SUFFIXES, writers, lambda: span_figure(record))
 
 
-def _span_rows(record: SpanRecord) -> Iterator[tuple[object, ...]]:
-    for t, word in enumerate(record.words):
-        target, gate = record.targets[t], float(record.gate[t])
-        for look in record.looks(t):
-            yield (t, word, target, gate, look.first, look.last, record.words_of(look), look.weight)
-
-
-def save_utilisation(measured: Sequence[Utilisation], path: str | os.PathLike[str]) -> None:
-    """Write how several runs used their span buffer by epoch, as the suffix of `path` says; shares in data are of 1.
-
-    Raises:
-        InputError: the suffix is unknown, the folder is missing or closed, or there are too many runs for a figure.
-        RunError: writing fails.
-    """
-    path = Path(path)
-    match checked_suffix(path, UTILISATION_SUFFIXES):
-        case ".csv":
-            rows = (
-                (one.name, epoch, learned, oracle)
-                for one in measured
-                for epoch, (learned, oracle) in enumerate(zip(one.learned, one.oracle, strict=True), start=1)
-            )
-            content = csv_bytes([UTILISATION_COLUMNS, *rows])
-        case ".json":
-            runs = [{"run": x.name, "utilisation": x.learned, "oracle_utilisation": x.oracle} for x in measured]
-            content = json_bytes({"split": "valid", "runs": runs})
-        case suffix:
-            content = figure_bytes(utilisation_figure("Use of the span buffer by epoch", measured), suffix)
-    write_whole(path, content)
+def save_utilisation(measured: Sequence[Utilisation], path: PathLike) -> None:
+    """Write how several runs used their span buffer by epoch, as the suffix of `path` says; shares in data are of 1."""
+    rows = (
+        (one.name, epoch, *shares)
+        for one in measured
+        for epoch, shares in enumerate(zip(one.learned, one.oracle, strict=True), start=1)
+    )
+    runs = [{"run": x.name, "utilisation": x.learned, "oracle_utilisation": x.oracle} for x in measured]
+    writers = {
+        ".csv": lambda: csv_bytes([UTILISATION_COLUMNS, *rows]),
+        ".json": lambda: json_bytes({"split": "valid", "runs": runs}),
+    }
+    _save(path, UTILISATION_SUFFIXES, writers, lambda: utilisation_figure("Use of the span buffer by epoch", measured))

@@ -1,6 +1,13 @@
-"""Where a model looked in one sentence: for each predicted word the weights of the words before it.
+"""Attention in one sentence, and how flat attention is, as Salton et al. (2017, §5, Figures 2 and 3) show both.
 
-The figures of Salton et al. (2017, Figures 2 and 3) show this: rows are the words to be predicted, columns those read.
+In a map of a sentence a row is a word to be predicted, and a column a word read. Flatness is in a number what the paper
+saw in its maps:
+
+    flatness = 1/|R| · Σ_{t in R} H_t / ln n_t,    H_t = -Σ_i p_ti ln p_ti,    p_ti = a_ti / Σ_j a_tj
+
+n_t is how many slots held a word at step t, and R are the steps with n_t >= 2: with one there is no choice. 1: the same
+weight on every word; 0: all of it on one. What lies on no word (the sentinel of a pointer, a zero slot) is left out of
+p and reported beside it. In a span buffer a slot holds a span.
 """
 
 from __future__ import annotations
@@ -9,15 +16,140 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from spanlm.analysis.flatness import Flatness, FlatnessAccumulator
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.attention import AttentionRecord, attend_words
 from spanlm.models.interfaces import NextWordModel
+
+# --- flatness ---
+
+GROUPS: dict[str, tuple[int, float]] = {
+    "2-5": (2, 5),
+    "6-10": (6, 10),
+    "11-20": (11, 20),
+    "21-35": (21, 35),
+    "36-100": (36, 100),
+    "101-255": (101, 255),
+    ">255": (256, math.inf),
+}
+"""Name -> the least and the greatest number of slots."""
+ALL = "all"
+
+
+class FlatnessRow(NamedTuple):
+    """Means over the rows of one group, shares of what lies on words.
+
+    Attributes:
+        slots: the number of slots to choose from, a name in `GROUPS` or `ALL`.
+        rows: number of rows.
+        flatness: entropy over that of equal weights.
+        largest: the largest weight.
+        nearest: the weight of the nearest slot.
+        equal: `largest` and `nearest` of equal weights, 1 / n.
+        on_no_word: the share that lies on no word, before the row is scaled.
+    """
+
+    slots: str
+    rows: int
+    flatness: float
+    largest: float
+    nearest: float
+    equal: float
+    on_no_word: float
+
+
+@dataclass(frozen=True)
+class Flatness:
+    """Flatness of the attention over a text or a corpus.
+
+    Attributes:
+        groups: by number of slots, those that have rows.
+        overall: over all rows.
+        left_out: rows without a choice, or with no weight on any word.
+        nearest_lag: the lag of the nearest slot: 1 is the word before the one just read, 0 that itself.
+        span: number of words in a slot; the nearest of several spans is the one that ended last.
+    """
+
+    groups: tuple[FlatnessRow, ...]
+    overall: FlatnessRow
+    left_out: int
+    nearest_lag: int
+    span: int = 1
+
+
+class FlatnessAccumulator:
+    """Sums flatness over a corpus of any size; it holds a few numbers for each group."""
+
+    def __init__(self, nearest_lag: int = 1) -> None:
+        self.nearest_lag, self.span, self.left_out = nearest_lag, 1, 0
+        self._counts = np.zeros(len(GROUPS), dtype=np.int64)
+        self._sums = np.zeros((len(GROUPS), len(FlatnessRow._fields) - 2))
+
+    @property
+    def rows(self) -> int:
+        """Number of rows with a choice so far."""
+        return int(self._counts.sum())
+
+    def update(self, weights: ArrayLike, slots: ArrayLike) -> None:
+        """Add rows of attention; L may change between calls.
+
+        Args:
+            weights: (N, L), oldest first.
+            slots: (N,), how many slots, counted from the nearest, held a word.
+
+        Raises:
+            InputError: a weight is negative or not finite.
+        """
+        rows, held = np.asarray(weights, dtype=np.float64), np.asarray(slots)
+        if not (np.isfinite(rows).all() and (rows >= 0).all()):
+            raise InputError("weights: every weight must be a finite number that is not negative")
+        window = rows.shape[1]
+        rows = np.where(np.arange(window) >= window - held[:, None], rows, 0.0)
+        counted = (held >= 2) & (rows.sum(axis=1) > 0)
+        self.left_out += int((~counted).sum())
+        measured, held = _measured(rows[counted], held[counted]), held[counted]
+        for number, (least, most) in enumerate(GROUPS.values()):
+            inside = (held >= least) & (held <= most)
+            self._counts[number] += inside.sum()
+            self._sums[number] += measured[inside].sum(axis=0)
+
+    def result(self) -> Flatness:
+        """Return the means so far.
+
+        Raises:
+            InputError: no row had two words to choose from.
+        """
+        if self.rows == 0:
+            what = "words" if self.span == 1 else "spans"
+            raise InputError(f"flatness: none of {self.left_out} positions has two {what} to look at")
+        found = zip(GROUPS, self._counts.tolist(), self._sums, strict=True)
+        groups = tuple(_row(name, count, sums) for name, count, sums in found if count > 0)
+        overall = _row(ALL, self.rows, self._sums.sum(axis=0))
+        return Flatness(groups, overall, self.left_out, self.nearest_lag, self.span)
+
+
+def _measured(rows: NDArray[np.float64], slots: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return what is averaged, (N, 5), of rows with weight on two slots or more to choose from."""
+    on_words = rows.sum(axis=1)
+    shares = rows / on_words[:, None]
+    # 0 ln 0 = 0
+    entropy = -(shares * np.log(np.where(shares > 0, shares, 1.0))).sum(axis=1)
+    largest = shares.max(axis=1, initial=0)
+    return np.stack([entropy / np.log(slots), largest, shares[:, -1], 1 / slots, 1 - on_words], axis=1)
+
+
+def _row(slots: str, count: int, sums: NDArray[np.float64]) -> FlatnessRow:
+    row = FlatnessRow(slots, count, *(float(total) / count for total in sums))
+    # softmax rows miss 1 by rounding
+    return row._replace(on_no_word=max(0.0, row.on_no_word))
+
+
+# --- one sentence ---
 
 MOST_WORDS = 120
 """Of a sentence: more do not fit on a page."""
@@ -30,7 +162,7 @@ class SentenceMap:
 
     Attributes:
         name: of the model, for headings.
-        memory: what attended, in words.
+        memory: description of the model's memory.
         record: N words read, the opening `<eos>` first if there is one, and the N that came next, the closing `<eos>`
             last.
         unknown: words that the vocabulary lacks.
@@ -64,11 +196,11 @@ class SentenceMap:
 
     @cached_property
     def flatness(self) -> Flatness | None:
-        """Of its rows; None where no row has a choice."""
+        """Flatness of the rows; None where no row has a choice."""
         return mean_flatness([self])
 
     def mark(self, word: str) -> str:
-        """Return what stands beside a word that the vocabulary lacks: what it was read as."""
+        """Return ` <unk>` for a word that the vocabulary lacks, to stand beside it."""
         return f" {UNK}" if word in self.unknown and word != UNK else ""
 
 
@@ -88,8 +220,8 @@ def attend_sentence(
         vocabulary: the model's; other words are read as <unk> and shown as written.
         words: of the sentence, at least one.
         name: of the model.
-        memory: what attends, in words.
-        opened: if not, no `<eos>` opens it, and its first word is read and not predicted.
+        memory: description of the model's memory.
+        opened: if False, no `<eos>` opens it, and its first word is read and not predicted.
 
     Raises:
         InputError: no words, more than `MOST_WORDS`, or a model that attends to nothing.
@@ -122,8 +254,26 @@ def common_scale(maps: Sequence[SentenceMap]) -> tuple[float, bool]:
 
 
 def _weights(matrices: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Return those of the words that could be looked at."""
     return np.concatenate([matrix[~np.isnan(matrix)] for matrix in matrices])
+
+
+def scale_top(largest: float) -> float:
+    """Return the weight that is darkest, a round one that is not below `largest`; 1 where there are no weights."""
+    if not 0 < largest < 1:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(largest))
+    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if not is_above(largest, step * power))
+
+
+def is_above(largest: float, top: float) -> bool:
+    """Say whether a weight is larger than the one that is darkest."""
+    # a hair wider: 0.1 as a float32 is more than 0.1
+    return largest > top * (1 + 1e-6)
+
+
+def percent(weight: float, digits: int) -> str:
+    """Return a share in percent; all of it is 100, whatever the digits."""
+    return "100" if weight >= 0.9995 else f"{100 * weight:.{digits}f}"
 
 
 SHADES = "·░▒▓█"
@@ -131,23 +281,21 @@ _LINE, _LABEL = 96, 18
 
 
 def triangle_lines(one: SentenceMap, top: float) -> Iterator[str]:
-    """Yield a line for each predicted word: percents where they fit on a line, else shades.
+    """Yield a map as text: a line for each predicted word, with percents where they fit on a line, else shades.
 
-    A row ends with the word just read, which heads the column that begins below it. The last line says how to read it.
+    A row ends with the word just read, which heads the column that begins below it. The last line explains the rest.
 
     Args:
         one: the map.
         top: the weight that has the darkest shade.
     """
-    targets, heads = (
-        [_cut(word) + one.mark(word) for word in words] for words in (one.record.targets, one.record.words)
-    )
+    record, empty = one.record, np.full(len(one.record), np.nan)
+    targets, heads = ([_cut(word) + one.mark(word) for word in words] for words in (record.targets, record.words))
     width = max(map(len, targets))
     cell = next((cell for cell in (3, 2) if width + cell * len(targets) <= _LINE), 1)
     for row in range(-1, len(targets)):
-        label = targets[row] if row >= 0 else ""
-        weights = one.matrix[row] if row >= 0 else np.full(len(heads), np.nan)
-        column = row + 1 - one.record.nearest_lag
+        label, weights = (targets[row], one.matrix[row]) if row >= 0 else ("", empty)
+        column = row + 1 - record.nearest_lag
         cells = "".join(_cell(float(weight), top, cell) for weight in weights[: max(column, 0)])
         head = heads[column] if 0 <= column < len(heads) else ""
         if label or head:
@@ -166,23 +314,3 @@ def _cell(weight: float, top: float, width: int) -> str:
 
 def _cut(word: str) -> str:
     return word if len(word) <= _LABEL else word[: _LABEL - 1] + "…"
-
-
-def percent(weight: float, digits: int) -> str:
-    """Return a share in percent; all of it is 100, whatever the digits."""
-    return "100" if weight >= 0.9995 else f"{100 * weight:.{digits}f}"
-
-
-def scale_top(largest: float) -> float:
-    """Return the weight that is darkest, a round one that is not below `largest`; 1 where there are no weights."""
-    if not 0 < largest < 1:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(largest))
-    step = next(step for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if not is_above(largest, step * power))
-    return step * power
-
-
-def is_above(largest: float, top: float) -> bool:
-    """Say whether a weight is larger than the one that is darkest."""
-    # a hair wider: 0.1 as a float32 is more than 0.1
-    return largest > top * (1 + 1e-6)

@@ -20,11 +20,11 @@ EXPLAINED = (
 
 @dataclass(frozen=True)
 class Utilisation:
-    """What a run's validations found; item i is of epoch i + 1.
+    """Use of the span buffer in a run's validations; item i is of epoch i + 1.
 
     Attributes:
         name: of the run.
-        learned: PoU, the share of words with λ ≥ ½ (Eq. 15), of those that had anything to read in the buffer.
+        learned: PoU, the share of words with λ ≥ ½ (Eq. 15), of those with a span in the buffer.
         oracle: oracle PoU, the share of them with q > p.
     """
 
@@ -44,23 +44,20 @@ def epoch_rows(folder: Path) -> list[dict[str, Any]]:
     """
     try:
         lines = regular(folder / METRICS, 2**30).read_bytes().splitlines(keepends=True)
-    except OSError as error:
-        raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
-    try:
         # the last line of a run in training may be half written
         rows = [json_object(line) for line in lines if line.endswith(b"\n")]
+    except OSError as error:
+        raise InputError(f"{folder}: has no {METRICS} ({error.strerror}); name the folder of a run") from None
     except ValueError as error:
         raise InputError(f"{folder / METRICS}: damaged: a line {error}; take that line out, or train again") from None
     return [row for row in rows if row.get("event") == "valid"]
 
 
 def utilisation_of(rows: Sequence[Mapping[str, Any]], name: str) -> Utilisation | None:
-    """Return the use of a run's span buffer; None where it has none that ever held anything."""
+    """Return the use of a run's span buffer; None where it has none, or one that never held anything."""
     found = [row["parts"]["valid"] for row in rows if "valid" in row.get("parts", {})]
-    if not found:
-        return None
     learned, oracle = (tuple(parts[which] for parts in found) for which in ("utilisation", "oracle_utilisation"))
-    return Utilisation(name, learned, oracle)
+    return Utilisation(name, learned, oracle) if found else None
 
 
 def read_utilisation(folder: Path, name: str) -> Utilisation:
@@ -70,25 +67,21 @@ def read_utilisation(folder: Path, name: str) -> Utilisation:
         InputError: it is no run, it has finished no epoch, or it has no span buffer that ever held anything.
     """
     rows = epoch_rows(folder)
+    if found := utilisation_of(rows, name):
+        return found
     if not rows:
-        raise InputError(f"{folder}: has finished no epoch yet")
-    found = utilisation_of(rows, name)
-    if found is None and any("parts" in row for row in rows):
-        raise InputError(
-            f"{folder}: its span buffer never held a span of the validation text, which is too short for one in each "
-            "of its streams (training.batching.eval_batch_size), so there is nothing to show by epoch"
+        why = "has finished no epoch yet"
+    elif any("parts" in row for row in rows):
+        why = (
+            "its span buffer never held a span of the validation text, which is too short for one in each of its "
+            "streams (training.batching.eval_batch_size), so there is nothing to show by epoch"
         )
-    if found is None:
-        raise InputError(f"{folder}: has no span buffer to show by epoch: train one with model.memory.kind=span_buffer")
-    return found
+    else:
+        why = "has no span buffer to show by epoch: train one with model.memory.kind=span_buffer"
+    raise InputError(f"{folder}: {why}")
 
 
 def spread_epochs(count: int, most: int) -> list[int]:
     """Return at most `most` of the epochs 0 … `count` − 1, evenly, the first and the last among them."""
     steps = min(count, most) - 1
     return sorted({round(n * (count - 1) / steps) for n in range(steps + 1)}) if steps else [0]
-
-
-def longest(measured: Sequence[Utilisation]) -> int:
-    """Return how many epochs the longest run has."""
-    return max(map(len, measured))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.by_lag import axis_title, signed
 from spanlm.analysis.figures import (
     FAINT,
     HEAD_SIZE,
@@ -22,7 +21,6 @@ from spanlm.analysis.figures import (
     LEGEND_SIZE,
     MUTED,
     PAPER,
-    PUBLISHED_INK,
     TEXT_SIZE,
     TITLE_SIZE,
     clip,
@@ -31,16 +29,16 @@ from spanlm.analysis.figures import (
     wrap,
     xml_text,
 )
+from spanlm.analysis.lags import axis_title, signed
 from spanlm.analysis.sentences import SentenceMap, common_scale, is_above, percent, scale_top
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import AttentionRecord, Expected
-from spanlm.evaluation.spans import PARTS, Look, SpanRecord
+from spanlm.evaluation.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NOTE_SIZE = 7.5
-UNKNOWN_INK = PUBLISHED_INK
+UNKNOWN_INK = "#b8480a"
 """Of words that the vocabulary lacks."""
 CAME_INK = "#b3420a"
 """Of the word that came, among those that were expected."""
@@ -135,7 +133,7 @@ _LABEL_LIMIT = 98
 _NAMED = 0.12  # cells with at least this weight carry the word that was looked at
 
 
-@styled
+@styled()
 def heatmap(record: AttentionRecord) -> Figure:
     """Draw one row for each word of `record` and one column for each lag, darker where more was looked.
 
@@ -288,7 +286,7 @@ class _Triangle:
             sheet.text(left + width / 2, line, percent(weight, cells.digits), cells.number, ink, "center")
 
 
-@styled
+@styled()
 def triangle_figure(sentences: Sequence[Sequence[SentenceMap]]) -> Figure:
     """Draw a panel for each sentence and model; the panels of a sentence share a scale of colours.
 
@@ -347,7 +345,7 @@ _DATA = 98  # where what is named begins
 _SHOWN, _CANDIDATE = 4, 129
 
 
-@styled
+@styled()
 def span_figure(record: SpanRecord) -> Figure:
     """Draw the last position of `record`, and up to 32 positions that end there.
 

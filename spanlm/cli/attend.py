@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spanlm.analysis.attend import Excerpt, attention_by_lag, attention_flatness, excerpt
-from spanlm.analysis.compare import RECURRENT_MEMORY, MeasuredLags, check_alike
 from spanlm.analysis.export import (
     ATTENTION_SUFFIXES,
     FLATNESS_SUFFIXES,
@@ -21,13 +21,13 @@ from spanlm.analysis.export import (
     listed,
     save_attention,
     save_flatness,
-    save_lag_comparison,
-    save_lag_profile,
+    save_lags,
     save_sentence_maps,
     save_spans,
     save_utilisation,
 )
-from spanlm.analysis.figures import FIGURES, check_lags, check_utilisation
+from spanlm.analysis.figures import FIGURES, check_series
+from spanlm.analysis.lags import RECURRENT_MEMORY, MeasuredLags, check_alike
 from spanlm.analysis.sentences import attend_sentence
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.cli.attend_show import (
@@ -41,7 +41,6 @@ from spanlm.cli.attend_show import (
 from spanlm.cli.evaluation_report import gate_note
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
-    GATE,
     add_corpus,
     add_device,
     add_gate,
@@ -54,12 +53,10 @@ from spanlm.cli.options import (
 from spanlm.cli.render import note, out
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
-from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
-from spanlm.evaluation.attention import EXPECTED, attend_words, check_attends
-from spanlm.evaluation.spans import EXPECTED_OF_PART, attend_spans
+from spanlm.evaluation.attention import EXPECTED, EXPECTED_OF_PART, attend_spans, attend_words, check_attends
 from spanlm.evaluation.words import Piece, words_of
 from spanlm.models.memories import KeyValueConfig, RecurrentMemoryConfig, SpanBufferConfig
 from spanlm.runs.texts import text_to_attend
@@ -102,7 +99,7 @@ weights when its last word was guessed, and what the buffer, the encoder and bot
 .pdf) shows the same, the whole buffer and the steps before it. The page (.html) and .json have it of every word; .csv
 has a row for every span that a word looked at, and the gate, λ before its temperature. Of spans, too, --flatness shows
 how equal their weights are, and --by-lag which get them, by the lag of a span's last word; beside each other by lag
-stand only runs whose spans have one length and grid. With --by-epoch, how often its gate preferred the buffer on valid
+stand only runs whose spans have one length. With --by-epoch, how often its gate preferred the buffer on valid
 after each epoch of training, and how often the buffer was better: a table, and (--out) a figure or data. A run that is
 still in training can be looked at, too. Every .json file has the command, the commit and the time that made it.
 """
@@ -120,20 +117,16 @@ def run(arguments: list[str]) -> None:
     options = _parser().parse_args(arguments)
     what = _what(options)
     _check(options, what)
-    show = SIDE_BY_SIDE[what].show if what in SIDE_BY_SIDE else _text
-    show(options)
+    VIEWS[what].show(options)
     if options.out is not None:
         out(f"wrote {options.out}")
 
 
 def _parser() -> VerbParser:
     parser = verb_parser("attend", _DESCRIPTION, more=_MORE)
+    several = ", ".join(name for name, view in VIEWS.items() if view.suffixes)
     parser.add_argument(
-        "runs",
-        metavar="RUN",
-        type=Path,
-        nargs="+",
-        help=f"the folder of a trained run; several with {', '.join(SIDE_BY_SIDE)}",
+        "runs", metavar="RUN", type=Path, nargs="+", help=f"the folder of a trained run; several with {several}"
     )
     add_device(parser)
     what = parser.add_argument_group("what to read, one of")
@@ -143,7 +136,6 @@ def _parser() -> VerbParser:
     what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
     what.add_argument(
         "--from",
-        dest="start",
         type=int,
         metavar="TOKEN",
         help="a split, from the line that holds this token; the first is 1; with --document, a token of that",
@@ -178,21 +170,16 @@ def _parser() -> VerbParser:
     return parser
 
 
+def _of(options: argparse.Namespace, name: str) -> Any:
+    return vars(options)[name.removeprefix("--").replace("-", "_")]
+
+
 def _what(options: argparse.Namespace) -> str:
     """Return the option that says what to read, of --document with --from the former."""
-    named = {
-        "--text": options.text is not None,
-        "--file": options.file is not None,
-        "--sentence": options.sentence is not None,
-        "--by-lag": options.by_lag,
-        "--flatness": options.flatness,
-        "--document": options.document is not None,
-        "--from": options.start is not None,
-        "--by-epoch": options.by_epoch,
-    }
-    given = [name for name, there in named.items() if there]
+    values = {name: _of(options, name) for name in VIEWS}
+    given = [name for name, value in values.items() if value is not None and value is not False]
     if not given:
-        raise InputError(f"one of {' '.join(named)} is required (see `spanlm attend --help`)")
+        raise InputError(f"one of {' '.join(VIEWS)} is required (see `spanlm attend --help`)")
     if len(given) > 1 and given != ["--document", "--from"]:
         raise InputError(f"{' and '.join(given)} do not go together: take one (or --document with --from)")
     return given[0]
@@ -202,36 +189,31 @@ def _check(options: argparse.Namespace, what: str) -> None:
     """Refuse options that do not go with what is read, before anything is loaded.
 
     Raises:
-        InputError: that. What a text can be written to depends on the model, and is checked when that is loaded.
+        InputError: an option that the view does not use, or one out of range. The files that a text can be written to
+            depend on the model, and are checked when that is loaded.
     """
-    count = len(options.runs)
+    view, count = VIEWS[what], len(options.runs)
+    for name in (*_CORPUS, *_TEXT, "--words"):
+        if (value := _of(options, name)) is not None and name not in view.uses:
+            users = [user for user, other in VIEWS.items() if name in other.uses]
+            raise InputError(f"{name}={value}: is for {' and '.join(users)}, not for {what}")
     if options.words is not None:
-        if what not in ("--document", "--from"):
-            raise InputError(f"--words={options.words}: is for --document and --from, not for {what}")
         require(1 <= options.words <= MOST_WORDS, "--words", options.words, f"from 1 to {MOST_WORDS:,}")
-    for name, value in (("corpus", options.corpus), ("split", options.split)):
-        if what == "--by-epoch" and value is not None:
-            raise InputError(f"--{name}={value}: --by-epoch reads no text, but the run's own log of its valid part")
-        if what in ("--text", "--file", "--sentence") and value is not None:
-            raise InputError(f"--{name}={value}: is not read beside {what}, which is the text")
-    if what not in SIDE_BY_SIDE and count > 1:
-        *others, last = SIDE_BY_SIDE
-        raise InputError(
-            f"{count} runs: {what} takes one; several stand side by side with {', '.join(others)} and {last}"
-        )
-    for name, value in ((GATE, options.gate_temperature), ("--top", options.top), ("--state", options.state)):
-        if what in SIDE_BY_SIDE and value is not None:
-            raise InputError(f"{name}: changes nothing that {what} shows; it is for a text, --document or --from")
     require(options.top is None or options.top >= 1, "--top", options.top, "at least 1")
+    if not view.suffixes and count > 1:
+        several = [name for name, other in VIEWS.items() if other.suffixes]
+        raise InputError(f"{count} runs: {what} takes one; several stand side by side with {' and '.join(several)}")
     check_gate(options.gate_temperature, count)
-    if what in SIDE_BY_SIDE and options.out is not None:
-        view = SIDE_BY_SIDE[what]
-        if checked_suffix(options.out, view.suffixes) in FIGURES:
-            view.check_figure(count)
+    suffix = checked_suffix(options.out, view.suffixes) if view.suffixes and options.out is not None else None
+    if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
+        check_series(count)
+
+
+# --- a text ---
 
 
 def _text(options: argparse.Namespace) -> None:
-    """Read a text; write what was looked at from each word, or print what was from the last."""
+    """Read a text; write where the model looked at each word, or print where it looked at the last."""
     model = load_run(options.runs[0], options.device, options.gate_temperature)
     suffixes = SPAN_SUFFIXES if model.has_spans else ATTENTION_SUFFIXES
     if options.out is not None:
@@ -239,29 +221,21 @@ def _text(options: argparse.Namespace) -> None:
     elif not model.has_spans:
         raise InputError(f"--out is missing: name a file that ends in {listed(suffixes)}")
     text = _excerpt(model, options)
-    title, opened = model.title(text.source), model.texts.predict_first
+    how: dict[str, Any] = {
+        "title": model.title(text.source),
+        "opened": model.texts.predict_first,
+        "starts": text.starts,
+        **({} if options.top is None else {"expected": options.top}),
+    }
     if not model.has_spans:
-        expected = options.top or EXPECTED
-        record = attend_words(
-            model.model, model.vocabulary, text.words, title=title, opened=opened, starts=text.starts, expected=expected
-        )
-        save_attention(record, options.out)
+        save_attention(attend_words(model.model, model.vocabulary, text.words, **how), options.out)
         return
-    spans = attend_spans(
-        model.model,
-        model.vocabulary,
-        text.words,
-        title=title,
-        opened=opened,
-        first_token=text.first,
-        starts=text.starts,
-        expected=options.top or EXPECTED_OF_PART,
-    )
-    if options.out is None:
+    spans = attend_spans(model.model, model.vocabulary, text.words, first_token=text.first, **how)
+    if options.out is not None:
+        save_spans(spans, options.out)
+    else:
         assert model.gate_temperature is not None  # what has spans has a gate
         print_spans(spans, model.gate_temperature)
-    else:
-        save_spans(spans, options.out)
     for line in gate_note(model):
         note(line)
 
@@ -272,8 +246,8 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         model.texts.refuse_context(options.state)
     if options.text is None and options.file is None:
         corpus, split = corpus_of(model, options)
-        length = options.words or WORDS
-        found = excerpt(corpus, split, document=options.document, start=options.start, length=length)
+        start, length = _of(options, "--from"), options.words or WORDS
+        found = excerpt(corpus, split, document=options.document, start=start, length=length)
         lines = [0, *(at for at, word in enumerate(found.words[:-1], 1) if word == EOS)]
         starts = {"carry": [0], "document": found.starts, "line": lines}
         state = options.state or ("line" if model.texts.line_by_line else "carry")
@@ -283,8 +257,9 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
     else:
         pieces = _file_pieces(model, options.file, options.as_text)
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
-    for line in model.texts.unk_notes() if any(word not in model.vocabulary for word in words) else []:
-        note(f"note: {line}")
+    if any(word not in model.vocabulary for word in words):
+        for line in model.texts.unk_notes():
+            note(f"note: {line}")
     return Excerpt(words, "", 1, starts_of_lines)
 
 
@@ -297,11 +272,19 @@ def _file_pieces(model: TrainedModel, file: Path, as_text: bool) -> Iterator[Pie
         yield piece
 
 
-def _models(options: argparse.Namespace, check: Callable[[TrainedModel], object] = id) -> dict[str, TrainedModel]:
-    """Load and name models that attend to something."""
+# --- several runs side by side ---
+
+
+def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, TrainedModel]:
+    """Load and name models that attend to something, at slots of at most `most` words."""
     models = [load_run(folder, options.device) for folder in options.runs]
     for model in models:
-        check(model)
+        span, _ = slots_of(model)
+        if span > most:
+            raise InputError(
+                f"--sentence: shows the weights of words, and {model.folder} looks at spans of {span}; "
+                "--text, --file, --document and --from show those"
+            )
         try:
             check_attends(model.model)
         except InputError as error:
@@ -309,19 +292,9 @@ def _models(options: argparse.Namespace, check: Callable[[TrainedModel], object]
     return dict(zip(run_names([model.folder for model in models]), models, strict=True))
 
 
-def _check_words(model: TrainedModel) -> None:
-    """Refuse a model that looks at spans of several words, of which a sentence has no triangle."""
-    length, *_ = slots_of(model)
-    if length > 1:
-        raise InputError(
-            f"--sentence: shows the weights of words, and {model.folder} looks at spans of {length}; "
-            "--text, --file, --document and --from show those"
-        )
-
-
 def _sentences(options: argparse.Namespace) -> None:
     """Print the triangles, or write them."""
-    models = _models(options, _check_words)
+    models = _models(options, most=1)
     sentences = [
         [
             attend_sentence(
@@ -358,13 +331,18 @@ def _sentence(model: TrainedModel, text: str) -> list[str]:
     return words
 
 
+def _split(model: TrainedModel, options: argparse.Namespace) -> tuple[str, Batcher]:
+    """Name a split, and cut it as the training's text was."""
+    corpus, split = corpus_of(model, options)
+    return f"{corpus.name} {split}", model.texts.protocol(corpus, split).batcher(corpus, split)
+
+
 def _flatness(options: argparse.Namespace) -> None:
     """Print the tables and write the file."""
     measured = {}
     for name, model in _models(options).items():
-        corpus, split = corpus_of(model, options)
-        flatness = attention_flatness(model.model, _batcher(model, corpus, split))
-        measured[name] = (f"{corpus.name} {split}", flatness)
+        text, batcher = _split(model, options)
+        measured[name] = (text, attention_flatness(model.model, batcher))
     print_flatness(measured)
     if options.out is not None:
         save_flatness(measured, options.out)
@@ -375,34 +353,23 @@ def _by_lag(options: argparse.Namespace) -> None:
     models, measured = _models(options), []
     check_alike({name: slots_of(model) for name, model in models.items()})
     for name, model in models.items():
-        corpus, split = corpus_of(model, options)
+        text, batcher = _split(model, options)
         nearest = NEAREST if remembers_everything(model.config.model.memory) else None
-        profile = attention_by_lag(model.model, _batcher(model, corpus, split), nearest)
-        measured.append(MeasuredLags(name, f"{corpus.name} {split}", profile, published_name(model.config)))
+        profile = attention_by_lag(model.model, batcher, nearest)
+        measured.append(MeasuredLags(name, text, profile, published_name(model.config)))
     print_lags(measured)
-    if options.out is None:
-        return
-    if len(measured) == 1 and options.out.suffix.lower() != ".md":
-        save_lag_profile(measured[0].profile, options.out, measured[0].model)
-    else:
-        save_lag_comparison(measured, options.out)
+    if options.out is not None:
+        save_lags(measured, options.out)
 
 
-def _batcher(model: TrainedModel, corpus: Corpus, split: str) -> Batcher:
-    """Cut a split as the training's text was."""
-    return model.texts.protocol(corpus, split).batcher(corpus, split)
-
-
-def slots_of(model: TrainedModel) -> tuple[int, bool, int]:
-    """Return how many words what it looks at stands for, whether on a fixed grid, and the lag of its nearest span."""
+def slots_of(model: TrainedModel) -> tuple[int, int]:
+    """Return how many words a slot of a model's memory has, and the lag of its nearest span."""
     memory = model.config.model.memory
-    if isinstance(memory, SpanBufferConfig):
-        return memory.stride, False, memory.nearest_lag
-    return 1, False, 1
+    return (memory.stride, memory.nearest_lag) if isinstance(memory, SpanBufferConfig) else (1, 1)
 
 
 def published_name(config: RunConfig) -> str | None:
-    """Return which row of the paper's Figure 3b this model can stand beside."""
+    """Return the row of the paper's Figure 3b that this model can be compared with."""
     match config.model.memory:
         case KeyValueConfig() as memory:
             return memory.name
@@ -421,22 +388,29 @@ def _by_epoch(options: argparse.Namespace) -> None:
 
 
 class View(NamedTuple):
-    """What several runs can stand side by side with.
+    """What an option shows.
 
     Attributes:
-        suffixes: of files that it can be written to.
-        check_figure: refuses more runs than a figure has room for.
         show: prints and writes it.
+        uses: other options that it uses.
+        suffixes: of files that several runs side by side can be written to; none: it shows one run.
     """
 
-    suffixes: tuple[str, ...]
-    check_figure: Callable[[int], object]
     show: Callable[[argparse.Namespace], None]
+    uses: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
 
 
-SIDE_BY_SIDE = {
-    "--by-lag": View(LAG_SUFFIXES, check_lags, _by_lag),
-    "--flatness": View(FLATNESS_SUFFIXES, id, _flatness),
-    "--by-epoch": View(UTILISATION_SUFFIXES, check_utilisation, _by_epoch),
-    "--sentence": View(SENTENCE_SUFFIXES, id, _sentences),
+_CORPUS = ("--corpus", "--split")
+_TEXT = ("--gate-temperature", "--top", "--state")
+_STRETCH = View(_text, (*_CORPUS, *_TEXT, "--words"))
+VIEWS = {
+    "--text": View(_text, _TEXT),
+    "--file": View(_text, _TEXT),
+    "--sentence": View(_sentences, (), SENTENCE_SUFFIXES),
+    "--by-lag": View(_by_lag, _CORPUS, LAG_SUFFIXES),
+    "--flatness": View(_flatness, _CORPUS, FLATNESS_SUFFIXES),
+    "--document": _STRETCH,
+    "--from": _STRETCH,
+    "--by-epoch": View(_by_epoch, (), UTILISATION_SUFFIXES),
 }

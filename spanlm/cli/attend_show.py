@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 
-from spanlm.analysis.by_lag import LEAST_SHOWN, lag_groups, signed
-from spanlm.analysis.compare import (
-    ABOUT,
-    MeasuredLags,
-    format_lag_table,
-    lag_columns,
-    notes,
-    published_by_lag,
-    published_notes,
-)
-from spanlm.analysis.flatness import Flatness, FlatnessRow
-from spanlm.analysis.sentences import SentenceMap, common_scale, mean_flatness, triangle_lines
-from spanlm.analysis.utilisation import EXPLAINED, Utilisation, longest, spread_epochs
+from spanlm.analysis.lags import LEAST_SHOWN, MeasuredLags, lag_columns, notes, signed
+from spanlm.analysis.sentences import Flatness, FlatnessRow, SentenceMap, common_scale, mean_flatness, triangle_lines
+from spanlm.analysis.utilisation import EXPLAINED, Utilisation, spread_epochs
 from spanlm.cli.render import grid, out, paragraph, table
-from spanlm.evaluation.attention import Expected
-from spanlm.evaluation.spans import PARTS, Look, SpanRecord
+from spanlm.evaluation.attention import PARTS, Expected, Look, SpanRecord
 
 _FLATNESS = "entropy of a row over that of equal weights: 1 is flat, 0 all on one word"
 
@@ -33,50 +21,11 @@ EPOCHS = 30
 
 
 def print_lags(measured: Sequence[MeasuredLags]) -> None:
-    """Print mean attention by lag, of several models with a column for each."""
-    if len(measured) == 1:
-        _print_lags_of_one(measured[0])
-        return
-    out("mean attention by lag, percent")
+    """Print mean attention by lag, with a column for each model and beside it one for the paper's numbers."""
     header, *rows = lag_columns(measured)
-    grid(header, rows)
+    grid(header, rows, "mean attention by lag, percent")
     for note in notes(measured):
         paragraph(note)
-
-
-def _print_lags_of_one(measured: MeasuredLags) -> None:
-    """Print mean attention by lag of one model, with what the paper printed of it."""
-    profile = measured.profile
-    paragraph(f"mean attention by lag, {measured.text}, {profile.positions:,} positions {profile.counted}")
-    rows = list(_lag_rows(measured))
-    width = max(7, *(len(label) for label, *_ in rows))
-    for label, percent, beside in rows:
-        out(f"  {label:<{width}} {percent:5.1f} %{beside}")
-    if profile.older is not None:
-        paragraph(f"  (it looks at all words since the last reset; older: beyond the nearest {profile.window})")
-    if profile.about_spans:
-        paragraph(f"  ({profile.about_spans[:-1]})")
-    published = published_by_lag(measured.model, profile.window)
-    if measured.model is not None and published is None:
-        paragraph("  (the paper's Figure 3b has windows of 15 only: none stands beside these)")
-    for note in published_notes([published] if published else []):
-        paragraph(f"  ({note})")
-
-
-def _lag_rows(measured: MeasuredLags) -> Iterator[tuple[str, float, str]]:
-    """Yield lags, percent, and what stands beside that."""
-    profile, rows = measured.profile, format_lag_table(measured.profile, measured.model)
-    if profile.older is not None:
-        yield "older", profile.older, ""
-    groups, left = lag_groups(profile.lags), iter(rows)
-    for group in groups:
-        inside = list(islice(left, len(group)))
-        beside = f"   if all were equal {100 * len(group) / len(rows):5.1f} %" * (len(groups) < len(rows))
-        if inside[0].published is not None:
-            beside = f"   paper {ABOUT * inside[0].inferred + f'{inside[0].published:.1f}':>5} %"
-        yield profile.label(group[0], group[-1]), sum(row.measured for row in inside), beside
-    if profile.null_mass >= LEAST_SHOWN:
-        yield "no word", profile.null_mass, ""
 
 
 def print_maps(sentences: Sequence[Sequence[SentenceMap]]) -> None:
@@ -126,7 +75,7 @@ def print_utilisation(measured: Sequence[Utilisation]) -> None:
     header = ["epoch", *(head for one in measured for head in (one.name, "oracle"))]
     rows = [
         [str(epoch + 1), *(_percent(shares, epoch) for one in measured for shares in (one.learned, one.oracle))]
-        for epoch in spread_epochs(longest(measured), EPOCHS)
+        for epoch in spread_epochs(max(map(len, measured)), EPOCHS)
     ]
     grid(header, rows, "use of the span buffer on valid, in percent")
     paragraph(EXPLAINED)

@@ -6,6 +6,7 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,7 +16,9 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, require
 from spanlm.presets import PRESETS, find_preset
-from spanlm.training.bench import TimedTraining, TrainingReport, WatchedStep, training_report
+from spanlm.store.process import pick_device
+from spanlm.store.provenance import provenance
+from spanlm.training.bench import TimedTraining, WatchedStep, time_training
 
 _DESCRIPTION = """
 How fast presets, or configurations in files, train on this machine and on the corpus they name: what a step, an epoch
@@ -35,57 +38,57 @@ Medians of steps from all over an epoch, as the first epochs do them: weights th
 def run(arguments: list[str]) -> None:
     """Measure."""
     keep_freed_memory()
+    options = _options(arguments)
+    named = {name: _with_corpus(name, options) for name in options.names}
+    device = pick_device(options.device, "--device")
+    started = provenance(device)
+    how: dict[str, Any] = {"operations": options.operations, "threads": _numbers_of_threads(options.compare_threads)}
+    how["note"] = lambda text: note(f"measuring: {text}")
+    timed = {name: time_training(name, *one, device, options.rounds, **how) for name, one in named.items()}
+    if options.json:
+        trainings = {name: one.to_json() for name, one in timed.items()}
+        report = {"started": started, "rounds": options.rounds, "trainings": trainings}
+        out(json.dumps(report, indent=1, ensure_ascii=False))
+        return
+    out(", ".join(f"{name} {value}" for name, value in started.items() if name != "command"))
+    for name, training in timed.items():
+        out()
+        _show_speeds(name, training)
+        for speed in training.speeds:
+            if speed.watched:
+                _show_operations(speed.precision, speed.watched)
+        for speed in training.speeds:
+            if speed.by_threads:
+                _show_threads(speed.precision, speed.by_threads)
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("bench", _DESCRIPTION)
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="PRESET|FILE",
-        help="a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it",
-    )
+    text = "a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it"
+    parser.add_argument("names", nargs="*", metavar="PRESET|FILE", help=text)
     add_device(parser)
     parser.add_argument("--rounds", type=int, default=15, help="timed steps of each; the median counts (default 15)")
-    parser.add_argument(
-        "--operations",
-        type=int,
-        default=0,
-        metavar="N",
-        help="profile a step: the N operations that take longest, on a GPU by its own time (default 0)",
-    )
+    text = "profile a step: the N operations that take longest, on a GPU by its own time (default 0)"
+    parser.add_argument("--operations", type=int, default=0, metavar="N", help=text)
     parser.add_argument("--compare-threads", action="store_true", help="time 1, 2, 4, … threads, too")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="another one for every PRESET")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    _check(options)
-    report = training_report(
-        {name: _with_corpus(name, options) for name in options.names},
-        options.device,
-        options.rounds,
-        operations=options.operations,
-        threads=_numbers_of_threads() if options.compare_threads else (),
-        note=lambda text: note(f"measuring: {text}"),
-    )
-    if options.json:
-        out(json.dumps(report.to_json(), indent=1, ensure_ascii=False))
-    else:
-        _show(report)
-
-
-def _check(options: argparse.Namespace) -> None:
     if not options.names:
         families = ", ".join(dict.fromkeys(name.replace("/", "/… ").split()[0] for name in PRESETS))
         raise InputError(f"bench: name a PRESET ({families}; `spanlm presets` lists all) or a YAML FILE to time.")
     require(options.rounds >= 1, "--rounds", options.rounds, "at least 1")
     require(options.operations >= 0, "--operations", options.operations, "at least 0")
-    twice = [name for name in options.names if options.names.count(name) > 1]
-    if twice:
+    if twice := [name for name in options.names if options.names.count(name) > 1]:
         raise InputError(f"{twice[0]}: is named twice; name each once")
+    return options
 
 
-def _numbers_of_threads() -> list[int]:
-    """1, 2, 4, … and the number that is set, which is all cores unless --threads says otherwise."""
+def _numbers_of_threads(compared: bool) -> list[int]:
+    """Return 1, 2, 4, … and the number that is set, which is all cores unless --threads says otherwise."""
     most = torch.get_num_threads()
-    return [*(2**power for power in range((most - 1).bit_length())), most]
+    return [*(2**power for power in range((most - 1).bit_length())), most] if compared else []
 
 
 def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Corpus]:
@@ -96,21 +99,6 @@ def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Cor
     asked = {"corpus": options.corpus, "dir": options.data_dir}
     data = replace(config.data, **{field: value for field, value in asked.items() if value is not None})
     return replace(config, data=data), load_corpus(data)
-
-
-def _show(report: TrainingReport) -> None:
-    out(", ".join(f"{name} {value}" for name, value in report.started.items() if name != "command"))
-    for name, training in report.trainings.items():
-        out()
-        _show_speeds(name, training)
-        for speed in training.speeds:
-            if speed.watched:
-                out()
-                _show_operations(speed.precision, speed.watched)
-        for speed in training.speeds:
-            if speed.by_threads:
-                out()
-                _show_threads(speed.precision, speed.by_threads)
 
 
 def _show_speeds(name: str, training: TimedTraining) -> None:
@@ -140,10 +128,12 @@ def _show_operations(precision: str, step: WatchedStep) -> None:
     found.append(("Python, waiting", "", max(0.0, step.milliseconds - sum(spent for *_, spent in found))))
     rows = [(name, calls, f"{spent:,.1f}", f"{spent / step.milliseconds:.0%}") for name, calls, spent in found]
     title = f"a step in {precision}, watched: {step.milliseconds:,.1f} ms"
+    out()
     grid(["operation", "calls", "ms", "of the step"], rows, title)
 
 
 def _show_threads(precision: str, by_threads: dict[int, float]) -> None:
     best = max(by_threads.values())
     rows = [(str(count), f"{rate:,.0f}", f"{rate / best:.0%}") for count, rate in by_threads.items()]
+    out()
     grid(["threads", "tokens/s", "of the best"], rows, f"in {precision}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -51,12 +52,23 @@ comes first) is counted and reported with its line, and is not scored.
 """
 
 MOST_SHOWN = 20
-"""Defects of a file that are shown; `--out` has them all."""
+"""Defects of a file that are printed; `--out` has them all."""
+
+_TITLES: dict[ClozeContext, str] = {
+    "full": "full: the context sentences, then the query",
+    "query": "query: the query sentence alone",
+    "none": "none: the candidate alone on a line",
+}
+_HEADER = (
+    *("questions", "scored", "defects"),
+    *(cell for by in SCORES for cell in (f"{by} [95 %]", "right", "ties")),
+    "OOV",
+)
 
 
 @dataclass
 class _File:
-    """A file of questions, and what came of it."""
+    """A file of questions, and what the model made of them."""
 
     path: Path
     name: str
@@ -86,21 +98,24 @@ def run(arguments: list[str]) -> None:
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
     contexts = model.texts.cloze_contexts(options.context and list(dict.fromkeys(options.context)))
-    for file in files:
-        file.tallies = {context: ClozeTally() for context in contexts}
-    with output(options.out) if options.out else nullcontext() as records:
+    with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
         for file in files:
+            file.tallies = {context: ClozeTally() for context in contexts}
             ranks = model.cloze(file.questions(options.limit), contexts=contexts, batch_size=options.batch_size)
-            _count(file, ranks if options.json else _watched(file, ranks), records, strict=options.strict)
+            _count(file, ranks, records, None if options.json else progress, strict=options.strict)
+    macro = {
+        context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
+        for context in contexts
+    }
     if options.json:
-        out_json({**run_field(model), "files": [file.to_json() for file in files], "macro": _macro(files)})
+        out_json({**run_field(model), "files": [file.to_json() for file in files], "macro": macro})
     else:
-        _show(model, files)
+        _show(model, files, macro)
     if all(tally.questions == 0 for file in files for tally in file.tallies.values()):
         raise InputError(f"{', '.join(file.name for file in files)}: no question could be scored")
 
 
-def _parse(arguments: list[str]) -> Any:
+def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("cloze", _DESCRIPTION)
     add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input")
     add_device(parser)
@@ -112,12 +127,8 @@ def _parse(arguments: list[str]) -> Any:
         "models trained on single sentences, which can use no other); nothing, and of the query only the candidate "
         "(none: how far the frequency of words goes). Several: give it again",
     )
-    parser.add_argument(
-        "--class",
-        dest="word_class",
-        metavar="NAME",
-        help="what the questions ask for (default: NE, CN, V or P from a file's name)",
-    )
+    text = "what the questions ask for (default: NE, CN, V or P from a file's name)"
+    parser.add_argument("--class", dest="word_class", metavar="NAME", help=text)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
     parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
     parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
@@ -127,8 +138,8 @@ def _parse(arguments: list[str]) -> Any:
     options.runs, options.questions = runs_and_files(options)
     if not options.questions:
         parser.error("the following arguments are required: QUESTIONS")
-    require(options.limit is None or options.limit >= 1, "--limit", options.limit, "at least 1")
-    require(options.batch_size >= 1, "--batch-size", options.batch_size, "at least 1")
+    require(options.limit is None or options.limit >= 1, "limit", options.limit, "at least 1")
+    require(options.batch_size >= 1, "batch_size", options.batch_size, "at least 1")
     return options
 
 
@@ -141,56 +152,47 @@ def _file(name: str, given_class: str | None) -> _File:
     return _File(path, name, given_class or word_class(path), is_cbt_like(path))
 
 
-def _count(file: _File, ranks: Iterable[RankedQuestion | Defect], records: TextIO | None, *, strict: bool) -> None:
+def _count(
+    file: _File,
+    ranks: Iterable[RankedQuestion | Defect],
+    records: TextIO | None,
+    progress: Progress | None,
+    *,
+    strict: bool,
+) -> None:
+    """Add ranks to the file's tallies, and write a record of each."""
     for ranked in ranks:
         if isinstance(ranked, Defect):
             if strict:
                 raise InputError(f"{ranked}; repair it, or leave --strict out to score the others")
             file.defects.append(ranked)
-            record = asdict(ranked)
+            line, record = ranked.line, asdict(ranked)
         else:
             file.tallies[ranked.context].add(ranked)
-            record = {**ranked.to_json(), "class": file.word_class}
+            line, record = ranked.question.line, {**ranked.to_json(), "class": file.word_class}
         if records is not None:
             records.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
-def _watched(file: _File, ranks: Iterator[RankedQuestion | Defect]) -> Iterator[RankedQuestion | Defect]:
-    """Show how far the reading is."""
-    with Progress() as progress:
-        for ranked in ranks:
-            yield ranked
-            line = ranked.line if isinstance(ranked, Defect) else ranked.question.line
+        if progress is not None:
             progress.show(f"{file.name}: line {line:,}", 0, None)
 
 
-def _macro(files: list[_File]) -> dict[ClozeContext, dict[Score, float | None]]:
-    """Mean over the files, by context and score."""
-    return {
-        context: {by: macro_average(file.tallies[context].accuracy(by) for file in files) for by in SCORES}
-        for context in files[0].tallies
-    }
-
-
-def _show(model: LoadedModel, files: list[_File]) -> None:
+def _show(model: LoadedModel, files: list[_File], macro: dict[ClozeContext, dict[Score, float | None]]) -> None:
+    lines = list[str]()
     for file in files:
-        for defect in file.defects[:MOST_SHOWN]:
-            paragraph(f"not scored: {defect}")
+        lines += [f"not scored: {defect}" for defect in file.defects[:MOST_SHOWN]]
         if len(file.defects) > MOST_SHOWN:
-            out(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
-    for line in described(model):
-        paragraph(line)
+            lines.append(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
+    lines += described(model)
     if model.texts.line_by_line:
-        paragraph("trained on lines that know nothing of each other: the sentences before a query are not read")
+        lines.append("trained on lines that know nothing of each other: the sentences before a query are not read")
     if not model.texts.predict_first:
-        paragraph(
-            "trained to read the first word of a line, not to predict it: that of a query has no part in its scores"
-        )
-    for line in (
-        model.texts.unk_notes() if any(t.candidates_oov for file in files for t in file.tallies.values()) else []
-    ):
-        paragraph(f"note: {line}")
-    for context, averages in _macro(files).items():
+        why = "trained to read the first word of a line, not to predict it"
+        lines.append(f"{why}: that of a query has no part in its scores")
+    if any(tally.candidates_oov for file in files for tally in file.tallies.values()):
+        lines += [f"note: {note}" for note in model.texts.unk_notes()]
+    for line in lines:
+        paragraph(line)
+    for context, averages in macro.items():
         out()
         grid(_HEADER, _rows(context, files, averages), _TITLES[context])
     if any(file.cbt_like for file in files):
@@ -198,40 +200,24 @@ def _show(model: LoadedModel, files: list[_File]) -> None:
         paragraph("CBT-like questions are not those of CBT: do not compare these accuracies with published ones.")
 
 
-_TITLES: dict[ClozeContext, str] = {
-    "full": "full: the context sentences, then the query",
-    "query": "query: the query sentence alone",
-    "none": "none: the candidate alone on a line",
-}
-
-
-_HEADER = (
-    "questions",
-    "scored",
-    "defects",
-    *(cell for by in SCORES for cell in (f"{by} [95 %]", "right", "ties")),
-    "OOV",
-)
-
-
 def _rows(context: ClozeContext, files: list[_File], averages: dict[Score, float | None]) -> Iterator[Sequence[str]]:
     for file in files:
         tally = file.tallies[context]
         known = [tally.accuracy_in_vocabulary(by) for by in SCORES]
-        both = [(tally.accuracy(by), tally.ties[by]) for by in SCORES]
         label = f"{file.word_class}{' (CBT-like)' if file.cbt_like else ''}  {Path(file.name).name}"
-        cells = [cell for accuracy, ties in both for cell in (_shown(accuracy), f"{accuracy.right:,}", f"{ties:,}")]
+        cells = [cell for by in SCORES for cell in (*_cells(tally.accuracy(by)), f"{tally.ties[by]:,}")]
         yield label, f"{tally.questions:,}", f"{len(file.defects):,}", *cells, f"{tally.answers_oov:,}"
-        cells = [cell for accuracy in known for cell in (_shown(accuracy), f"{accuracy.right:,}", "")]
+        cells = [cell for accuracy in known for cell in (*_cells(accuracy), "")]
         yield "  answer in the vocabulary", f"{known[0].questions:,}", "", *cells, ""
     if len(files) > 1:
         cells = [cell for by in SCORES for cell in (_percent(averages[by]), "", "")]
         yield f"mean of {len(files)} files", "", "", *cells, ""
 
 
-def _shown(accuracy: Accuracy) -> str:
-    interval = accuracy.interval
-    return "–" if interval is None else f"{_percent(accuracy.share)} [{', '.join(f'{x:.1%}' for x in interval)}]"
+def _cells(accuracy: Accuracy) -> tuple[str, str]:
+    """Return a share with its interval, and how many questions that is."""
+    interval = "" if accuracy.interval is None else f" [{', '.join(f'{x:.1%}' for x in accuracy.interval)}]"
+    return f"{_percent(accuracy.share)}{interval}", f"{accuracy.right:,}"
 
 
 def _percent(share: float | None) -> str:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
+from typing import Any
 
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import verb_parser
 from spanlm.cli.render import Progress, eta, out, table
-from spanlm.data.wikipedia.articles import PAPER_VOCABULARY, WikipediaConfig
-from spanlm.data.wikipedia.building import Built, build_corpus
-from spanlm.data.wikipedia.shards import Progress as Step
+from spanlm.data.wikipedia import PAPER_VOCABULARY, WikipediaConfig, build_corpus
+from spanlm.data.wikipedia import Progress as Step
 from spanlm.errors import InputError, Interrupted, nearest
 from spanlm.store.process import StopRequest, stop_request
-
-CORPORA = {
-    "wikipedia": "articles of Wikipedia, prepared as in Daniluk et al. (2017)",
-}
 
 _OVERVIEW = """usage: spanlm data CORPUS [OPTIONS]
 
@@ -25,13 +21,12 @@ Make a corpus that models train on: a folder with train.txt, valid.txt and
 test.txt.
 
 corpora:
-{corpora}
+  wikipedia  articles of Wikipedia, prepared as in Daniluk et al. (2017)
 
   spanlm data wikipedia --source enwiki.xml.bz2 --category novels --out novels
 
 `spanlm data CORPUS --help` explains one. Nothing is downloaded. `ptb` and
-`wikitext-2` need no making: `spanlm train demo --corpus ptb`.
-"""
+`wikitext-2` need no making: `spanlm train demo --corpus ptb`."""
 
 _DESCRIPTION = """
 Make a corpus of Wikipedia articles as Daniluk et al. (2017) describe theirs: whole articles dealt out to train, valid
@@ -52,24 +47,17 @@ and sources in DIR/corpus.json and its articles in DIR/articles.tsv. It needs pi
 def run(arguments: list[str]) -> None:
     """Make a corpus."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        width = max(map(len, CORPORA))
-        out(
-            _OVERVIEW.format(corpora="\n".join(f"  {name:<{width}}  {text}" for name, text in CORPORA.items())).rstrip()
-        )
+        out(_OVERVIEW)
         return
     corpus, *rest = arguments
-    if corpus not in CORPORA:
-        raise InputError(f"data {corpus}: no corpus that can be made.{nearest(corpus, CORPORA)}")
-    _make_wikipedia(rest)
-
-
-def _make_wikipedia(arguments: list[str]) -> None:
-    options = vars(_wikipedia_parser().parse_args(arguments))
+    if corpus != "wikipedia":
+        raise InputError(f"data {corpus}: no corpus that can be made.{nearest(corpus, ['wikipedia'])}")
+    options = vars(_wikipedia_parser().parse_args(rest))
     config = WikipediaConfig(sources=tuple(options.pop("source")), **options)
     began = time.monotonic()
     with stop_request() as stop, Progress() as progress:
-        built = build_corpus(config, _Report(stop, progress))
-    _show(built, config, time.monotonic() - began)
+        summary = build_corpus(config, _Report(stop, progress))
+    _show(summary, config.out, time.monotonic() - began)
 
 
 def _wikipedia_parser() -> VerbParser:
@@ -133,18 +121,16 @@ class _Report:
             self._phase, self._began = step.phase, time.monotonic()
         spent, share = max(time.monotonic() - self._began, 1e-9), step.done / max(step.total, 1)
         left = eta(spent / share - spent) if share else ""
-        details = f"{step.articles:,} articles", f"{step.words:,} words", f"{step.words / spent:,.0f} words/s"
+        details = f"{step.articles:,} articles", f"{step.words:,} words"
         self._progress.show(step.phase, step.done, step.total, left, details, f"{share:4.0%}")
 
 
-def _show(built: Built, config: WikipediaConfig, seconds: float) -> None:
-    summary, vocabulary = built.summary, built.summary["vocabulary"]
+def _show(summary: dict[str, Any], folder: Path, seconds: float) -> None:
+    vocabulary = summary["vocabulary"]
     for source in summary["sources"]:
         if source["damage"] is not None:
             lost = f"{source['damaged_lines']} such line(s)" if source["damaged_lines"] else "all after it"
             out(f"{source['file']}: {source['damage']}; {lost} left out")
-    for line in built.unread:
-        out(f"{line}; skipped")
     rows = [
         (
             split,
@@ -164,13 +150,13 @@ def _show(built: Built, config: WikipediaConfig, seconds: float) -> None:
         ("tokens", "words, an <eos> for every sentence, and one for the blank line after every article"),
         ("left out", _counted(summary["left_out_words"], "words")),
         ("skipped", _counted(summary["skipped"], "pages")),
-        ("built", f"{seconds:,.0f} s, {words / seconds:,.0f} words/s, {config.processes} process(es)"),
-        ("folder", str(config.out)),
+        ("built", f"{seconds:,.0f} s, {words / seconds:,.0f} words/s"),
+        ("folder", str(folder)),
     ]
     table(rows)
     every = " --data.min_count 1" if vocabulary["coverage"] == 1 else ""  # it has no <unk>
     out("to train on it:")
-    out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(config.out))} --data.documents blank-line{every}")
+    out(f"  spanlm train daniluk2017/kvp-w5 --corpus {shlex.quote(str(folder))} --data.documents blank-line{every}")
 
 
 def _counted(counts: dict[str, int], what: str) -> str:

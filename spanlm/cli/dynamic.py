@@ -14,17 +14,17 @@ from spanlm.cli.evaluation_report import both_counts, tuned_rows
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import TUNED_ON, refusing_options, tuning_part
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, Interrupted, require
-from spanlm.evaluation.dynamic.evaluate import DivergedError
+from spanlm.errors import InputError, Interrupted
 from spanlm.evaluation.dynamic.statistics import DynamicLoss, DynamicStatistics
-from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicTuning, dynamic_grid
+from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
 from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
 from spanlm.evaluation.perplexity import Evaluation
-from spanlm.evaluation.scoring import Report, edge_note, shown
+from spanlm.evaluation.scoring import Report, edge_note
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 _USUAL = DynamicConfig()
-_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in ("rate", "decay", "epsilon", "length")}
+_FIELDS = ("rate", "decay", "epsilon", "length", "loss", "convention", "statistics")
+_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in _FIELDS} | {"dynamic.tune": "--tune-dynamic"}
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
         raise InputError("--dynamic and --cache do not go together: measure the one, then the other")
     if options.batch_size not in (None, 1):
         raise InputError(f"--batch-size={options.batch_size}: must be 1 with --dynamic: its weights follow one text")
-    for name, values in (("--dynamic-rate", options.dynamic_rate), ("--dynamic-decay", options.dynamic_decay)):
-        if values is not None and len(values) > 1 and not options.tune_dynamic:
-            raise InputError(f"{name}: {len(values)} values are a grid; choose one, or add --tune-dynamic")
-    first = options.dynamic_statistics
-    require(first is None or first >= 1, "--dynamic-statistics", first, "at least 1 segment")
     with refusing_options(_OPTIONS):
-        _check_values(options)
+        _settings(options)
+
+
+def _settings(options: argparse.Namespace) -> DynamicOptions:
+    given = {name: value for name in _FIELDS if (value := getattr(options, f"dynamic_{name}")) is not None}
+    return DynamicOptions(tune=options.tune_dynamic, **given)
 
 
 @contextmanager
@@ -121,19 +121,6 @@ def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator
         raise Interrupted(f"stopped; {again}", signal.SIGINT) from None
 
 
-@contextmanager
-def naming_choice(choice: DynamicChoice | None) -> Iterator[None]:
-    """Where the weights diverge with the settings that a search has chosen, say what those were: it took long."""
-    try:
-        yield
-    except DivergedError as error:
-        if choice is None or choice.tuning is None:
-            raise
-        found, best = choice.tuning, choice.tuning.best
-        chosen = f"On {found.text} η {best.rate:g} and λ {best.decay:g} were the best, with a perplexity of "
-        raise DivergedError(f"{error} {chosen}{shown(found.perplexity)}") from None
-
-
 def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None]:
     """Call η, λ and ε in errors what the options are called."""
     converted = options.dynamic_convention == "sum"
@@ -141,31 +128,10 @@ def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None
     return refusing_options(_OPTIONS, which)
 
 
-def _check_values(options: argparse.Namespace) -> None:
-    rates, decays, epsilon = options.dynamic_rate, options.dynamic_decay, options.dynamic_epsilon
-    if options.dynamic_convention != "sum":
-        dynamic_grid(rates, decays, _USUAL.epsilon if epsilon is None else epsilon, _length(options))
-        return
-    if rates is None or decays is None or epsilon is None:
-        raise InputError(
-            "--dynamic-convention=sum: says how --dynamic-rate, --dynamic-decay and --dynamic-epsilon are meant; give "
-            "all three"
-        )
-    for decay in decays:
-        # divided by the number of tensors, which only the model knows
-        require(0 <= decay < math.inf, "dynamic.decay", decay, "finite and at least 0")
-    dynamic_grid(rates, [0.0], epsilon, _length(options))
-
-
-def _length(options: argparse.Namespace) -> int:
-    length: int | None = options.dynamic_length
-    return _USUAL.length if length is None else length
-
-
 def choose_dynamic(
     model: LoadedModel, corpus: Corpus, options: argparse.Namespace, report: Report
 ) -> DynamicChoice | None:
-    """Return what to evaluate with, if dynamic evaluation is asked for.
+    """Return the settings and statistics of dynamic evaluation; None without --dynamic.
 
     Raises:
         InputError: no statistics can be had, or nothing to tune on.
@@ -173,46 +139,36 @@ def choose_dynamic(
     if not options.dynamic:
         return None
     assert isinstance(model, TrainedModel)  # `check_dynamic` refuses several runs
+    settings, valid = _settings(options), None
     # what cannot be evaluated or tuned is refused before minutes are spent on statistics
     model.texts.protocol(*model.texts.part(corpus, options.split), options.state)
-    loss, length = options.dynamic_loss or _USUAL.loss, _length(options)
-    with refusing_options({"dynamic.loss": "--dynamic-loss"}):
-        require_loss(DynamicConfig(loss=loss), model.model)
-    valid = None
-    if options.tune_dynamic:
+    with refusing_options(_OPTIONS):
+        require_loss(settings.loss, model.model)
+    if settings.tune:
         valid = tuning_part(model, options, "--tune-dynamic", "--dynamic-rate and --dynamic-decay")
-    where: dict[str, Any] = {"data_dir": options.data_dir, "download": options.download}
-    statistics = model.dynamic_statistics(segments=options.dynamic_statistics, length=length, report=report, **where)
-    in_sums = options.dynamic_convention == "sum"
-    rates, decays, epsilon = _in_means(options, statistics, in_sums)
+    where: dict[str, Any] = {"data_dir": options.data_dir, "download": options.download, "report": report}
+    statistics = model.dynamic_statistics(segments=settings.statistics, length=settings.length, **where)
+    points = settings.in_means(statistics)
     if valid is None:
-        share = length / _USUAL.length
-        (rate,), (decay,) = rates or (_USUAL.rate * share,), decays or (_USUAL.decay * share,)
-        config = DynamicConfig(rate=rate, decay=decay, epsilon=epsilon, length=length, loss=loss)
-        return DynamicChoice(config, statistics, None, in_sums)
-    grid: dict[str, Any] = {"rates": rates, "decays": decays, "epsilon": epsilon, "length": length, "loss": loss}
-    how: dict[str, Any] = {"state": options.state, "precision": options.precision, "statistics": statistics}
-    tuning = model.tune_dynamic(valid, TUNED_ON, report=report, **grid, **how)
-    return DynamicChoice(tuning.best, statistics, tuning, in_sums)
-
-
-def _in_means(
-    options: argparse.Namespace, statistics: DynamicStatistics, in_sums: bool
-) -> tuple[list[float] | None, list[float] | None, float]:
-    """η, λ and ε as they were given, in this project's convention; None: not given."""
-    rates, decays, epsilon = options.dynamic_rate, options.dynamic_decay, options.dynamic_epsilon
-    if not in_sums:
-        return rates, decays, _USUAL.epsilon if epsilon is None else epsilon
-
-    def convert(rate: float = 0.0, decay: float = 0.0) -> DynamicConfig:
-        sizes: dict[str, Any] = {"segments": statistics.segments, "tensors": statistics.tensors}
-        return DynamicConfig.from_sum_convention(rate=rate, decay=decay, epsilon=epsilon, **sizes)
-
-    return [convert(rate=x).rate for x in rates], [convert(decay=x).decay for x in decays], convert().epsilon
+        return DynamicChoice(points.points[0], statistics, None, settings.convention == "sum")
+    tuning = model.tune_dynamic(
+        valid,
+        TUNED_ON,
+        rates=points.rate,
+        decays=points.decay,
+        epsilon=points.points[0].epsilon,
+        length=points.length,
+        loss=points.loss,
+        state=options.state,
+        precision=options.precision,
+        statistics=statistics,
+        report=report,
+    )
+    return DynamicChoice(tuning.best, statistics, tuning, settings.convention == "sum")
 
 
 def dynamic_fields(choice: DynamicChoice | None) -> dict[str, Any]:
-    """Return what JSON says of dynamic evaluation."""
+    """Return the fields of JSON on dynamic evaluation."""
     if choice is None:
         return {}
     config = {**choice.config.to_json(), "sum_convention": choice.first_release}
@@ -233,7 +189,7 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
         rows.append(("convention", f"sum: η {rate:.3g}, λ {decay:.3g}, ε {epsilon:.3g} as given"))
     if choice.tuning is None:
         return rows
-    tuning = replace(choice.tuning, notes=_notes(choice, choice.tuning))
+    tuning = replace(choice.tuning, notes=[_in_options(note, choice, choice.tuning) for note in choice.tuning.notes])
     whole, points = sum(point.whole for point in tuning.grid), len(tuning.grid)
     how = "" if whole == points else f", {whole} of them on all of it"
     best = f"η {tuning.best.rate:.3g}, λ {tuning.best.decay:.3g} of {points} pairs{how}"
@@ -244,17 +200,15 @@ def dynamic_rows(result: Evaluation, choice: DynamicChoice | None) -> list[tuple
     return rows
 
 
-def _notes(choice: DynamicChoice, tuning: DynamicTuning) -> list[str]:
-    """Say of a best value on the edge of the grid which ones to try next, as they are given as options."""
-    notes = list(tuning.notes)
-    for name, most in (("rate", math.inf), ("decay", 1.0)):
-        best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
-        note = edge_note(f"dynamic.{name}", best, tried)
-        if note in notes:
-            given = choice.first_release[name] / best if choice.sum_convention else 1.0
-            beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
-            values = [f"{value * given:.3g}" for value in beyond if value <= most]
-            more = f" Try --dynamic-{name} {' '.join(values)}" if len(values) > 1 else ""
-            option = edge_note(f"--dynamic-{name}", best * given, [value * given for value in tried])
-            notes[notes.index(note)] = f"{option}{more}"
-    return notes
+def _in_options(note: str, choice: DynamicChoice, tuning: DynamicTuning) -> str:
+    """Name in a note the option whose best value is on the edge of the grid, and values beyond it, as given."""
+    field = note.partition("=")[0]
+    if field not in ("dynamic.rate", "dynamic.decay"):
+        return note
+    name, most = field.removeprefix("dynamic."), math.inf if field == "dynamic.rate" else 1.0
+    best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
+    given = choice.first_release[name] / best if choice.sum_convention else 1.0
+    beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
+    values = [f"{value * given:.3g}" for value in beyond if value <= most]
+    more = f" Try {_OPTIONS[field]} {' '.join(values)}" if len(values) > 1 else ""
+    return f"{edge_note(_OPTIONS[field], best * given, [value * given for value in tried])}{more}"

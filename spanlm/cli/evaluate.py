@@ -12,23 +12,22 @@ from spanlm.cli.dynamic import (
     choose_dynamic,
     dynamic_fields,
     dynamic_rows,
-    naming_choice,
     refusing_dynamic,
     stopping_search,
 )
 from spanlm.cli.evaluation_report import (
-    gate_fields,
     members_fields,
     parts_rows,
     print_evaluation,
     print_members,
-    print_members_and_ensemble,
     run_field,
+    weights_rows,
 )
 from spanlm.cli.options import (
     TUNED_ON,
     add_corpus,
     add_device,
+    add_fields,
     add_gate,
     add_runs,
     corpus_of,
@@ -37,13 +36,14 @@ from spanlm.cli.options import (
     tuning_part,
     verb_parser,
 )
-from spanlm.cli.render import out, out_json, progress
+from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
-from spanlm.evaluation.parts import require_span_buffer
-from spanlm.evaluation.protocol import usable
+from spanlm.evaluation.perplexity import require_span_buffer
+from spanlm.evaluation.protocol import Protocol
+from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
-from spanlm.runs.trained_model import LoadedModel
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
@@ -83,31 +83,16 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add_runs(parser)
     add_device(parser)
     add_corpus(parser)
-    parser.add_argument(
-        "--state",
-        choices=("auto", "carry", "document", "line"),
-        default="auto",
-        help="a word's context: the whole split, its document, its line (default: as the model was trained)",
-    )
-    parser.add_argument(
-        "--batch-size",
-        type=int,
-        help="streams side by side (default: as many as change nothing; 1 for one stream of text)",
-    )
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
-    parser.add_argument(
-        "--tune-weights",
-        rare=True,
-        action="store_true",
-        help="several runs: first find the weights that fit the valid part best (linear only)",
-    )
+    text = "a word's context: the whole split, its document, its line (default: as the model was trained)"
+    parser.add_argument("--state", choices=("auto", "carry", "document", "line"), default="auto", help=text)
+    text = "streams side by side (default: as many as change nothing; 1 for one stream of text)"
+    add_fields(parser, Protocol, "batch_size", "precision", batch_size={"help": text})
+    text = "several runs: first find the weights that fit the valid part best (linear only)"
+    parser.add_argument("--tune-weights", rare=True, action="store_true", help=text)
     add_cache(parser)
     add_dynamic(parser)
-    parser.add_argument(
-        "--parts",
-        action="store_true",
-        help="of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used",
-    )
+    text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
+    parser.add_argument("--parts", action="store_true", help=text)
     add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_intermixed_args(arguments)
@@ -117,15 +102,10 @@ def run(arguments: list[str]) -> None:
     """Evaluate."""
     keep_freed_memory()
     options = _parsed(arguments)
-    check_cache(options)
     runs = [options.run, *options.more]
-    _check_tuning(options, len(runs))
+    check_cache(options)
+    _check(options, len(runs))
     check_dynamic(options, len(runs))
-    require(options.batch_size is None or options.batch_size >= 1, "--batch-size", options.batch_size, "at least 1")
-    if options.parts and len(runs) > 1:
-        raise InputError(f"--parts: is for one run; take each of the {len(runs)} apart by itself")
-    if options.parts and options.cache is not None:
-        raise InputError("--parts and --cache do not go together: measure the one, then the other")
     model = load_runs(runs, options)
     if options.parts:
         require_span_buffer(model.config.model.memory, "--parts")
@@ -137,46 +117,13 @@ def run(arguments: list[str]) -> None:
         _evaluate(model, corpus, options)
 
 
-def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
-    """Tune what is to be tuned, measure, and print."""
-    cache, tuning = choose_cache(model, corpus, options)
-    how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
-    with progress(shown=not options.json) as report, refusing_dynamic(options):
-        adapted = choose_dynamic(model, corpus, options, report)
-        if adapted is not None:
-            how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
-        with naming_choice(adapted):
-            result = model.evaluate(corpus, options.split, cache=cache, **how)
-    # the cache is one of all runs together; what each is alone takes a pass without it
-    several = (
-        (model, model.evaluate_members(corpus, options.split, **how)) if isinstance(model, TrainedEnsemble) else ()
-    )
-    notes = [*corpus.notes, *cache_notes(cache)]
-    if options.json:
-        precision = usable(options.precision, model.model.device)
-        what = {**run_field(model), **gate_fields(model), "precision": precision, "notes": notes}
-        found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
-        if several:
-            found["without_cache"] |= members_fields(*several)
-        out_json(found)
-    else:
-        changed = [
-            *cache_rows(result, tuning),
-            *dynamic_rows(result, adapted),
-            *(parts_rows(result) if options.parts else []),
-        ]
-        print_evaluation(model, result, notes, changed)
-        if several:
-            out("\nwithout the cache: each run alone, all as one, and the oracle bound")
-            print_members(*several)
-
-
-def _check_tuning(options: argparse.Namespace, runs: int) -> None:
-    """Refuse to tune what is not to be tuned.
-
-    Raises:
-        InputError: there is one run, or weights are given, or the product is asked for.
-    """
+def _check(options: argparse.Namespace, runs: int) -> None:
+    """Refuse what does not go together, before anything is loaded."""
+    require(options.batch_size is None or options.batch_size >= 1, "batch_size", options.batch_size, "at least 1")
+    if options.parts and runs > 1:
+        raise InputError(f"--parts: is for one run; take each of the {runs} apart by itself")
+    if options.parts and options.cache is not None:
+        raise InputError("--parts and --cache do not go together: measure the one, then the other")
     if not options.tune_weights:
         return
     if runs == 1:
@@ -190,8 +137,35 @@ def _check_tuning(options: argparse.Namespace, runs: int) -> None:
         )
 
 
+def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:
+    """Tune what is to be tuned, measure, and print."""
+    cache, tuning = choose_cache(model, corpus, options)
+    how: dict[str, Any] = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
+    with progress(shown=not options.json) as report, refusing_dynamic(options):
+        adapted = choose_dynamic(model, corpus, options, report)
+        if adapted is not None:
+            how |= {"dynamic": adapted.config, "statistics": adapted.statistics, "report": report}
+        result = model.evaluate(corpus, options.split, cache=cache, **how)
+    # the cache is one of all runs together; what each is alone takes a pass without it
+    several = model.evaluate_members(corpus, options.split, **how) if isinstance(model, TrainedEnsemble) else None
+    notes = [*corpus.notes, *cache_notes(cache)]
+    if options.json:
+        temperature = model.gate_temperature if isinstance(model, TrainedModel) else None
+        gate = {} if temperature is None else {"gate_temperature": temperature}
+        what = {**run_field(model), **gate, "precision": usable(options.precision, model.model.device), "notes": notes}
+        found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
+        if isinstance(model, TrainedEnsemble) and several is not None:
+            found["without_cache"] |= members_fields(model, several)
+        out_json(found)
+        return
+    parts = parts_rows(result) if options.parts else []
+    print_evaluation(model, result, notes, [*cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts])
+    if isinstance(model, TrainedEnsemble) and several is not None:
+        print_members(model, several, "without the cache: each run alone, all as one, and the oracle bound")
+
+
 def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.Namespace) -> None:
-    """Print each run's perplexity, that of all as one, and the oracle bound."""
+    """Print the perplexity of all runs as one, each run's, and the oracle bound."""
     how = {"state": options.state, "batch_size": options.batch_size, "precision": options.precision}
     tuned = None
     if options.tune_weights:
@@ -200,7 +174,8 @@ def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.
         model = model.reweighted(tuned.weights)
     result = model.evaluate_members(corpus, options.split, **how)
     if not options.json:
-        print_members_and_ensemble(model, result, corpus.notes, tuned)
+        print_evaluation(model, result.ensemble, corpus.notes, weights_rows(result.ensemble, tuned))
+        print_members(model, result, "each run alone, all as one, and the oracle bound")
         return
     found = {"precision": usable(options.precision, model.model.device), **run_field(model), "notes": corpus.notes}
     found |= result.to_json() | members_fields(model, result)

@@ -1,4 +1,4 @@
-"""What `spanlm evaluate` prints of one run and of several as one."""
+"""What `spanlm evaluate` prints of one run and of several as one, and what other verbs print of the model."""
 
 from __future__ import annotations
 
@@ -21,13 +21,21 @@ from spanlm.store.process import with_threads
 Rows = list[tuple[str, str]]
 
 ORACLE = "oracle bound: at each token the best of them, chosen after the fact; no model's perplexity"
+_COMBINED = {"linear": "average of the probabilities", "geometric": "normalised product of the probabilities"}
+
+
+# --- the model ---
 
 
 def described(model: LoadedModel) -> list[str]:
-    """Say in a line each what a model is, and what its members are."""
+    """Return a line on what a model is, and one on each of its members."""
     if not isinstance(model, TrainedEnsemble):
         return [f"{model.folder}: {describe(model.config.model)}"]
-    return [_how(model), *(f"  {line}" for run in model.runs for line in described(run))]
+    head = model.model.head
+    equal = len(set(head.weights)) == 1
+    weights = "equal weights" if equal else f"weights {' '.join(f'{weight:.3f}' for weight in head.weights)}"
+    whole = f"{len(model.runs)} runs as one: {_COMBINED[head.combination]} ({head.combination}), {weights}"
+    return [whole, *(f"  {line}" for run in model.runs for line in described(run))]
 
 
 def run_field(model: LoadedModel) -> dict[str, Any]:
@@ -37,145 +45,6 @@ def run_field(model: LoadedModel) -> dict[str, Any]:
     head = model.model.head
     runs = [str(run.folder) for run in model.runs]
     return {"runs": runs, "combination": head.combination, "weights": list(head.weights)}
-
-
-def _how(model: TrainedEnsemble) -> str:
-    head, count = model.model.head, len(model.runs)
-    shown = " ".join(f"{weight:.3f}" for weight in head.weights)
-    what = {"linear": "average of the probabilities", "geometric": "normalised product of the probabilities"}
-    weights = "equal weights" if len(set(head.weights)) == 1 else f"weights {shown}"
-    return f"{count} runs as one: {what[head.combination]} ({head.combination}), {weights}"
-
-
-def members_fields(model: TrainedEnsemble, result: EnsembleEvaluation) -> dict[str, Any]:
-    """Return what JSON says of each run alone, and of the bound of any choice among them."""
-    members = zip(model.runs, result.to_json()["members"], strict=True)
-    return {
-        "members": [{"run": str(run.folder), **member} for run, member in members],
-        "oracle_bound": result.to_json()["oracle_bound"],
-    }
-
-
-def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str], changed: Rows) -> None:
-    """Print every number of an evaluation and how it was counted; `changed` are rows on a cache and the like."""
-    for note in notes:
-        paragraph(note)
-    count = count_parameters(model.model)
-    without = result.perplexity_without_unk
-    others = "– (there are no others)" if without is None else shown(without)
-    unknown, (unk, targets) = _unknown_rows(result)
-    what, *members = described(model)
-    table(
-        [
-            ("model", f"{what}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
-            *(("", member) for member in members),
-            *_text_rows(result),
-            *gate_rows(model),
-            ("perplexity", shown(result.perplexity)),
-            *changed,
-            *_salton_rows(result),
-            (
-                "NLL",
-                f"{result.nll_per_token:.4f} nats = {result.bits_per_token:.4f} bits; total {result.nll:,.1f} nats",
-            ),
-            unknown,
-            (unk, f"{targets}; perplexity without them {others}"),
-            ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
-        ]
-    )
-
-
-def _text_rows(result: Evaluation) -> Rows:
-    return [
-        ("text", f"{result.corpus} {result.split}: {result.tokens:,} tokens"),
-        ("protocol", result.protocol),
-    ]
-
-
-def _unknown_rows(result: Evaluation) -> Rows:
-    return [
-        ("unknown", f"{result.oov_tokens:,} words of the text are not in the vocabulary ({result.oov_share:.2%})"),
-        ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%})"),
-    ]
-
-
-def _salton_rows(result: Evaluation) -> Rows:
-    """Return the count of Salton et al. (2017) beside the standard one, where each line begins anew."""
-    found = result.salton2017
-    if found is None:
-        return []
-    return [
-        ("Salton's count", f"{shown(found.perplexity)} = exp(NLL of {found.predicted:,} tokens / {found.counted:,})"),
-        ("", f"{found.protocol}; not comparable with other papers;"),
-        ("", f"per predicted token {shown(found.perplexity_per_predicted)}"),
-    ]
-
-
-def print_members_and_ensemble(
-    model: TrainedEnsemble, result: EnsembleEvaluation, notes: Sequence[str], tuned: TunedWeights | None
-) -> None:
-    """Print how several runs were evaluated, and the table of `print_members`."""
-    for note in notes:
-        paragraph(note)
-    whole = result.ensemble
-    count = count_parameters(model.model)
-    rows = [
-        ("models", f"{_how(model)}; together θ_M {count.model:,}, θ_W+M {count.total:,}"),
-        *_text_rows(whole),
-        *_unknown_rows(whole),
-        ("speed", f"{whole.tokens_per_second:,.0f} tokens/s, all models, on {with_threads(model.model.device)}"),
-    ]
-    if tuned is not None:
-        weights = " ".join(f"{weight:.4f}" for weight in tuned.weights)
-        close = f"{tuned.steps} steps of EM; no others are better by more than {tuned.gap:.0e} nats/token"
-        same = "; the part shown here, too, so what follows is optimistic" if whole.split == TUNED_ON else ""
-        rows.insert(1, ("weights", f"{weights}, tuned on {TUNED_ON} ({close}){same}"))
-    table(rows)
-    out()
-    print_members(model, result)
-
-
-def print_members(model: TrainedEnsemble, result: EnsembleEvaluation) -> None:
-    """Print each run's perplexity, that of all as one, and the oracle bound, in a table."""
-    grid(*_perplexities(model, result))
-    if result.ensemble.salton2017 is not None:
-        paragraph(
-            "Salton's count: the first word of each line is not predicted, but counted; per predicted: not counted "
-            "either; no other paper's is comparable"
-        )
-
-
-def _perplexities(model: TrainedEnsemble, result: EnsembleEvaluation) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows."""
-    salton = [] if result.ensemble.salton2017 is None else ["Salton's count", "per predicted"]
-    names, oracle = run_names([run.folder for run in model.runs]), result.oracle_bound
-    rows = []
-    for name, run, weight, member in zip(names, model.runs, result.weights, result.members, strict=True):
-        rows.append([f"{name}: {describe(run.config.model)}", f"{weight:.3f}", *_cells(member)])
-    rows.append([f"ensemble of {len(names)} ({result.combination})", "", *_cells(result.ensemble)])
-    rows.append([ORACLE, "", shown(oracle.bound), *("" for _ in salton), "", f"{oracle.nll_per_token:.4f}"])
-    return ["model", "weight", "perplexity", *salton, "without <unk>", "nats/token"], rows
-
-
-def _cells(result: Evaluation) -> list[str]:
-    without = "–" if result.perplexity_without_unk is None else shown(result.perplexity_without_unk)
-    count = result.salton2017
-    salton = [] if count is None else [shown(count.perplexity), shown(count.perplexity_per_predicted)]
-    return [shown(result.perplexity), *salton, without, f"{result.nll_per_token:.4f}"]
-
-
-def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: str) -> Rows:
-    """Return rows on what something was tuned on, what was `chosen`, what it did there, and notes."""
-    same = tuning.text == f"{result.corpus} {result.split}"
-    there = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
-    numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without"
-    return [("tuned on", f"{there}: {chosen}; {numbers}"), *(("", note) for note in tuning.notes)]
-
-
-def both_counts(result: Evaluation) -> str:
-    """Return a perplexity, and beside it that of the count of Salton et al. where there is one."""
-    count = "" if result.salton2017 is None else f", Salton's count {shown(result.salton2017.perplexity)}"
-    return f"{shown(result.perplexity)}{count}"
 
 
 def gate_rows(model: LoadedModel) -> Rows:
@@ -193,10 +62,45 @@ def gate_note(model: LoadedModel) -> list[str]:
     return [f"note: {name}: {line}" for name, line in gate_rows(model)]
 
 
-def gate_fields(model: LoadedModel) -> dict[str, Any]:
-    """Return the temperature for JSON."""
-    used = model.gate_temperature if isinstance(model, TrainedModel) else None
-    return {} if used is None else {"gate_temperature": used}
+# --- an evaluation ---
+
+
+def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str], changed: Rows) -> None:
+    """Print every number of an evaluation and how it was counted; `changed` are rows on a cache and the like."""
+    for note in notes:
+        paragraph(note)
+    count, without = count_parameters(model.model), result.perplexity_without_unk
+    others = "– (there are no others)" if without is None else shown(without)
+    what, *members = described(model)
+    nats, bits = result.nll_per_token, result.bits_per_token
+    table(
+        [
+            ("model", f"{what}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
+            *(("", member) for member in members),
+            ("text", f"{result.corpus} {result.split}: {result.tokens:,} tokens"),
+            ("protocol", result.protocol),
+            *gate_rows(model),
+            ("perplexity", shown(result.perplexity)),
+            *changed,
+            *_salton_rows(result),
+            ("NLL", f"{nats:.4f} nats = {bits:.4f} bits; total {result.nll:,.1f} nats"),
+            ("unknown", f"{result.oov_tokens:,} words of the text are not in the vocabulary ({result.oov_share:.2%})"),
+            ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%}); perplexity without them {others}"),
+            ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
+        ]
+    )
+
+
+def _salton_rows(result: Evaluation) -> Rows:
+    """Return the count of Salton et al. (2017) beside the standard one, where each line begins anew."""
+    found = result.salton2017
+    if found is None:
+        return []
+    return [
+        ("Salton's count", f"{shown(found.perplexity)} = exp(NLL of {found.predicted:,} tokens / {found.counted:,})"),
+        ("", f"{found.protocol}; not comparable with other papers;"),
+        ("", f"per predicted token {shown(found.perplexity_per_predicted)}"),
+    ]
 
 
 def parts_rows(result: Evaluation) -> Rows:
@@ -220,3 +124,67 @@ def parts_rows(result: Evaluation) -> Rows:
         ("oracle PoU", f"{parts.oracle_utilisation:.2%}: the buffer gives the token more"),
         ("gate", f"buffer's share {parts.gate:.3f} before the temperature (mean); mean reward {parts.reward:.3f}"),
     ]
+
+
+def both_counts(result: Evaluation) -> str:
+    """Return a perplexity, and beside it that of the count of Salton et al. where there is one."""
+    count = "" if result.salton2017 is None else f", Salton's count {shown(result.salton2017.perplexity)}"
+    return f"{shown(result.perplexity)}{count}"
+
+
+def tuned_rows(result: Evaluation, tuning: CacheTuning | DynamicTuning, chosen: str) -> Rows:
+    """Return rows on what something was tuned on, what was `chosen`, what it did there, and notes."""
+    same = tuning.text == f"{result.corpus} {result.split}"
+    there = f"{tuning.text}{', the text shown here, too, so this is optimistic' if same else ''}"
+    numbers = f"{shown(tuning.perplexity)} there, {shown(tuning.plain)} without"
+    return [("tuned on", f"{there}: {chosen}; {numbers}"), *(("", note) for note in tuning.notes)]
+
+
+def weights_rows(result: Evaluation, tuned: TunedWeights | None) -> Rows:
+    """Return a row on weights that were tuned."""
+    if tuned is None:
+        return []
+    weights = " ".join(f"{weight:.4f}" for weight in tuned.weights)
+    close = f"{tuned.steps} steps of EM; no others are better by more than {tuned.gap:.0e} nats/token"
+    same = "; the part shown here, too, so what follows is optimistic" if result.split == TUNED_ON else ""
+    return [("weights", f"{weights}, tuned on {TUNED_ON} ({close}){same}")]
+
+
+# --- each of several runs ---
+
+
+def members_fields(model: TrainedEnsemble, result: EnsembleEvaluation) -> dict[str, Any]:
+    """Return the fields in JSON of each run alone, and of the bound of any choice among them."""
+    fields = result.to_json()
+    members = zip(model.runs, fields["members"], strict=True)
+    return {
+        "members": [{"run": str(run.folder), **member} for run, member in members],
+        "oracle_bound": fields["oracle_bound"],
+    }
+
+
+def print_members(model: TrainedEnsemble, result: EnsembleEvaluation, title: str) -> None:
+    """Print a table of each run's perplexity, that of all as one, and the oracle bound."""
+    counts = [] if result.ensemble.salton2017 is None else ["Salton's count", "per predicted"]
+    names = run_names([run.folder for run in model.runs])
+    rows = [
+        [f"{name}: {describe(run.config.model)}", f"{weight:.3f}", *_cells(member)]
+        for name, run, weight, member in zip(names, model.runs, result.weights, result.members, strict=True)
+    ]
+    rows.append([f"ensemble of {len(names)} ({result.combination})", "", *_cells(result.ensemble)])
+    bound = result.oracle_bound
+    rows.append([ORACLE, "", shown(bound.bound), *("" for _ in counts), "", f"{bound.nll_per_token:.4f}"])
+    out(f"\n{title}")
+    grid(["model", "weight", "perplexity", *counts, "without <unk>", "nats/token"], rows)
+    if counts:
+        paragraph(
+            "Salton's count: the first word of each line is not predicted, but counted; per predicted: not counted "
+            "either; no other paper's is comparable"
+        )
+
+
+def _cells(result: Evaluation) -> list[str]:
+    without = "–" if result.perplexity_without_unk is None else shown(result.perplexity_without_unk)
+    count = result.salton2017
+    counts = [] if count is None else [shown(count.perplexity), shown(count.perplexity_per_predicted)]
+    return [shown(result.perplexity), *counts, without, f"{result.nll_per_token:.4f}"]

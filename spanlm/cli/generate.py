@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 
 from spanlm.cli.evaluation_report import gate_note
-from spanlm.cli.options import add_device, add_gate, add_runs, load_runs, verb_parser
+from spanlm.cli.options import add_device, add_fields, add_gate, add_runs, field_values, load_runs, verb_parser
 from spanlm.cli.render import note
 from spanlm.data.vocabulary import EOS
+from spanlm.evaluation.generation import GenerationOptions
 
 _DESCRIPTION = """
 Continue a prompt, word by word. A line end (<eos>) is printed as one. The prompt is cut into words as the training text
@@ -20,7 +22,6 @@ ends where its line does.
 
   spanlm generate runs/demo --prompt "the name" --temperature 0.8 --top-p 0.9
 """
-_CHOICES = ("length", "temperature", "top_k", "top_p", "seed", "unk")
 
 
 def run(arguments: list[str]) -> None:
@@ -29,20 +30,12 @@ def run(arguments: list[str]) -> None:
     add_runs(parser)
     add_device(parser)
     parser.add_argument("--prompt", default="", help="words to continue (default: start a line)")
-    parser.add_argument("--length", type=int, default=50, help="how many words (default 50)")
-    parser.add_argument(
-        "--temperature", type=float, default=1.0, help="1: as the model says; 0: always the most probable"
-    )
-    parser.add_argument("--top-k", type=int, help="draw from the k most probable words")
-    parser.add_argument(
-        "--top-p", type=float, help="draw from the fewest words that hold this share of the probability"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="the same seed gives the same words (default 1)")
-    parser.add_argument("--unk", action="store_true", help="let <unk> be drawn, too")
+    add_fields(parser, GenerationOptions)
     add_gate(parser)
     options = parser.parse_intermixed_args(arguments)
+    drawn = field_values(options, GenerationOptions)
     model = load_runs([options.run, *options.more], options)
-    words = model.words(options.prompt, **{name: getattr(options, name) for name in _CHOICES})
+    words = model.words(options.prompt, **asdict(drawn))
     sys.stdout.write(options.prompt)
     at_line_start = not options.prompt or options.prompt.endswith("\n")
     for word in words:

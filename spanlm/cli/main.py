@@ -11,13 +11,12 @@ import importlib
 import io
 import logging
 import os
-import re
 import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, TextIO
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn, TextIO
 
 from spanlm import __version__
 from spanlm.errors import InputError, SpanlmError, nearest
@@ -36,23 +35,6 @@ VERBS = {
     "reproduce": "the tables of a paper, run again: measured and published side by side",
     "bench": "speed: how long an epoch of a preset takes here, and where a step's time goes",
 }
-
-_HANDED_ON = ("split", "state", "base", "oov", "context", "prompt", "length", "temperature", "top_k", "top_p", "seed")
-_OPTIONS = {f"{name}=": f"--{name.replace('_', '-')}=" for name in _HANDED_ON} | {"weights=": "--weights "}
-"""What verbs hand on to the library as it was typed: how errors begin -> the option."""
-
-
-def in_options(message: str, options: Mapping[str, str], *, first: bool = False) -> str:
-    """Return a message with options in place of fields.
-
-    Args:
-        message: of the library.
-        options: what to say for a field, written as it stands there: `cache.window=` is `--cache=`.
-        first: only of the one that the message begins with: the rest may be a user's words or a path.
-    """
-    fields = "|".join(map(re.escape, options))
-    begins = "^" if first else r"(?<![\w.])"
-    return re.sub(f"{begins}(?:{fields})", lambda found: options[found[0]], message)
 
 
 def _filled(text: str) -> str:
@@ -75,12 +57,14 @@ class _Help(argparse.Action):
 
 
 class VerbParser(argparse.ArgumentParser):
-    """A parser whose errors are InputErrors that name the nearest option, and whose help is as long as is asked for.
+    """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
     Attributes:
-        elsewhere: options that are read by another parser, to be suggested, too.
+        current: the one that was made last: that of the verb that runs.
+        elsewhere: options that another parser reads, to be suggested, too.
     """
 
+    current: ClassVar[VerbParser | None] = None
     elsewhere: Sequence[str] = ()
 
     def __init__(
@@ -95,11 +79,12 @@ class VerbParser(argparse.ArgumentParser):
             allow_abbrev=False,
         )
         self._more, self._rare = _filled(more), list[argparse.Action]()
+        settings: dict[str, Any] = {"default": argparse.SUPPRESS} if help_action is _Help else {}
         meaning = "show the common options, or all of them"
-        unseen = argparse.SUPPRESS if help_action is _Help else None
         self.add_argument(
-            "-h", "--help", nargs="?", const="", metavar="all", default=unseen, action=help_action, help=meaning
+            "-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning, **settings
         )
+        VerbParser.current = self
 
     def add_argument(self, *names: Any, rare: bool = False, **settings: Any) -> argparse.Action:
         """Add an argument; one that is `rare` is in `--help all` alone."""
@@ -110,20 +95,23 @@ class VerbParser(argparse.ArgumentParser):
     def help_text(self, everything: bool) -> str:
         """Return the help, with the rare options or without them."""
         usage, operands = self._get_formatter(), [action for action in self._actions if not action.option_strings]
-        for action in operands:  # where operands and options may be mixed, these have no number while those are read
+        for action in operands:  # while mixed operands and options are read, these have no number
             action.nargs = getattr(action, "save_nargs", action.nargs)
         usage.add_usage(None, operands, [], prefix="")
         self.usage = f"{' '.join(usage.format_help().split())} [OPTIONS]"
-        said = {action: action.help for action in self._rare}
-        for action in () if everything else said:
+        if everything:
+            self.epilog = self._more
+            return self.format_help()
+        for action in self._rare:
             action.help = argparse.SUPPRESS
-        self.epilog = self._more if everything else None
-        text = self.format_help()
-        for action, meaning in said.items():
-            action.help = meaning
-        if everything or not said:
-            return text
-        return f"{text}\n`{self.prog} --help all` shows {len(said)} more options, and says more.\n"
+        more = f"\n`{self.prog} --help all` shows {len(self._rare)} more options, with more explanation.\n"
+        return self.format_help() + more * bool(self._rare)
+
+    def in_options(self, message: str) -> str:
+        """Return a message of the library that begins with a field, `top_p=7: …`, with this verb's option instead."""
+        field, equals, rest = message.partition("=")
+        action = self._option_string_actions.get(f"--{field.replace('_', '-')}") if equals else None
+        return f"{action.option_strings[-1]}{' ' if action.nargs else '='}{rest}" if action else message
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting: `main` prints."""
@@ -148,54 +136,55 @@ def _overview() -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Run a verb; return the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    _wait_asleep()
-    _silence_profiler()
+    _set_environment()
     for logger in (logging.getLogger("spanlm"), logging.lastResort):
         logger.setLevel(logging.INFO)  # type: ignore[union-attr]  # the library's notes, which Python users do not see
     print_plainly()
+    VerbParser.current = None
     try:
         status = _dispatch(arguments)
         sys.stdout.flush()  # here, where a reader that is gone is no error
         return status
     except SpanlmError as error:
-        print(f"spanlm: {in_options(' '.join(str(error).split()), _OPTIONS, first=True)}", file=sys.stderr)
-        return error.exit_status
+        message, parser = " ".join(str(error).split()), VerbParser.current
+        if parser is not None and message.partition(": ")[0] not in arguments:  # a run may be named `base=2`
+            message = parser.in_options(message)
+        return _failed(message, error.exit_status)
     except KeyboardInterrupt:
-        print("spanlm: stopped", file=sys.stderr)
-        return 128 + signal.SIGINT
+        return _failed("stopped", 128 + signal.SIGINT)
     except BrokenPipeError:
-        # the reader of our output is gone (`| head`): say nothing, and keep the interpreter from flushing into it
+        # the reader of our output is gone (`| head`): print nothing, and keep the interpreter from flushing into it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and "allocate" not in str(error):  # as the library says it, of any device
+        if not isinstance(error, MemoryError) and "allocate" not in str(error):  # torch's word, for any device
             raise
         why = str(error).partition("\n")[0] or "the system gives no more"
-        print(f"spanlm: out of memory: {why}. Take smaller sizes.", file=sys.stderr)
-        return 1
+        return _failed(f"out of memory: {why}. Take smaller sizes.", 1)
     except OSError as error:
-        print(f"spanlm: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
-        return 1
+        return _failed(f"{error.filename or 'input or output'}: {error.strerror or error}", 1)
 
 
-def _wait_asleep() -> None:
-    """Let threads that wait for others give up the processor soon. Read by GNU's OpenMP when torch is loaded.
+def _failed(message: str, status: int) -> int:
+    print(f"spanlm: {message}", file=sys.stderr)
+    return status
 
-    By default they spin for milliseconds, at every one of the hundreds of products of a step, and where other work has
-    the processor, what they wait for cannot run (measured, two threads, two cores beside two busy processes: 268 tokens
-    a second of a 2×650 LSTM in place of 1,290; on quiet cores 7 to 10 % are lost).
+
+def _set_environment() -> None:
+    """Set what torch and GNU's OpenMP read when they are loaded, unless the user has.
+
+    Threads that wait for others give up the processor soon. By default they spin for milliseconds, at every one of the
+    hundreds of products of a step, and where other work has the processor, what they wait for cannot run (measured, two
+    threads, two cores beside two busy processes: 268 tokens a second of a 2×650 LSTM in place of 1,290; on quiet cores
+    7 to 10 % are lost). And torch's profiler writes nothing to standard error when it begins and ends.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-
-def _silence_profiler() -> None:
-    """Keep torch's profiler from writing to standard error when it begins and ends. Read when torch is loaded."""
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
 
 class _Plain:
-    """A stream to people: what a terminal would obey is shown. `terminal` is for what draws on it."""
+    """A stream to a terminal that escapes control characters; what draws on the terminal writes to `terminal`."""
 
     def __init__(self, terminal: TextIO) -> None:
         self.terminal = terminal
@@ -218,8 +207,8 @@ def print_plainly() -> None:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    if arguments[:1] == ["help"] and len(arguments) > 1:
-        arguments = [arguments[1], "--help"]
+    if arguments[:1] == ["help"] and len(arguments) > 1:  # `help data wikipedia`, too
+        arguments = [*arguments[1:], "--help"]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_overview(), end="")
         return 0
@@ -228,7 +217,7 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"spanlm {__version__}")
         return 0
     if verb not in VERBS:
-        raise InputError(f"unknown verb {verb}.{nearest(verb, VERBS)}")
+        raise InputError(f"unknown verb {verb}.{nearest(verb, [*VERBS, 'data wikipedia'])}")
     stop_at_once(loading=True)
     module = importlib.import_module(f"spanlm.cli.{verb}")
     stop_at_once(loading=False)

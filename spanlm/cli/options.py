@@ -1,18 +1,22 @@
-"""Options that several verbs share, and what they ask for."""
+"""Options that several verbs share, and the runs, corpora and files that they name."""
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
-from spanlm.cli.main import VerbParser, in_options
+from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, SpanlmError, require
@@ -20,22 +24,75 @@ from spanlm.store.files import replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
 TUNED_ON: Split = "valid"
 
-_MALLOPT = {"M_MMAP_MAX": (-4, 0), "M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_TOP_PAD": (-2, 64 * 2**20)}
-"""Of mallopt(3) in the GNU C library: parameter and value."""
+_MALLOPT = {-4: 0, -1: 2**31 - 1, -2: 64 * 2**20}
+"""M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD of mallopt(3) in the GNU C library, and their values."""
+
+Owner = TypeVar("Owner", bound="DataclassInstance")
 
 
 def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = True) -> VerbParser:
-    """Make a verb's parser; without `threads` it computes nothing."""
+    """Make a verb's parser; that of one that computes has `threads`."""
     parser = VerbParser(verb, description, more=more)
     if threads:
         add_threads(parser)
     return parser
+
+
+def add_fields(parser: VerbParser, owner: type[DataclassInstance], *names: str, **changes: Mapping[str, Any]) -> None:
+    """Add an option for each field of a library dataclass, which declares, explains and checks it.
+
+    Type, choices and default are the field's; its help is what the class's docstring has under `Attributes:`.
+    `field_values` makes the dataclass of what was given; where that refuses `top_k=0`, `main` prints `--top-k=0`.
+
+    Args:
+        parser: of a verb.
+        owner: the dataclass: fields are bool, int, float, str, Path or Literal, optional ones or tuples of these.
+        names: of the fields; none: all.
+        changes: by field, what is different on the command line, as for `add_argument`.
+    """
+    section = (inspect.getdoc(owner) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+    meanings = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE))
+    types = get_type_hints(owner)
+    for field in fields(owner):
+        if names and field.name not in names:
+            continue
+        default = {"required": True} if field.default is MISSING else {"default": field.default}
+        meaning = " ".join(meanings[field.name].split()).removesuffix(".")
+        settings = {"help": meaning, **default, **_settings(types[field.name]), **changes.get(field.name, {})}
+        value = settings.get("default")
+        if value not in (None, False) and "default" not in settings["help"]:
+            settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
+        parser.add_argument(f"--{field.name.replace('_', '-')}", **settings)
+
+
+def _settings(kind: Any) -> dict[str, Any]:
+    """Return what argparse has to know of a type."""
+    if kind is bool:
+        return {"action": "store_true"}
+    if get_origin(kind) is Literal:
+        return {"choices": get_args(kind)}
+    if get_origin(kind) is tuple:
+        return {"nargs": "+", **_settings(get_args(kind)[0])}
+    given = [one for one in get_args(kind) if one is not NoneType]  # of `X | None`
+    return _settings(given[0]) if given else {"type": kind}
+
+
+def field_values(options: argparse.Namespace, owner: type[Owner], **changes: Any) -> Owner:
+    """Make a library dataclass of the options that `add_fields` added, with `changes` for others.
+
+    Raises:
+        InputError: what the dataclass refuses.
+    """
+    names = [field.name for field in fields(owner) if field.name in options]
+    return owner(**{name: getattr(options, name) for name in names} | changes)
 
 
 class _Threads(argparse.Action):
@@ -50,14 +107,8 @@ class _Threads(argparse.Action):
 
 def add_threads(parser: VerbParser) -> None:
     """Add the number of threads."""
-    parser.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        action=_Threads,
-        help="threads of the processor to compute with (default: all cores; 1 is best for small models beside other "
-        "work)",
-    )
+    text = "threads of the processor to compute with (default: all cores; 1 is best for small models beside other work)"
+    parser.add_argument("--threads", type=int, metavar="N", action=_Threads, help=text)
 
 
 def add_device(parser: VerbParser) -> None:
@@ -66,38 +117,32 @@ def add_device(parser: VerbParser) -> None:
 
 
 def add_as_text(parser: VerbParser) -> None:
-    """Add what insists that a file is text."""
-    parser.add_argument(
-        "--as-text", action="store_true", rare=True, help="read as text what is known to be another format"
-    )
+    """Add the option to read a file as text whatever it looks like."""
+    text = "read as text what is known to be another format"
+    parser.add_argument("--as-text", action="store_true", rare=True, help=text)
 
 
 def add_corpus(parser: VerbParser) -> None:
-    """Add what names a corpus and a part of it."""
-    parser.add_argument(
-        "--corpus",
-        metavar="NAME|PATH",
-        help="a registered corpus, a folder, or a whole text file (default: as in training)",
-    )
-    parser.add_argument(
-        "--split", choices=SPLITS, help="which part of a corpus (default: test); a text file alone is taken whole"
-    )
+    """Add the options that name a corpus and a part of it."""
+    text = "a registered corpus, a folder, or a whole text file (default: as in training)"
+    parser.add_argument("--corpus", metavar="NAME|PATH", help=text)
+    text = "which part of a corpus (default: test); a text file alone is taken whole"
+    parser.add_argument("--split", choices=SPLITS, help=text)
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
-    parser.add_argument(
-        "--download", action="store_true", rare=True, help="fetch a registered corpus that is not there"
-    )
+    text = "fetch a registered corpus that is not there"
+    parser.add_argument("--download", action="store_true", rare=True, help=text)
     add_as_text(parser)
 
 
 def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, str]:
-    """Load the corpus that `add_corpus` names, and say which part of it is meant.
+    """Load the corpus that `add_corpus` names, and return which part of it is meant.
 
     Raises:
         InputError: there is no such corpus or part, or a part is named of a file that is taken whole.
     """
     split: Split = options.split or "test"
-    how = {"data_dir": options.data_dir, "download": options.download, "as_text": options.as_text}
-    corpus = model.corpus(options.corpus, split, **how)
+    where = {"data_dir": options.data_dir, "download": options.download}
+    corpus = model.corpus(options.corpus, split, as_text=options.as_text, **where)
     if WHOLE not in corpus.splits:
         return corpus, split
     if options.split is not None:
@@ -117,25 +162,16 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
         files_help: what that is.
     """
     parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run;")
-    parser.add_argument(
-        "more",
-        metavar=f"RUN|{files}" if files else "RUN",
-        nargs="*",
-        default=[],
-        help=f"more of them predict with it as one{f'; then {files_help}' if files else ''}",
-    )
-    parser.add_argument(
-        "--combine",
-        choices=("linear", "geometric"),
-        help="several runs: the average of their probabilities (linear, the default) or their normalised product",
-    )
-    parser.add_argument(
-        "--weights", type=float, nargs="+", metavar="W", help="of several runs, in their order (default: equal)"
-    )
+    text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
+    parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
+    text = "several runs: the average of their probabilities (linear, the default) or their normalised product"
+    parser.add_argument("--combine", choices=("linear", "geometric"), help=text)
+    text = "of several runs, in their order (default: equal)"
+    parser.add_argument("--weights", type=float, nargs="+", metavar="W", help=text)
 
 
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
-    """Part the runs, which are folders with a configuration, from the files after them."""
+    """Split the operands into runs, which are folders with a configuration, and the files after them."""
     more: list[str] = options.more
     count = next((n for n, name in enumerate(more) if not (Path(name) / CONFIG).is_file()), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
@@ -143,13 +179,9 @@ def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
 
 def add_gate(parser: VerbParser) -> None:
     """Add another temperature of a span buffer's gate."""
+    text = "of a model with a span buffer: the gate's temperature (default: the run's "
     parser.add_argument(
-        GATE,
-        rare=True,
-        type=float,
-        metavar="T",
-        help="of a model with a span buffer: the gate's temperature (default: the run's "
-        "model.memory.gate.evaluation_temperature)",
+        GATE, rare=True, type=float, metavar="T", help=f"{text}model.memory.gate.evaluation_temperature)"
     )
 
 
@@ -169,19 +201,20 @@ def check_gate(temperature: float | None, runs: int) -> None:
 
 
 def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
-    """Load one run, with the gate that is asked for.
+    """Load one run, with another temperature of its gate if one is given.
 
     Raises:
         InputError: see `load`; or it has no gate.
     """
     # here, since torch takes a second to load, and not every verb that has shared options needs it
+    from spanlm.evaluation.perplexity import require_span_buffer
     from spanlm.runs.loading import load
 
     model = load(folder, device)
     if gate_temperature is None:
         return model
-    with refusing_options({"gate_temperature": GATE}):
-        return model.at_gate_temperature(gate_temperature)
+    require_span_buffer(model.config.model.memory, GATE)
+    return model.at_gate_temperature(gate_temperature)
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
@@ -197,9 +230,8 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     check_gate(temperature, len(runs))
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # before anything is loaded
-        return load_ensemble(
-            runs, combination=options.combine or "linear", weights=options.weights, device=options.device
-        )
+        how: dict[str, Any] = {"weights": options.weights, "device": options.device}
+        return load_ensemble(runs, combination=options.combine or "linear", **how)
     for name, given in (("--combine", options.combine), ("--weights", options.weights)):
         if given is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
@@ -207,32 +239,20 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
-    """Load what is tuned on, in the model's vocabulary.
-
-    Args:
-        model: what is measured.
-        options: name the corpus.
-        option: that asks for the tuning.
-        otherwise: what can be given instead.
+    """Load the part that is tuned on; an error names `option`, which needs it, and `otherwise`, which does not.
 
     Raises:
         InputError: the corpus has no such part.
     """
     valid = model.corpus(options.corpus, TUNED_ON, data_dir=options.data_dir, download=options.download)
     if TUNED_ON not in valid.splits:
-        raise InputError(
-            f"{option}: {valid.name} has no {TUNED_ON} part to tune on. Name a corpus that has one, or give "
-            f"{otherwise}."
-        )
+        why = f"{valid.name} has no {TUNED_ON} part to tune on"
+        raise InputError(f"{option}: {why}. Name a corpus that has one, or give {otherwise}.")
     return valid
 
 
 def refuse_overwriting(path: Path | None, read: Iterable[Path]) -> None:
-    """Refuse to write over a file that is read.
-
-    Raises:
-        InputError: it would be.
-    """
+    """Raise InputError if `path` is one of the files that are read."""
     for source in read:
         if path is not None and path.exists() and source.exists() and path.samefile(source):
             raise InputError(f"--out={path}: is the file that is read, which would be lost. Choose another.")
@@ -262,30 +282,34 @@ def run_names(folders: Sequence[Path]) -> list[str]:
         InputError: one run twice.
     """
     paths = [folder.resolve() for folder in folders]
-    twice = [folder for folder, path in zip(folders, paths, strict=True) if paths.count(path) > 1]
-    if twice:
-        raise InputError(f"{twice[0]}: is named twice; name each run once")
+    for folder, path in zip(folders, paths, strict=True):
+        if paths.count(path) > 1:
+            raise InputError(f"{folder}: is named twice; name each run once")
     if len(folders) == 1:
         return [run_name(folders[0])]
     while len({path.name for path in paths}) == 1:
         paths = [path.parent for path in paths]
-    longest = max(len(path.parts) for path in paths)
-    return next(
-        names
-        for names in (["/".join(path.parts[-count:]) for path in paths] for count in range(1, longest + 1))
-        if len(set(names)) == len(names)
-    )
+    parts = 1
+    while len({*(names := ["/".join(path.parts[-parts:]) for path in paths])}) < len(paths):
+        parts += 1
+    return names
+
+
+def in_options(message: str, names: Mapping[str, str]) -> str:
+    """Return a message of the library with options in place of fields, such as `cache.window=` for `--cache=`."""
+    fields = "|".join(map(re.escape, names))
+    return re.sub(rf"(?<![\w.])(?:{fields})", lambda found: names[found[0]], message)
 
 
 @contextmanager
-def refusing_options(options: Mapping[str, str], more: str = "") -> Iterator[None]:
+def refusing_options(names: Mapping[str, str], more: str = "") -> Iterator[None]:
     """Name options in what the library refuses within, as `in_options` does, with `more` at the end."""
     try:
         yield
     except SpanlmError as error:
-        said = in_options(str(error), options)
-        if said != str(error):
-            error.args = (f"{said}{more}", *error.args[1:])
+        message = in_options(str(error), names)
+        if message != str(error):
+            error.args = (f"{message}{more}", *error.args[1:])
         raise
 
 
@@ -301,5 +325,5 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
         return
-    for parameter, value in _MALLOPT.values():
+    for parameter, value in _MALLOPT.items():
         mallopt(parameter, value)

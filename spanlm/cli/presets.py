@@ -1,17 +1,25 @@
-"""`spanlm presets [FILTER]`."""
+"""`spanlm presets [FILTER]`.
+
+The list is read from `spanlm/presets/listing.jsonl`, a line a preset, because loading the presets themselves loads
+torch. `python -m spanlm.cli.presets` writes that file anew from the presets.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
+import textwrap
+from importlib.resources import files
 from itertools import groupby
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from spanlm.cli.options import verb_parser
-from spanlm.cli.render import grid, out, paragraph, table
-from spanlm.cli.training_report import describe
+from spanlm.cli.main import VerbParser
+from spanlm.cli.render import grid, out, table
 from spanlm.errors import InputError, nearest
-from spanlm.models.counting import count_configured
-from spanlm.presets import PRESETS, Preset
+
+if TYPE_CHECKING:
+    from spanlm.presets import Preset
 
 _DESCRIPTION = """
 The rows of published tables that `spanlm train NAME` trains, with their sizes at the paper's vocabulary and the
@@ -26,32 +34,65 @@ there.
 """
 _COLUMNS = {"units": 5, "θ_M": 6, "θ_W+M": 6, "valid": 5, "test": 5, "dynamic": 7}
 """Numbers of a preset, and how wide they are in every group."""
+_NOTE = (
+    "Sizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them. Perplexities are the "
+    "published ones; dynamic: test, with dynamic evaluation. `spanlm presets NAME` shows one preset, its table row and "
+    "remarks."
+)
+_LABELS = 12
+"""Columns before what is shown of one preset."""
+
+LISTING = "presets/listing.jsonl"
 
 
 def run(arguments: list[str]) -> None:
     """List the presets, or show one."""
-    parser = verb_parser("presets", _DESCRIPTION, threads=False)
+    parser = VerbParser("presets", _DESCRIPTION)
     parser.add_argument("filter", nargs="?", default="", metavar="FILTER", help="a preset, or a part of the names")
     parser.add_argument("--json", action="store_true", help="print a JSON list, one object a preset")
     options = parser.parse_args(arguments)
-    asked = options.filter.lower()
-    matching = [preset for name, preset in PRESETS.items() if asked in name]
+    rows = {row["name"]: row for row in read_listing()}
+    wanted = options.filter.lower()
     # kvp-w1 is a preset of its own, not kvp-w10 and kvp-w15, too
-    whole = [preset for preset in matching if preset.name == asked or preset.name.endswith(f"/{asked}")]
-    found = whole or matching
+    whole = [name for name in rows if name == wanted or name.endswith(f"/{wanted}")]
+    found = whole or [name for name in rows if wanted in name]
     if not found:
-        raise InputError(f"no preset has {options.filter} in its name.{nearest(asked, PRESETS)}")
-    rows = [describe_preset(preset) for preset in found]
+        raise InputError(f"no preset has {options.filter} in its name.{nearest(wanted, rows)}")
     if options.json:
-        out(json.dumps(rows, indent=1, ensure_ascii=False))
+        from spanlm.presets import PRESETS
+
+        described = [describe_preset(PRESETS[name]) for name in found]
+        out(json.dumps(described, indent=1, ensure_ascii=False))
     elif len(found) == 1:
-        _show_one(found[0], rows[0])
+        _show_one(rows[found[0]])
     else:
-        _show_all(rows)
+        _show_all([rows[name] for name in found])
+
+
+def read_listing() -> list[dict[str, Any]]:
+    """Return what the list shows of every preset."""
+    lines = files("spanlm").joinpath(LISTING).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def listing_text() -> str:
+    """Return the lines that the listing must have, from the presets themselves."""
+    from spanlm.cli.training_report import describe
+    from spanlm.presets import PRESETS
+
+    lines = []
+    for preset in PRESETS.values():
+        row, model = describe_preset(preset), preset.config.model
+        del row["published_dynamic"], row["config"]
+        row |= {"units": model.encoder.hidden_size, "model": describe(model)}
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    return "".join(lines)
 
 
 def describe_preset(preset: Preset) -> dict[str, Any]:
     """Return a preset as plain values; parameters are those at the paper's vocabulary size."""
+    from spanlm.models.counting import count_configured
+
     reported = preset.reported
     count = count_configured(preset.config.model, reported.vocabulary_size) if reported.vocabulary_size else None
     return {
@@ -82,11 +123,11 @@ def _show_all(rows: list[dict[str, Any]]) -> None:
         header = [" " * width, *(f"{name:>{size}}" for name, size in _COLUMNS.items())]
         grid(header, ([f"  {row['name']}", *_cells(row)] for row in group))
         out()
-    paragraph(
-        "Sizes are those at the paper's vocabulary: θ_M without the words' vectors, θ_W+M with them. Perplexities are "
-        "the published ones; dynamic: test, with dynamic evaluation. `spanlm presets NAME` shows one preset, its table "
-        "row and what to know of it."
-    )
+    out(textwrap.fill(_NOTE, _columns()))
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size().columns  # 80 in a pipe
 
 
 def _heading(row: dict[str, Any]) -> str:
@@ -99,33 +140,43 @@ def _cells(row: dict[str, Any]) -> list[str]:
     perplexities = (row[f"published_{name}_perplexity"] for name in ("valid", "test", "dynamic_test"))
     sizes = (row["model_parameters"], row["all_parameters"])
     return [
-        str(row["config"]["model"]["encoder"]["hidden_size"]),
+        str(row["units"]),
         *("" if size is None else f"{size / 1e6:.2f}M" for size in sizes),
         *("" if value is None else f"{value}" for value in perplexities),
     ]
 
 
-def _show_one(preset: Preset, row: dict[str, Any]) -> None:
+def _show_one(row: dict[str, Any]) -> None:
     """Print all that there is to know of a preset."""
-    shown = [("preset", preset.name), ("paper", f"{preset.paper}: {'; '.join(preset.sources)}")]
-    shown.append(("model", describe(preset.config.model)))
+    shown = {"preset": row["name"], "paper": f"{row['paper']}: {'; '.join(row['rows'])}", "model": row["model"]}
     if row["model_parameters"] is not None:
-        published = {"θ_M": preset.reported.model_parameters, "θ_W+M": preset.reported.all_parameters}
-        said = [f"{name} {millions:g}M" for name, millions in published.items() if millions]
-        printed = f"; published: {', '.join(said)}" if said else ""
+        published = {
+            "θ_M": row["published_model_parameters_millions"],
+            "θ_W+M": row["published_all_parameters_millions"],
+        }
+        millions = [f"{name} {value:g}M" for name, value in published.items() if value]
+        printed = f"; published: {', '.join(millions)}" if millions else ""
         sizes = f"θ_M {row['model_parameters']:,}, θ_W+M {row['all_parameters']:,}"
-        shown.append(("size", f"{sizes} at {row['vocabulary_size']:,} words{printed}"))
-        shown.append(("perplexity", f"{row['corpus']}, published: {_perplexities(row, 'published')}"))
+        shown["size"] = f"{sizes} at {row['vocabulary_size']:,} words{printed}"
+        shown["perplexity"] = f"{row['corpus']}, published: {_perplexities(row, 'published')}"
     if row["published_dynamic_test_perplexity"] is not None:
-        shown.append(("dynamic", f"published: {_perplexities(row, 'published_dynamic')}"))
-    if preset.remark:
-        shown.append(("remark", f"{preset.remark}."))
-    shown.append(("train it", f"spanlm train {preset.name} --corpus NAME|PATH"))
-    shown.append(("its fields", f"spanlm train {preset.name} --print_config"))
-    table(shown)
+        shown["dynamic"] = f"published: {_perplexities(row, 'published_dynamic')}"
+    if row["remark"]:
+        shown["remark"] = f"{row['remark']}."
+    shown["train it"] = f"spanlm train {row['name']} --corpus NAME|PATH"
+    shown["its fields"] = f"spanlm train {row['name']} --print_config"
+    lines = []
+    for label, value in shown.items():
+        first, *others = textwrap.wrap(value, max(_columns() - _LABELS, 20), break_on_hyphens=False)
+        lines += [(label, first), *(("", line) for line in others)]
+    table(lines)
 
 
 def _perplexities(row: dict[str, Any], which: str) -> str:
     """`valid 74.2, test 75.8`."""
     found = {split: row[f"{which}_{split}_perplexity"] for split in ("valid", "test")}
     return ", ".join(f"{split} {value}" for split, value in found.items() if value is not None) or "none"
+
+
+if __name__ == "__main__":
+    Path(str(files("spanlm").joinpath(LISTING))).write_text(listing_text(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is printed: lines, tables, JSON, and how far a work is. No torch here: every verb prints, not all compute."""
+"""Lines, tables, JSON and progress, as all verbs print them. No torch here: not every verb computes."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class _Console(Console):
 
 
 class Progress:
-    """How far a work is: a live bar on a terminal, elsewhere a line now and then.
+    """Progress of a work: a live bar on a terminal, elsewhere a line every minute.
 
     Use it as a context; it draws nothing before the first `show`.
     """
@@ -145,7 +145,7 @@ class Progress:
             done: how much of it.
             total: of how much, if that is known.
             left: how long it will take; never cut.
-            details: what else there is to say, as much of it as fits beside a short bar.
+            details: more facts, as many as fit beside a short bar.
             place: `done` and `total` in words, which the bar shows by its length.
         """
         if self._bar is None:
@@ -176,7 +176,7 @@ def eta(seconds: float) -> str:
 
 @contextmanager
 def progress(shown: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """Give what shows how far a work is that calls it with what it does, how much is done, and of how much.
+    """Give a function that shows progress: it is called with the name of the work, how much is done, and of how much.
 
     The time left is reckoned anew with each part of the work, and with another text of the same.
     """

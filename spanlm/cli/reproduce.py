@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -14,12 +14,10 @@ from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
 from spanlm.cli.render import grid, note, out, paragraph, progress
 from spanlm.cli.training_report import TrainingReport
 from spanlm.errors import InputError, Interrupted, RunError, require
-from spanlm.reproduction.papers import Paper, Table
-from spanlm.reproduction.plan import PAPERS, Measurement, Plan, Request, Task, make_plan
-from spanlm.reproduction.record import ASTRAY, finished
-from spanlm.reproduction.run import Estimator, Outcome, finished_before, label, run_plan, run_side_by_side
-from spanlm.reproduction.scales import several
-from spanlm.reproduction.table import grids, order_notes, protocol, summarise, write_tables
+from spanlm.reproduction import Paper
+from spanlm.reproduction.plan import PAPERS, Job, Measurement, Plan, Request, Task
+from spanlm.reproduction.run import DIVERGED, Estimator, Outcome, Run, finished, finished_before
+from spanlm.reproduction.table import Page, several, write_pages
 
 _DESCRIPTION = """
 Run the tables of a paper again: every row one after another, at matched parameters where the paper matches them, then
@@ -34,9 +32,10 @@ Finished runs are skipped and unfinished ones go on, so the same command can be 
 fails does not stop the others.
 """
 _MORE = """
-With --jobs N, N rows are trained or measured at a time, each on its share of the processor's threads (on a GPU they
-share it), the last of a table first, for it takes longest; small models, of which one does not keep many threads busy,
-are done sooner so. Their speeds and minutes in the tables are those of a share.
+With --jobs N, N trainings run at a time, each as `spanlm train --resume auto` on its share of the processor's threads
+(on a GPU they share it), and then N measurements of one model. The last rows of a table take longest and begin first.
+Small models, which do not keep many threads busy, finish sooner so. Their speeds and minutes in the tables are those of
+a share.
 
 The test part is read once for every run, and again for every row that evaluates a
 trained model in another way: with a cache, with dynamic evaluation, or several as one; such rows train what they need
@@ -54,15 +53,13 @@ def run(arguments: list[str]) -> None:
     require(len(set(options.seeds)) == len(options.seeds), "--seeds", options.seeds, "different numbers")
     asked = {field.name: getattr(options, field.name) for field in fields(Request)}
     lists = {name: tuple(value) for name, value in asked.items() if isinstance(value, list)}
-    plan = make_plan(Request(**asked | lists))
-    if options.no_tables:
-        _refuse_failed(list(_reported(plan, 1, said=False)))
-        return
-    _introduce(plan)
+    plan = Plan(Request(**asked | lists))
+    if not options.no_tables:
+        _introduce(plan)
     if options.dry_run:
         _dry_run(plan)
     else:
-        _run(plan, options.jobs)
+        _run(plan, options.jobs, tables=not options.no_tables)
 
 
 def _parser() -> VerbParser:
@@ -106,137 +103,123 @@ def _parser() -> VerbParser:
 
 def _tables_and_scales(paper: Paper) -> str:
     """Name the tables of a paper, and the scales at which they can be run."""
-    tables = _listed((table.name, table.title.partition(": ")[2]) for table in paper.tables)
-    scales = _listed((scale.name, scale.purpose) for scale in paper.scales.values())
+    tables = "; ".join(f"{table.name}: {table.title.partition(': ')[2]}" for table in paper.tables)
+    scales = "; ".join(f"{scale.name}: {scale.purpose}" for scale in paper.scales)
     return f"{paper.name}, --table {tables}; --scale {scales}."
-
-
-def _listed(pairs: Iterable[tuple[str, str]]) -> str:
-    return "; ".join(f"{name}: {what}" for name, what in pairs)
 
 
 def _introduce(plan: Plan) -> None:
     names = ", ".join(table.name for table in plan.tables)
-    measurements = sum(isinstance(task, Measurement) for task in plan.tasks)
-    work = [several(len(plan.jobs), "run"), *([several(measurements, "measurement")] if measurements else [])]
-    out(
-        f"{plan.paper.title}, {plan.tables[0].kind} {names}: {' and '.join(work)} on {plan.corpus.name} at scale "
-        f"{plan.scale.name} ({plan.scale.purpose})"
+    measurements = len(plan.tasks) - len(plan.jobs)
+    work = " and ".join([several(len(plan.jobs), "run"), *[several(measurements, "measurement")][:measurements]])
+    paragraph(
+        f"{plan.paper.title}, {plan.tables[0].kind} {names}: {work} on {plan.corpus.name} at scale {plan.scale.name} "
+        f"({plan.scale.purpose})"
     )
     for line in plan.corpus.notes:
         paragraph(line)
-    done = sum(task.record.exists() for task in plan.tasks)
-    if done:
-        out(f"{done} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
+    if done := sum(task.record.exists() for task in plan.tasks):
+        paragraph(f"{done} have a record in {plan.out} and are not run again; another --out and --runs train them anew")
 
 
 def _dry_run(plan: Plan) -> None:
     """Print the plan; its times come from one measured step of each kind of model."""
-    rows = list[Sequence[str]]()
-    estimator, total, searching = Estimator(plan, lambda row: note(f"measuring: {row}")), 0.0, False
+    note("measuring a training step of each kind of model …")
+    rows, total, estimator = list[Sequence[str]](), 0.0, Estimator(plan)
     for task in plan.tasks:
-        measured = isinstance(task, Measurement)
-        model, count = task.config.model, task.jobs[0].parameters
-        sizes = ["", "", ""] if measured else [f"{model.encoder.output_size:,}", f"{count.model:,}", f"{count.total:,}"]
-        cells = ["", ""]
+        model, count, cells = task.config.model, task.jobs[0].parameters, [""] * 5
+        if isinstance(task, Job):
+            cells[:3] = [f"{model.encoder.output_size:,}", _millions(count.model), _millions(count.total)]
         if (record := finished(task, plan.text_of(task))) is not None:
-            about = "diverged" if ASTRAY in record else "finished"
+            about = "diverged" if DIVERGED in record else "finished"
         else:
             try:
-                found = estimator(task)
-                about = f"{'evaluated only ' if measured else ''}{_duration(found.seconds)}"
-                total += found.seconds
-                cells = cells if measured else [str(found.epochs), f"{found.tokens_per_second:,.0f}"]
-                searching = searching or (isinstance(task, Measurement) and task.search is not None)
+                seconds, epochs, speed = estimator(task)
+                about, total = _duration(seconds), total + seconds
+                cells[3:] = [str(epochs), f"{speed:,.0f}"] if epochs else ["", ""]
             except (InputError, RunError, RuntimeError) as error:
                 about = f"fails: {error}"
-        rows.append((task.row, task.seeds.partition(" ")[2], *sizes, *cells, about))
+        rows.append((task.row.name, task.seeds.partition(" ")[2], *cells, about))
     grid(["row", "seed", "units", "θ_M", "θ_W+M", "epochs", "tokens/s", "about"], rows)
-    out(f"in all about {_duration(total)} on this machine as it is now; runs that stop improving end before")
-    if searching:
-        out("more, where none of a search's finalists helps: it reads on, one pair of η and λ after another")
+    if len(plan.jobs) < len(plan.tasks):
+        paragraph("a row without sizes evaluates the model of another row in another way")
+    paragraph(f"in all about {_duration(total)} on this machine as it is now; runs that stop improving end earlier")
+    if any(isinstance(task, Measurement) and task.search for task in plan.tasks):
+        paragraph("more, where none of a search's finalists helps: it reads on, one pair of η and λ after another")
     for row, reason in plan.left_out.items():
-        out(f"left out: {row}: {reason}")
+        paragraph(f"left out: {row}: {reason}")
 
 
-def _run(plan: Plan, jobs: int) -> None:
-    others, ran = finished_before(plan), list[Outcome]()
-    written: list[Path] = []
+def _run(plan: Plan, jobs: int, tables: bool) -> None:
+    others, ran, written = finished_before(plan) if tables else [], list[Outcome](), list[Path]()
     began = time.monotonic()
     try:
-        for outcome in _reported(plan, jobs):
+        for outcome in _reported(plan, jobs, said=tables):
             ran.append(outcome)
-            ran.sort(key=lambda one: plan.tasks.index(one.job))  # side by side they end in any order
-            written = write_tables(plan, [*others, *ran])
+            ran.sort(key=lambda one: plan.tasks.index(one.task))  # side by side they end in any order
+            written = write_pages(plan, [*others, *ran]) if tables else []
     except Interrupted as stop:
         raise Interrupted(f"{stop}. The same command goes on", stop.signal_number) from None
     except KeyboardInterrupt:
-        said = "stopped between two steps; what was over is kept. The same command goes on"
+        said = "stopped between two steps; what was finished is kept. The same command goes on"
         raise Interrupted(said, SIGINT) from None
-    for table in plan.tables:
-        _show(plan, table, [*others, *ran])
-    for path in written:
-        out(f"written: {path}")
-    out(f"total time now: {_duration(time.monotonic() - began)}")
-    _refuse_failed(ran)
-
-
-def _refuse_failed(ran: Sequence[Outcome]) -> None:
-    failed = [outcome for outcome in ran if outcome.error]
-    if failed:
-        names = ", ".join(f"{outcome.job.row} ({outcome.job.seeds})" for outcome in failed)
+    if tables:
+        for table in plan.tables:
+            _show(Page(plan, table, [*others, *ran]))
+        for path in written:
+            out(f"written: {path}")
+        out(f"total time now: {_duration(time.monotonic() - began)}")
+    if failed := [outcome for outcome in ran if outcome.error]:
+        names = ", ".join(f"{outcome.task.row.name} ({outcome.task.seeds})" for outcome in failed)
         first = failed[0]
-        raise RunError(f"{len(failed)} of {len(ran)} runs failed: {names}. {first.job.row}: {first.error}")
+        raise RunError(f"{len(failed)} of {len(ran)} runs failed: {names}. {first.task.row.name}: {first.error}")
 
 
-def _reported(plan: Plan, jobs: int, said: bool = True) -> Iterator[Outcome]:
+def _reported(plan: Plan, jobs: int, said: bool) -> Iterator[Outcome]:
     """Run the plan; unless another process has `said` so, say of every task that it starts, and how it ended."""
-    number = 0
 
     def started(task: Task) -> None:
-        nonlocal number
-        number += 1
-        if said:
-            out(f"\n[{number}/{len(plan.tasks)}] {plan.paper.rows[task.row].title}, {task.seeds}")
+        if said and jobs == 1:
+            number = plan.tasks.index(task) + 1
+            out(f"\n[{number}/{len(plan.tasks)}] {task.row.title}, {task.seeds}")
 
-    if jobs == 1:
-        with TrainingReport(notes=False) as report:
-            for outcome in run_plan(plan, report, started, lambda: progress(shown=True)):
-                out(_ended(outcome))
-                yield outcome
-        return
+    def heard(task: Task, line: str) -> None:
+        if line not in plan.corpus.notes:  # which every process has
+            out(f"{plan.label(task)}  {line.partition('. Test it once')[0]}")
 
-    def heard(name: str, line: str) -> None:
-        out(f"{name}  {line}")
-
-    for outcome in run_side_by_side(plan, jobs, started, lambda: progress(shown=True), heard):
-        if outcome.done_before or outcome.error or len(outcome.job.jobs) > 1:  # else its own process said so
-            out(f"{label(plan, outcome.job)}  {_ended(outcome)}")
-        yield outcome
+    with TrainingReport(notes=False) as report:
+        watcher = report if jobs == 1 else None
+        for outcome in Run(plan, watcher, started, lambda: progress(shown=True), heard).outcomes(jobs):
+            out(f"{plan.label(outcome.task)}  {_ended(outcome)}" if jobs > 1 else _ended(outcome))
+            yield outcome
 
 
 def _ended(outcome: Outcome) -> str:
-    if outcome.record is None:
-        tried = isinstance(outcome.job, Measurement) and outcome.job.record.exists()
-        kept = f" {outcome.job.record} says what was tried; without that file the row is tried again." if tried else ""
-        return f"failed{' before' if outcome.done_before else ''}: {outcome.error}{kept}"
-    valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
     when = "finished before" if outcome.done_before else f"after {_duration(outcome.seconds)}"
-    return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
+    if outcome.record is not None:
+        valid, test = (outcome.record[split]["perplexity"] for split in ("valid", "test"))
+        return f"valid ppl {valid:,.2f}, test ppl {test:,.2f} ({when})"
+    record = outcome.task.record
+    tried = isinstance(outcome.task, Measurement) and record.exists()
+    kept = f" {record} says what was tried; without that file the row is tried again." if tried else ""
+    return f"failed{' before' if outcome.done_before else ''}: {outcome.error}{kept}"
 
 
-def _show(plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
+def _show(page: Page) -> None:
     """Print a table as its page has it."""
-    lines = summarise(outcomes, table, plan.paper)
-    out(f"\n{table.title}")
-    for line in protocol(plan, table, lines):
-        paragraph(f"  {line.replace('**', '')}")
-    for one in grids(table, lines, plan.paper):
-        out(f"\n{one.caption}" if one.caption else "")
-        grid(one.header, one.rows)
-    for line in order_notes(table, lines, plan.paper):
+    out(f"\n{page.table.title}")
+    for line in page.protocol():
+        paragraph(f"  {line}")
+    for one in page.grids():
+        out()
+        grid(one.header, one.rows, one.caption or None)
+    for line in page.order():
         out()
         paragraph(line)
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:.2f}M" if count >= 1e5 else f"{count / 1e3:.1f}K"
 
 
 def _duration(seconds: float) -> str:

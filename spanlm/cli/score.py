@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 import sys
-from dataclasses import fields
-from itertools import chain
+from dataclasses import asdict, fields
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 from spanlm.cli.evaluation_report import gate_note
-from spanlm.cli.main import VerbParser
 from spanlm.cli.options import (
     add_as_text,
     add_device,
+    add_fields,
     add_gate,
     add_runs,
+    field_values,
     load_runs,
     output,
     refuse_overwriting,
@@ -25,7 +25,7 @@ from spanlm.cli.options import (
 )
 from spanlm.cli.render import note
 from spanlm.data.text import Text
-from spanlm.evaluation.words import WordScore
+from spanlm.evaluation.words import ScoreOptions, WordScore
 from spanlm.store.plain import cells_line, finite
 
 _DESCRIPTION = """
@@ -35,8 +35,8 @@ so no word is left out. Text is cut into words as the training text was, and lin
 (data.lines=sentences: a sentence then is what a line is to others); it streams, whatever its size.
 
 A model that was trained on sentences of which the first word is only read (training.batching.predict_first=false) has
-no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), and a note on
-standard error says so. Each line stands alone there; --state has no other choice.
+no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), with a note on
+standard error. Each line stands alone there; --state has no other choice.
 
 Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it.
 Of several files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context
@@ -56,26 +56,34 @@ COLUMNS = [field.name for field in fields(WordScore)]
 
 def run(arguments: list[str]) -> None:
     """Score."""
-    options = _parser().parse_intermixed_args(arguments)
+    parser = verb_parser("score", _DESCRIPTION)
+    add_runs(parser, "FILE", "text files [.gz]; - or nothing: standard input")
+    add_device(parser)
+    parser.add_argument("--format", choices=("tsv", "jsonl"), default="tsv")
+    add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
+    add_gate(parser)
+    add_as_text(parser)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
+    options = parser.parse_intermixed_args(arguments)
     runs, files = runs_and_files(options)
     texts = [Text(Path("/dev/stdin" if name == "-" else name), as_text=options.as_text) for name in files or ["-"]]
     refuse_overwriting(options.out, [text.path for text in texts])
     model = load_runs(runs, options)
     if not files and sys.stdin is not None and sys.stdin.isatty():
         note("reading standard input; end it with Ctrl-D")
-    how: dict[str, Any] = {"state": options.state, "base": BASES[options.base], "oov": options.oov, "eos": options.eos}
+    how = asdict(field_values(options, ScoreOptions, base=BASES[options.base]))
     names = [{"file": name} for name in files] if len(files) > 1 else [{}]
     rows = (name | vars(score) for name, text in zip(names, texts, strict=True) for score in model.score(text, **how))
     # before anything is written: a file that cannot be read leaves nothing behind; what is a pipe cannot be read twice
     for text in texts[1:]:
         if text.path.is_file() or text.path.is_dir() or not text.path.exists():
             next(model.texts.pieces(text), None)
-    first = next(rows, None)
+    first = list(islice(rows, 1))
+    unknown = False
     with output(options.out) as file:
         if options.format == "tsv":
             file.write(cells_line([*names[0], *COLUMNS]))
-        unknown = False
-        for row in chain([] if first is None else [first], rows):
+        for row in chain(first, rows):
             unknown = unknown or row["oov"]
             if options.format == "tsv":
                 file.write(cells_line(map(cell, row.values())))
@@ -84,36 +92,6 @@ def run(arguments: list[str]) -> None:
     unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
     for line in [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *gate_note(model)]:
         note(line)
-
-
-def _parser() -> VerbParser:
-    parser = verb_parser("score", _DESCRIPTION)
-    add_runs(parser, "FILE", "text files [.gz]; - or nothing: standard input")
-    add_device(parser)
-    parser.add_argument(
-        "--base",
-        choices=tuple(BASES),
-        default="2",
-        help="of the logarithm: 2 bits, e nats, 10 bans (default 2)",
-    )
-    parser.add_argument("--format", choices=("tsv", "jsonl"), default="tsv")
-    parser.add_argument(
-        "--state",
-        choices=("carry", "line", "document"),
-        default="line",
-        help="a word's context: the text so far, its line, the lines since a blank one (default: line)",
-    )
-    parser.add_argument(
-        "--oov",
-        choices=("flag", "error"),
-        default="flag",
-        help="words outside the vocabulary: score as <unk> and flag, or refuse",
-    )
-    add_gate(parser)
-    parser.add_argument("--eos", action="store_true", help="give line ends rows, too")
-    add_as_text(parser)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
-    return parser
 
 
 def cell(value: object) -> object:

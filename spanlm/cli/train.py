@@ -6,14 +6,15 @@ import argparse
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.main import VerbParser
 from spanlm.cli.options import add_as_text, add_threads, keep_freed_memory
 from spanlm.cli.render import out
-from spanlm.cli.tour import print_demo_report
 from spanlm.cli.training_report import TrainingReport, ppl
 from spanlm.config import (
     PARTS,
@@ -23,10 +24,10 @@ from spanlm.config import (
     config_parser,
     flat,
     kinds_of,
+    nested,
     parsed_config,
     read_yaml,
     upgraded,
-    upgraded_options,
 )
 from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, require
@@ -36,7 +37,7 @@ from spanlm.presets import PRESETS, find_preset
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, FolderInUse, locked
 from spanlm.training.run import finished, refuse_changes, train
-from spanlm.training.stages import refuse_unfit
+from spanlm.training.setup import refuse_unfit
 
 _DESCRIPTION = """
 Train a language model. With nothing else: a small Key-Value-Predict model on the embedded corpus, in about a minute.
@@ -52,10 +53,9 @@ Every field of the configuration is an option, too (--training.epochs 5); `--pri
 `--config FILE` reads that.
 """
 
-
 SHORT = {
     "--epochs": ("training.epochs", "N", "how often the text is read"),
-    "--seed": ("training.seed", "N", "of the first weights, and of all that is drawn"),
+    "--seed": ("training.seed", "N", "of the first weights, and of everything else that is drawn"),
     "--lr": ("training.optimizer.lr", "RATE", "the learning rate at first"),
     "--batch-size": ("training.batching.batch_size", "N", "streams, or sentences, side by side"),
     "--hidden-size": ("model.encoder.hidden_size", "N", "units of each layer of the encoder"),
@@ -64,11 +64,14 @@ SHORT = {
     "--device": ("training.device", "NAME", "auto (a GPU if there is one), cpu or cuda"),
     "--data-dir": ("data.dir", "DIR", "where registered corpora are (default: $SPANLM_DATA)"),
 }
-"""Options that are short for a field of the configuration: its name, what stands for its value, what it means."""
+"""Options that are short for a field of the configuration: its name, the metavariable, the help."""
 
 _BUDGET = re.compile(r"LSTM(?P<units>\d{1,5})|(?P<number>\d{1,15}(\.\d*)?(E\d{1,2})?)(?P<scale>[KM]?)")
 _DEFAULT_PRESET = "demo"
 _SEED = "seed-"
+
+Fields = dict[str, str]
+"""Options that are fields of the configuration: full name → value as it was typed."""
 
 
 def run(arguments: list[str]) -> None:
@@ -86,7 +89,7 @@ def run(arguments: list[str]) -> None:
     world = os.environ.get("WORLD_SIZE") or "1"
     require(world == "1", "WORLD_SIZE", world, "1: each process would train the same model. Start it without torchrun")
     refuse_unfit(config)  # before a large text is read
-    # the text of a run that is begun was accepted then
+    # a resumed run's text was accepted when it began
     corpus = load_corpus(config.data, as_text=own.as_text or begun is not None)
     if own.match_parameters is not None:
         config = _matched(config, own.match_parameters, len(corpus.vocabulary))
@@ -115,8 +118,8 @@ def train_and_report(config: RunConfig, corpus: Corpus, folder: Path, *, resume:
 # --- options ---
 
 
-def _print_help(asked: str, preset: str | None, fields: list[str]) -> None:
-    """Print the help, with `asked` "all" that of every field, too: what it means and would be."""
+def _print_help(asked: str, preset: str | None, fields: Fields) -> None:
+    """Print the help; if `asked` is "all", that of every field with its value, too."""
     out(_own_parser().help_text(everything=True))
     if asked != "all":
         out("`spanlm train --help all` shows every field of the configuration.")
@@ -135,42 +138,28 @@ def _own_parser() -> VerbParser:
     for option, (field, metavar, meaning) in SHORT.items():
         parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
-    parser.add_argument(
-        "--resume",
-        choices=("auto", "never"),
-        default="never",
-        help="auto: go on from the last checkpoint, if any",
-    )
-    parser.add_argument(
-        "--seeds",
-        type=int,
-        metavar="N",
-        help="train N runs, with training.seed and the N - 1 numbers after it, in DIR/seed-1, DIR/seed-2, …; with "
-        "--resume auto, those that are finished are passed over",
-    )
-    parser.add_argument(
-        "--match-parameters",
-        metavar="LSTMn|NUMBER",
-        help="choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
-        "a one-layer LSTM with n units",
-    )
+    text = "auto: go on from the last checkpoint, if any"
+    parser.add_argument("--resume", choices=("auto", "never"), default="never", help=text)
+    text = "train N runs, with training.seed and the N - 1 numbers after it, in DIR/seed-1, DIR/seed-2, …; with "
+    text += "--resume auto, those that are finished are passed over"
+    parser.add_argument("--seeds", type=int, metavar="N", help=text)
+    text = "choose the hidden size so that θ_M (parameters without word representations) is this number, or that of "
+    text += "a one-layer LSTM with n units"
+    parser.add_argument("--match-parameters", metavar="LSTMn|NUMBER", help=text)
     parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
     parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
-    parser.add_argument(
-        "--tour",
-        action=argparse.BooleanOptionalAction,
-        help="after training: test perplexity beside a same-size LSTM's, three generated lines and the attention page "
-        "(default: of the demo alone)",
-    )
+    text = "after training: test perplexity beside a same-size LSTM's, three generated lines and the attention page "
+    text += "(default: of the demo alone)"
+    parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
     add_threads(parser)
     add_as_text(parser)
     return parser
 
 
-def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     """Return this verb's own options and those of the configuration's fields.
 
-    Beside what is typed, the former have `preset`, `begun` (the folder of the run to go on with, or of the first of a
+    Beside the options, the former have `preset`, `begun` (the folder of the run to go on with, or of the first of a
     family), and `resume` and `tour` as true or false.
 
     Raises:
@@ -180,15 +169,18 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]
     own = _own_parser().parse_intermixed_args(mine)
     _name_preset_and_corpus(own)
     for option, value, field in (
-        ("--corpus", own.corpus, "--data.corpus"),
-        ("--match-parameters", own.match_parameters, "--model.encoder.hidden_size"),
+        ("--corpus", own.corpus, "data.corpus"),
+        ("--match-parameters", own.match_parameters, "model.encoder.hidden_size"),
     ):
-        if value is not None and (given := _value_of(field, fields)) is not None:
-            raise InputError(f"{option}={value} and {field}={given}: say the same thing twice; take one")
-    fields += [] if own.corpus is None else ["--data.corpus", own.corpus]
+        if value is not None and field in fields:
+            raise InputError(f"{option}={value} and --{field}={fields[field]}: say the same thing twice; take one")
+    if own.corpus is not None:
+        fields["data.corpus"] = own.corpus
     own.resume = own.resume == "auto"
-    own.begun = _begun(own.out, own.seeds) if own.resume and own.out is not None else None
-    alone = own.preset is None and own.config is None and _value_of("--data.corpus", fields) is None
+    own.begun = None
+    if own.resume and own.out is not None:
+        one = [own.out] if (own.out / CONFIG).exists() else []
+        own.begun = next(iter(one if own.seeds is None else _members_begun(own.out)), None)
     require(own.seeds is None or own.seeds >= 1, "--seeds", own.seeds, "at least 1")
     if own.seeds is not None and own.tour:
         raise InputError("--tour and --seeds do not go together: the tour is of one run")
@@ -197,12 +189,13 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]
     if own.resume and own.seeds is None and own.begun is None and _members_begun(own.out):
         raise InputError(f"--out={own.out}: holds no run to go on with. It holds a family of runs: add --seeds.")
     if own.tour is None:
-        own.tour = alone and own.begun is None and own.seeds is None
+        demo = own.preset is None and own.config is None and "data.corpus" not in fields
+        own.tour = demo and own.begun is None and own.seeds is None
     return own, fields
 
 
 def _name_preset_and_corpus(own: argparse.Namespace) -> None:
-    """Part the operands: a preset, and a text, which `--corpus` names, too.
+    """Sort the operands into a preset and a text, which may also be given by `--corpus`.
 
     Raises:
         InputError: several of either.
@@ -218,30 +211,21 @@ def _name_preset_and_corpus(own: argparse.Namespace) -> None:
     own.preset, own.corpus = next(iter(presets), None), next(iter(texts), None)
 
 
-def _begun(folder: Path, seeds: int | None) -> Path | None:
-    """Return the folder of the run to go on with, or of the first of a family; None if there is none."""
-    if seeds is not None:
-        return next(iter(_members_begun(folder)), None)
-    return folder if (folder / CONFIG).exists() else None
-
-
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Part this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`."""
+def _split(arguments: list[str]) -> tuple[list[str], Fields]:
+    """Separate this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`."""
     mine: list[str] = []
-    fields: list[str] = []
+    fields: Fields = {}
     rest = iter(arguments)
     for argument in rest:
-        name, equals, given = argument.partition("=")
-        if name in SHORT:
-            name = f"--{SHORT[name][0]}"
-            argument = f"{name}{equals}{given}"
-        if name.startswith("--") and "." in name:
-            value = None if equals else next(rest, None)
-            if value is not None and value.startswith("--"):
-                raise InputError(f"{name}: must have a value, not {value}")
-            fields += [argument, *([] if value is None else [value])]
-        else:
+        name, equals, value = argument.partition("=")
+        name = f"--{SHORT[name][0]}" if name in SHORT else name
+        if not (name.startswith("--") and "." in name):
             mine.append(argument)
+            continue
+        value = value if equals else next(rest, "--")
+        if not equals and value.startswith("--"):
+            raise InputError(f"{name}: expected one argument")
+        fields[name.removeprefix("--")] = value
     return mine, fields
 
 
@@ -249,7 +233,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _base_config(preset: str | None, file: Path | None, begun: Path | None) -> RunConfig:
-    """Return what the options change: the folder's own when going on, else what is named."""
+    """Return the configuration that the options change: the folder's own when going on, else what is named."""
     if preset is None and file is None and begun is not None:
         return RunConfig.load(begun / CONFIG, whole=True)
     return named_config(preset, file)
@@ -268,59 +252,37 @@ def named_config(preset: str | None, config: Path | None) -> RunConfig:
     return RunConfig.from_tree(tree if preset is None else _overlaid(base.to_tree(), tree), str(config))
 
 
-def with_options(base: RunConfig, options: list[str]) -> RunConfig:
-    """Apply `--group.field value` options.
+def with_options(base: RunConfig, options: Mapping[str, str]) -> RunConfig:
+    """Apply fields by their full names, with values as they are typed.
 
     Raises:
         InputError: no such field, or a value that it cannot have.
     """
-    kinds = {part: getattr(base.model, part).kind for part in PARTS} | _kinds_in(options)
-    options = upgraded_options(options, kinds)
-    parser = _field_parser(base, options)
-    return parsed_config(parser, parser.parse_args(options))
+    fields = flat(upgraded(nested(options), base))
+    parser = _field_parser(base, fields)
+    return parsed_config(parser, parser.parse_args([f"--{name}={value}" for name, value in fields.items()]))
 
 
-def _field_parser(base: RunConfig, options: list[str]) -> ConfigParser:
+def _field_parser(base: RunConfig, fields: Mapping[str, str]) -> ConfigParser:
     """Make the parser of the fields that there are with these options, with `base` as the defaults."""
-    changed: Tree = {"model": {part: {"kind": kind} for part, kind in _kinds_in(options).items()}}
-    if _value_of("--training.finetune.stages", options) == "0":
-        changed["training"] = {"finetune": {"stages": 0}}
-    tree = _overlaid(base.to_tree(), changed)
+    kinds = {name: fields[name] for name in (f"model.{part}.kind" for part in PARTS) if name in fields}
+    stages = {name: 0 for name in ("training.finetune.stages",) if fields.get(name) == "0"}
+    tree = _overlaid(base.to_tree(), nested(kinds | stages))
     parser = config_parser(kinds_of(tree))
     parser.set_defaults(flat(tree))
     return parser
 
 
-def _kinds_in(options: list[str]) -> dict[str, str]:
-    found = {part: _value_of(f"--model.{part}.kind", options) for part in PARTS}
-    return {part: kind for part, kind in found.items() if kind is not None}
-
-
-def _value_of(field: str, options: list[str]) -> str | None:
-    """Return what is given for a field, the last time it is; None if it is not."""
-    given = None
-    for position, option in enumerate(options):
-        name, _, value = option.partition("=")
-        if name == field:
-            given = value or (options[position + 1] if position + 1 < len(options) else "")
-    return given
-
-
 def _overlaid(base: Tree, change: Tree) -> Tree:
-    """Put `change` over `base`; a part of another kind, or without stages, takes nothing over from the old one."""
+    """Put `change` over `base`; a group with another kind, or with no stages, takes nothing over from the old one."""
     merged = dict(base)
     for name, value in change.items():
         old = base.get(name)
-        if isinstance(value, dict) and isinstance(old, dict) and not _begins_anew(value, old):
-            merged[name] = _overlaid(old, value)
-        else:
-            merged[name] = value
+        if isinstance(value, dict) and isinstance(old, dict):
+            anew = value.get("kind", old.get("kind")) != old.get("kind") or value.get("stages") == 0
+            value = value if anew else _overlaid(old, value)
+        merged[name] = value
     return merged
-
-
-def _begins_anew(change: Tree, old: Tree) -> bool:
-    """Say whether what was said of a group goes: of a part with its kind, of finetuning with its stages."""
-    return change.get("kind", old.get("kind")) != old.get("kind") or change.get("stages") == 0
 
 
 def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
@@ -346,7 +308,7 @@ def free_folder(preset: str | None, config: RunConfig) -> Path:
 
 
 def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
-    """Choose the hidden size that meets a budget, and say it.
+    """Choose the hidden size that meets a budget, and print it.
 
     Args:
         config: of the model.
@@ -356,7 +318,16 @@ def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
     Raises:
         InputError: neither, or no hidden size meets it.
     """
-    model = match_parameters(config.model, vocabulary_size, _budget(wanted, config, vocabulary_size))
+    found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
+    if found is None:
+        raise InputError(
+            f"--match-parameters={wanted}: must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
+        )
+    if found["units"]:
+        budget = lstm_budget(int(found["units"]), config.model, vocabulary_size)
+    else:
+        budget = round(float(found["number"]) * {"": 1, "K": 1e3, "M": 1e6}[found["scale"]])
+    model = match_parameters(config.model, vocabulary_size, budget)
     count = count_configured(model, vocabulary_size)
     field = "last_size" if isinstance(model.encoder, AWDLSTMConfig) else "hidden_size"
     out(
@@ -366,29 +337,17 @@ def _matched(config: RunConfig, wanted: str, vocabulary_size: int) -> RunConfig:
     return replace(config, model=model)
 
 
-def _budget(wanted: str, config: RunConfig, vocabulary_size: int) -> int:
-    found = _BUDGET.fullmatch(wanted.upper().replace("_", "").replace(",", ""))
-    if found is None:
-        raise InputError(
-            f"--match-parameters={wanted}: must be a number (3731200, 3.7M) or LSTM and a hidden size (LSTM300)"
-        )
-    if found["units"]:
-        return lstm_budget(int(found["units"]), config.model, vocabulary_size)
-    return round(float(found["number"]) * {"": 1, "K": 1e3, "M": 1e6}[found["scale"]])
-
-
 # --- a family of seeds ---
 
 
 def _members_begun(folder: Path) -> list[Path]:
     """Return the runs of a family that were begun, by seed."""
-    found = {path.parent for path in folder.glob(f"{_SEED}*/{CONFIG}")}
-    numbered = {path: path.name.removeprefix(_SEED) for path in found}
-    return sorted((path for path in found if numbered[path].isdecimal()), key=lambda path: int(numbered[path]))
+    found = {path.parent: path.parent.name.removeprefix(_SEED) for path in folder.glob(f"{_SEED}*/{CONFIG}")}
+    return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
 
 
 def _train_family(config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *, resume: bool) -> None:
-    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on, but what is trained or is being trained.
+    """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on, but those finished or trained elsewhere.
 
     Raises:
         InputError: the folder is a run itself, or holds members that cannot be gone on with; nothing was trained.
@@ -400,18 +359,19 @@ def _train_family(config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *
     _check_family(members, folder, resume)
     elsewhere: list[str] = []
     for number, (path, member) in enumerate(members.items(), start=1):
+        this = f"run {number} of {seeds}"
         try:
             with locked(path) if path.exists() else nullcontext():
                 before = finished(member, corpus, path)
             if before is not None:
                 best = f"best epoch {before.best_epoch} of {before.epoch}: valid ppl {ppl(before.best_loss)}"
-                out(f"run {number} of {seeds}, {path}: finished before; {best}")
+                out(f"{this}, {path}: finished before; {best}")
                 continue
-            out(f"run {number} of {seeds}: {path}")
+            out(f"{this}: {path}")
             train_and_report(member, corpus, path, resume=resume)
             out()
         except FolderInUse:
-            out(f"run {number} of {seeds}, {path}: passed over, since another process trains it")
+            out(f"{this}, {path}: passed over, since another process trains it")
             elsewhere.append(path.name)
     some = f"{seeds - len(elsewhere)} of {seeds} runs are trained; other processes train {', '.join(elsewhere)}"
     every = f"{seeds} runs are trained. All as one: spanlm evaluate {shlex.quote(str(folder / _SEED))}*"

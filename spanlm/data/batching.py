@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -52,6 +52,13 @@ class Segment:
     mask: Tensor
     reset: Tensor
     rate_share: float = 1.0
+
+    def to(self, device: torch.device) -> Segment:
+        """Move it to a device."""
+        if device.type == "cpu":
+            return self
+        parts = ("inputs", "targets", "mask", "reset")
+        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in parts})
 
 
 class Batcher(ABC):

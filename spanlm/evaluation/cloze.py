@@ -15,7 +15,7 @@ how they score; the whole query sentence is this project's reading. The context 
             words answers
 
 Each line of a question is a sentence as it stands. A model that was trained on lines that know nothing of each other
-(`training.batching.kind=sentences`) knows no more of a question than its query, so it is asked for `query`; with the 21
+(`training.batching.kind=sentences`) can use no more of a question than its query, so it reads `query`; with the 21
 lines as one it would be read as it never was (`spanlm.runs.texts.Texts.cloze_contexts`).
 
 If it was trained on sentences that no `<eos>` opens, of which the first word is only read (Salton et al., 2017),
@@ -48,8 +48,7 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import require
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import NextWordModel
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import LMState, NextWordModel
 
 ClozeContext = Literal["full", "query", "none"]
 Score = Literal["sentence", "candidate"]
@@ -88,7 +87,7 @@ class RankedQuestion:
 
     def predicted(self, by: Score) -> str | None:
         """The candidate that scores higher than every other one; None if several share the highest score."""
-        best = self._best(by)
+        best = self.best(by)
         return best[0] if len(best) == 1 else None
 
     def right(self, by: Score) -> bool:
@@ -97,7 +96,7 @@ class RankedQuestion:
 
     def tied(self, by: Score) -> bool:
         """Whether the answer shares the highest score with another candidate."""
-        best = self._best(by)
+        best = self.best(by)
         return len(best) > 1 and self.question.answer in best
 
     @property
@@ -105,7 +104,8 @@ class RankedQuestion:
         """Whether the vocabulary does not have the answer."""
         return self.oov[self.question.candidates.index(self.question.answer)]
 
-    def _best(self, by: Score) -> list[str]:
+    def best(self, by: Score) -> list[str]:
+        """The candidates with the highest score."""
         values = self.sentence if by == "sentence" else self.candidate
         return [word for word, value in zip(self.question.candidates, values, strict=True) if value == max(values)]
 
@@ -141,13 +141,13 @@ def rank_questions(
         model: left in the mode it was in.
         vocabulary: the model's.
         tokenizer: how sentences and candidates are cut into words.
-        questions: what `spanlm.data.cbt.read_questions` gives; defects are handed on where they stand.
+        questions: what `spanlm.data.cbt.read_questions` gives; defects are passed on where they stand.
         contexts: rank once with each; a question's ranks come one after the other.
         batch_size: questions read side by side; any number gives the same values, up to rounding.
         opened: sentences are opened by <eos>.
 
     Returns:
-        For each question, its ranks in the order of `contexts`, or a defect: the one handed on, that its candidates
+        For each question, its ranks in the order of `contexts`, or a defect: the one passed on, that its candidates
         are all outside the vocabulary, or that they come first in a sentence that nothing opens.
 
     Raises:
@@ -194,8 +194,7 @@ class _Gap:
 class _Ranker:
     def __init__(self, model: NextWordModel, vocabulary: Vocabulary, tokenizer: Tokenizer, opened: bool) -> None:
         self.model, self.vocabulary, self.tokenizer = model, vocabulary, tokenizer
-        self.opening = [vocabulary.eos_id] if opened else []
-        self.device = model.device
+        self.opening = [vocabulary.eos_id] * opened
 
     def prepare(self, question: Question) -> _Gap | Defect:
         words = [tokenize(candidate, self.tokenizer) for candidate in question.candidates]
@@ -220,79 +219,51 @@ class _Ranker:
 
     def rank(self, gaps: Sequence[_Gap], context: ClozeContext) -> list[RankedQuestion]:
         """Score all candidates of all gaps."""
-        eos = self.vocabulary.eos_id
+        eos, device = self.vocabulary.eos_id, self.model.device
         before = [[*self.opening, *(gap.before if context != "none" else [])] for gap in gaps]
         after = [gap.after if context != "none" else [] for gap in gaps]
         # candidates of the same words are scored once: rounding must not make them differ
         branches = [(stream, ids) for stream, gap in enumerate(gaps) for ids in dict.fromkeys(gap.candidates)]
-        owners = torch.tensor([stream for stream, _ in branches], device=self.device)
-        firsts = torch.tensor([ids[0] for _, ids in branches], device=self.device)
+        owners = torch.tensor([stream for stream, _ in branches], device=device)
+        firsts = torch.tensor([ids[0] for _, ids in branches], device=device)
         with evaluating(self.model):
             state = self.model.init_state(len(gaps))
             if context == "full":
-                state = _read(self.model, [gap.context for gap in gaps], state)
-            opening, state = _score(self.model, [ids[:-1] for ids in before], [ids[1:] for ids in before], state)
-            last = torch.tensor([[ids[-1] for ids in before]], device=self.device)
+                _, state = _read(self.model, [gap.context for gap in gaps], None, state)
+            opening, state = _read(self.model, [ids[:-1] for ids in before], [ids[1:] for ids in before], state)
+            last = torch.tensor([[ids[-1] for ids in before]], device=device)
             log_p, state = self.model.log_probs(last, state)
             first = log_p[0, owners, firsts].double()
             inputs = [[*ids, *after[stream]] for stream, ids in branches]
-            rest, _ = _score(self.model, inputs, [[*line[1:], eos] for line in inputs], state.select(owners))
+            rest, _ = _read(self.model, inputs, [[*line[1:], eos] for line in inputs], state.select(owners))
         sentence = (opening.sum(0)[owners] + first + rest.sum(0)).tolist()
         # the words of a candidate after its first one are the first targets that follow
-        candidate = (first + _sums(rest, [len(ids) - 1 for _, ids in branches])).tolist()
+        more = torch.tensor([len(ids) - 1 for _, ids in branches], device=device)
+        own = torch.arange(len(rest), device=device).unsqueeze(1) < more
+        candidate = (first + torch.where(own, rest, 0.0).sum(0)).tolist()
         scores = {branch: both for branch, *both in zip(branches, sentence, candidate, strict=True)}
-        return [_with_scores(gap, context, [scores[n, ids] for ids in gap.candidates]) for n, gap in enumerate(gaps)]
+        ranked = []
+        for stream, gap in enumerate(gaps):
+            whole, alone = zip(*(scores[stream, ids] for ids in gap.candidates), strict=True)
+            ranked.append(RankedQuestion(gap.question, context, whole, alone, gap.oov))
+        return ranked
 
 
-def _sums(values: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
-    """Sum the first so many values of each column (T, N)."""
-    steps = torch.arange(len(values), device=values.device).unsqueeze(1)
-    return torch.where(steps < torch.tensor(lengths, device=values.device), values, 0.0).sum(0)
-
-
-def _with_scores(gap: _Gap, context: ClozeContext, scores: Sequence[Sequence[float]]) -> RankedQuestion:
-    sentence, candidate = zip(*scores, strict=True)
-    return RankedQuestion(gap.question, context, sentence, candidate, gap.oov)
-
-
-# streams of different lengths, read side by side: each as if it were alone, and nothing is padded
-
-
-def _read(model: NextWordModel, inputs: Sequence[Ids], state: LMState) -> LMState:
-    """Read each stream to its end; nothing is predicted.
-
-    Args:
-        model: in the mode it is to read in.
-        inputs: the words of each stream; they may differ in number, and a stream may have none.
-        state: of the streams before.
-
-    Returns:
-        The state of each stream after its own last word.
-    """
-    return _run(model, inputs, None, state)[1]
-
-
-def _score(
-    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids], state: LMState
+def _read(
+    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids] | None, state: LMState
 ) -> tuple[Tensor, LMState]:
-    """Read each stream to its end, and score what follows each word.
+    """Read streams of different lengths side by side, each as if it were alone; nothing is padded.
 
     Args:
         model: in the mode it is to read in.
         inputs: the words of each stream; they may differ in number, and a stream may have none.
-        targets: what follows them: as many for each stream.
+        targets: what follows each word; None: nothing is predicted.
         state: of the streams before.
 
     Returns:
         log p(target), natural, float64 (T, B) with T the longest stream and 0 after the end of a shorter one; and the
         state of each stream after its own last word.
     """
-    return _run(model, inputs, targets, state)
-
-
-def _run(
-    model: NextWordModel, inputs: Sequence[Ids], targets: Sequence[Ids] | None, state: LMState
-) -> tuple[Tensor, LMState]:
     device = model.device
     lengths = torch.tensor([len(stream) for stream in inputs])
     # from the longest to the shortest: those that go on are always the first ones
@@ -329,9 +300,6 @@ def _pieces(lengths: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         end = min(lengths[streams - 1], begin + max(1, TOKENS // streams))
         yield begin, end, streams
         begin = end
-
-
-# how many questions were answered right, and how sure that is
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,5 +396,5 @@ class ClozeTally:
 
 def macro_average(accuracies: Iterable[Accuracy]) -> float | None:
     """Return the mean of the shares, each set of questions counting alike; None if there is none with a question."""
-    shares: Sequence[float] = [a.share for a in accuracies if a.share is not None]
+    shares = [accuracy.share for accuracy in accuracies if accuracy.share is not None]
     return fmean(shares) if shares else None

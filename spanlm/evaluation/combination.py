@@ -1,12 +1,11 @@
 """Several models on one text: each alone, all as one, and the bound that no choice among them can pass.
 
-The text is read once: the members go side by side from segment to segment, and each is asked once.
+The text is read once: each member scores a segment before the next one is read.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ from torch import Tensor
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
-from spanlm.evaluation.perplexity import Evaluation, summarise
+from spanlm.evaluation.perplexity import Evaluation, count_split
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Tally, score
 from spanlm.models.ensemble import Combination, Ensemble
@@ -104,21 +103,22 @@ def evaluate_members(
 ) -> EnsembleEvaluation:
     """Measure the perplexity of each member and of all as one, and the oracle bound, in one pass.
 
-    Args:
-        ensemble: left in the mode it was in.
-        corpus: encoded with the members' vocabulary.
-        split: which part.
-        protocol: how it is counted.
-
     Raises:
         InputError: the corpus has no such split.
     """
-    first, second = protocol.readings(corpus, split)
-    began = time.perf_counter()
-    totals = _totals(ensemble, first, corpus.vocabulary.unk_id, protocol)
-    seconds = time.perf_counter() - began
-    unopened = [] if second is None else _totals(ensemble, second, corpus.vocabulary.unk_id, protocol)
-    *members, together, oracle = summarise(totals, unopened, seconds, corpus, split, protocol)
+
+    def read(batcher: Batcher) -> list[Tally]:
+        """Sum over the text for each member, for all as one, and for the best member of each token."""
+        totals = [Tally()] * (len(ensemble.members) + 2)
+        for scored in score(ensemble, batcher.segments(), protocol, ask=ensemble.head.each_and_all):
+            every = [*scored.log_p, scored.log_p[:-1].amax(0)]
+            totals = [
+                total.plus(replace(scored, log_p=log_p), corpus.vocabulary.unk_id)
+                for total, log_p in zip(totals, every, strict=True)
+            ]
+        return totals
+
+    *members, together, oracle = count_split(read, corpus, split, protocol)
     return EnsembleEvaluation(
         combination=ensemble.head.combination,
         weights=ensemble.head.weights,
@@ -128,27 +128,12 @@ def evaluate_members(
     )
 
 
-def _totals(ensemble: Ensemble, batcher: Batcher, unk_id: int, protocol: Protocol) -> list[Tally]:
-    """Sum over a text for each member, for all as one, and for the best member of each token."""
-    totals = [Tally()] * (len(ensemble.members) + 2)
-    for scored in score(ensemble, batcher.segments(), protocol, ask=ensemble.head.each_and_all):
-        every = [*scored.log_p, scored.log_p[:-1].amax(0)]
-        totals = [total.plus(replace(scored, log_p=log_p), unk_id) for total, log_p in zip(totals, every, strict=True)]
-    return totals
-
-
 def tune_weights(
     ensemble: Ensemble, corpus: Corpus, split: str = "valid", protocol: Protocol = STANDARD
 ) -> TunedWeights:
-    """Find the weights of the linear mixture that make a split most probable.
+    """Find the weights of the linear mixture that make a split most probable, which is never the one to report.
 
     The text is read once, lines as the members know them; one float64 number a token and member is held.
-
-    Args:
-        ensemble: linear; the weights it has are not looked at.
-        corpus: encoded with the members' vocabulary.
-        split: which part; not the one that is reported afterwards.
-        protocol: how it is counted.
 
     Raises:
         InputError: the corpus has no such split, or a geometric ensemble: its likelihood needs all distributions

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,38 +15,60 @@ from spanlm.evaluation.scoring import evaluating
 from spanlm.models.interfaces import NextWordModel
 
 LEAST_TEMPERATURE = 0.001
-"""Below it the division overflows; 0 means the same and says so."""
+"""Below it the division overflows; 0 takes the most probable word without a division."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationOptions:
+    """How words are drawn.
+
+    p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then the fewest whose
+    probabilities reach `top_p`.
+
+    Attributes:
+        length: how many words
+        temperature: 1: the model's own probabilities; 0: always the most probable word
+        top_k: draw from the k most probable words
+        top_p: draw from the fewest words that hold this share of the probability
+        seed: the same seed gives the same words
+        unk: let <unk> be drawn, too
+
+    Raises:
+        InputError: a value outside its range.
+    """
+
+    length: int = 50
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 1
+    unk: bool = False
+
+    def __post_init__(self) -> None:
+        require(self.length >= 1, "length", self.length, "at least 1")
+        usable = self.temperature == 0 or LEAST_TEMPERATURE <= self.temperature < math.inf
+        require(usable, "temperature", self.temperature, f"0, or from {LEAST_TEMPERATURE} on")
+        require(self.top_k is None or self.top_k >= 1, "top_k", self.top_k, "at least 1")
+        require(self.top_p is None or 0 < self.top_p <= 1, "top_p", self.top_p, "in (0, 1]")
+        require(0 <= self.seed < 2**63, "seed", self.seed, "in [0, 2^63)")
 
 
 def generate(
     model: NextWordModel,
     vocabulary: Vocabulary,
     prompt: list[str],
+    options: GenerationOptions,
     *,
-    length: int = 50,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int = 1,
-    unk: bool = False,
     line_by_line: bool = False,
     opened: bool = True,
 ) -> Iterator[str]:
-    """Continue a prompt word by word.
-
-    p'(w) ∝ p(w)^{1 / temperature} over the words that remain: the `top_k` most probable, then the fewest whose
-    probabilities reach `top_p`. <eos> is the end of a line or sentence, not that of the text.
+    """Continue a prompt word by word; <eos> is the end of a line or sentence, not that of the text.
 
     Args:
         model: left in the mode it was in.
         vocabulary: the model's.
         prompt: words to continue, with <eos> where a line or sentence in them ends; unknown ones are read as <unk>.
-        length: how many words.
-        temperature: 1 samples from the model; towards 0 the most probable word wins, and 0 always takes it.
-        top_k: how many words remain; None: all.
-        top_p: which share of the probability remains, in (0, 1]; None: all.
-        seed: of the samples; the global generator is not touched.
-        unk: let <unk> be drawn, too.
+        options: how words are drawn.
         line_by_line: each line begins with an empty state, as for models that were trained so; of the prompt only its
             last line is read.
         opened: <eos> opens the prompt, and each line that follows. If not, as for models that were trained on lines of
@@ -54,28 +76,8 @@ def generate(
             the text ends with its line.
 
     Raises:
-        InputError: an option outside its range, or lines that are not opened and no first word.
+        InputError: lines that are not opened and no first word.
     """
-    require(length >= 1, "length", length, "at least 1")
-    usable = temperature == 0 or LEAST_TEMPERATURE <= temperature < math.inf
-    require(usable, "temperature", temperature, f"0, or from {LEAST_TEMPERATURE} on")
-    require(top_k is None or top_k >= 1, "top_k", top_k, "at least 1")
-    require(top_p is None or 0 < top_p <= 1, "top_p", top_p, "in (0, 1]")
-    require(0 <= seed < 2**63, "seed", seed, "in [0, 2^63)")
-    draw = partial(
-        sample,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        barred=[] if unk else [vocabulary.unk_id],
-        generator=torch.Generator().manual_seed(seed),
-    )
-    ids = _to_read(vocabulary, prompt, line_by_line, opened)
-    return _words(model, vocabulary, ids, length, draw, line_by_line, opened)
-
-
-def _to_read(vocabulary: Vocabulary, prompt: list[str], line_by_line: bool, opened: bool) -> list[int]:
-    """Return the ids that are read before the first word is drawn."""
     if line_by_line or not opened:
         prompt = prompt[len(prompt) - [*reversed(prompt), EOS].index(EOS) :]
     if not (opened or prompt):
@@ -83,24 +85,25 @@ def _to_read(vocabulary: Vocabulary, prompt: list[str], line_by_line: bool, open
             "prompt='': the model was trained on sentences of which the first word is only read, and cannot begin "
             "one (training.batching.predict_first=false); give the first word, or more"
         )
-    return [vocabulary.eos_id] * opened + vocabulary.encode(prompt)
+    tokens = [vocabulary.eos_id] * opened + vocabulary.encode(prompt)
+    return _words(model, vocabulary, tokens, options, line_by_line, opened)
 
 
 def _words(
     model: NextWordModel,
     vocabulary: Vocabulary,
     tokens: list[int],
-    length: int,
-    draw: Callable[[Tensor], int],
+    options: GenerationOptions,
     line_by_line: bool,
     opened: bool,
 ) -> Iterator[str]:
-    """Draw words; unless lines are opened, no further than to the end of one."""
+    generator = torch.Generator().manual_seed(options.seed)
+    barred = [] if options.unk else [vocabulary.unk_id]
     device, state = model.device, model.init_state(1)
-    for _ in range(length):
+    for _ in range(options.length):
         with evaluating(model):
             log_p, state = model.log_probs(torch.tensor(tokens, device=device).unsqueeze(1), state)
-        word = draw(log_p[-1, 0].cpu())
+        word = sample(log_p[-1, 0].cpu(), options.temperature, options.top_k, options.top_p, barred, generator)
         yield vocabulary.word(word)
         tokens = [word]
         if word == vocabulary.eos_id:
@@ -118,7 +121,7 @@ def sample(
     barred: list[int],
     generator: torch.Generator,
 ) -> int:
-    """Draw a word from log_p (V,), which is changed as `generate` says."""
+    """Draw a word from log_p (V,), changed as `GenerationOptions` says and without the words `barred`."""
     log_p = log_p.double().clone()
     log_p[barred] = -torch.inf
     if temperature == 0:

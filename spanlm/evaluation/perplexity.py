@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import tee
 from typing import Any
 
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
+from spanlm.errors import InputError
 from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
-from spanlm.evaluation.parts import Parts, parts_of
-from spanlm.evaluation.protocol import STANDARD, Protocol, lines_counted
+from spanlm.evaluation.protocol import LENGTH, STANDARD, Protocol, lines_counted
 from spanlm.evaluation.scoring import Tally, perplexity, score, tally
 from spanlm.models.interfaces import NextWordModel
+from spanlm.models.memories import AnyMemoryConfig, SpanBufferConfig
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,49 @@ class FirstWordsUnscored:
     perplexity_per_predicted: float
 
 
+SHARES = ("reward", "gate", "utilisation", "oracle_utilisation")
+"""Means over the tokens that had anything to read."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The perplexity of each prediction of a span buffer model alone (Li et al., 2020, Table 3 and Figure 4).
+
+    The oracle takes, at each token, the part that gave it more. It is a bound and no model's perplexity: the choice is
+    made after the token is seen. No gate can do better.
+
+    Every token counts once in each number, as in the model's own perplexity: where the buffer is empty there is no q,
+    and buffer and oracle are p. All numbers are from the pass that measures the model: if its weights follow the text,
+    from before each update.
+
+    Attributes:
+        encoder: perplexity of p ("using only sequential RNN").
+        buffer: perplexity of q, and of p where nothing is remembered ("using only sequential neural buffer").
+        oracle: exp of the mean of −log max(p, q): the bound ("oracle policy").
+        encoder_nll: nats a token.
+        buffer_nll: the same of the buffer.
+        oracle_nll: the same of the bound.
+        remembering: how many of the tokens had anything to read; the numbers below are of these, None if there are
+            none.
+        utilisation: PoU, the share with λ >= 0.5 (Eq. 15); a temperature changes nothing about it.
+        oracle_utilisation: oracle PoU, the share with q > p.
+        gate: mean λ, without temperature.
+        reward: mean r (Eq. 12-13).
+    """
+
+    encoder: float
+    buffer: float
+    oracle: float
+    encoder_nll: float
+    buffer_nll: float
+    oracle_nll: float
+    remembering: int
+    utilisation: float | None
+    oracle_utilisation: float | None
+    gate: float | None
+    reward: float | None
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The perplexity of a model on one split of a corpus.
@@ -59,7 +103,7 @@ class Evaluation:
         unk_tokens: all targets that are <unk>: those, and the <unk> written in the text itself.
         oov_share: oov_tokens / tokens.
         unk_share: unk_tokens / tokens.
-        perplexity_without_unk: over the targets that are not <unk>; None if there are none.
+        perplexity_without_unk: over the targets that are not <unk>; None if all are.
         tokens_per_second: of this evaluation.
         salton2017: the count of Salton et al., where each sentence begins anew; else None.
         without_cache: where a cache was mixed in, the same without it; else None.
@@ -101,85 +145,76 @@ def evaluate(
 ) -> Evaluation:
     """Measure perplexity: exp(total NLL / predicted tokens), every token of the split predicted exactly once.
 
-    Where each sentence begins anew, the count of Salton et al. (2017) is given, too, under its own name.
-
-    Args:
-        model: any language model.
-        corpus: encoded with the model's vocabulary.
-        split: which part.
-        protocol: how it is counted.
-        cache: mix a neural cache in; the result has the numbers without it, too, from the same pass.
+    Where each sentence begins anew, the result has the count of Salton et al. (2017), too, under its own name. With a
+    neural cache mixed in, it has the numbers without, from the same pass.
 
     Raises:
         InputError: no such split, a size below 1, or a cache whose window is longer than the text.
     """
-    # a cache goes on over lines, so it needs them in the order of the text
-    first, second = protocol.readings(corpus, split, in_order=cache is not None)
-    if cache is not None:
+    unk_id = corpus.vocabulary.unk_id
+
+    def read(batcher: Batcher) -> list[Tally]:
+        """Sum over the text; with a cache, without it and with it in one pass."""
+        scored = score(model, batcher.segments(), protocol)
+        if cache is None:
+            return [tally(scored, unk_id)]
         require_text(cache.window, corpus, split)
-    began = time.perf_counter()
-    totals = _totals(model, first, corpus.vocabulary.unk_id, protocol, cache)
-    seconds = time.perf_counter() - began
-    unopened = [] if second is None else _totals(model, second, corpus.vocabulary.unk_id, protocol, cache)
-    plain, *cached = summarise(totals, unopened, seconds, corpus, split, protocol)
+        plain = cached = Tally()
+        # two readers in step: what one has read waits for the other, a segment at a time
+        found, again = tee(scored)
+        for alone, mixed in zip(found, with_cache(again, cache, protocol.context == "line"), strict=True):
+            plain, cached = plain.plus(alone, unk_id), cached.plus(mixed, unk_id)
+        return [plain, cached]
+
+    # a cache goes on over lines, so it needs them in the order of the text
+    plain, *cached = count_split(read, corpus, split, protocol, in_order=cache is not None)
     if cache is None:
         return plain
     return replace(counted_with(cached[0], cache.description, " over the lines before"), without_cache=plain)
 
 
-def _totals(
-    model: NextWordModel, batcher: Batcher, unk_id: int, protocol: Protocol, cache: CacheConfig | None
-) -> list[Tally]:
-    """Sum over a text; with a cache, without it and with it in one pass."""
-    scored = score(model, batcher.segments(), protocol)
-    if cache is None:
-        return [tally(scored, unk_id)]
-    plain = cached = Tally()
-    # two readers in step: what one has read waits for the other, a segment at a time
-    found, again = tee(scored)
-    for alone, mixed in zip(found, with_cache(again, cache, protocol.context == "line"), strict=True):
-        plain, cached = plain.plus(alone, unk_id), cached.plus(mixed, unk_id)
-    return [plain, cached]
-
-
-def summarise(
-    totals: Sequence[Tally],
-    unopened: Sequence[Tally],
-    seconds: float,
+def count_split(
+    read: Callable[[Batcher], list[Tally]],
     corpus: Corpus,
     split: str,
     protocol: Protocol,
+    *,
+    in_order: bool = False,
+    length: int = LENGTH,
 ) -> list[Evaluation]:
-    """Turn the sums over a split into evaluations.
-
-    Args:
-        totals: the sums of the first of `Protocol.readings`, one for each prediction.
-        unopened: those of the second reading; empty where there was none.
-        seconds: that the first reading took.
-        corpus: that was read.
-        split: which part.
-        protocol: how it was counted.
-    """
+    """Read a split as `Protocol.readings` says, and turn the sums of `read`, one a prediction, into evaluations."""
+    first, second = protocol.readings(corpus, split, in_order=in_order, length=length)
+    began = time.perf_counter()
+    totals = read(first)
+    seconds = time.perf_counter() - began
     results = [_evaluation(total, seconds, corpus, split, protocol) for total in totals]
     if protocol.context != "line":
         return results
-    cut, counted = lines_counted(corpus.lines), totals[0].tokens
-    counts = [_first_words_unscored(total.nll, total.tokens, counted, f"not opened{cut}") for total in unopened] or [
-        _first_words_unscored(
-            total.nll - total.first_nll, total.tokens - total.first_tokens, counted, f"opened by <eos>{cut}"
+    opened, counted = "opened by <eos>" if second is None else "not opened", totals[0].tokens
+    sums = [(total.nll - total.first_nll, total.tokens - total.first_tokens) for total in totals]
+    if second is not None:
+        sums = [(total.nll, total.tokens) for total in read(second)]
+    return [
+        replace(
+            result,
+            salton2017=FirstWordsUnscored(
+                protocol="Salton et al. (2017): the first word of each sentence is not predicted, but counted; state "
+                f"reset at each line, {opened}{lines_counted(corpus.lines)}",
+                predicted=predicted,
+                counted=counted,
+                nll=nll,
+                perplexity=perplexity(nll / counted),
+                perplexity_per_predicted=perplexity(nll / predicted) if predicted else math.nan,
+            ),
         )
-        for total in totals
+        for result, (nll, predicted) in zip(results, sums, strict=True)
     ]
-    return [replace(result, salton2017=count) for result, count in zip(results, counts, strict=True)]
 
 
 def counted_with(result: Evaluation, what: str, over_lines: str) -> Evaluation:
-    """Add to a result's protocol, and to that of Salton et al., what was done beside reading.
+    """Add to a result's protocol, and to that of Salton et al., `what` was done beside reading.
 
-    Args:
-        result: that is counted so.
-        what: was done.
-        over_lines: what to add where each sentence begins anew: the state does, and this goes on.
+    `over_lines` is added where the state begins anew at each sentence, and this goes on.
     """
     count = result.salton2017
     if count is not None:
@@ -209,13 +244,51 @@ def _evaluation(total: Tally, seconds: float, corpus: Corpus, split: str, protoc
     )
 
 
-def _first_words_unscored(nll: float, predicted: int, counted: int, opened: str) -> FirstWordsUnscored:
-    return FirstWordsUnscored(
-        protocol="Salton et al. (2017): the first word of each sentence is not predicted, but counted; state reset at "
-        f"each line, {opened}",
-        predicted=predicted,
-        counted=counted,
-        nll=nll,
-        perplexity=perplexity(nll / counted),
-        perplexity_per_predicted=perplexity(nll / predicted) if predicted else math.nan,
+def parts_of(sums: Mapping[str, float], tokens: int) -> Parts | None:
+    """Turn the sums of a text's metrics into `Parts`; None for a model that makes one prediction."""
+    if "buffer_nll" not in sums:
+        return None
+    names, steps = ("encoder", "buffer", "oracle"), sums["steps"]
+    alone = {name: (sums.get(f"{name}_nll", math.nan) + sums.get("other_nll", 0.0)) / tokens for name in names}
+    shares: dict[str, Any] = {name: sums[name] / steps if steps else None for name in SHARES}
+    return Parts(
+        **{name: perplexity(nll) for name, nll in alone.items()},
+        **{f"{name}_nll": nll for name, nll in alone.items()},
+        remembering=int(steps),
+        **shares,
     )
+
+
+def log_of(sums: Mapping[str, float], tokens: int) -> dict[str, float]:
+    """Return the means for a training log from the sums over a text; empty where the buffer was empty throughout.
+
+    encoder_nll and buffer_nll: nats a token of each part alone, over all tokens, see `Parts`. The others are of the
+    `steps` that had anything to read: reward: mean r; gate: mean λ; utilisation: PoU, the share with λ >= 0.5 (Li et
+    al., 2020, Eq. 15); oracle_utilisation: with q > p; of training reward_loss: −η r log λ.
+    """
+    found, steps = parts_of(sums, tokens), sums.get("steps", 0.0)
+    if found is None or not steps:
+        return {}
+    named = ("encoder_nll", "buffer_nll", *SHARES)
+    means = {"steps": float(found.remembering), **{name: getattr(found, name) for name in named}}
+    return means | ({"reward_loss": sums["reward_loss"] / steps} if "reward_loss" in sums else {})
+
+
+def log_of_training(sums: Mapping[str, float]) -> dict[str, float]:
+    """Return the same of an epoch's training: `log_of` all its words."""
+    # a checkpoint of an earlier version knows of words with spans alone
+    return log_of(sums, round(sums.get("steps", 0.0) + sums.get("other_steps", 0.0)))
+
+
+def require_span_buffer(memory: AnyMemoryConfig, what: str) -> SpanBufferConfig:
+    """Return the configuration of a span buffer; only a model with one has a gate and predicts in two parts.
+
+    Raises:
+        InputError: it is another memory; the message begins with `what`.
+    """
+    if not isinstance(memory, SpanBufferConfig):
+        raise InputError(
+            f"{what}: this model has no span buffer (model.memory.kind={memory.kind}), so it has no gate and predicts "
+            "in one part. Train one with model.memory.kind=span_buffer."
+        )
+    return memory

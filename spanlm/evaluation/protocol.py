@@ -1,31 +1,26 @@
-"""How a text is counted: one value that says it for every evaluation, and for the people who read the result."""
+"""How a text is counted: one value for every evaluation, with its description for people."""
 
 from __future__ import annotations
 
-import logging
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal, get_args
-
-import torch
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from spanlm.data.batching import Batcher, make_batcher
 from spanlm.data.config import BatchingKind, Lines, SentenceRules
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
+from spanlm.models.ops.precision import Precision
 
 Context = Literal["carry", "document", "line"]
-Precision = Literal["fp32", "bf16"]
 
 KINDS: dict[Context, BatchingKind] = {"carry": "streams", "document": "documents", "line": "sentences"}
 """What a word's context is -> how the text is cut."""
 
 LENGTH = 256
-"""Steps evaluated at a time; any number gives the same result, up to rounding."""
+"""Steps at a time by default; any number gives the same result, up to rounding."""
 
 SENTENCES = 64
-"""Sentences evaluated side by side unless another number is asked for; any gives the same result, up to rounding."""
+"""Sentences side by side by default; any number gives the same result, up to rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +28,12 @@ class Protocol:
     """How a text is counted. Every token of it is predicted exactly once, <eos> included.
 
     Attributes:
-        context: of a word: all of the text before it (carry), its document, or its line.
+        context: the context of a word: all of the text before it (carry), its document, or its line.
         batch_size: streams side by side. With carry each starts in the middle of the text with an empty state, so 1 is
             the standard protocol; with document and line it changes nothing. None: 1, or `SENTENCES` lines.
-        precision: of the products.
-        predict_first: <eos> opens each line, and its first word is predicted. Otherwise the model was trained on lines
-            of which the first word is only read (Salton et al., 2017).
+        precision: of matrix products.
+        predict_first: <eos> is read before each line, and its first word is predicted. False: the model was trained on
+            lines of which the first word is only read (Salton et al., 2017).
     """
 
     context: Context = "carry"
@@ -47,23 +42,15 @@ class Protocol:
     predict_first: bool = True
 
     def batcher(
-        self,
-        corpus: Corpus,
-        split: str,
-        *,
-        predict_first: bool | None = None,
-        in_order: bool = False,
-        length: int | None = None,
-        whole: bool = True,
+        self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH, whole: bool = True
     ) -> Batcher:
         """Make the batcher of a split.
 
         Args:
             corpus: encoded with the model's vocabulary.
             split: which part.
-            predict_first: in place of the protocol's.
             in_order: read lines in the order of the text; otherwise from short to long, which is faster.
-            length: steps at a time; None: `LENGTH`. Lines are never cut, unless they are very long.
+            length: steps at a time. Lines are never cut, unless they are very long.
             whole: keep each document in one stream.
 
         Raises:
@@ -71,32 +58,30 @@ class Protocol:
         """
         if split not in corpus.splits:
             raise InputError(f"split={split}: {corpus.name} has {', '.join(corpus.splits)}")
-        opened = self.predict_first if predict_first is None else predict_first
         return make_batcher(
             KINDS[self.context],
             corpus.splits[split],
             corpus.vocabulary.eos_id,
             batch_size=(SENTENCES if self.context == "line" else 1) if self.batch_size is None else self.batch_size,
-            length=length or LENGTH,
+            length=length,
             whole=whole,
-            sentences=SentenceRules(opened=opened, order="drawn" if in_order else "by-length"),
+            sentences=SentenceRules(opened=self.predict_first, order="drawn" if in_order else "by-length"),
         )
 
     def readings(
-        self, corpus: Corpus, split: str, *, in_order: bool = False, length: int | None = None
+        self, corpus: Corpus, split: str, *, in_order: bool = False, length: int = LENGTH
     ) -> tuple[Batcher, Batcher | None]:
-        """Return how a split is read: once for the perplexity, and perhaps once more for the count of Salton et al.
+        """Return the reading for the perplexity, and the one for the count of Salton et al. if it is another.
 
-        In the first reading <eos> opens each line. The second is of a model that knows no such lines: it reads them as
-        in its training.
+        In the first, <eos> precedes each line. The second is for a model that was trained without.
         """
-        first = self.batcher(corpus, split, predict_first=True, in_order=in_order, length=length)
+        first = replace(self, predict_first=True).batcher(corpus, split, in_order=in_order, length=length)
         if self.context != "line" or self.predict_first:
             return first, None
         return first, self.batcher(corpus, split, in_order=in_order, length=length)
 
     def description(self, corpus: Corpus, split: str) -> str:
-        """Say for people how a perplexity was counted."""
+        """Describe for people how a perplexity was counted."""
         every, cut = "every token predicted once, <eos> counted", lines_counted(corpus.lines)
         if self.context == "carry":
             size = self.batch_size or 1
@@ -110,10 +95,9 @@ class Protocol:
 
     @property
     def tuning_notes(self) -> list[str]:
-        """Say what something was tuned on where that is not the text as it is evaluated."""
-        if self.predict_first:
-            return []
-        return ["sentences were read as the model knows them, not opened: first words are not predicted."]
+        """Notes on how tuning reads a text where evaluation reads it in another way."""
+        note = "sentences were read as the model knows them, not opened: first words are not predicted."
+        return [] if self.predict_first else [note]
 
 
 STANDARD = Protocol()
@@ -121,33 +105,7 @@ STANDARD = Protocol()
 
 
 def lines_counted(lines: Lines) -> str:
-    """Say what ends a protocol where the lines are not those of the text, which then has other tokens."""
+    """Describe lines that are not those of the text; empty where they are."""
     if lines == "as-written":
         return ""
     return "; lines cut into sentences, an <eos> after each, blank lines left out: not comparable with a count by lines"
-
-
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[Any]:
-    """Products in bfloat16 for bf16; the model's own precision for fp32, and where a processor has no bf16."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
-
-
-def usable(precision: Precision, device: torch.device | str) -> Precision:
-    """Return the precision that `device` computes in when asked for `precision`: fp32 where a processor has no bf16."""
-    require(precision in get_args(Precision), "precision", precision, "fp32 or bf16")
-    doubtful = precision == "bf16" and torch.device(device).type == "cpu"
-    return "fp32" if doubtful and not _processor_has_bf16() else precision
-
-
-@cache
-def _processor_has_bf16() -> bool:
-    """Try the kernel that some lack, an LSTM's (on x86 it takes AVX-512); log if it fails. Draws no random numbers."""
-    x, h, *weights = (torch.zeros(size) for size in ((2, 2, 8), (1, 2, 8), (32, 8), (32, 8), (32,), (32,)))
-    try:
-        with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
-            read = torch.lstm(x, (h, h), [w.requires_grad_() for w in weights], True, 1, 0.0, True, False, False)[0]
-            torch.autograd.grad(read.sum(), weights)
-    except RuntimeError:
-        logging.getLogger("spanlm").warning("bf16: this processor cannot train an LSTM in it; fp32 is used instead")
-        return False
-    return True

@@ -1,22 +1,22 @@
-"""The primitive: log-probabilities of every token, segment by segment, and their sums."""
+"""Log-probabilities of every token, segment by segment, and their sums."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation.protocol import STANDARD, Protocol, autocast
-from spanlm.models.interfaces import NextWordModel, Readout, Scores
-from spanlm.models.state import LMState
+from spanlm.evaluation.protocol import STANDARD, Protocol
+from spanlm.models.interfaces import LMState, NextWordModel, Readout, Scores, metric_sums
+from spanlm.models.ops.precision import autocast
 
 Report = Callable[[str, int, int], None]
-"""Told from time to time what is being done, how many tokens are through, and of how many."""
+"""Called with the name of the work, the tokens done and the tokens in all."""
 
 
 def quiet(what: str, done: int, total: int) -> None:
@@ -25,7 +25,7 @@ def quiet(what: str, done: int, total: int) -> None:
 
 @contextmanager
 def evaluating(model: NextWordModel) -> Iterator[None]:
-    """No dropout and no gradients inside; afterwards the model is in the mode it was in, whatever happened."""
+    """Switch dropout and gradients off; restore the mode of the model at the end, also after an error."""
     was_training = model.training
     if was_training:  # setting a mode visits every module, which costs as much as a short segment of a small model
         model.eval()
@@ -37,23 +37,15 @@ def evaluating(model: NextWordModel) -> Iterator[None]:
             model.train()
 
 
-def to_device(segment: Segment, device: torch.device) -> Segment:
-    """Move a segment."""
-    if device.type == "cpu":
-        return segment
-    parts = ("inputs", "targets", "mask", "reset")
-    return replace(segment, **{name: getattr(segment, name).to(device, non_blocking=True) for name in parts})
-
-
 @dataclass(frozen=True)
 class Scored:
-    """A segment and what the model says of it.
+    """A segment and the log-probabilities of its targets.
 
     Attributes:
         segment: the tokens, on the model's device.
-        log_p: log p(target), (T, B), natural logarithm; meaningless where the mask is False. Or what else was asked.
-        readout: what the head read.
-        metrics: more numbers of each step, (T, B), as `Scores` has them; none where `log_p` is another's.
+        log_p: log p(target), (T, B), natural logarithm, or the result of `ask`; meaningless where the mask is False.
+        readout: the input of the head.
+        metrics: more numbers of each step, (T, B), as `Scores` has them; empty with `ask`.
     """
 
     segment: Segment
@@ -68,32 +60,25 @@ def score(
     protocol: Protocol = STANDARD,
     ask: Callable[[Readout, Tensor], Tensor] | None = None,
 ) -> Iterator[Scored]:
-    """Run the model in evaluation mode over segments, carrying its state and resetting it as they say.
+    """Run the model in evaluation mode over segments; carry its state, and reset it where they do.
 
     Args:
-        model: left in the mode it was in.
-        segments: all of one batch size, as the protocol's batcher gives them.
-        protocol: how the text is counted; its precision is that of the products.
-        ask: what to make of a readout and its targets; by default the log p of the model's head.
+        model: keeps its mode.
+        segments: all of one batch size, as from the protocol's batcher.
+        protocol: how the text is counted, and the precision of matrix products.
+        ask: computes `log_p` from a readout and its targets; None: the head's log p.
     """
     device = model.device
     state: LMState | None = None
     for segment in segments:
         initial = model.init_state(segment.reset.shape[0])
         state = initial if state is None else state.reset(segment.reset, initial)
-        segment = to_device(segment, device)
+        segment = segment.to(device)
         with evaluating(model), autocast(device, protocol.precision):
             readout, state = model(segment.inputs, state)
             targets = segment.targets
             scores = model.head.score(readout, targets) if ask is None else Scores(ask(readout, targets))
         yield Scored(segment, scores.log_prob, readout, scores.metrics)
-
-
-def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
-    """Sum each metric (T, B) over the places of `mask`, (n,) float64; costs no wait for the device."""
-    if not metrics:
-        return torch.zeros(0, dtype=torch.float64, device=mask.device)
-    return torch.stack(list(metrics.values())).where(mask, 0).sum((1, 2), dtype=torch.float64)
 
 
 def added(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
@@ -105,8 +90,8 @@ def added(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, flo
 class Tally:
     """Sums over predicted tokens: how many, and their NLL in nats.
 
-    Of these, those whose target is <unk>, and those that come first after a reset: where each sentence is a stream of
-    its own, its first word. `metrics` are the sums of what a head says beside, by name.
+    Beside them the same of targets that are <unk>, and of those that come first after a reset: where each line is a
+    stream of its own, of first words. `metrics` are the sums of the head's metrics by name.
     """
 
     tokens: int = 0
@@ -155,12 +140,12 @@ def perplexity(nll_per_token: float) -> float:
 
 
 def shown(value: float, digits: int = 2) -> str:
-    """A perplexity for people: `85.20`, `1,204.00`, and from a million on `1.2e+07`."""
+    """Write a perplexity for people: `85.20`, `1,204.00`, and from a million on `1.2e+07`."""
     return f"{value:,.{digits}f}" if value < 1e6 else f"{value:.3g}"
 
 
 def edge_note(name: str, value: float, values: Sequence[float]) -> str:
-    """Say of the best value of a grid that it is the smallest or largest of several, where others could lie beyond."""
+    """Note that the best value of a grid is its smallest or largest, so that a better one may lie beyond it."""
     if len(set(values)) == 1 or value not in (min(values), max(values)) or value == 0:
         return ""
     end = "smallest" if value == min(values) else "largest"

@@ -27,8 +27,7 @@ from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import NextWordModel
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import LMState, NextWordModel
 
 STEPS = 128
 """Steps computed at a time: (STEPS, streams, V) probabilities are held."""
@@ -43,9 +42,42 @@ _Values = tuple[float, float, int | None]
 _UNPREDICTED: _Values = (math.nan, math.nan, None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoreOptions:
+    """How words are scored.
+
+    Attributes:
+        state: a word's context: the text so far (carry), its line, the lines since a blank one (document)
+        base: of the logarithm: 2 gives bits, e nats, 10 bans
+        oov: words outside the vocabulary: score as <unk> and flag, or refuse (error)
+        eos: give line ends rows, too
+
+    Raises:
+        InputError: a value outside its range.
+    """
+
+    state: Context = "line"
+    base: float = 2.0
+    oov: Literal["flag", "error"] = "flag"
+    eos: bool = False
+
+    def __post_init__(self) -> None:
+        require(self.state in get_args(Context), "state", self.state, "carry, line or document")
+        require(self.oov in ("flag", "error"), "oov", self.oov, "flag or error")
+        require(0 < self.base < math.inf and self.base != 1, "base", self.base, "positive and not 1")
+
+
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive words of one line: whole lines or sentences as a rule, a part where one is very long."""
+    """Consecutive words of one line: whole lines or sentences as a rule, a part where one is very long.
+
+    Attributes:
+        sentence: the number of the line, from 1.
+        start: the number of the first word in its line, from 1.
+        words: as written.
+        opens: the line or sentence begins here.
+        closes: the line or sentence ends here.
+    """
 
     sentence: int
     start: int
@@ -67,7 +99,7 @@ class WordScore:
         sentence: which line, from 1.
         index: which word of the line, from 1; of an <eos>, the number after the word before it.
         word: as written; with the tokenizer `words` in lower case, and cut where that cuts.
-        surprisal: −log p(word), in the unit asked for; NaN of what comes first in a line that nothing opens.
+        surprisal: −log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted.
         entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
         rank: 1 if no word was more probable; None where nothing was predicted.
         oov: not in the vocabulary: surprisal and rank are those of <unk>.
@@ -86,11 +118,8 @@ def score_words(
     model: NextWordModel,
     vocabulary: Vocabulary,
     pieces: Iterable[Piece],
+    options: ScoreOptions,
     *,
-    state: Context = "line",
-    base: float = 2.0,
-    oov: Literal["flag", "error"] = "flag",
-    eos: bool = False,
     opened: bool = True,
 ) -> Iterator[WordScore]:
     """Score a text as it streams by.
@@ -99,21 +128,16 @@ def score_words(
         model: left in the mode it was in.
         vocabulary: the model's.
         pieces: the text, see `spanlm.data.text`.
-        state: what a word's context is.
-        base: of the logarithm: 2 gives bits, e nats, 10 bans.
-        oov: flag: a word outside the vocabulary is scored as <unk> and flagged; error: it is refused.
-        eos: give the line ends rows, too.
+        options: how words are scored.
         opened: lines are opened by <eos>; if not, what comes first in each is read and not predicted.
 
     Raises:
         InputError: an out-of-vocabulary word with oov="error", or lines that are not opened with another state than
             line.
     """
-    require(state in get_args(Context), "state", state, "carry, line or document")
-    require(oov in ("flag", "error"), "oov", oov, "flag or error")
-    require(0 < base < math.inf and base != 1, "base", base, "positive and not 1")
+    state = options.state
     require(opened or state == "line", "state", state, "line where lines are not opened by <eos>")
-    scorer = _WordScorer(model, vocabulary, math.log(base), oov, eos, opened)
+    scorer = _WordScorer(model, vocabulary, options, opened)
     return _each_line(scorer, pieces) if state == "line" else _one_stream(scorer, pieces, state == "document")
 
 
@@ -157,17 +181,13 @@ def _one_stream(scorer: _WordScorer, pieces: Iterable[Piece], reset_at_blank: bo
 class _WordScorer:
     """Runs pieces through the model; carries the state of one stream where asked."""
 
-    def __init__(
-        self, model: NextWordModel, vocabulary: Vocabulary, log_base: float, oov: str, eos: bool, opened: bool
-    ) -> None:
-        self.model, self.vocabulary = model, vocabulary
-        self.log_base, self.oov, self.eos = log_base, oov, eos
-        self.opening = [vocabulary.eos_id] if opened else []
-        self.device = model.device
+    def __init__(self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, opened: bool) -> None:
+        self.model, self.vocabulary, self.options = model, vocabulary, options
+        self.opening = [vocabulary.eos_id] * opened
         self.forget()
 
     def forget(self) -> None:
-        """The next words have nothing before them."""
+        """Let the next words have nothing before them."""
         self.carried: tuple[list[int], LMState] | None = None
 
     def run(self, streams: list[list[Piece]], fresh: bool = True, carry: bool = False) -> Iterator[WordScore]:
@@ -184,7 +204,7 @@ class _WordScorer:
                 yield from self._rows(piece, list(islice(column, len(piece.words) + piece.closes)))
 
     def _targets(self, piece: Piece) -> list[int]:
-        if self.oov == "error":
+        if self.options.oov == "error":
             for offset, word in enumerate(piece.words):
                 if word not in self.vocabulary:
                     raise InputError(
@@ -198,7 +218,8 @@ class _WordScorer:
         before, state = self.carried or (self.opening, self.model.init_state(len(targets)))
         read = [before + ids for ids in targets]
         longest, eos = max(map(len, read)), self.vocabulary.eos_id
-        padded = torch.tensor([ids + [eos] * (longest - len(ids)) for ids in read], dtype=torch.long).T.to(self.device)
+        padded = torch.tensor([ids + [eos] * (longest - len(ids)) for ids in read], dtype=torch.long).T
+        padded = padded.to(self.model.device)
         found: list[list[_Values]] = [[] if before else [_UNPREDICTED] for _ in targets]
         with evaluating(self.model):
             for start in range(0, longest - 1, STEPS):
@@ -210,17 +231,10 @@ class _WordScorer:
         return [column[: len(ids)] for column, ids in zip(found, targets, strict=True)]
 
     def _rows(self, piece: Piece, values: list[_Values]) -> Iterator[WordScore]:
-        words = piece.words + [EOS] * (piece.closes and self.eos)
-        for offset, (word, (surprisal, entropy, rank)) in enumerate(zip(words, values, strict=False)):
-            yield WordScore(
-                sentence=piece.sentence,
-                index=piece.start + offset,
-                word=word,
-                surprisal=surprisal / self.log_base,
-                entropy=entropy / self.log_base,
-                rank=rank,
-                oov=word not in self.vocabulary,
-            )
+        words, unit = piece.words + [EOS] * (piece.closes and self.options.eos), math.log(self.options.base)
+        for index, (word, (surprisal, entropy, rank)) in enumerate(zip(words, values, strict=False), piece.start):
+            oov = word not in self.vocabulary
+            yield WordScore(piece.sentence, index, word, surprisal / unit, entropy / unit, rank, oov)
 
 
 def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -261,19 +275,13 @@ def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> I
     text. A blank line is no sentence: it is a piece that does not close.
 
     Args:
-        pieces: Of the lines of a text.
-        lines: The model's `data.lines`.
-        vocabulary: The model's.
+        pieces: of the lines of a text.
+        lines: the model's `data.lines`.
+        vocabulary: the model's.
     """
-    return iter(pieces) if lines == "as-written" else _sentences(pieces, vocabulary)
-
-
-def words_of(pieces: Iterable[Piece]) -> list[str]:
-    """Join pieces again: their words, with <eos> where a line or a sentence ends."""
-    return [word for piece in pieces for word in [*piece.words, *[EOS] * piece.closes]]
-
-
-def _sentences(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piece]:
+    if lines == "as-written":
+        yield from pieces
+        return
     words: list[str] = []
     ends, start, opens = SentenceEnds(vocabulary), 1, True
     for piece in pieces:
@@ -286,6 +294,11 @@ def _sentences(pieces: Iterable[Piece], vocabulary: Vocabulary) -> Iterator[Piec
         if piece.closes:
             yield Piece(piece.sentence, start, words, opens=opens, closes=bool(words))
             words, ends, start, opens = [], SentenceEnds(vocabulary), 1, True
+
+
+def words_of(pieces: Iterable[Piece]) -> list[str]:
+    """Join pieces again: their words, with <eos> where a line or a sentence ends."""
+    return [word for piece in pieces for word in [*piece.words, *[EOS] * piece.closes]]
 
 
 def _tokens(piece: str, tokenizer: Tokenizer) -> Iterator[str]:

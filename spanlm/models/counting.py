@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, cast
@@ -11,11 +12,10 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 
 LARGEST_HIDDEN_SIZE = 2**16
@@ -28,7 +28,7 @@ class ParameterCount:
     Attributes:
         total: θ_{W+M}, all of them; a tied matrix once.
         model: θ_M, without the word representations (the input embedding).
-        state: bytes of the state, where it was asked for.
+        state: bytes of the state of so many streams; 0 for none.
     """
 
     total: int
@@ -44,7 +44,7 @@ def count_parameters(model: NextWordModel) -> ParameterCount:
 
 
 class _Unfilled(TorchFunctionMode):
-    """Draws no weights: where there are none to fill, torch's `normal_` first loads its compiler, for over a second."""
+    """Draws no weights: on the meta device torch's `normal_` first loads its compiler, for over a second."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
@@ -88,21 +88,18 @@ def match_parameters(config: ModelConfig, vocabulary_size: int, budget: int) -> 
     def model_of(parts: int) -> ModelConfig:
         return replace(config, encoder=config.encoder.resized(parts * config.memory.parts))
 
-    def excess(parts: int) -> int:
-        return count_configured(model_of(parts), vocabulary_size).model - budget
+    def count(parts: int) -> int:
+        return count_configured(model_of(parts), vocabulary_size).model
 
-    if excess(1) > 0:
-        least = budget + excess(1)
+    if budget < count(1):
         raise InputError(
             f"--match-parameters: {budget:,} parameters are too few for this model and a vocabulary of "
-            f"{vocabulary_size:,} words; the smallest has {least:,}."
+            f"{vocabulary_size:,} words; the smallest has {count(1):,}."
         )
-    low, high = 1, LARGEST_HIDDEN_SIZE // config.memory.parts
-    if excess(high) <= 0:
+    sizes = range(1, LARGEST_HIDDEN_SIZE // config.memory.parts + 1)
+    larger = bisect_right(sizes, budget, key=count)
+    if larger == len(sizes):
         raise InputError(
             f"--match-parameters: {budget:,} parameters need more than {LARGEST_HIDDEN_SIZE:,} units; ask for fewer."
         )
-    while high - low > 1:  # excess grows with the size: keep excess(low) <= 0 < excess(high)
-        middle = (low + high) // 2
-        low, high = (middle, high) if excess(middle) <= 0 else (low, middle)
-    return model_of(low if -excess(low) <= excess(high) else high)
+    return model_of(min(sizes[larger - 1], sizes[larger], key=lambda parts: abs(count(parts) - budget)))

@@ -5,10 +5,9 @@ With p_m the models' distributions over the next word and weights w_m >= 0, Σ_m
     linear       p(v) = Σ_m w_m p_m(v)                             the mixture: an average of probabilities
     geometric    p(v) = Π_m p_m(v)^{w_m} / Σ_u Π_m p_m(u)^{w_m}    the product of experts (Hinton, 1999)
 
-Both are worked out in log space. The mixture's log p(target) needs the members' log p(target) and nothing else; the
-product must be normalised over the vocabulary at every step, so it costs each member's whole distribution. All
-members read each word once, side by side. Beyond their weights and states, each member adds what its head reads and one
-number a word; over the vocabulary one sum is held for all, and of the product's never more than a chunk of (T, B, V).
+Both are computed in log space. The mixture's log p(target) needs the members' log p(target) and nothing else; the
+product must be normalised over the vocabulary at every step, so it costs each member's whole distribution, of which
+never more than a chunk of (T, B, V) is held.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError, require
-from spanlm.models.interfaces import Head, NextWordModel, Readout, Scores
-from spanlm.models.state import LMState, Tensors
+from spanlm.models.heads.softmax import chunks
+from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
 
 Combination = Literal["linear", "geometric"]
 
@@ -42,7 +41,7 @@ class Ensemble(NextWordModel):
         weights: of the members, scaled here to sum to 1; None: equal.
 
     Raises:
-        InputError: no member, vocabularies of different sizes, an unknown combination, or weights that are none.
+        InputError: no member, vocabularies of different sizes, an unknown combination, or weights out of range.
     """
 
     head: EnsembleHead
@@ -80,22 +79,15 @@ class Ensemble(NextWordModel):
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
         """Read tokens (T, B): every member's readout and the states after the last step."""
-        readouts, states = [], []
-        for number, member in enumerate(self._members()):
-            readout, after = member(tokens, _part(state, number))
-            readouts.append(readout)
-            states.append(after)
+        read = [member(tokens, _part(state, number)) for number, member in enumerate(self._members())]
+        readouts, states = zip(*read, strict=True)
         features = torch.cat([readout.features for readout in readouts], dim=-1)
-        return EnsembleReadout(features, members=tuple(readouts)), _joined(states)
+        return EnsembleReadout(features, members=readouts), _joined(states)
 
 
 @dataclass(frozen=True)
 class EnsembleReadout(Readout):
-    """What the members' memories hand to their heads; `features` are theirs, side by side.
-
-    Attributes:
-        members: their readouts.
-    """
+    """The readouts of the `members`; `features` are theirs, side by side."""
 
     members: tuple[Readout, ...] = ()
 
@@ -105,12 +97,7 @@ class EnsembleReadout(Readout):
 
 
 class EnsembleHead(Head):
-    """Combines the distributions of the members' heads.
-
-    Attributes:
-        combination: linear or geometric.
-        weights: of the members; they sum to 1.
-    """
+    """Combines the distributions of the members' heads; `weights` sum to 1."""
 
     def __init__(
         self, heads: Sequence[Head], combination: Combination, weights: Sequence[float], vocabulary_size: int
@@ -126,7 +113,7 @@ class EnsembleHead(Head):
     def log_probs(self, readout: Readout) -> Tensor:
         """Log p of every word, (T, B, V)."""
         heads = zip(self._heads, self.weights, _members(readout), strict=True)
-        # one at a time: each is added to the sum before the next is worked out
+        # one at a time: each is added to the sum before the next is computed
         each = ((head.log_probs(member), weight) for head, weight, member in heads if weight > 0)
         if self.combination == "linear":
             return functools.reduce(torch.logaddexp, (log_p + math.log(weight) for log_p, weight in each))
@@ -138,16 +125,16 @@ class EnsembleHead(Head):
         return torch.stack([head.log_prob(member, targets) for head, member in pairs])
 
     def each_and_all(self, readout: Readout, targets: Tensor) -> Tensor:
-        """Every member's own log p(target) and, last, that of all together, (M + 1, T, B); each is asked once."""
+        """Every member's own log p(target) and, last, that of all together, (M + 1, T, B); each is computed once."""
         if self.combination == "linear":
             each = self.each(readout, targets)
             weighted = [log_p + math.log(w) for log_p, w in zip(each, self.weights, strict=True) if w > 0]
             return torch.cat([each, torch.stack(weighted).logsumexp(0, keepdim=True)])
-        flat, rows = targets.flatten(), max(1, CHUNK_ELEMENTS // self.vocabulary_size)
-        members = [member.map(_in_a_column) for member in _members(readout)]
-        parts = []
-        for start in range(0, len(flat), rows):
-            chunk = operator.itemgetter(slice(start, start + rows))
+        flat, parts = targets.flatten(), []
+        # (T, B, ...) -> (T B, 1, ...), of which any number of positions can be cut off
+        members = [member.map(lambda x: x.flatten(0, 1).unsqueeze(1)) for member in _members(readout)]
+        for rows in chunks(len(flat), self.vocabulary_size, CHUNK_ELEMENTS):
+            chunk = operator.itemgetter(rows)
             parts.append(self._product([member.map(chunk) for member in members], chunk(flat)))
         return torch.cat(parts, dim=1).view(-1, *targets.shape)
 
@@ -164,11 +151,7 @@ class EnsembleHead(Head):
 
 
 def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Scale weights to sum to 1; None: equal ones.
-
-    Raises:
-        InputError: not as many as models, one that is negative or no number, or none above 0.
-    """
+    """Scale weights to sum to 1; None: equal ones. Refuses too few or many, negative ones, and a sum of 0."""
     if weights is None:
         return (1 / count,) * count
     shown = " ".join(f"{weight:g}" for weight in weights)
@@ -180,31 +163,22 @@ def normalised(weights: Sequence[float] | None, count: int) -> tuple[float, ...]
 
 
 def _joined(states: Iterable[LMState]) -> LMState:
-    encoder: Tensors = {}
-    memory: Tensors = {}
-    for number, state in enumerate(states):
-        encoder |= {f"{number}.{name}": x for name, x in state.encoder.items()}
-        memory |= {f"{number}.{name}": x for name, x in state.memory.items()}
-    return LMState(encoder, memory)
+    """Name tensor `room.name` of member m `room.m.name`."""
+    joined: dict[str, Tensor] = {}
+    for m, state in enumerate(states):
+        joined |= {key.replace(".", f".{m}.", 1): x for key, x in state.flat().items()}
+    return LMState.from_flat(joined)
 
 
 def _part(state: LMState, number: int) -> LMState:
-    prefix = f"{number}."
-
-    def of(room: Tensors) -> Tensors:
-        return {name.removeprefix(prefix): x for name, x in room.items() if name.startswith(prefix)}
-
-    return LMState(of(state.encoder), of(state.memory))
+    """Undo `_joined` for one member."""
+    flat = state.flat().items()
+    return LMState.from_flat({k.replace(f".{number}.", ".", 1): x for k, x in flat if k.split(".")[1] == f"{number}"})
 
 
 def _members(readout: Readout) -> tuple[Readout, ...]:
     assert isinstance(readout, EnsembleReadout)  # an ensemble's head reads what its models hand over
     return readout.members
-
-
-def _in_a_column(x: Tensor) -> Tensor:
-    """(T, B, ...) -> (T B, 1, ...), so that any number of positions can be cut off."""
-    return x.flatten(0, 1).unsqueeze(1)
 
 
 def _at(log_p: Tensor, targets: Tensor) -> Tensor:

@@ -16,14 +16,88 @@ Three promises that every encoder and every memory keeps, and that the contract 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.state import LMState, Tensors
+from spanlm.errors import InputError
+
+Tensors = dict[str, Tensor]
+"""The state of one room: named tensors, each with its streams along dimension 1."""
+
+
+@dataclass(frozen=True)
+class LMState:
+    """What a language model carries from one segment to the next."""
+
+    encoder: Tensors
+    memory: Tensors
+
+    def flat(self) -> Tensors:
+        """Name every tensor `room.name`, for saving."""
+        rooms = {"encoder": self.encoder, "memory": self.memory}
+        return {f"{room}.{name}": x for room, tensors in rooms.items() for name, x in tensors.items()}
+
+    @staticmethod
+    def from_flat(flat: Tensors) -> LMState:
+        """Undo `flat`."""
+        rooms: dict[str, Tensors] = {"encoder": {}, "memory": {}}
+        for key, x in flat.items():
+            room, _, name = key.partition(".")
+            rooms[room][name] = x
+        return LMState(**rooms)
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> LMState:
+        """Apply `function` to every tensor."""
+        return LMState.from_flat({name: function(x) for name, x in self.flat().items()})
+
+    def detach(self) -> LMState:
+        """Cut the graph: values go on to the next segment, gradients do not."""
+        return self.map(Tensor.detach)
+
+    def to(self, device: torch.device | str) -> LMState:
+        """Move to a device."""
+        return self.map(lambda x: x.to(device))
+
+    def select(self, streams: Tensor) -> LMState:
+        """Take (or repeat) streams by index."""
+        return self.map(lambda x: x.index_select(1, streams))
+
+    def reset(self, streams: Tensor, initial: LMState) -> LMState:
+        """Put the streams marked in `streams` (B,) back to `initial`; the others stay as they are.
+
+        Where all are marked this is `initial` itself. A tensor that grows with what is remembered has fewer slots in
+        `initial`: the older slots of the streams that are put back get zeros.
+        """
+        # to look at a GPU's tensor would wait for it: batchers leave `reset` on the CPU
+        if streams.device.type == "cpu" and bool(streams.all()):
+            return initial
+        fresh = initial.flat()
+
+        def back(name: str, x: Tensor) -> Tensor:
+            marked = streams.to(x.device, non_blocking=True).view(1, -1, *[1] * (x.dim() - 2))
+            return torch.where(marked, _lengthened(fresh[name], len(x)), x)
+
+        return LMState.from_flat({name: back(name, x) for name, x in self.flat().items()})
+
+    @staticmethod
+    def beside(states: Sequence[LMState]) -> LMState:
+        """Put the streams of several states side by side; a tensor with fewer slots gets zeros in the older ones."""
+        flat = [state.flat() for state in states]
+        joined = {}
+        for name in flat[0]:
+            longest = max(len(one[name]) for one in flat)
+            joined[name] = torch.cat([_lengthened(one[name], longest) for one in flat], 1)
+        return LMState.from_flat(joined)
+
+
+def _lengthened(tensor: Tensor, slots: int) -> Tensor:
+    """Put zeros in front of dimension 0, up to `slots`."""
+    missing = slots - len(tensor)
+    return torch.cat([tensor.new_zeros(missing, *tensor.shape[1:]), tensor]) if missing else tensor
 
 
 @dataclass(frozen=True)
@@ -90,11 +164,11 @@ class Attention:
 
 @dataclass(frozen=True)
 class Scores:
-    """What a head says of target words.
+    """A head's scores of target words.
 
     Attributes:
         log_prob: log p(target), (T, B), float32 or float64.
-        extra_loss: what training adds to −log p(target) of each step, (T, B); 0.0 where nothing is added.
+        extra_loss: what training adds to −log p(target) of each step, (T, B); or 0.0.
         metrics: more numbers of each step, (T, B), without a graph, to be summed over the predicted words.
     """
 
@@ -103,8 +177,15 @@ class Scores:
     metrics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+def metric_sums(metrics: Mapping[str, Tensor], mask: Tensor) -> Tensor:
+    """Sum each metric (T, B) over the places of `mask`, (n,) float64; costs no wait for the device."""
+    if not metrics:
+        return torch.zeros(0, dtype=torch.float64, device=mask.device)
+    return torch.stack(list(metrics.values())).where(mask, 0).sum((1, 2), dtype=torch.float64)
+
+
 class Mixture(Protocol):
-    """Another distribution, with which a head mixes its own. It is asked the two questions that a head is asked."""
+    """Another distribution, with which a head mixes its own."""
 
     def score(self, head: MixingHead, features: Tensor, targets: Tensor) -> Scores:
         """Score targets (T, B): the mixture of what the head predicts from `features` (T, B, D) and this."""
@@ -115,17 +196,14 @@ class Mixture(Protocol):
     def map(self, function: Callable[[Tensor], Tensor]) -> Mixture:
         """Apply `function` to every tensor."""
 
-    def as_trained(self) -> Mixture:
-        """Return the same as it is in training, if that is something else."""
-
 
 @dataclass(frozen=True)
 class Readout:
-    """What a memory hands to the head.
+    """The output of a memory, which the head reads.
 
     Attributes:
         features: (T, B, D), what the next word is predicted from.
-        attention: where the memory looked; None where nothing is attended.
+        attention: where the memory looked; None without attention.
         mixture: what the head is to mix with its own distribution.
         hidden: (T, B, H), what the encoder gave, before any dropout: penalties of training ask for it.
     """
@@ -155,10 +233,16 @@ class Encoder(nn.Module, ABC):
         """Read x (T, B, E)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MemoryConfig:
-    """What the configuration of a memory says beside its fields; a dataclass, or the types of theirs are not found."""
+    """What every memory's configuration has; each is a dataclass, with fields of its own and a `build`.
 
+    Attributes:
+        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
+            Another kind has other fields.
+    """
+
+    kind: str
     drops_output: ClassVar[bool] = False
     """Whether it has a dropout of its own in place of `model.output_dropout`."""
 
@@ -166,6 +250,18 @@ class MemoryConfig:
     def parts(self) -> int:
         """How many equal parts it splits the encoder's output into."""
         return 1
+
+    def part_size(self, hidden_size: int, field: str) -> int:
+        """Return the size of a part; refuse a `hidden_size` that their number, the option `field`, does not divide."""
+        if hidden_size % self.parts:
+            below = hidden_size // self.parts * self.parts
+            use = f"{below} or {below + self.parts}" if below else self.parts
+            # a memory does not know which encoder it reads
+            raise InputError(
+                f"{field}={self.parts} needs model.encoder.hidden_size divisible by {self.parts}, got {hidden_size} "
+                f"(awd_lstm: model.encoder.last_size). Use {use}."
+            )
+        return hidden_size // self.parts
 
 
 class Memory(nn.Module, ABC):
@@ -188,11 +284,11 @@ class Memory(nn.Module, ABC):
 
 
 class Head(nn.Module, ABC):
-    """Turns a Readout into a distribution over the next word; it is asked two questions."""
+    """Turns a Readout into a distribution over the next word."""
 
     @abstractmethod
     def score(self, readout: Readout, targets: Tensor) -> Scores:
-        """Say how probable targets (T, B) are, and what training adds; never holds more than a chunk of (T, B, V)."""
+        """Score targets (T, B) without ever holding more than a chunk of (T, B, V)."""
 
     @abstractmethod
     def log_probs(self, readout: Readout) -> Tensor:
@@ -203,7 +299,7 @@ class Head(nn.Module, ABC):
         return self.score(readout, targets).log_prob
 
     def penalty(self) -> Tensor | float:
-        """What training adds to its loss for the weights alone; 0.0 where nothing is asked for."""
+        """What training adds to its loss for the weights alone; 0.0 by default."""
         return 0.0
 
 
@@ -212,13 +308,7 @@ class MixingHead(Head):
 
     @abstractmethod
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-        """Log p(target), (T, B), of features (T, B, D).
-
-        Args:
-            features: of any number of steps.
-            targets: (T, B) int64.
-            mixed: the answer is mixed with another one, so that each word has a gradient of its own (about speed).
-        """
+        """Log p(target), (T, B), of features (T, B, D); `mixed`: each word will have a gradient of its own (speed)."""
 
     @abstractmethod
     def own_log_probs(self, features: Tensor) -> Tensor:
@@ -238,10 +328,7 @@ class MixingHead(Head):
 
 
 class NextWordModel(nn.Module, ABC):
-    """Reads words and says how probable each next one is: a language model, or several as one.
-
-    Everything that evaluates, samples or ranks asks for no more than this.
-    """
+    """A language model, or several as one: all that evaluation, sampling and ranking need."""
 
     head: Head
     vocabulary_size: int

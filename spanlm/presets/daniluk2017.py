@@ -11,37 +11,19 @@ Their Wikipedia corpus has 77,000 words of vocabulary. The state is reset betwee
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.presets.preset import Preset, Reported
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
 PAPER = "Daniluk et al. 2017"
 VOCABULARY_SIZE = 77_000
-PUBLISHED_MODEL_PARAMETERS = 23.9
-PUBLISHED_RECURRENT_MEMORY_PARAMETERS = 70.6
-
-# Figure 2a: test perplexity by window; Figure 2c adds development perplexity at each model's best window
-_WINDOWS = {
-    "attention": ({1: 82.2, 5: 82.2, 10: 82.0, 15: 82.8}, {10: 80.6}),
-    "kv": ({1: 78.7, 5: 79.0, 10: 78.2, 15: 78.9}, {10: 77.1}),
-    "kvp": ({1: 76.1, 5: 75.8, 10: 76.0, 15: 75.8}, {5: 74.2}),
-    "rm": ({1: 83.5, 5: 80.5, 10: 80.3, 15: 80.1}, {15: 78.2}),
-}
-_TITLES = {"attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict", "rm": "RM(+tM-g)"}
-_ROLES = {"attention": 1, "kv": 2, "kvp": 3}
-# Figure 2c: test and development perplexity
-_HORNN: tuple[tuple[Literal["fofe", "gated"], str, int, tuple[float, float], str], ...] = (
-    ("fofe", "FOFE", 303, (120.5, 116.7), "23.77"),
-    ("gated", "Gated", 297, (97.1, 93.9), "23.83"),
-)
-# Figure 2b: order -> hidden size, development and test perplexity
-_NGRAM = {2: (564, 76.0, 77.1), 3: (786, 74.9, 75.9), 4: (968, 74.8, 75.9), 5: (1120, 76.0, 77.3)}
 
 _KVP_REMARK = (
     "the paper's 834 units have 25.6M parameters, not the 23.9M it prints; 786 units have 23.9M: "
@@ -74,7 +56,7 @@ def _row(
         reported=Reported(
             valid_ppl=valid,
             test_ppl=test,
-            model_parameters=PUBLISHED_RECURRENT_MEMORY_PARAMETERS if recurrent else PUBLISHED_MODEL_PARAMETERS,
+            model_parameters=70.6 if recurrent else 23.9,
             corpus="Wikipedia, 7,500 articles",
             vocabulary_size=VOCABULARY_SIZE,
         ),
@@ -82,25 +64,38 @@ def _row(
     )
 
 
-def _windows(name: str, hidden_size: int, label: str, remark: str = "") -> list[Preset]:
-    def memory(window: int) -> AnyMemoryConfig:
-        if name == "rm":
-            return RecurrentMemoryConfig(window=window, temporal=True, composition="gated")
-        return KeyValueConfig(roles=_ROLES[name], window=window)
-
-    tests, valid = _WINDOWS[name]
+def _windows(
+    label: str,
+    title: str,
+    units: int,
+    memory: KeyValueConfig | RecurrentMemoryConfig,
+    printed: dict[int, tuple[float, ...]],
+    remark: str = "",
+) -> list[Preset]:
+    """Figure 2a: test perplexity by window; Figure 2c has that of development, too, at each model's best window."""
     return [
         _row(
             f"{label}-w{window}",
-            (f"Figure 2a, {_TITLES[name]}, window {window}", *(("Figure 2c",) if window in valid else ())),
-            LSTMConfig(hidden_size=hidden_size),
-            memory(window),
+            (f"Figure 2a, {title}, window {window}", *(("Figure 2c",) if valid else ())),
+            LSTMConfig(hidden_size=units),
+            replace(memory, window=window),
             test,
-            valid.get(window),
+            valid[0] if valid else None,
             remark.format(window=window),
         )
-        for window, test in tests.items()
+        for window, (test, *valid) in printed.items()
     ]
+
+
+def _hornn(pooling: Literal["fofe", "gated"], title: str, units: int, test: float, valid: float, count: str) -> Preset:
+    encoder, remark = HORNNConfig(hidden_size=units, pooling=pooling), _HORNN_REMARK.format(units=units, count=count)
+    figure = f"Figure 2c, {title} HORNN (3rd order)"
+    return _row(f"{pooling}-hornn-3", (figure,), encoder, NoMemoryConfig(), test, valid, remark)
+
+
+def _ngram(order: int, units: int, test: float, valid: float) -> Preset:
+    figures = (f"Figure 2b, {order}-gram RNN", *(("Figure 2c",) if order == 4 else ()))
+    return _row(f"{order}-gram", figures, LSTMConfig(hidden_size=units), NGramConfig(order=order), test, valid)
 
 
 DEMO = Preset(
@@ -127,35 +122,24 @@ DEMO = Preset(
 )
 """The main job in about a minute: a small Key-Value-Predict model on the embedded corpus."""
 
+_KVP = {1: (76.1,), 5: (75.8, 74.2), 10: (76.0,), 15: (75.8,)}
+_KVP_TITLE, _KVP_MEMORY = "Key-Value-Predict", KeyValueConfig(roles=3)
+
 PRESETS = [
     DEMO,
     _row("rnn", ("Figure 2c, RNN",), RNNConfig(hidden_size=307), NoMemoryConfig(), 125.7, 121.7),
     _row("lstm", ("Figure 2c, LSTM",), LSTMConfig(hidden_size=300), NoMemoryConfig(), 85.2, 83.2),
-    *(
-        _row(
-            f"{pooling}-hornn-3",
-            (f"Figure 2c, {title} HORNN (3rd order)",),
-            HORNNConfig(hidden_size=units, order=3, pooling=pooling),
-            NoMemoryConfig(),
-            *printed,
-            _HORNN_REMARK.format(units=units, count=count),
-        )
-        for pooling, title, units, printed, count in _HORNN
+    _hornn("fofe", "FOFE", 303, 120.5, 116.7, "23.77"),
+    _hornn("gated", "Gated", 297, 97.1, 93.9, "23.83"),
+    *_windows("rm", "RM(+tM-g)", 300, RecurrentMemoryConfig(), {1: (83.5,), 5: (80.5,), 10: (80.3,), 15: (80.1, 78.2)}),
+    *_windows(
+        "attention", "Attention", 296, KeyValueConfig(roles=1), {1: (82.2,), 5: (82.2,), 10: (82.0, 80.6), 15: (82.8,)}
     ),
-    *_windows("rm", 300, "rm"),
-    *_windows("attention", 296, "attention"),
-    *_windows("kv", 560, "kv"),
-    *_windows("kvp", 834, "kvp", _KVP_REMARK),
-    *_windows("kvp", 786, "kvp-786", _KVP_MATCHED_REMARK),
-    *(
-        _row(
-            f"{order}-gram",
-            (f"Figure 2b, {order}-gram RNN", *(("Figure 2c",) if order == 4 else ())),
-            LSTMConfig(hidden_size=hidden_size),
-            NGramConfig(order=order),
-            test,
-            valid,
-        )
-        for order, (hidden_size, valid, test) in _NGRAM.items()
-    ),
+    *_windows("kv", "Key-Value", 560, KeyValueConfig(roles=2), {1: (78.7,), 5: (79.0,), 10: (78.2, 77.1), 15: (78.9,)}),
+    *_windows("kvp", _KVP_TITLE, 834, _KVP_MEMORY, _KVP, _KVP_REMARK),
+    *_windows("kvp-786", _KVP_TITLE, 786, _KVP_MEMORY, _KVP, _KVP_MATCHED_REMARK),
+    _ngram(2, 564, 77.1, 76.0),
+    _ngram(3, 786, 75.9, 74.9),
+    _ngram(4, 968, 75.9, 74.8),
+    _ngram(5, 1120, 77.3, 76.0),
 ]

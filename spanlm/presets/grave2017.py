@@ -8,10 +8,10 @@ epochs until the validation loss has not improved five times. The cache itself b
 
 from __future__ import annotations
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_on, row
+from spanlm.presets.preset import CORPORA, row
 from spanlm.training.config import BatchingConfig, OptimizerConfig, TrainingConfig
 
 PAPER = "Grave et al. 2017"
@@ -34,14 +34,12 @@ _TRAINING = TrainingConfig(
     epochs=100,
     patience=5,
 )
-
-
 _WITHOUT = "LSTM, without a cache"
 
 PRESETS = [
-    row(f"grave2017/{name}", PAPER, sources, on, _MODEL, _TRAINING, reported_on(on, test_ppl=test), _REMARK)
-    for name, sources, on, test in (
-        ("lstm-ptb", (_WITHOUT,), PENN_TREEBANK, 82.3),
-        ("lstm-wt2", (_WITHOUT, "Salton et al. 2017, Table 2, LSTM-LM"), WIKITEXT_2, 99.3),
+    row(f"grave2017/lstm-{label}", PAPER, sources, CORPORA[label], _MODEL, _TRAINING, _REMARK, None, test)
+    for label, sources, test in (
+        ("ptb", (_WITHOUT,), 82.3),
+        ("wt2", (_WITHOUT, "Salton et al. 2017, Table 2, LSTM-LM"), 99.3),
     )
 ]

@@ -31,16 +31,7 @@ from dataclasses import replace
 from spanlm.config import RunConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
 from spanlm.presets import merity2018, wang2019, yang2018
-from spanlm.presets.preset import (
-    PENN_TREEBANK,
-    TABLES,
-    WIKITEXT_2,
-    Measured,
-    Preset,
-    Reported,
-    reported_on,
-    reported_twice,
-)
+from spanlm.presets.preset import CORPORA, TABLES, Preset, Reported, reported_on
 
 PAPER = "Li et al. 2020"
 REWARD = 0.1
@@ -83,47 +74,40 @@ def buffered(base: RunConfig, buffer: SpanBufferConfig) -> RunConfig:
     return replace(base, model=replace(base.model, output_dropout=0.0, memory=memory))
 
 
-def added_parameters(width: int) -> int:
-    """Return what a buffer adds to an encoder of this width d: W_h and W_s (d, d), v (d) and W_g (2, d)."""
-    return 2 * width**2 + width + 2 * width
-
-
 _AWD = {"ptb": 24_221_600, "wt2": 33_556_078}
 _MOS = {"ptb": 21_500_620, "wt2": 34_909_528}
 _PARAMETERS = {"awd": _AWD, "mos": _MOS, "mos-ps": _MOS, "mos-ps-at": _MOS}
 """How many a base has, by corpus."""
 
 
-def _remark(base: str, label: str, reported: Reported) -> str:
-    width = BASES[base].configs[label].model.encoder.output_size
-    added, printed = added_parameters(width), reported.all_parameters
-    return _REMARK.format(
-        added=added / 1e6,
-        width=width,
-        total=(_PARAMETERS[base][label] + added) / 1e6,
-        printed=f", {printed:g}M" if printed else "",
-    )
-
-
 def _preset(
     name: str, sources: tuple[str, ...], base: str, label: str, buffer: SpanBufferConfig, reported: Reported
 ) -> Preset:
+    config = BASES[base].configs[label]
+    width = config.model.encoder.output_size
+    added = 2 * width**2 + 3 * width  # W_h and W_s (d, d), v (d), W_g (2, d)
+    remark = _REMARK.format(
+        added=added / 1e6,
+        width=width,
+        total=(_PARAMETERS[base][label] + added) / 1e6,
+        printed=f", {reported.all_parameters:g}M" if reported.all_parameters else "",
+    )
     return Preset(
         name=f"li2020/{name}-{label}",
         paper=PAPER,
         sources=sources,
-        config=buffered(BASES[base].configs[label], buffer),
+        config=buffered(config, buffer),
         reported=reported,
-        remark=_remark(base, label, reported),
+        remark=remark,
     )
 
 
-def _row(base: str, label: str, reported: Reported) -> Preset:
+def _row(base: str, label: str, *printed: float) -> Preset:
     sources = (f"{TABLES[label]}, {BASES[base].title} + SNB", *((_MEASURED,) if base == TOP else ()))
-    return _preset(f"{base}-snb", sources, base, label, BUFFERS[label], reported)
+    return _preset(f"{base}-snb", sources, base, label, BUFFERS[label], reported_on(CORPORA[label], *printed))
 
 
-def _ablations(label: str, on: Measured, annealed: float, rewarded: float, spans: float) -> list[Preset]:
+def _ablations(label: str, annealed: float, rewarded: float, spans: float) -> list[Preset]:
     """Table 3, of a corpus: what is trained without something, and the test perplexity with dynamic evaluation."""
     buffer = BUFFERS[label]
     constant, unpaid = replace(buffer.gate, training_temperature=1.0), replace(buffer.reward, weight=0.0)
@@ -133,22 +117,20 @@ def _ablations(label: str, on: Measured, annealed: float, rewarded: float, spans
         ("words", "w/o RNNs-minus feature", replace(buffer, words=True), spans),
     )
     return [
-        _preset(name, (f"Table 3, {title}",), TOP, label, memory, reported_on(on, dynamic_test_ppl=test))
+        _preset(name, (f"Table 3, {title}",), TOP, label, memory, reported_on(CORPORA[label], dynamic_test_ppl=test))
         for name, title, memory, test in changed
     ]
 
 
-_PTB, _WT2 = PENN_TREEBANK, WIKITEXT_2
-
 PRESETS = [
-    _row("awd", "ptb", reported_twice(_PTB, 24, (56.82, 54.92), (48.23, 47.54))),
-    _row("mos", "ptb", reported_twice(_PTB, 22, (54.21, 52.62), (46.53, 45.41))),
-    _row("mos-ps", "ptb", reported_twice(_PTB, 22, (53.45, 51.1), (45.51, 45.33))),
-    _row("mos-ps-at", "ptb", reported_twice(_PTB, 22, (52.37, 50.18), (44.37, 43.87))),
-    *_ablations("ptb", _PTB, 45.64, 45.92, 44.72),
-    _row("awd", "wt2", reported_twice(_WT2, 33, (63.07, 60.43), (40.72, 38.59))),
-    _row("mos", "wt2", reported_twice(_WT2, 35, (60.62, 58.79), (40.61, 37.76))),
-    _row("mos-ps", "wt2", reported_twice(_WT2, 35, (60.11, 57.87), (39.98, 37.01))),
-    _row("mos-ps-at", "wt2", reported_twice(_WT2, 35, (58.75, 56.12), (38.42, 35.16))),
-    *_ablations("wt2", _WT2, 38.23, 38.76, 37.88),
+    _row("awd", "ptb", 56.82, 54.92, 24, 48.23, 47.54),
+    _row("mos", "ptb", 54.21, 52.62, 22, 46.53, 45.41),
+    _row("mos-ps", "ptb", 53.45, 51.1, 22, 45.51, 45.33),
+    _row("mos-ps-at", "ptb", 52.37, 50.18, 22, 44.37, 43.87),
+    *_ablations("ptb", 45.64, 45.92, 44.72),
+    _row("awd", "wt2", 63.07, 60.43, 33, 40.72, 38.59),
+    _row("mos", "wt2", 60.62, 58.79, 35, 40.61, 37.76),
+    _row("mos-ps", "wt2", 60.11, 57.87, 35, 39.98, 37.01),
+    _row("mos-ps-at", "wt2", 58.75, 56.12, 35, 38.42, 35.16),
+    *_ablations("wt2", 38.23, 38.76, 37.88),
 ]

@@ -13,22 +13,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import VariationalLSTMConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, NoMemoryConfig, PointerSentinelConfig
 from spanlm.presets import press2017, zaremba2014
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, reported_on, row
+from spanlm.presets.preset import CORPORA, TABLES, Preset, row
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 PAPER = "Merity et al. 2017"
 UNITS = 650
 
-_RECIPE = "the recipe is from memory"
-_GAL = "a run of Gal's code at 650 units; the paper does not say with which settings, here those of its 1500 units"
-_WORDS = (
-    "the printed {printed}M are those of a vocabulary of 10,000 words; with WikiText-2's 33,278 the model has {count}M"
+_WORDS = "the printed {} are those of a vocabulary of 10,000 words; with WikiText-2's 33,278 the model has {}"
+_GAL_REMARK = (
+    "a run of Gal's code at 650 units; the paper does not say with which settings, here those of its 1500 units; "
+    f"{_WORDS.format('20M', '50.1M')}"
 )
-_PENN = "by our count 20.2M parameters, not the 21M that is printed"
+_PENN_REMARK = "the recipe is from memory; by our count 20.2M parameters, not the 21M that is printed"
+_ZONEOUT_REMARK = f"the recipe is from memory; {_WORDS.format('20M', '50.1M')}"
+_POINTER_REMARK = f"the recipe is from memory; {_WORDS.format('21M', '50.5M')}"
 
 _TRAINING = TrainingConfig(
     optimizer=OptimizerConfig(kind="sgd", lr=1.0, clip=1.0),
@@ -51,46 +53,18 @@ def _model(memory: AnyMemoryConfig) -> ModelConfig:
 
 _PLAIN, _POINTER = _model(NoMemoryConfig()), _model(PointerSentinelConfig(window=100))
 _GAL_SIZE = replace(press2017.VARIATIONAL, units=UNITS, init_range=0.05, clip=5.0)
+_GAL_MODEL, _GAL_TRAINING = press2017.variational_model(_GAL_SIZE, tied=False), zaremba2014.training_of(_GAL_SIZE)
+
+
+def _row(name: str, source: str, model: ModelConfig, training: TrainingConfig, remark: str, *printed: float) -> Preset:
+    label = name.rpartition("-")[2]
+    sources = (source, f"Salton et al. 2017, {TABLES[label]}")
+    return row(f"merity2017/{name}", PAPER, sources, CORPORA[label], model, training, remark, *printed)
+
 
 PRESETS = [
-    row(
-        "merity2017/pointer-ptb",
-        PAPER,
-        ("pointer sentinel-LSTM", "Salton et al. 2017, Table 1"),
-        PENN_TREEBANK,
-        _POINTER,
-        _TRAINING,
-        reported_on(PENN_TREEBANK, valid_ppl=72.4, test_ppl=70.9, all_parameters=21),
-        f"{_RECIPE}; {_PENN}",
-    ),
-    row(
-        "merity2017/variational-wt2",
-        PAPER,
-        ("variational LSTM", "Salton et al. 2017, Table 2"),
-        WIKITEXT_2,
-        press2017.variational_model(_GAL_SIZE, tied=False),
-        zaremba2014.training_of(_GAL_SIZE),
-        reported_on(WIKITEXT_2, valid_ppl=101.7, test_ppl=96.3, all_parameters=20),
-        f"{_GAL}; {_WORDS.format(printed=20, count='50.1')}",
-    ),
-    row(
-        "merity2017/zoneout-wt2",
-        PAPER,
-        ("zoneout + variational LSTM", "Salton et al. 2017, Table 2"),
-        WIKITEXT_2,
-        _PLAIN,
-        _TRAINING,
-        reported_on(WIKITEXT_2, valid_ppl=108.7, test_ppl=100.9, all_parameters=20),
-        f"{_RECIPE}; {_WORDS.format(printed=20, count='50.1')}",
-    ),
-    row(
-        "merity2017/pointer-wt2",
-        PAPER,
-        ("pointer sentinel-LSTM, window 100", "Salton et al. 2017, Table 2"),
-        WIKITEXT_2,
-        _POINTER,
-        _TRAINING,
-        reported_on(WIKITEXT_2, valid_ppl=84.8, test_ppl=80.8, all_parameters=21),
-        f"{_RECIPE}; {_WORDS.format(printed=21, count='50.5')}",
-    ),
+    _row("pointer-ptb", "pointer sentinel-LSTM", _POINTER, _TRAINING, _PENN_REMARK, 72.4, 70.9, 21),
+    _row("variational-wt2", "variational LSTM", _GAL_MODEL, _GAL_TRAINING, _GAL_REMARK, 101.7, 96.3, 20),
+    _row("zoneout-wt2", "zoneout + variational LSTM", _PLAIN, _TRAINING, _ZONEOUT_REMARK, 108.7, 100.9, 20),
+    _row("pointer-wt2", "pointer sentinel-LSTM, window 100", _POINTER, _TRAINING, _POINTER_REMARK, 84.8, 80.8, 21),
 ]

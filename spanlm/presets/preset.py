@@ -8,21 +8,17 @@ from dataclasses import dataclass, field, replace
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.models.config import ModelConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.training.config import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """What the paper printed for this row.
+    """What the paper printed for this row: perplexities, plain and with dynamic evaluation, and sizes.
 
     Attributes:
-        valid_ppl: validation perplexity, where given.
-        test_ppl: test perplexity.
-        model_parameters: θ_M in millions, without word representations, as printed.
-        all_parameters: θ_{W+M} in millions, as printed by papers that count the word representations in.
-        dynamic_valid_ppl: validation perplexity with dynamic evaluation.
-        dynamic_test_ppl: test perplexity with dynamic evaluation.
+        model_parameters: θ_M in millions, without word representations.
+        all_parameters: θ_{W+M} in millions, of papers that count the word representations in.
         corpus: what it was measured on.
         vocabulary_size: of that corpus.
     """
@@ -54,27 +50,22 @@ class Measured:
 
 PENN_TREEBANK = Measured(corpus="ptb", title="Penn Treebank", vocabulary_size=10_000)
 WIKITEXT_2 = Measured(corpus="wikitext-2", title="WikiText-2", vocabulary_size=33_278)
+CORPORA = {"ptb": PENN_TREEBANK, "wt2": WIKITEXT_2}
+"""By their label in the names of presets."""
 
 
 def reported_on(
     measured: Measured,
-    *,
     valid_ppl: float | None = None,
     test_ppl: float | None = None,
     all_parameters: float | None = None,
+    dynamic_valid_ppl: float | None = None,
     dynamic_test_ppl: float | None = None,
 ) -> Reported:
     """Return what a paper printed for a row measured on a published corpus."""
-    found = Reported(corpus=measured.title, vocabulary_size=measured.vocabulary_size, dynamic_test_ppl=dynamic_test_ppl)
-    return replace(found, valid_ppl=valid_ppl, test_ppl=test_ppl, all_parameters=all_parameters)
-
-
-def reported_twice(
-    measured: Measured, millions: float, plain: tuple[float, float], dynamic: tuple[float, float]
-) -> Reported:
-    """Return what was printed for a row of `millions` of parameters: valid and test, without and with adaptation."""
-    reported = reported_on(measured, valid_ppl=plain[0], test_ppl=plain[1], all_parameters=millions)
-    return replace(reported, dynamic_valid_ppl=dynamic[0], dynamic_test_ppl=dynamic[1])
+    printed = Reported(valid_ppl=valid_ppl, test_ppl=test_ppl, all_parameters=all_parameters)
+    dynamic = replace(printed, dynamic_valid_ppl=dynamic_valid_ppl, dynamic_test_ppl=dynamic_test_ppl)
+    return replace(dynamic, corpus=measured.title, vocabulary_size=measured.vocabulary_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +98,12 @@ def row(
     measured: Measured,
     model: ModelConfig,
     training: TrainingConfig,
-    reported: Reported,
-    remark: str = "",
+    remark: str,
+    *printed: float | None,
 ) -> Preset:
-    """Return the preset of a row that was measured on a published corpus."""
+    """Return the preset of a row that was measured on a published corpus; `printed` is for `reported_on`."""
     config = RunConfig(data=DataConfig(corpus=measured.corpus), model=model, training=training)
+    reported = reported_on(measured, *printed)
     return Preset(name=name, paper=paper, sources=sources, config=config, reported=reported, remark=remark)
 
 
@@ -121,7 +113,7 @@ TABLES = {"ptb": "Table 1", "wt2": "Table 2"}
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """A model without a span buffer, on two corpora: of a ladder of models, each with one thing more.
+    """A model without a span buffer, on two corpora; each rung of the ladder adds one thing to the one below.
 
     Attributes:
         name: of its presets, without the corpus.
@@ -137,14 +129,14 @@ class Rung:
     configs: dict[str, RunConfig]
     dynamic: Mapping[str, DynamicConfig] = field(default_factory=dict)
 
-    def row(self, label: str, reported: Reported, remark: str) -> Preset:
-        """Return the preset of a corpus."""
+    def row(self, label: str, remark: str, *printed: float) -> Preset:
+        """Return the preset of a corpus; `printed` is for `reported_on`."""
         return Preset(
             name=f"{self.name}-{label}",
             paper=self.paper,
             sources=(f"{self.title}, finetuned", f"Li et al. 2020, {TABLES[label]}, {self.title}"),
             config=self.configs[label],
-            reported=reported,
+            reported=reported_on(CORPORA[label], *printed),
             remark=remark,
             dynamic=self.dynamic.get(label),
         )

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.presets import zaremba2014
-from spanlm.presets.preset import PENN_TREEBANK, Preset, Reported, reported_on, row
+from spanlm.presets.preset import PENN_TREEBANK, Preset, row
 from spanlm.training.config import TrainingConfig
 
 PAPER = "Press & Wolf 2017"
@@ -53,54 +53,28 @@ def variational_model(size: zaremba2014.Size, *, tied: bool) -> ModelConfig:
     )
 
 
-def _with_decay(training: TrainingConfig, weight_decay: float) -> TrainingConfig:
-    return replace(training, optimizer=replace(training.optimizer, weight_decay=weight_decay))
-
-
 def _row(
-    name: str, source: str, config: tuple[ModelConfig, TrainingConfig], reported: Reported, remark: str = ""
+    name: str, source: str, model: ModelConfig, training: TrainingConfig, remark: str = "", *printed: float
 ) -> Preset:
     sources = (source, *(("Salton et al. 2017, Table 1",) if name == "large-bd-wt" else ()))
-    return row(f"press2017/{name}", PAPER, sources, PENN_TREEBANK, *config, reported, remark)
+    return row(f"press2017/{name}", PAPER, sources, PENN_TREEBANK, model, training, remark, *printed)
 
 
-def _plain(size: str, head: SoftmaxConfig | None = None) -> tuple[ModelConfig, TrainingConfig]:
-    model = zaremba2014.model_of(SIZES[size], tied=True)
-    return replace(model, head=head or model.head), zaremba2014.training_of(SIZES[size])
-
-
-_LARGE_TRAINING = zaremba2014.training_of(VARIATIONAL)
-
-_PROJECTED = SoftmaxConfig(tied=True, projection=True, projection_penalty=PENALTY)
+_TIED = {name: zaremba2014.model_of(size, tied=True) for name, size in SIZES.items()}
+_PROJECTED = replace(_TIED["small"], head=SoftmaxConfig(tied=True, projection=True, projection_penalty=PENALTY))
+_TRAINING = {name: zaremba2014.training_of(size) for name, size in SIZES.items()}
+_VARIATIONAL = zaremba2014.training_of(VARIATIONAL)
+_DECAYED = replace(_VARIATIONAL, optimizer=replace(_VARIATIONAL.optimizer, weight_decay=1e-7))
+_DECAY = (
+    f"{_FROM_MEMORY}; Gal's code says that it gives 77.9 / 75.2. It decays weights by 1e-7 of their value a step, here "
+    "times the learning rate"
+)
+_BD, _BD_WT = (variational_model(VARIATIONAL, tied=tied) for tied in (False, True))
 
 PRESETS = [
-    _row(
-        "small-wt-pr",
-        "small + WT + PR, without dropout",
-        _plain("small", _PROJECTED),
-        reported_on(PENN_TREEBANK),
-        _UNKNOWN,
-    ),
-    _row("medium-wt", "medium + WT", _plain("medium"), reported_on(PENN_TREEBANK), _UNKNOWN),
-    _row(
-        "large-wt",
-        "large + WT",
-        _plain("large"),
-        reported_on(PENN_TREEBANK, valid_ppl=77.7, test_ppl=74.3, all_parameters=51),
-        _FROM_MEMORY,
-    ),
-    _row(
-        "large-bd",
-        "large + BD",
-        (variational_model(VARIATIONAL, tied=False), _with_decay(_LARGE_TRAINING, 1e-7)),
-        reported_on(PENN_TREEBANK, valid_ppl=78.1, test_ppl=75.2, all_parameters=66),
-        f"{_FROM_MEMORY}; Gal's code says that it gives 77.9 / 75.2. It decays weights by 1e-7 of their value a step, "
-        "here times the learning rate",
-    ),
-    _row(
-        "large-bd-wt",
-        "large + BD + WT",
-        (variational_model(VARIATIONAL, tied=True), _LARGE_TRAINING),
-        reported_on(PENN_TREEBANK, valid_ppl=75.8, test_ppl=73.2, all_parameters=51),
-    ),
+    _row("small-wt-pr", "small + WT + PR, without dropout", _PROJECTED, _TRAINING["small"], _UNKNOWN),
+    _row("medium-wt", "medium + WT", _TIED["medium"], _TRAINING["medium"], _UNKNOWN),
+    _row("large-wt", "large + WT", _TIED["large"], _TRAINING["large"], _FROM_MEMORY, 77.7, 74.3, 51),
+    _row("large-bd", "large + BD", _BD, _DECAYED, _DECAY, 78.1, 75.2, 66),
+    _row("large-bd-wt", "large + BD + WT", _BD_WT, _VARIATIONAL, "", 75.8, 73.2, 51),
 ]

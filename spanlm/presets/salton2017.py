@@ -25,12 +25,12 @@ from typing import NamedTuple
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig, Lines
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig, NoMemoryConfig
 from spanlm.models.memories.attentive import Score
-from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, Preset, reported_on
+from spanlm.presets.preset import CORPORA, TABLES, Preset, reported_on
 from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
 
 PAPER = "Salton et al. 2017"
@@ -52,8 +52,6 @@ class Size(NamedTuple):
     """What differs between the two corpora."""
 
     label: str
-    table: str
-    measured: Measured
     units: int
     dropout: float
     factor: float
@@ -62,13 +60,13 @@ class Size(NamedTuple):
     lines: Lines = "as-written"
 
 
-_PTB = Size("ptb", "Table 1", PENN_TREEBANK, units=650, dropout=0.5, factor=2.0, full_epochs=13, millions=14.5)
-_WT2 = Size("wt2", "Table 2", WIKITEXT_2, 1000, 0.65, factor=1.15, full_epochs=15, millions=50, lines="sentences")
+_PTB = Size("ptb", units=650, dropout=0.5, factor=2.0, full_epochs=13, millions=14.5)
+_WT2 = Size("wt2", units=1000, dropout=0.65, factor=1.15, full_epochs=15, millions=50, lines="sentences")
 
 
 def _config(size: Size, memory: AnyMemoryConfig) -> RunConfig:
     return RunConfig(
-        data=DataConfig(corpus=size.measured.corpus, lines=size.lines),
+        data=DataConfig(corpus=CORPORA[size.label].corpus, lines=size.lines),
         model=ModelConfig(
             embedding_size=size.units,
             input_dropout=size.dropout,
@@ -114,12 +112,12 @@ def _presets(size: Size, single: tuple[float, float], combined: tuple[float, flo
 
     def row(name: str, source: str, config: RunConfig, remark: str = _CONTROL, *printed: float) -> Preset:
         valid, test, millions = (*printed, size.millions) if printed else (None, None, None)
-        reported = reported_on(size.measured, valid_ppl=valid, test_ppl=test, all_parameters=millions)
+        reported = reported_on(CORPORA[size.label], valid, test, millions)
         name = f"salton2017/{name}-{size.label}"
         return Preset(name=name, paper=PAPER, sources=(source,), config=config, reported=reported, remark=remark)
 
     def published(score: Score, printed: tuple[float, float]) -> Preset:
-        return row(score, f"{size.table}, Attentive LM with {score} score", attentive(score), _REMARK, *printed)
+        return row(score, f"{TABLES[size.label]}, Attentive LM with {score} score", attentive(score), _REMARK, *printed)
 
     plain = _config(size, NoMemoryConfig())
     window = _over_running_text(attentive("single", 35))

@@ -6,14 +6,15 @@ model the share of its readout that it cost in the paper.
 
 Salton et al. and Li et al. compare models of many papers, each at its own size. Every published width is multiplied by
 the same factor. A sum over k units has k times the variance of a term: at 0.2 of the units weights start in
-sqrt(1 / 0.2) times the range, so that a unit's first input varies as at full size. Dropout that a wide layer bears
-starves a narrow one: its rates are halved. The rows of Li et al. are rungs, each the one below with one thing more, and
-what a rung adds is seen where all else is alike: small, all rows have one short recipe.
+sqrt(1 / 0.2) times the range, so that a unit's first input varies as at full size. Dropout that suits a wide layer
+starves a narrow one: its rates are halved. Li et al. compare each row with the one below it, which shows the effect of
+one change only where all else is equal: small, all rows have one short recipe.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -21,12 +22,12 @@ from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
 from spanlm.evaluation.dynamic.tuning import dynamic_grid
 from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.evaluation.protocol import Precision
-from spanlm.models.config import ModelConfig
 from spanlm.models.counting import lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import SpanBufferConfig
+from spanlm.models.ops.precision import Precision
 from spanlm.presets.daniluk2017 import VOCABULARY_SIZE
 from spanlm.training.config import TrainingConfig
 
@@ -38,29 +39,25 @@ SPENT = 256.0
 """A rate that was divided by this teaches nothing more: about what the schedules of Zaremba et al. end with."""
 
 Part = TypeVar("Part")
-
-
-def several(count: int, what: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count} {what}{'s' * (count != 1)}"
+_RATES = re.compile("dropout|zoneout|weight_drop")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicSearch:
-    """How the settings of dynamic evaluation are looked for, on valid."""
+    """How the settings of dynamic evaluation are searched, on valid."""
 
     rates: tuple[float, ...] | None = None  # η that are tried; None: those of the published grid
     decays: tuple[float, ...] | None = None  # λ likewise
     first_tokens: int = 30_000  # of valid, that every pair reads
     finalists: int = 4  # pairs that then read all of it, more if none of them helps; 0: the first tokens decide
-    statistics: int | None = None  # segments of train that tell how large gradients are; None: all
+    statistics: int | None = None  # segments of train whose gradients are averaged; None: all
 
     def grid(self, published: DynamicConfig | None) -> list[DynamicConfig]:
-        """Return every η with every λ, and where these are the published ones, what the model's authors had."""
+        """Return every η with every λ, and in the published grid also the settings of the model's authors."""
         return [*dynamic_grid(self.rates, self.decays), *self.own_point(published)]
 
     def own_point(self, published: DynamicConfig | None) -> list[DynamicConfig]:
-        """Return the published point of the model, where the grid is the published one."""
+        """Return the settings of the model's authors, if the grid is the published one."""
         return [published] if published is not None and self.rates is None and self.decays is None else []
 
 
@@ -79,19 +76,22 @@ class Matched:
     max_epochs: int | None = None  # None: as the preset has
     init_range: float = 0.1  # weights start uniform in plus or minus this
 
-    def scaled(self, preset: RunConfig, vocabulary_size: int, tokens: int) -> tuple[ModelConfig, TrainingConfig]:
-        """Return model and recipe of a row; the sizes are the paper's own where its units and vocabulary are."""
+    def model(self, preset: RunConfig, vocabulary_size: int) -> ModelConfig:
+        """Return the model of a row; its sizes are the paper's own where the units and the vocabulary are."""
         model = replace(preset.model, embedding_size=self.units, init_range=self.init_range)
-        if self.units != PAPER_UNITS or abs(vocabulary_size / VOCABULARY_SIZE - 1) > _NEAR:
-            if preset.model.memory.kind == "recurrent_memory":
-                # the paper gives it the units of the LSTM and three times the parameters
-                model = replace(model, encoder=model.encoder.resized(self.units))
-            else:
-                model = match_parameters(model, vocabulary_size, lstm_budget(self.units, model, vocabulary_size))
+        if self.units == PAPER_UNITS and abs(vocabulary_size / VOCABULARY_SIZE - 1) <= _NEAR:
+            return model
+        if preset.model.memory.kind == "recurrent_memory":
+            # the paper gives it the units of the LSTM and three times the parameters
+            return replace(model, encoder=model.encoder.resized(self.units))
+        return match_parameters(model, vocabulary_size, lstm_budget(self.units, model, vocabulary_size))
+
+    def training(self, preset: RunConfig, tokens: int) -> TrainingConfig:
+        """Return the recipe of a row."""
         epochs = preset.training.epochs if self.max_epochs is None else self.max_epochs
         if self.training_tokens is not None:
             epochs = max(1, min(epochs, math.floor(self.training_tokens / tokens + 0.5)))
-        return model, replace(preset.training, epochs=epochs)
+        return replace(preset.training, epochs=epochs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,21 +106,16 @@ class Shortened:
     length: int = 35
 
     def of(self, training: TrainingConfig) -> TrainingConfig:
-        """Return a published recipe made short: what is not named above stays, ε and noise of finetuning included."""
-        finetune = replace(
-            training.finetune,
-            stages=1,
-            lr=None,
-            epochs=self.finetune_epochs,
-            last_latent_dropout=None,
-            partial_shuffle=None,
-        )
+        """Shorten a published recipe; what is not named above stays, also ε and noise of finetuning."""
+        epochs, streams = self.finetune_epochs, self.batch_size
         return replace(
             training,
             optimizer=replace(training.optimizer, lr=self.lr, switch_after=self.switch_after),
-            batching=replace(training.batching, batch_size=self.batch_size, length=self.length, group_size=None),
+            batching=replace(training.batching, batch_size=streams, length=self.length, group_size=None),
             epochs=self.epochs,
-            finetune=finetune,
+            finetune=replace(
+                training.finetune, stages=1, lr=None, epochs=epochs, last_latent_dropout=None, partial_shuffle=None
+            ),
         )
 
 
@@ -136,28 +131,27 @@ class Proportional:
     # a step on running text reads at most this many words: rows that read more have fewer streams, or they would be
     # compared after a fraction of the others' steps
     update_words: int | None = None
-    recipe: Shortened | None = None  # of all rows; None: each row's own
     experts: int | None = None  # most K of a mixture of softmaxes
     buffer_size: int | None = None  # most B of a span buffer
+    recipe: Shortened | None = None  # of all rows; None: each row's own
 
-    def scaled(self, preset: RunConfig, vocabulary_size: int, tokens: int) -> tuple[ModelConfig, TrainingConfig]:
-        """Return model and recipe of a row."""
-        training = preset.training
+    def training(self, preset: RunConfig, tokens: int) -> TrainingConfig:
+        """Return the recipe of a row."""
+        training, batching = preset.training, preset.training.batching
         if self.recipe is not None:
-            training = self.recipe.of(training)
-        elif self.max_epochs is not None:
-            training = compressed(self._in_smaller_steps(training), self.max_epochs)
-        return preset.model if self.width == 1 else self._narrowed(preset.model), training
-
-    def _in_smaller_steps(self, training: TrainingConfig) -> TrainingConfig:
-        batching = training.batching
-        if self.update_words is None or batching.kind == "sentences":
+            return self.recipe.of(training)
+        if self.max_epochs is None:
             return training
-        streams = min(batching.batch_size, max(1, self.update_words // batching.length))
-        return replace(training, batching=replace(batching, batch_size=streams))
+        if self.update_words is not None and batching.kind != "sentences":
+            streams = min(batching.batch_size, max(1, self.update_words // batching.length))
+            training = replace(training, batching=replace(batching, batch_size=streams))
+        return compressed(training, self.max_epochs)
 
-    def _narrowed(self, model: ModelConfig) -> ModelConfig:
-        memory, head, encoder = model.memory, model.head, model.encoder
+    def model(self, preset: RunConfig, vocabulary_size: int) -> ModelConfig:
+        """Return the model of a row."""
+        model, memory, head, encoder = preset.model, preset.model.memory, preset.model.head, preset.model.encoder
+        if self.width == 1:
+            return model
         if isinstance(memory, SpanBufferConfig):
             memory = replace(self._drier(memory), buffer_size=_at_most(self.buffer_size, memory.buffer_size))
         if isinstance(head, MixtureOfSoftmaxesConfig):
@@ -181,12 +175,8 @@ class Proportional:
     def _drier(self, part: Part) -> Part:
         """Return a configuration with this share of each of its rates of dropout and zoneout."""
         config: Any = part
-        rates = {
-            one.name: getattr(config, one.name) * self.dropout
-            for one in fields(config)
-            if one.type == "float" and any(word in one.name for word in ("dropout", "zoneout", "weight_drop"))
-        }
-        dry: Part = replace(config, **rates)
+        names = [one.name for one in fields(config) if one.type == "float" and _RATES.search(one.name)]
+        dry: Part = replace(config, **{name: getattr(config, name) * self.dropout for name in names})
         return dry
 
 
@@ -207,39 +197,30 @@ class Scale:
     precision: Precision = "fp32"  # of the products
     dynamic: DynamicSearch = DynamicSearch()
 
-    def data(self, data: DataConfig) -> DataConfig:
-        """Return `data` with this scale's vocabulary."""
-        if self.vocabulary_size is None:
-            return data
-        return replace(data, max_size=_at_most(data.max_size, self.vocabulary_size))
-
     def describe(self, adapting: bool = False) -> list[str]:
-        """Say in lines what differs from the published sizes and recipes, and how rows that adapt are tuned."""
+        """Say in lines what differs from the published rows, and how the settings of dynamic evaluation are found."""
         sizes = "; ".join([self.sizes.about, *_settings(self.sizes)])
-        said = [f"Scale {self.name}: {sizes}; products in {self.precision} where the device can."]
-        return said + ([f"Dynamic evaluation: {'; '.join(_settings(self.dynamic))}."] if adapting else [])
+        lines = [f"Scale {self.name}: {sizes}; products in {self.precision} where the device can."]
+        return lines + ([f"Dynamic evaluation: {'; '.join(_settings(self.dynamic))}."] if adapting else [])
 
 
 def _settings(config: Any) -> list[str]:
     """Return `name value` of what is set in a configuration, and in those in it."""
-    found = {one.name.replace("_", " "): getattr(config, one.name) for one in fields(config)}
-    found = {name: ", ".join(map(str, value)) if isinstance(value, tuple) else value for name, value in found.items()}
-    plain = [f"{name} {value}" for name, value in found.items() if value is not None and not is_dataclass(value)]
-    return [*plain, *(one for value in found.values() if is_dataclass(value) for one in _settings(value))]
+    found: list[str] = []
+    for one in fields(config):
+        value = getattr(config, one.name)
+        if is_dataclass(value):
+            found += _settings(value)
+        elif value is not None:
+            shown = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+            found.append(f"{one.name.replace('_', ' ')} {shown}")
+    return found
 
 
 def scaled(scale: Scale, preset: RunConfig, data: DataConfig, vocabulary_size: int, tokens: int) -> RunConfig:
-    """Return the configuration of a row at a scale.
-
-    Args:
-        scale: that one.
-        preset: the published configuration.
-        data: of the corpus, already at this scale.
-        vocabulary_size: of the corpus, at this scale.
-        tokens: of its training part.
-    """
-    model, training = scale.sizes.scaled(preset, vocabulary_size, tokens)
-    return RunConfig(data=data, model=model, training=replace(training, precision=scale.precision))
+    """Return the configuration of a row on a corpus with this vocabulary and these training tokens."""
+    training = replace(scale.sizes.training(preset, tokens), precision=scale.precision)
+    return RunConfig(data=data, model=scale.sizes.model(preset, vocabulary_size), training=training)
 
 
 def published_length(training: TrainingConfig) -> int:
@@ -271,92 +252,3 @@ def compressed(training: TrainingConfig, most: int) -> TrainingConfig:
     full = min(most - 1, max(1, round(schedule.full_epochs * most / length)))
     factor = schedule.factor ** ((length - schedule.full_epochs) / (most - full))
     return replace(shorter, schedule=replace(schedule, full_epochs=full, factor=factor))
-
-
-def _named(*scales: Scale) -> dict[str, Scale]:
-    return {scale.name: scale for scale in scales}
-
-
-_SMOKE = "does everything run? minutes on the embedded corpus; the numbers mean nothing"
-_PAPERS = "the papers' sizes and recipes; for a GPU"
-
-MATCHED = _named(
-    Scale(
-        name="smoke",
-        purpose="does everything run? a minute or two on the embedded corpus; the numbers mean nothing",
-        corpus="demo",
-        vocabulary_size=2_000,
-        sizes=Matched(units=16, max_epochs=1, init_range=0.4),
-    ),
-    Scale(
-        name="small",
-        purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
-        corpus="wikitext-2",
-        vocabulary_size=16_000,
-        precision="bf16",
-        sizes=Matched(units=64, training_tokens=12_500_000, max_epochs=8, init_range=0.2),
-    ),
-    Scale(
-        name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)
-    ),
-)  # fmt: skip
-"""The scales of Daniluk et al. (2017)."""
-
-PROPORTIONAL = _named(
-    Scale(
-        name="smoke",
-        purpose=_SMOKE,
-        corpus="demo",
-        vocabulary_size=2_000,
-        most_members=3,
-        sizes=Proportional(width=0.025, dropout=0.5, max_epochs=1),
-    ),
-    Scale(
-        name="small",
-        purpose="a fifth of every width; hours of one CPU core",
-        vocabulary_size=16_000,
-        most_members=3,
-        precision="bf16",
-        sizes=Proportional(width=0.2, dropout=0.5, max_epochs=8, update_words=800),
-    ),
-    Scale(name="paper", purpose=_PAPERS, sizes=Proportional()),
-)
-"""The scales of Salton et al. (2017)."""
-
-LADDER = _named(
-    Scale(
-        name="smoke",
-        purpose=_SMOKE,
-        corpus="demo",
-        vocabulary_size=2_000,
-        sizes=Proportional(
-            width=0.025,
-            dropout=0.5,
-            recipe=Shortened(lr=10.0, epochs=2, switch_after=1, finetune_epochs=1),
-            experts=2,
-            buffer_size=64,
-        ),
-        dynamic=DynamicSearch(rates=(5e-5, 2e-4), decays=(0.002,), first_tokens=500, finalists=0, statistics=5),
-    ),
-    Scale(
-        name="small",
-        purpose="a fifth of every width; hours of two CPU cores (see --dry-run)",
-        precision="bf16",
-        sizes=Proportional(
-            width=0.2,
-            dropout=0.5,
-            recipe=Shortened(lr=20.0, epochs=6, switch_after=4, finetune_epochs=2),
-            experts=3,
-            buffer_size=256,
-        ),
-        dynamic=DynamicSearch(
-            rates=(5e-5, 1e-4, 2e-4, 4e-4),
-            decays=(0.0005, 0.002, 0.008, 0.032),
-            first_tokens=5_000,
-            finalists=3,
-            statistics=200,
-        ),
-    ),
-    Scale(name="paper", purpose=_PAPERS, sizes=Proportional()),
-)
-"""The scales of Li et al. (2020)."""

@@ -11,8 +11,8 @@ from spanlm.data.config import DEMO, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
-from spanlm.evaluation.protocol import Precision
 from spanlm.models.ensemble import Combination, Ensemble
+from spanlm.models.ops.precision import Precision
 from spanlm.runs.loading import load
 from spanlm.runs.texts import State, Texts
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
@@ -21,8 +21,8 @@ from spanlm.runs.trained_model import LoadedModel, TrainedModel
 class TrainedEnsemble(LoadedModel):
     """What `spanlm.load_ensemble` gives: several trained models that predict as one.
 
-    Everything that is measured, scored or generated is the ensemble's. Whatever of `config` says how text is read is
-    the same for all members; the rest of it, memories among it, and `folder`, are the first member's.
+    Everything that is measured, scored or generated is the ensemble's. `config` and `folder` are the first member's;
+    the fields on how a text is read are the same for all members.
 
     Attributes:
         model: the ensemble, in evaluation mode.
@@ -40,15 +40,16 @@ class TrainedEnsemble(LoadedModel):
         """Combine models.
 
         Raises:
-            InputError: no models, models with different words or ways to read a text, or weights that are none.
+            InputError: no models, models with different words or ways to read a text, or weights that mean nothing.
         """
         self.runs = tuple(runs)
         require(bool(self.runs), "runs", len(self.runs), "at least 1 model")
-        for other in self.runs[1:]:
-            _refuse_other_words(self.runs[0], other)
-            _refuse_other_reading(self.runs[0], other)
+        first, *others = self.runs
+        for other in others:
+            _refuse_other_words(first, other)
+            _refuse_other_reading(first, other)
         ensemble = Ensemble([run.model for run in self.runs], combination, weights).eval()
-        first, memories = self.runs[0], [run.config.model.memory for run in self.runs]
+        memories = [run.config.model.memory for run in self.runs]
         super().__init__(ensemble, Texts(first.vocabulary, first.config, first.folder, memories))
 
     def reweighted(self, weights: Sequence[float] | None) -> TrainedEnsemble:
@@ -65,9 +66,7 @@ class TrainedEnsemble(LoadedModel):
         precision: Precision = "fp32",
     ) -> EnsembleEvaluation:
         """Measure each member, the ensemble and the oracle bound in one pass; arguments as of `evaluate`."""
-        text = self.texts.part(corpus, split)
-        protocol = self.texts.protocol(*text, state, batch_size=batch_size, precision=precision)
-        return evaluate_members(self.model, *text, protocol)
+        return evaluate_members(self.model, *self.texts.counted(corpus, split, state, batch_size, precision))
 
     def tune_weights(
         self,
@@ -79,9 +78,7 @@ class TrainedEnsemble(LoadedModel):
         precision: Precision = "fp32",
     ) -> TunedWeights:
         """Find the mixture's best weights for a split, for `reweighted`; arguments as of `evaluate`."""
-        text = self.texts.part(corpus, split)
-        protocol = self.texts.protocol(*text, state, batch_size=batch_size, precision=precision)
-        return tune_weights(self.model, *text, protocol)
+        return tune_weights(self.model, *self.texts.counted(corpus, split, state, batch_size, precision))
 
 
 def load_ensemble(
@@ -101,12 +98,12 @@ def load_ensemble(
 
     Raises:
         InputError: not run folders, one of them twice, models with different words or ways to read a text, or weights
-            that are none.
+            that mean nothing.
     """
     paths = [Path(run).resolve() for run in runs]
-    twice = [run for run, path in zip(runs, paths, strict=True) if paths.count(path) > 1]
-    if twice:
-        raise InputError(f"{twice[0]}: is named twice; name each run once, and weigh it by weights (--weights)")
+    for run, path in zip(runs, paths, strict=True):
+        if paths.count(path) > 1:
+            raise InputError(f"{run}: is named twice; name each run once, and weigh it by weights (--weights)")
     return TrainedEnsemble([load(run, device) for run in runs], combination, weights)
 
 
@@ -127,24 +124,25 @@ def _refuse_other_words(one: TrainedModel, other: TrainedModel) -> None:
 
 def _refuse_other_reading(one: TrainedModel, other: TrainedModel) -> None:
     """Refuse a model that reads texts in another way, so that no single way would be right for both."""
-    for (field, mine), (_, theirs) in zip(_reading(one.config), _reading(other.config), strict=True):
-        if mine != theirs:
+    mine, theirs = _reading(one.config), _reading(other.config)
+    for field, value in mine.items():
+        if value != theirs[field]:
             raise InputError(
-                f"{one.folder} and {other.folder}: were not trained alike: {field} is {mine} and {theirs}. "
+                f"{one.folder} and {other.folder}: were not trained alike: {field} is {value} and {theirs[field]}. "
                 "Only models that read a text in the same way can be combined."
             )
 
 
-def _reading(config: RunConfig) -> list[tuple[str, str]]:
-    """Return what of a configuration says how a text is read."""
+def _reading(config: RunConfig) -> dict[str, str]:
+    """Return the fields of a configuration that decide how a text is read."""
     data, kind = config.data, config.training.batching.kind
     if kind == "auto":
-        # the demo's documents are its topics, whatever the field says
+        # the demo's documents are its topics, whatever the field is
         kind = "documents" if data.corpus == DEMO or data.effective_documents != "none" else "streams"
-    return [
-        ("data.tokenizer", data.effective_tokenizer),
-        ("data.documents", data.effective_documents),
-        ("data.lines", data.lines),
-        ("training.batching.kind", kind),
-        ("training.batching.predict_first", str(config.training.batching.predict_first).lower()),
-    ]
+    return {
+        "data.tokenizer": data.effective_tokenizer,
+        "data.documents": data.effective_documents,
+        "data.lines": data.lines,
+        "training.batching.kind": kind,
+        "training.batching.predict_first": str(config.training.batching.predict_first).lower(),
+    }

@@ -10,16 +10,15 @@ from typing import Literal, get_args
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DEMO, SPLITS, BatchingKind, DataConfig, Split
-from spanlm.data.corpora import WHOLE, Corpus, load_corpus, load_text
-from spanlm.data.sources import CORPORA, split_by_lines
+from spanlm.data.corpora import CORPORA, WHOLE, Corpus, load_corpus, load_text, split_by_lines
 from spanlm.data.text import Text, fingerprint
-from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.cloze import ClozeContext
-from spanlm.evaluation.protocol import KINDS, Context, Precision, Protocol
+from spanlm.evaluation.protocol import KINDS, Context, Protocol
 from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.models.memories import AnyMemoryConfig
+from spanlm.models.ops.precision import Precision
 from spanlm.store.files import expanded
 from spanlm.store.provenance import read_texts, starts
 from spanlm.training.setup import batching_kind, remembers_everything
@@ -53,12 +52,8 @@ class Texts:
 
     @property
     def line_by_line(self) -> bool:
-        """Whether the training's lines knew nothing of each other."""
+        """Whether the training read each line alone."""
         return self.config.training.batching.kind == "sentences"
-
-    def tokenize(self, text: str) -> list[str]:
-        """Split text into words as the training text was."""
-        return tokenize(text, self.config.data.effective_tokenizer)
 
     def pieces(self, text: Text | Iterable[str]) -> Iterator[Piece]:
         """Cut a file, or lines, into words, and into lines or sentences, as the training text was.
@@ -113,10 +108,10 @@ class Texts:
         return self._with_unk_notes(found if other else self._as_in_training(found))
 
     def unk_notes(self) -> list[str]:
-        """Say it if the training text had no <unk>: nothing was learnt of the words that the vocabulary lacks."""
+        """Return a note if the training text had no <unk>: the model has learnt nothing of unknown words."""
         words, data = self.vocabulary, self.config.data
         learnt: list[bool] = []
-        with suppress(RunError):  # what a damaged file does not say is not known
+        with suppress(RunError):  # a damaged file leaves it unknown
             learnt = [bool(start["unk"]) for start in starts(self.folder) if start.get("unk") is not None]
         # spanlm 0.1.0 did not record it; where no word was left out, <unk> comes last if the text has none
         whole = data.min_count == 1 and data.corpus != DEMO and len(words) < (data.max_size or len(words) + 1)
@@ -155,7 +150,7 @@ class Texts:
         try:
             parts, _ = split_by_lines(path, as_text=True)
         except InputError:
-            return False  # what is wrong with it is said by what reads it
+            return False  # reading it raises the same error
         # the short parts first: another text is known by them
         return all(fingerprint(parts[split]) == known[split] for split in reversed(SPLITS))
 
@@ -207,6 +202,18 @@ class Texts:
                 )
         return Protocol(context=context, batch_size=batch_size, precision=precision, predict_first=self.predict_first)
 
+    def counted(
+        self,
+        corpus: Corpus | str | None,
+        split: Split,
+        state: State = "auto",
+        batch_size: int | None = None,
+        precision: Precision = "fp32",
+    ) -> tuple[Corpus, str, Protocol]:
+        """Return what `part` and `protocol` give: a corpus, a part of it, and how that is counted."""
+        loaded, part = self.part(corpus, split)
+        return loaded, part, self.protocol(loaded, part, state, batch_size=batch_size, precision=precision)
+
     def refuse_context(self, state: Context, text: str = "all of the text") -> None:
         """Refuse a context of words that the model was never given.
 
@@ -243,8 +250,8 @@ class Texts:
             )
         if self.line_by_line and "full" in asked:
             raise InputError(
-                "context=full: the model was trained on lines that know nothing of each other, so the sentences before "
-                "the query say nothing to it. Take context query, or none."
+                "context=full: the model was trained on lines that know nothing of each other, so it cannot use the "
+                "sentences before the query. Take context query, or none."
             )
         return tuple(asked)
 

@@ -12,9 +12,10 @@ from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
+from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError
-from spanlm.evaluation.attention import AttentionRecord, attend_words
+from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
 from spanlm.evaluation.cloze import ClozeContext, RankedQuestion, rank_questions
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
@@ -39,17 +40,16 @@ from spanlm.evaluation.dynamic.tuning import (
     tune_dynamic,
 )
 from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.evaluation.generation import generate
-from spanlm.evaluation.parts import require_span_buffer
-from spanlm.evaluation.perplexity import Evaluation, evaluate
-from spanlm.evaluation.protocol import Context, Precision
+from spanlm.evaluation.generation import GenerationOptions, generate
+from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
+from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import Report, quiet
-from spanlm.evaluation.spans import SpanRecord, attend_spans
-from spanlm.evaluation.words import WordScore, score_words
+from spanlm.evaluation.words import ScoreOptions, WordScore, score_words
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import require_temperature
+from spanlm.models.ops.precision import Precision
 from spanlm.runs.texts import State, Texts
 from spanlm.store.files import run_name
 from spanlm.store.provenance import provenance
@@ -89,7 +89,7 @@ class LoadedModel:
 
     def tokenize(self, text: str) -> list[str]:
         """Split text into words as the training text was."""
-        return self.texts.tokenize(text)
+        return tokenize(text, self.config.data.effective_tokenizer)
 
     def evaluate(
         self,
@@ -114,9 +114,7 @@ class LoadedModel:
         Raises:
             InputError: no such corpus or part, one in another vocabulary, or an option outside its range.
         """
-        text = self.texts.part(corpus, split)
-        protocol = self.texts.protocol(*text, state, batch_size=batch_size, precision=precision)
-        return evaluate(self.model, *text, protocol, cache=cache)
+        return evaluate(self.model, *self.texts.counted(corpus, split, state, batch_size, precision), cache=cache)
 
     def score(
         self,
@@ -130,24 +128,18 @@ class LoadedModel:
         """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
 
         Lines are cut into sentences if those of the training were (data.lines). Where the first word of each was only
-        read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN.
-
-        Args:
-            text: one string, cut at its line ends; lines; or a file of any size, read as rows are asked for.
-            state: what a word's context is.
-            base: of the logarithm; 2 gives bits.
-            oov: flag words outside the vocabulary, or refuse them.
-            eos: give the line ends rows, too.
+        read in training (training.batching.predict_first), the model has no surprisal for it: it is NaN. The `text` is
+        one string, cut at its line ends; lines; or a file of any size, read as rows are asked for. The options are
+        those of `spanlm.evaluation.words.ScoreOptions`.
 
         Raises:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
-                be read, or a `state` that the model cannot use: a memory of everything carried over all lines, lines
-                that are not opened.
+                be read, or a `state` that the model cannot use, see `spanlm.runs.texts.Texts.refuse_context`.
         """
+        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos)
         pieces = self.texts.pieces(text.removesuffix("\n").split("\n") if isinstance(text, str) else text)
         self.texts.refuse_context(state)
-        start = (self.model, self.vocabulary, pieces)
-        return score_words(*start, state=state, base=base, oov=oov, eos=eos, opened=self.texts.predict_first)
+        return score_words(self.model, self.vocabulary, pieces, options, opened=self.texts.predict_first)
 
     def cloze(
         self,
@@ -156,33 +148,23 @@ class LoadedModel:
         contexts: Sequence[ClozeContext] | None = None,
         batch_size: int = 64,
     ) -> Iterator[RankedQuestion | Defect]:
-        """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze`.
+        """Rank the candidates of cloze questions; see `spanlm.evaluation.cloze.rank_questions`.
 
         Args:
             questions: a file in the format of the Children's Book Test, or what `read_questions` gives.
-            contexts: what is read before a query: full, query, none; a question is ranked once with each. None: full,
-                but query for a model that was trained on lines that know nothing of each other.
+            contexts: what is read before a query: full, query, none. None: full, but query for a model that was trained
+                on lines that know nothing of each other.
             batch_size: questions read side by side.
 
-        Returns:
-            In the order of the questions, their ranks, and the defects of those that cannot be scored.
-
         Raises:
-            InputError: an unknown context, full for a model that was trained on lines alone, none for one that predicts
-                no first words, or a file that cannot be read or holds no question.
+            InputError: a context that is unknown or that the model cannot use, see
+                `spanlm.runs.texts.Texts.cloze_contexts`; a file that cannot be read or holds no question.
         """
         contexts = self.texts.cloze_contexts(contexts)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        tokenizer = self.config.data.effective_tokenizer
-        return rank_questions(
-            self.model,
-            self.vocabulary,
-            tokenizer,
-            read,
-            contexts=contexts,
-            batch_size=batch_size,
-            opened=self.texts.predict_first,
-        )
+        tokenizer, opened = self.config.data.effective_tokenizer, self.texts.predict_first
+        how: dict[str, Any] = {"contexts": contexts, "batch_size": batch_size, "opened": opened}
+        return rank_questions(self.model, self.vocabulary, tokenizer, read, **how)
 
     def generate(
         self,
@@ -195,17 +177,10 @@ class LoadedModel:
         seed: int = 1,
         unk: bool = False,
     ) -> list[str]:
-        """Continue a prompt; see `spanlm.evaluation.generation.generate`.
+        """Continue a prompt; see `spanlm.evaluation.generation.GenerationOptions` for how words are drawn.
 
-        Args:
-            prompt: the words to continue; empty: start a line. Line ends in it are <eos>, and so are the ends of
-                sentences if the training's lines were cut into them (data.lines).
-            length: how many words.
-            temperature: 1 samples from the model; 0 always takes the most probable word.
-            top_k: draw from the k most probable words.
-            top_p: draw from the fewest words that hold this share of the probability.
-            seed: the same seed gives the same words.
-            unk: let <unk> be drawn, too.
+        Line ends in the prompt are <eos>, and so are the ends of sentences if the training's lines were cut into them
+        (data.lines). An empty one starts a line.
 
         Returns:
             The new words; <eos> is a line end. After one, a model that was trained on lines alone begins anew, or, if
@@ -217,23 +192,12 @@ class LoadedModel:
         words = self.words(prompt, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unk=unk)
         return list(words)
 
-    def words(
-        self,
-        prompt: str = "",
-        *,
-        length: int = 50,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int = 1,
-        unk: bool = False,
-    ) -> Iterator[str]:
-        """Give the words of `generate` one by one, each as soon as it is drawn; arguments as there."""
-        start = (self.model, self.vocabulary, self.texts.prompt(prompt))
-        how: dict[str, Any] = {"line_by_line": self.texts.line_by_line, "opened": self.texts.predict_first}
-        return generate(
-            *start, length=length, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, unk=unk, **how
-        )
+    def words(self, prompt: str = "", **options: Any) -> Iterator[str]:
+        """Give the words of `generate` one by one, each as soon as it is drawn; options as there."""
+        line_by_line, opened = self.texts.line_by_line, self.texts.predict_first
+        drawn = GenerationOptions(**options)
+        words = self.texts.prompt(prompt)
+        return generate(self.model, self.vocabulary, words, drawn, line_by_line=line_by_line, opened=opened)
 
     def tune_cache(
         self,
@@ -247,9 +211,8 @@ class LoadedModel:
         precision: Precision = "fp32",
     ) -> CacheTuning:
         """Find the best cache for a text; see `spanlm.evaluation.cache.tune_cache`, and `evaluate`."""
-        text = self.texts.part(corpus, split)
-        protocol = self.texts.protocol(*text, state, precision=precision)
-        return tune_cache(self.model, *text, windows, thetas, lambdas, protocol)
+        loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
+        return tune_cache(self.model, loaded, part, windows, thetas, lambdas, protocol)
 
 
 class TrainedModel(LoadedModel):
@@ -298,32 +261,23 @@ class TrainedModel(LoadedModel):
         statistics: DynamicStatistics | None = None,
         report: Report = quiet,
     ) -> Evaluation:
-        """Measure perplexity; see `spanlm.evaluation.perplexity.evaluate`.
+        """Measure perplexity, with the trained weights or with `dynamic` ones that go on learning from the text.
 
-        Args:
-            corpus: one that is loaded, a name or path (a file is taken whole), or None for the one of the training.
-            split: train, valid or test.
-            state: what a word's context is: the whole split (carry), its document, its line; auto: as in training.
-            batch_size: streams side by side; None: as many as change nothing.
-            precision: of the products.
-            cache: mix a neural cache in; the result has the numbers without it, too.
-            dynamic: let a copy of the weights follow the text; the result has the numbers without it, too.
-            statistics: for `dynamic`; None: as `dynamic_statistics` gives them, which may take long.
-            report: told of the progress of `dynamic`.
+        The first six arguments are as of `LoadedModel.evaluate`. A result with `dynamic` has the numbers with the
+        trained weights throughout, too. `statistics` are those of the gradients, by default as `dynamic_statistics`
+        gives them, which may take long; `report` is called with the progress.
 
         Raises:
-            InputError: no such corpus or part, one in another vocabulary, an option outside its range, or a cache and
-                weights that follow the text at once.
+            InputError: as of `LoadedModel.evaluate`; a cache and weights that follow the text at once.
             DivergedError: weights that followed the text diverged.
         """
         if dynamic is None:
             return super().evaluate(corpus, split, state=state, batch_size=batch_size, precision=precision, cache=cache)
         if cache is not None:
             raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
-        text = self.texts.part(corpus, split)
-        protocol = self.texts.protocol(*text, state, batch_size=batch_size, precision=precision)
+        loaded, part, protocol = self.texts.counted(corpus, split, state, batch_size, precision)
         statistics = statistics or self.dynamic_statistics(length=dynamic.length, report=report)
-        return evaluate_dynamic(self.model, *text, statistics, dynamic, protocol, report=report)
+        return evaluate_dynamic(self.model, loaded, part, statistics, dynamic, protocol, report=report)
 
     def attend(self, text: str, *, expected: int = 5, state: Context = "line") -> AttentionRecord:
         """Read a text and record where the model looked at each word, and what it expected next.
@@ -340,10 +294,9 @@ class TrainedModel(LoadedModel):
         if self.has_spans:
             raise InputError(
                 "model.memory.kind=span_buffer: the model looks at spans, and takes of them what its gate lets in; "
-                "attend_spans(text) tells of both"
+                "attend_spans(text) records both"
             )
-        words, starts = self.texts.to_attend(text, state)
-        how: dict[str, Any] = {"title": self.title(), "opened": self.texts.predict_first, "starts": starts}
+        words, how = self._to_attend(text, state)
         return attend_words(self.model, self.vocabulary, words, expected=expected, **how)
 
     @property
@@ -354,19 +307,19 @@ class TrainedModel(LoadedModel):
     def attend_spans(self, text: str, *, expected: int = 5, state: Context = "line") -> SpanRecord:
         """Read a text and record at which spans a span buffer looked, its gate, and what each part expected next.
 
-        Args:
-            text: as of `attend`.
-            expected: how many of the most probable next words of each part to keep.
-            state: as of `attend`.
+        The arguments are as of `attend`; `expected` words are kept of each part.
 
         Raises:
             InputError: no words, a model without a span buffer, or a `state` that the model cannot use.
         """
         if not self.has_spans:
-            raise InputError(f"{self.title()}: has no span buffer; attend(text) tells at which words a model looked")
-        words, starts = self.texts.to_attend(text, state)
-        how: dict[str, Any] = {"title": self.title(), "opened": self.texts.predict_first, "starts": starts}
+            raise InputError(f"{self.title()}: has no span buffer; attend(text) records at which words a model looked")
+        words, how = self._to_attend(text, state)
         return attend_spans(self.model, self.vocabulary, words, expected=expected, **how)
+
+    def _to_attend(self, text: str, state: Context) -> tuple[list[str], dict[str, Any]]:
+        words, starts = self.texts.to_attend(text, state)
+        return words, {"title": self.title(), "opened": self.texts.predict_first, "starts": starts}
 
     def dynamic_statistics(
         self,
@@ -380,13 +333,8 @@ class TrainedModel(LoadedModel):
         """Return the statistics in the folder, or, if they are not of these weights and this text, new ones.
 
         New ones are saved in the folder; where that cannot be written they are only returned. `origin` says which.
-
-        Args:
-            segments: so many of the training text are enough; None: all of it.
-            length: steps of a segment.
-            data_dir: where registered corpora are.
-            download: fetch a registered corpus that is not there.
-            report: told of progress while they are gathered.
+        Gathering them reads all of the training text, or so many `segments` of `length` steps; `data_dir` and
+        `download` are as of `corpus`, and `report` is called with the progress.
 
         Raises:
             InputError: neither statistics that belong to the weights nor the training text are there.
@@ -424,39 +372,29 @@ class TrainedModel(LoadedModel):
         goes on, and one with another point reads only that.
 
         Args:
-            corpus: as for `evaluate`.
+            corpus: as of `evaluate`, and so are `state`, `precision`, `statistics` and `report`.
             split: the part to choose on; never the one to report.
             rates: η to try; None: those of the published grid, in proportion to the length.
             decays: λ to try, likewise.
-            epsilon: ε of all of them.
+            epsilon: ε of all of them; `length` and `loss` are as of `DynamicConfig`.
             length: words after which the weights learn.
             loss: what they learn from.
             also: more points to try, of the same length.
             first_tokens: that every point reads.
             finalists: points that then read all of the text, more if none of them helps; 0: none.
-            state: as for `evaluate`.
+            state: a word's context.
             precision: of the products.
-            statistics: of the gradients; None: those in the folder, or gathered now.
-            report: told of progress.
+            statistics: of the gradients.
+            report: is called with the progress.
 
         Raises:
             InputError: as `evaluate`; an empty grid or a value outside its range; no text to gather statistics on.
             DivergedError: the weights diverged at every point; has the grid.
             RunError: the trained weights predict no finite numbers.
         """
-        text = self.texts.part(corpus, split)
-        protocol = self.texts.protocol(*text, state, precision=precision)
+        loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
         grid = [*dynamic_grid(rates, decays, epsilon, length, loss), *also]
         statistics = statistics or self.dynamic_statistics(length=length, report=report)
         trials = Trials(self.folder / TRIALS, provenance(self.model.device)["commit"])
-        return tune_dynamic(
-            self.model,
-            *text,
-            statistics,
-            grid,
-            protocol,
-            first_tokens=first_tokens,
-            finalists=finalists,
-            report=report,
-            trials=trials,
-        )
+        how: dict[str, Any] = {"first_tokens": first_tokens, "finalists": finalists, "report": report, "trials": trials}
+        return tune_dynamic(self.model, loaded, part, statistics, grid, protocol, **how)

@@ -7,8 +7,8 @@
         position.json           where in the data, the schedule and the metrics the run stands
         manifest.json           SHA-256 of each of these
 
-A checkpoint is written under a temporary name and renamed when the disk has all of it, so there is none that is
-half written. One of the same step steps aside for it, as `step-000001500.before`, and goes when it has its name. The
+A checkpoint is written under a temporary name and renamed when the disk has all of it, so none is half
+written. One of the same step steps aside for it, as `step-000001500.before`, and goes when it has its name. The
 last two are kept. One that does not match its manifest is refused and the one before it taken.
 """
 
@@ -54,14 +54,19 @@ def save_checkpoint(folder: Path, step: int, checkpoint: Checkpoint) -> list[Pat
         RunError: the disk refused. The checkpoints before are intact.
     """
     final = folder / f"step-{step:09d}"
-    temporary = folder / f".tmp-{final.name}"
+    temporary, aside = folder / f".tmp-{final.name}", final.with_name(final.name + _ASIDE)
     try:
         own(folder).mkdir(parents=True, exist_ok=True)
         for leftover in folder.glob(".tmp-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir()
         _write_contents(temporary, checkpoint)
-        _step_aside(final)
+        # at an epoch's end, or past a damaged copy, a step is saved twice: the first may be the only one, so it stays
+        # until the second has its name
+        if final.exists():
+            if aside.exists():  # of a save that was killed after its checkpoint had the name
+                shutil.rmtree(aside)
+            os.replace(final, aside)
         os.replace(temporary, final)
         sync_folder(folder)
     except OSError as error:
@@ -81,7 +86,7 @@ def holds_checkpoints(folder: Path) -> bool:
 
 
 def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Read the newest checkpoint that matches its manifest; say what was refused on the way.
+    """Read the newest checkpoint that matches its manifest; return also why newer ones were refused.
 
     Raises:
         RunError: there are checkpoints, and all are damaged.
@@ -95,18 +100,6 @@ def load_last_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     if refused:
         raise RunError(f"{refused[0]}; no checkpoint before it is whole. Start again with another --out.")
     return None, refused
-
-
-def _step_aside(final: Path) -> None:
-    """Make room for another checkpoint of the same step: at an epoch's end, or past a damaged copy, it is saved twice.
-
-    It is not removed before the other has its name: it may be the only one.
-    """
-    if final.exists():
-        aside = final.with_name(final.name + _ASIDE)
-        if aside.exists():  # of a save that was killed after its checkpoint had the name
-            shutil.rmtree(aside)
-        os.replace(final, aside)
 
 
 def _drop_others(folder: Path, newest: Path) -> list[Path]:
@@ -162,3 +155,15 @@ def to_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = No
     """Serialise tensors in the safetensors format."""
     content: bytes = safetensors.torch.save({k: x.detach().contiguous() for k, x in tensors.items()}, metadata)
     return content
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a safetensors file of this project: tensors by name, and the marks under its key `spanlm`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        OSError, ValueError, SafetensorError: it is damaged.
+    """
+    with safetensors.safe_open(regular(path), framework="pt") as file:
+        marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
+        return {name: file.get_tensor(name) for name in file.keys()}, marks  # noqa: SIM118 (not a dict)

@@ -34,20 +34,12 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: the disk refused; the old file is intact and nothing is left of the new one.
     """
-    if _takes_a_stream(path):
+    if path.exists() and not path.is_file():
         with path.open("wb") as file:
             yield file
     else:
         with _replacing_file(Path(os.path.realpath(path))) as file:
             yield file
-
-
-def _takes_a_stream(path: Path) -> bool:
-    """Say whether `path` is there and no regular file."""
-    try:
-        return not stat.S_ISREG(path.stat().st_mode)
-    except FileNotFoundError:
-        return False
 
 
 @contextmanager
@@ -114,7 +106,7 @@ def make_folder(folder: Path, option: str) -> None:
     """Make a folder and those above it, if need be.
 
     Raises:
-        InputError: it cannot be made; names the option that asked for it.
+        InputError: it cannot be made; the message begins with the option.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

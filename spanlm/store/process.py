@@ -12,38 +12,41 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from spanlm.errors import InputError
+from spanlm.errors import InputError, RunError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import torch
 
-_TOLD = Path("/proc/cpuinfo")
+CPUINFO = Path("/proc/cpuinfo")
 _KIND = {"family": "cpu family", "model": "model"}
 _PR_SET_PDEATHSIG = 1
 
 
-def processor_fields() -> dict[str, str]:
-    """Return the fields of the first processor in Linux's words; nothing where the system does not tell them."""
+def processor_fields(file: Path | None = None) -> dict[str, str]:
+    """Return the fields of the first processor in Linux's words; empty where there is no such file."""
     try:
-        told = _TOLD.read_text(encoding="utf-8", errors="replace")
+        text = (file or CPUINFO).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return {}
-    lines = (line.partition(":") for line in told.partition("\n\n")[0].splitlines())
+    lines = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
-def processor_name() -> str:
+def processor_name(file: Path | None = None) -> str:
     """Name the processor, with its family and model: `AMD EPYC (family 25, model 17)`.
 
     Machines that are rented hide which of a maker's processors they have, of which one can have twice another's speed.
     """
-    found = processor_fields()
+    found = processor_fields(file)
     name = found.get("model name") or platform.processor() or platform.machine()
     kind = ", ".join(f"{what} {found[field]}" for what, field in _KIND.items() if found.get(field))
     return f"{name} ({kind})" if kind else name
@@ -53,8 +56,8 @@ def memory() -> int:
     """Return the bytes that this process holds and those that are free, swap among them; or a container's limit."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError):  # Linux alone has these
-        told = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
-        limits[0] = 1024 * sum(map(int, re.findall(r"^(?:MemAvailable|SwapFree|VmRSS):\s*(\d+)", told, re.M)))
+        text = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
+        limits[0] = 1024 * sum(map(int, re.findall(r"^(?:MemAvailable|SwapFree|VmRSS):\s*(\d+)", text, re.M)))
     for path in ("memory.max", "memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
             limits.append(int(Path("/sys/fs/cgroup", path).read_text()))
@@ -62,14 +65,10 @@ def memory() -> int:
 
 
 def pick_device(name: str, field: str) -> torch.device:
-    """Return the device of that name; auto is a GPU if there is one.
-
-    Args:
-        name: auto, cpu, cuda, cuda:1, …
-        field: where the name was given, for messages.
+    """Return the device of that name (auto, cpu, cuda, cuda:1, …); auto is a GPU if there is one.
 
     Raises:
-        InputError: no such device here.
+        InputError: no such device here; the message begins with `field`.
     """
     import torch  # takes seconds: what only asks for the memory does without
 
@@ -92,7 +91,7 @@ def with_threads(device: torch.device | str) -> str:
 
 
 class StopRequest:
-    """Remembers which signal asked for an end, if any."""
+    """Records the signal that requests an end, if any."""
 
     signal_number: int | None = None
 
@@ -134,7 +133,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """Start processes inside: they never hear of Ctrl-C, which the parent hears of when the block ends."""
+    """Start processes inside: they ignore Ctrl-C, and the parent gets it when the block ends."""
     from multiprocessing import resource_tracker  # what starts no process does without
 
     # it starts with the first process, and would let the signal through while that one is made
@@ -151,13 +150,13 @@ def starting() -> Iterator[None]:
 @contextmanager
 def _deferred() -> Iterator[None]:
     """Answer Ctrl-C when the block ends."""
-    heard: list[int] = []
-    answer = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    caught: list[int] = []
+    answer = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, answer)
-        if heard:
+        if caught:
             signal.raise_signal(signal.SIGINT)
 
 
@@ -178,3 +177,41 @@ def end_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
+
+
+@contextmanager
+def workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]]:
+    """Start processes; what is given is `map`, but calls the function there, for a few items ahead of the results.
+
+    Args:
+        jobs: How many processes; None: one for each processor that this one may use; 1: all is done in this one.
+
+    Raises:
+        RunError: A process was ended from outside.
+    """
+    jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) or 1
+    if jobs == 1:
+        yield map
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    def in_order(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        under_way: deque[Future[Any]] = deque()
+        for item in items:
+            with starting():  # what hands an item over starts a process, too
+                under_way.append(pool.submit(function, item))
+            if len(under_way) > 2 * jobs:  # for each, one at work and one waiting
+                yield under_way.popleft().result()
+        yield from (future.result() for future in under_way)
+
+    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent)
+    try:
+        yield in_order
+    except BrokenProcessPool as error:
+        raise RunError(
+            "a process was ended from outside, perhaps for lack of memory; start again, with fewer --jobs"
+        ) from error
+    finally:
+        pool.shutdown(cancel_futures=True)

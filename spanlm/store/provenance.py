@@ -38,12 +38,10 @@ def provenance(device: torch.device) -> dict[str, Any]:
 
 def made() -> dict[str, Any]:
     """Return the time, the command and the code of this process."""
-    (commit, changed), program = _commit(PACKAGE), Path(sys.argv[0]).name
+    (commit, changed), program = commit_of(PACKAGE), Path(sys.argv[0]).name.replace("__main__.py", "spanlm")
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(
-            ["spanlm" if program == "__main__.py" else program, *map(_without_folders, sys.argv[1:])]
-        ),
+        "command": shlex.join([program, *map(_without_folders, sys.argv[1:])]),
         "spanlm": VERSION,
         "commit": commit,
         "changed": changed,
@@ -69,10 +67,10 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 
 @cache  # what is checked out later is not what this process runs
-def _commit(package: Path) -> tuple[str | None, bool | None]:
+def commit_of(package: Path) -> tuple[str | None, bool | None]:
     """Return the commit that is checked out and whether the package differs from it; None where there is no checkout.
 
-    An installed copy may lie inside somebody's repository, whose commit says nothing: the package must be tracked.
+    An installed copy may lie in the repository of another project: the package must be tracked.
     """
     if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
         return None, None
@@ -101,13 +99,8 @@ def record_start(
 ) -> None:
     """Add this start of a run on a device to its `provenance.jsonl`.
 
-    Args:
-        folder: of the run.
-        device: what it trains on.
-        started_from: SHA-256 of the weights that it took from another run.
-        texts: the SHA-256 of each part of the corpus.
-        precision: of the products, as `spanlm.evaluation.protocol.usable` has it.
-        unk: how many tokens of the training part are <unk>.
+    `started_from` is the SHA-256 of the weights that it took from another run, `texts` has that of each part of the
+    corpus, `precision` is that of the products, and `unk` counts the <unk> of the training part.
 
     Raises:
         RunError: the disk refused.

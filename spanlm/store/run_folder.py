@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from spanlm.errors import InputError, RunError
-from spanlm.store.checkpoints import to_bytes
-from spanlm.store.files import hold, own, regular, replace_file
-from spanlm.store.plain import finite, json_object
+from spanlm.store.checkpoints import read_tensors, to_bytes
+from spanlm.store.files import hold, own, replace_file
+from spanlm.store.plain import finite
 
 CONFIG, VOCABULARY, MODEL = "config.yaml", "vocabulary.json", "model.safetensors"
 METRICS, CHECKPOINTS = "metrics.jsonl", "checkpoints"
@@ -67,13 +67,9 @@ def locked(folder: Path, *, forget: bool = False) -> Iterator[None]:
 
 
 def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = "") -> str:
-    """Write the weights and return their SHA-256, with which the file is marked.
+    """Write the weights, marked with their SHA-256, the vocabulary's hash and the run's `config_digest`.
 
-    Args:
-        folder: of the run.
-        model: the parameters of which are written.
-        vocabulary: its hash, with which the file is marked, too.
-        config: the `config_digest` of the run, likewise.
+    Returns the first.
 
     Raises:
         RunError: a weight is not finite, or the disk refused; the file before is intact.
@@ -87,8 +83,8 @@ def save_model(folder: Path, model: nn.Module, vocabulary: str, config: str = ""
     try:
         replace_file(folder / MODEL, to_bytes(weights, {"spanlm": json.dumps(marks)}))
     except OSError as error:
-        said = f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
-        raise RunError(said) from error
+        message = f"{folder / MODEL}: could not be written: {error.strerror}; the file before is intact."
+        raise RunError(message) from error
     return digest
 
 
@@ -126,9 +122,7 @@ def read_weights(folder: Path, vocabulary: str) -> Weights:
     """
     path = folder / MODEL
     try:
-        with safe_open(regular(path), framework="pt") as file:
-            marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        tensors, marks = read_tensors(path)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Is {folder} the folder of a run that finished an epoch?") from None
     except (OSError, ValueError, SafetensorError) as error:

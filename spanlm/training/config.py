@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from spanlm.data.config import SHORTEST, LongSentences, SentenceRules, StreamRules
 from spanlm.errors import InputError, as_written, require, require_defaults
@@ -13,8 +13,22 @@ USUAL_PAST = 5
 """n of the non-monotone test (Merity et al., 2018)."""
 
 
+@dataclass(frozen=True, kw_only=True)  # jsonargparse would take other parents for a choice of subclasses
+class _Options:
+    """A group of fields that refuses values by their full names."""
+
+    PREFIX: ClassVar[str]
+
+    def __init_subclass__(cls, prefix: str) -> None:
+        cls.PREFIX = prefix
+
+    def _require(self, *checks: tuple[str, bool, str]) -> None:
+        for name, fits, limit in checks:
+            require(fits, f"{self.PREFIX}.{name}", getattr(self, name), limit)
+
+
 @dataclass(frozen=True, kw_only=True)
-class OptimizerConfig:
+class OptimizerConfig(_Options, prefix="training.optimizer"):
     """How a gradient becomes an update.
 
     Attributes:
@@ -43,28 +57,26 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that cannot train, and those of averages where there are none."""
-        for name, fits, limit in (
+        by_test = (
+            f"{USUAL_PAST}, its default, with training.optimizer.switch_after={self.switch_after}: averages then begin "
+            "whatever the losses are. Use training.optimizer.switch_after=null for another"
+        )
+        self._require(
             ("lr", 0 < self.lr < math.inf, "positive and finite"),
             ("weight_decay", 0 <= self.weight_decay < math.inf, "0 or positive"),
             ("clip", self.clip is None or self.clip > 0, "positive, or null"),
             ("nonmonotone", self.nonmonotone >= 1, "at least 1"),
             ("switch_after", self.switch_after is None or self.switch_after >= 1, "at least 1, or null"),
-        ):
-            require(fits, f"training.optimizer.{name}", getattr(self, name), limit)
+        )
         if self.kind != "nt_asgd":
             of_averages = "nonmonotone", "switch_after", "lagged_rates"
             require_defaults(self, "training.optimizer", of_averages, "unless training.optimizer.kind is nt_asgd")
-        require(
-            self.switch_after is None or self.nonmonotone == USUAL_PAST,
-            "training.optimizer.nonmonotone",
-            self.nonmonotone,
-            f"{USUAL_PAST}, its default, with training.optimizer.switch_after={self.switch_after}: averages then begin "
-            "whatever the losses are. Use training.optimizer.switch_after=null for another",
-        )
+        switched = self.switch_after is not None and self.nonmonotone != USUAL_PAST
+        self._require(("nonmonotone", not switched, by_test))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScheduleConfig:
+class ScheduleConfig(_Options, prefix="training.schedule"):
     """How the learning rate changes from epoch to epoch.
 
     Attributes:
@@ -82,9 +94,11 @@ class ScheduleConfig:
 
     def __post_init__(self) -> None:
         """Refuse a rate that would grow, and numbers of another kind of schedule."""
-        require(1 <= self.factor < math.inf, "training.schedule.factor", self.factor, "at least 1")
-        require(self.full_epochs >= 1, "training.schedule.full_epochs", self.full_epochs, "at least 1")
-        require(self.warmup >= 0, "training.schedule.warmup", self.warmup, "0 or more optimiser steps")
+        self._require(
+            ("factor", 1 <= self.factor < math.inf, "at least 1"),
+            ("full_epochs", self.full_epochs >= 1, "at least 1"),
+            ("warmup", self.warmup >= 0, "0 or more optimiser steps"),
+        )
         for name, kinds in (("factor", ("step", "plateau")), ("full_epochs", ("step",))):
             if self.kind not in kinds:
                 unless = f"unless training.schedule.kind is {' or '.join(kinds)}"
@@ -92,7 +106,7 @@ class ScheduleConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuneConfig:
+class FinetuneConfig(_Options, prefix="training.finetune"):
     """Further stages of a run of nt_asgd, one after the other (Merity et al., 2018; Wang et al., 2019).
 
     Each loads the best weights so far and averages from its first step on. It ends when the test of
@@ -120,23 +134,19 @@ class FinetuneConfig:
     partial_shuffle: bool | None = None
 
     def __post_init__(self) -> None:
-        """Refuse stages that cannot train, and settings of none; overrides are refused by the fields they stand for."""
-        require(self.stages >= 0, "training.finetune.stages", self.stages, "0 or more")
-        rate_fits = self.lr is None or 0 < self.lr < math.inf
-        require(rate_fits, "training.finetune.lr", self.lr, "positive and finite, or null")
-        for name in ("epochs", "nonmonotone"):
-            require(getattr(self, name) >= 1, f"training.finetune.{name}", getattr(self, name), "at least 1")
-        if not self.stages:
-            self._refuse_settings()
-
-    def _refuse_settings(self) -> None:
-        """Refuse what no stage is there for, all of it in one message: a preset may have set several."""
-        idle = [
+        """Refuse stages that cannot train, and settings without stages; overridden fields refuse their own values."""
+        self._require(
+            ("stages", self.stages >= 0, "0 or more"),
+            ("lr", self.lr is None or 0 < self.lr < math.inf, "positive and finite, or null"),
+            ("epochs", self.epochs >= 1, "at least 1"),
+            ("nonmonotone", self.nonmonotone >= 1, "at least 1"),
+        )
+        idle = [  # all in one message: a preset may have set several
             f"training.finetune.{one.name}={as_written(getattr(self, one.name))} (default {as_written(one.default)})"
             for one in fields(self)
             if getattr(self, one.name) != one.default
         ]
-        if idle:
+        if idle and not self.stages:
             raise InputError(
                 f"training.finetune.stages=0: nothing is finetuned, so that this does nothing: {', '.join(idle)}. "
                 "Use training.finetune.stages=1 or more, or the defaults."
@@ -144,7 +154,7 @@ class FinetuneConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BatchingConfig:
+class BatchingConfig(_Options, prefix="training.batching"):
     """How the text is cut into segments.
 
     Attributes:
@@ -201,7 +211,7 @@ class BatchingConfig:
         )
         for kind, names in _OF_ONE_KIND.items():
             if self.kind != kind:
-                require_defaults(self, "training.batching", names, f"unless training.batching.kind is {kind}")
+                require_defaults(self, self.PREFIX, names, f"unless training.batching.kind is {kind}")
         spread, over = self.length_spread, self.longest_over
         one_order = "false with training.batching.kind=streams, which have one order; use partial_shuffle"
         drawn = spread > 0 or self.short_share > 0
@@ -214,10 +224,6 @@ class BatchingConfig:
             ("longest_over", over is None or over >= 0, "at least 0, or null"),
             ("group_size", size is None or (size >= 1 and self.batch_size % size == 0), divides),
         )
-
-    def _require(self, *checks: tuple[str, bool, str]) -> None:
-        for name, fits, limit in checks:
-            require(fits, f"training.batching.{name}", getattr(self, name), limit)
 
     def streams(self, *, training: bool) -> StreamRules:
         """Return what is drawn for streams; in evaluation nothing is."""
@@ -246,11 +252,11 @@ _OF_ONE_KIND = {
     "sentences": ("long_sentences", "predict_first"),
     "streams": ("length_spread", "short_share", "partial_shuffle"),
 }
-"""What means nothing for batches of another kind."""
+"""Fields that mean nothing for batches of another kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingConfig:
+class TrainingConfig(_Options, prefix="training"):
     """How long and how exactly to train.
 
     Attributes:
@@ -299,24 +305,25 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         """Refuse values outside their range, and what means nothing beside others."""
         stages, switch_after = self.finetune.stages, self.optimizer.switch_after
-        alpha, beta, positive = self.activation_penalty, self.temporal_penalty, "0 or positive, and finite"
+        positive = "0 or positive, and finite"
         of_averages = "0 unless training.optimizer.kind is nt_asgd, whose averages are what a stage is judged by"
         too_late = (
             f"less than training.epochs={self.epochs}, or no epoch is left for averages; or null, for the test of "
             "training.optimizer.nonmonotone"
         )
         drawn = "all unless training.start_from names a run whose weights are to stay: what is drawn would never learn"
-        for name, value, fits, limit in (
-            ("finetune.stages", stages, stages == 0 or self.optimizer.kind == "nt_asgd", of_averages),
-            ("activation_penalty", alpha, 0 <= alpha < math.inf, positive),
-            ("temporal_penalty", beta, 0 <= beta < math.inf, positive),
-            ("epochs", self.epochs, self.epochs >= 1, "at least 1"),
-            ("optimizer.switch_after", switch_after, switch_after is None or switch_after < self.epochs, too_late),
-            ("patience", self.patience, self.patience is None or self.patience >= 1, "at least 1, or null"),
-            ("learns", self.learns, self.learns in ("all", "memory"), "all or memory"),
-            ("learns", self.learns, self.learns == "all" or self.start_from is not None, drawn),
-            ("checkpoint_every", self.checkpoint_every, self.checkpoint_every >= 1, "at least 1"),
-            ("log_every", self.log_every, self.log_every >= 1, "at least 1"),
-            ("seed", self.seed, 0 <= self.seed < 2**63, "in [0, 2^63)"),
-        ):
-            require(fits, f"training.{name}", value, limit)
+        averages = stages == 0 or self.optimizer.kind == "nt_asgd"
+        require(averages, "training.finetune.stages", stages, of_averages)
+        in_time = switch_after is None or switch_after < self.epochs
+        self._require(
+            ("activation_penalty", 0 <= self.activation_penalty < math.inf, positive),
+            ("temporal_penalty", 0 <= self.temporal_penalty < math.inf, positive),
+            ("epochs", self.epochs >= 1, "at least 1"),
+            ("patience", self.patience is None or self.patience >= 1, "at least 1, or null"),
+            ("learns", self.learns in ("all", "memory"), "all or memory"),
+            ("learns", self.learns == "all" or self.start_from is not None, drawn),
+            ("checkpoint_every", self.checkpoint_every >= 1, "at least 1"),
+            ("log_every", self.log_every >= 1, "at least 1"),
+            ("seed", 0 <= self.seed < 2**63, "in [0, 2^63)"),
+        )
+        require(in_time, "training.optimizer.switch_after", switch_after, too_late)

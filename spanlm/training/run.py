@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from spanlm.config import CHANGEABLE, RunConfig, fixed_parts
-from spanlm.data.corpora import Corpus
-from spanlm.data.sources import findable
+from spanlm.config import CHANGEABLE, RunConfig, first_difference, fixed_parts
+from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError, as_written
 from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint
 from spanlm.store.files import make_folder, regular, remove_unfinished, replace_file
 from spanlm.store.run_folder import CHECKPOINTS, CONFIG, METRICS, MODEL, VOCABULARY, locked
 from spanlm.training.config import TrainingConfig
-from spanlm.training.journal import Watcher
-from spanlm.training.position import Position
+from spanlm.training.progress import Position, Watcher
 from spanlm.training.setup import data_fingerprint
-from spanlm.training.stages import run_over, stage_over
 from spanlm.training.trainer import Trainer
 
 
@@ -28,9 +25,9 @@ def train(
 
     Args:
         config: the whole run's.
-        corpus: what `config.data` describes, already loaded.
+        corpus: the data that `config.data` describes, already loaded.
         folder: made if need be; holds everything of the run.
-        watcher: told of progress; by default nobody.
+        watcher: is notified of progress.
         resume: go on from the last checkpoint if there is one. The folder's own configuration must be `config` but
             for fields that are `CHANGEABLE`.
 
@@ -59,16 +56,18 @@ def finished(config: RunConfig, corpus: Corpus, folder: Path) -> Position | None
     Raises:
         RunError: all its checkpoints are damaged.
     """
+    position = _position(folder)
+    ended = position is not None and position.run_over(config.training) and position.data == data_fingerprint(corpus)
+    return position if ended else None
+
+
+def _position(folder: Path) -> Position | None:
     checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)
-    if checkpoint is None:
-        return None
-    position = Position.from_json(checkpoint.position)
-    last = run_over(position, config.training)
-    return position if last and position.data == data_fingerprint(corpus) else None
+    return None if checkpoint is None else Position.from_json(checkpoint.position)
 
 
 def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> RunConfig:
-    """Refuse a folder that holds a run which is not this one; return the configuration as it is to be kept."""
+    """Refuse a folder with another run; return the configuration that the folder will have."""
     data, metrics = findable(config.data), folder / METRICS
     existing = [name for name in (CONFIG, CHECKPOINTS, MODEL, METRICS) if (folder / name).exists()]
     if existing and not resume:
@@ -97,7 +96,7 @@ def _check(config: RunConfig, corpus: Corpus, folder: Path, resume: bool) -> Run
 
 
 def _claim(config: RunConfig, corpus: Corpus, folder: Path) -> None:
-    """Write what determines the run."""
+    """Write the configuration and the vocabulary, which determine the run."""
     try:
         replace_file(folder / CONFIG, config.to_yaml().encode())
         if not (folder / VOCABULARY).exists():
@@ -126,13 +125,12 @@ def refuse_changes(old: RunConfig, new: RunConfig, folder: Path) -> None:
 
 
 def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path) -> None:
-    """Refuse to say anew when something ends that has ended or is under way past that, or how many stages there are.
+    """Refuse to change the end of a stage that is over or further than that, and the number of stages after the last.
 
     Raises:
         InputError: names the field.
     """
-    checkpoint, _ = load_last_checkpoint(folder / CHECKPOINTS)
-    position = Position.from_json(checkpoint.position) if checkpoint else Position(rate=new.optimizer.lr)
+    position = _position(folder) or Position(rate=new.optimizer.lr)
     stage, done, before, now = position.stage, position.stage_epochs, old.finetune, new.finetune
     last_differs = before.last_latent_dropout is not None and stage in (before.stages, now.stages) and stage > 0
     for field, was, wanted, allowed in (
@@ -153,20 +151,9 @@ def _refuse_another_past(old: TrainingConfig, new: TrainingConfig, folder: Path)
             f"training.{field}={wanted}: {folder} has had {done} already{where}. Take that or more, "
             "or choose another --out."
         )
-    if position.segment and stage_over(position, new) and not run_over(position, new):
+    if position.segment and position.stage_over(new) and not position.run_over(new):
         raise InputError(
             f"{folder}: is inside epoch {position.epoch + 1}, and with the training.epochs, training.patience or "
             "training.finetune.epochs that you give the next stage would begin there. Leave them as they were until "
             "the epoch has ended, or choose another --out."
         )
-
-
-def first_difference(old: object, new: object, prefix: str = "") -> tuple[str, object, object] | None:
-    """Return the first field in which two trees differ, with both values; None if they are equal."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in [*old, *(name for name in new if name not in old)]:
-            found = first_difference(old.get(name), new.get(name), f"{prefix}.{name}" if prefix else name)
-            if found:
-                return found
-        return None
-    return None if old == new else (prefix, old, new)

@@ -1,11 +1,11 @@
-"""What a run is made of before its first step: the model, its first weights, and the text, cut and identified."""
+"""What a run is made of before its first step: its stages, its model, its first weights, and its text."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -17,15 +17,67 @@ from spanlm.data.config import BatchingKind
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import Vocabulary
-from spanlm.errors import InputError
+from spanlm.errors import InputError, require, require_defaults
 from spanlm.models.counting import count_configured
+from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import AnyMemoryConfig, AttentiveConfig
 from spanlm.store.process import memory, pick_device
 from spanlm.store.run_folder import CONFIG, VOCABULARY, copy_weights, read_weights
 
+Part = TypeVar("Part", bound=Any)
+
 NEW = ("memory.", "head.projection.")
-"""What a model may have that the run it begins with lacks: a memory, and the buffer's own way into the softmax."""
+"""Parameters that the run of `start_from` may lack: those of a memory, and the buffer's own way into the softmax."""
+
+
+def stage_config(config: RunConfig, stage: int) -> RunConfig:
+    """Return what a stage trains: the run's own configuration, with the changes of `training.finetune`.
+
+    Args:
+        config: the run's.
+        stage: 0 for the main one.
+
+    Raises:
+        InputError: a change that the model or the batches of this run cannot have.
+    """
+    if stage == 0:
+        return config
+    training, finetune = config.training, config.training.finetune
+    last = finetune.last_latent_dropout if stage == finetune.stages else None
+    try:
+        head = _changed(config.model.head, adversarial=finetune.adversarial, latent_dropout=last)
+        model = replace(_changed(config.model, input_noise=finetune.input_noise), head=head)
+        batching = _changed(training.batching, partial_shuffle=finetune.partial_shuffle)
+    except InputError as error:
+        raise InputError(f"training.finetune: {error}") from None
+    optimizer = _changed(training.optimizer, lr=finetune.lr)
+    return replace(config, model=model, training=replace(training, batching=batching, optimizer=optimizer))
+
+
+def _changed(part: Part, **values: object) -> Part:
+    """Copy a part of a configuration with those values that are not None."""
+    return replace(part, **{name: value for name, value in values.items() if value is not None})
+
+
+def refuse_unfit(config: RunConfig) -> None:
+    """Refuse finetune stages that change what the model lacks, and adversarial options without an adversarial softmax.
+
+    Raises:
+        InputError: names the field.
+    """
+    head, finetune = config.model.head, config.training.finetune
+    require(
+        finetune.last_latent_dropout is None or isinstance(head, MixtureOfSoftmaxesConfig),
+        "training.finetune.last_latent_dropout",
+        finetune.last_latent_dropout,
+        f"null with model.head.kind={head.kind}; only mixture_of_softmaxes has latents",
+    )
+    for stage in range(1, finetune.stages + 1):
+        stage_config(config, stage)
+    if not (head.adversarial or finetune.adversarial):
+        why = "without an adversarial softmax. Use model.head.adversarial or training.finetune.adversarial above 0"
+        require_defaults(head, "model.head", ["adversarial_direction", "adversarial_gate"], why)
 
 
 def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
@@ -47,23 +99,23 @@ def batching_kind(kind: str, tokens: TokenFile) -> BatchingKind:
 
 
 def remembers_everything(memory: AnyMemoryConfig) -> bool:
-    """Say whether what a memory holds grows until a reset."""
+    """Return whether a memory's state grows until a reset."""
     return isinstance(memory, AttentiveConfig) and memory.window is None and memory.score != "none"
 
 
 def split_batcher(config: RunConfig, corpus: Corpus, split: str, batch_size: int, *, whole: bool) -> Batcher:
-    """Cut a part of the corpus as the configuration says.
+    """Cut a split of the corpus as the configuration says.
 
     Args:
         config: the run's, or that of one of its stages.
-        corpus: its data; how the training part is cut decides for all.
+        corpus: its data; the kind of its training split decides for all.
         split: train, valid or test.
         batch_size: streams, or sentences, side by side.
         whole: every token is predicted, in the order of the text, as in validation; else as in training.
 
     Raises:
-        InputError: as `batching_kind`; what auto means here cannot have something that is asked for; or what a memory
-            holds would grow with the text.
+        InputError: as `batching_kind`; options that the kind of auto cannot have; or a memory that would grow with
+            the text.
     """
     asked, tokens = config.training.batching, corpus.splits[split]
     kind = batching_kind(asked.kind, corpus.splits["train"])
@@ -109,15 +161,15 @@ def build_model(config: RunConfig, vocabulary_size: int) -> LanguageModel:
 def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, steps: int = 0) -> None:
     """Refuse a model, or its training in segments of so many steps, that this process cannot hold.
 
-    What counts is sure to be held, so that nothing is refused that would fit.
+    This counts only what is surely held, so that nothing is refused that would fit.
 
     Raises:
         InputError: the least that is needed is more than there is.
     """
     model, training, most = config.model, config.training, memory()
-    copies, token = 1, 17  # ids read and predicted, and the mask
+    copies, token = 1, 17  # two ids and the mask
     if steps and pick_device(training.device, "training.device").type == "cpu":
-        if training.learns == "all":  # gradients, and what the optimiser keeps
+        if training.learns == "all":  # gradients, and the optimiser's state
             copies = {"adam": 4, "adagrad": 3}.get(training.optimizer.kind, 2)
         if training.batching.group_size is None:  # words and outputs, in bfloat16
             token += 2 * (model.embedding_size + model.encoder.output_size)
@@ -137,7 +189,7 @@ def refuse_too_large(config: RunConfig, vocabulary_size: int, streams: int = 1, 
 
 
 def data_fingerprint(corpus: Corpus) -> str:
-    """Identify what is trained on: the vocabulary and every id of the training and validation parts."""
+    """Return a digest of the vocabulary and every id of the training and validation splits."""
     digest = hashlib.sha256(corpus.vocabulary.hash.encode())
     for split in ("train", "valid"):
         digest.update(np.ascontiguousarray(corpus.splits[split].ids).data)
@@ -147,12 +199,12 @@ def data_fingerprint(corpus: Corpus) -> str:
 
 @dataclass(frozen=True)
 class WarmStart:
-    """What a run began with.
+    """The weights of another run with which a run began.
 
     Attributes:
-        folder: of the run whose best weights they were.
+        folder: of the other run.
         weights: their SHA-256.
-        fresh: names of the parameters that it lacks, which began as usual.
+        fresh: names of the parameters that it lacks, which were drawn as usual.
     """
 
     folder: Path
@@ -160,16 +212,15 @@ class WarmStart:
     fresh: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Say it in words."""
-        new = f"; new: {', '.join(self.fresh)}" if self.fresh else ""
-        return f"the weights of {self.folder}{new}"
+        """Return it in words."""
+        return f"the weights of {self.folder}" + (f"; new: {', '.join(self.fresh)}" if self.fresh else "")
 
 
 def hold_all_but_new(model: nn.Module) -> None:
-    """Let nothing learn but what may be new.
+    """Let only those parameters learn that may be `NEW`.
 
     Raises:
-        InputError: there is nothing new.
+        InputError: there are none.
     """
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(parameter.requires_grad and name.startswith(NEW))
@@ -181,7 +232,7 @@ def hold_all_but_new(model: nn.Module) -> None:
 
 
 def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmStart:
-    """Give a new model the best weights of a run; each of them must have its place in it.
+    """Copy the best weights of a run into a new model that has a parameter for each of them.
 
     Args:
         model: just made; a memory that the run lacks stays as it is.
@@ -189,8 +240,8 @@ def warm_start(model: nn.Module, folder: Path, vocabulary: Vocabulary) -> WarmSt
         vocabulary: the model's.
 
     Raises:
-        InputError: no such run, one of other words, one with a weight that the model lacks or has in another shape, or
-            one without a weight that only a memory could do without, or with one that is not finite.
+        InputError: no such run, another vocabulary, a weight without a parameter of its shape, a parameter without a
+            weight that is not `NEW`, or a weight that is not finite.
     """
     field = f"training.start_from={folder}"
     if not (folder / CONFIG).is_file():

@@ -2,11 +2,11 @@
 
 Activation regularisation (Merity et al., 2017), as in the code of AWD-LSTM:
 
-    AR  = α · mean(f²)                f: what the head reads, after dropout
-    TAR = β · mean((h_{t+1} − h_t)²)  h: what the encoder gave, before dropout
+    AR  = α · mean(f²)                f: the head's input, after dropout
+    TAR = β · mean((h_{t+1} − h_t)²)  h: the encoder's output, before dropout
 
 The paper writes L2 norms; the code, and the published α = 2 and β = 1, mean over every element of (T, B, ·). Padding is
-left out: of TAR a pair of steps counts where both are predicted. Both are sums over places, each the mean over its
+left out: a pair of steps counts for TAR where both are predicted. Both are sums over places, each the mean over its
 features, so that groups of streams can be added up and divided once.
 """
 
@@ -19,22 +19,20 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation.protocol import autocast
-from spanlm.evaluation.scoring import metric_sums
+from spanlm.models.interfaces import LMState, metric_sums
 from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops.precision import wide
-from spanlm.models.state import LMState
+from spanlm.models.ops.precision import autocast, wide
 from spanlm.training.config import TrainingConfig
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a forward and backward pass leave beside gradients.
+    """Results of a forward and backward pass beside the gradients.
 
     Attributes:
         state: after the last step, cut from the graph.
         nll: summed over predicted tokens, float64, nats.
-        tokens: predicted ones.
+        tokens: number of predicted ones.
         names: of the head's metrics.
         metrics: their sums over predicted tokens, (n,).
     """
@@ -61,24 +59,28 @@ def backward(model: LanguageModel, segment: Segment, state: LMState, training: T
     tokens, streams = segment.mask.sum(), segment.mask.shape[1]
     pairs = neighbours(segment.mask).sum().clamp(min=1)
     divisor = tokens if training.loss == "mean" else streams
-    found = []
+    states, nlls, sums = [], [], []
     for part, before in _groups(segment, state, training.batching.group_size):
         with autocast(model.device, training.precision):
             readout, after = model(part.inputs, before)
             scores = model.head.score(readout, part.targets)
         nll, extra = torch.where(part.mask, -scores.log_prob, 0.0).sum(), scores.extra_loss
-        said = nll if isinstance(extra, float) else nll + torch.where(part.mask, extra, 0.0).sum()
-        loss = said / divisor + model.head.penalty() * (part.mask.shape[1] / streams)
-        penalties: Tensor | float = 0.0  # means whatever the loss is
+        total = nll if isinstance(extra, float) else nll + torch.where(part.mask, extra, 0.0).sum()
+        loss = total / divisor + model.head.penalty() * (part.mask.shape[1] / streams)
+        penalties: Tensor | float = 0.0  # always means, whatever `training.loss` is
         if training.activation_penalty:
             penalties += training.activation_penalty * activation(readout.features, part.mask) / tokens
         if training.temporal_penalty:
-            assert readout.hidden is not None  # every language model of one's own says what its encoder gave
+            assert readout.hidden is not None  # a LanguageModel always has the encoder's output
             penalties += training.temporal_penalty * temporal_activation(readout.hidden, part.mask) / pairs
         (loss + penalties).backward()  # type: ignore[no-untyped-call]
-        sums = metric_sums(scores.metrics, part.mask)
-        found.append(StepResult(after.detach(), nll.detach().double(), tokens, tuple(scores.metrics), sums))
-    return found[0] if len(found) == 1 else _joined(found)
+        states.append(after.detach())
+        nlls.append(nll.detach().double())
+        sums.append(metric_sums(scores.metrics, part.mask))
+    names = tuple(scores.metrics)
+    if len(states) == 1:
+        return StepResult(states[0], nlls[0], tokens, names, sums[0])
+    return StepResult(LMState.beside(states), torch.stack(nlls).sum(), tokens, names, torch.stack(sums).sum(0))
 
 
 def neighbours(mask: Tensor) -> Tensor:
@@ -109,19 +111,9 @@ def _groups(segment: Segment, state: LMState, size: int | None) -> Iterator[tupl
     for first in range(0, streams, size):
         chosen = slice(first, first + size)
         cut = {name: getattr(segment, name)[:, chosen].contiguous() for name in ("inputs", "targets", "mask")}
-        # kernels want a state of its own memory
+        # kernels need contiguous states
         before = state.map(lambda x, chosen=chosen: x[:, chosen].contiguous())  # type: ignore[misc]
         yield replace(segment, reset=segment.reset[chosen], **cut), before
-
-
-def _joined(groups: list[StepResult]) -> StepResult:
-    return StepResult(
-        LMState.beside([group.state for group in groups]),
-        torch.stack([group.nll for group in groups]).sum(),
-        groups[0].tokens,
-        groups[0].names,
-        torch.stack([group.metrics for group in groups]).sum(0),
-    )
 
 
 def clip(model: LanguageModel, limit: float | None) -> Tensor:

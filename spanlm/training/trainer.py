@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, Interrupted, RunError
-from spanlm.evaluation.parts import log_of_training
-from spanlm.evaluation.protocol import Protocol, usable
-from spanlm.evaluation.scoring import score, tally, to_device
-from spanlm.store.checkpoints import holds_checkpoints, load_last_checkpoint, save_checkpoint
+from spanlm.evaluation.perplexity import log_of_training
+from spanlm.evaluation.protocol import Protocol
+from spanlm.evaluation.scoring import score, tally
+from spanlm.models.interfaces import LMState
+from spanlm.models.ops.precision import usable
+from spanlm.store.checkpoints import Checkpoint, holds_checkpoints, load_last_checkpoint, save_checkpoint
 from spanlm.store.files import expanded
 from spanlm.store.process import StopRequest, pick_device, stop_request
 from spanlm.store.provenance import read_precision, record_start
-from spanlm.store.run_folder import CHECKPOINTS, CONFIG, MODEL, load_weights, save_model
-from spanlm.training.journal import Journal, Watcher
-from spanlm.training.optimizers import NTASGD, averaged, build_optimizer, next_rate
-from spanlm.training.position import (
-    Position,
-    as_checkpoint,
-    generator_states,
-    restore_checkpoint,
-    restore_generators,
-)
-from spanlm.training.setup import WarmStart, build_model, data_fingerprint, hold_all_but_new, split_batcher, warm_start
-from spanlm.training.stages import averages_begin, refuse_unfit, run_over, stage_config, stage_over
+from spanlm.store.run_folder import CHECKPOINTS, CONFIG, MODEL, copy_weights, load_weights, save_model
+from spanlm.training import optimizers, setup
+from spanlm.training.progress import Journal, Position, Watcher
 from spanlm.training.step import backward, clip
 
 
@@ -40,43 +35,44 @@ class Trainer:
 
     Every step between two checkpoints is a function of the checkpoint and the configuration, on the same machine
     and number of threads: a run that is killed and resumed ends with the same weights, bit for bit. On a GPU some sums
-    have no fixed order, and the last bits may differ, as they may between two runs that nobody disturbed.
+    have no fixed order, and the last bits may differ, as they may between two undisturbed runs.
 
     Args:
         config: the whole run's.
         corpus: its data.
         folder: holds `config.yaml` and `vocabulary.json` already.
-        watcher: told of progress.
+        watcher: is notified of progress.
     """
 
     def __init__(self, config: RunConfig, corpus: Corpus, folder: Path, watcher: Watcher) -> None:
         self.config, self.corpus, self.folder = config, corpus, folder
-        self._told_of_leftovers = False
-        self.journal = Journal(config.training, watcher, folder)
-        refuse_unfit(config)
+        self.journal, self._noted_leftovers = Journal(config.training, watcher, folder), False
+        setup.refuse_unfit(config)
         self.device = pick_device(config.training.device, "training.device")
-        rate, digest, file = config.training.optimizer.lr, config_digest(config.to_tree()), folder / CONFIG
-        self._found = config_digest(RunConfig.load(file, whole=True).to_tree()) if file.exists() else digest
-        self.position = Position(rate=rate, data=data_fingerprint(corpus), config=digest)
+        self.position = Position(
+            rate=config.training.optimizer.lr,
+            data=setup.data_fingerprint(corpus),
+            config=config_digest(config.to_tree()),
+        )
         # streams of equal length in training; in validation the context of a word must not depend on the batch size
-        self.valid = split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
+        self.valid = setup.split_batcher(config, corpus, "valid", config.training.batching.eval_batch_size, whole=True)
         self._set_up()
-        self.started: WarmStart | None = None
+        self.started: setup.WarmStart | None = None
         origin = config.training.start_from
-        # a run that goes on has its own weights and does not need the other any more
+        # a resumed run has its own weights and does not need the other run any more
         if origin is not None and not holds_checkpoints(folder / CHECKPOINTS):
-            self.started = warm_start(self.model, expanded(origin), corpus.vocabulary)
+            self.started = setup.warm_start(self.model, expanded(origin), corpus.vocabulary)
 
     def _set_up(self) -> None:
-        """Make what the stage of the position trains: its model, its optimiser, its batches."""
-        config = stage_config(self.config, self.position.stage)
+        """Make what the position's stage trains: its model, its optimiser, its batches."""
+        config = setup.stage_config(self.config, self.position.stage)
         streams = config.training.batching.batch_size
         # before the model: refuses what does not fit in memory
-        self.batcher = split_batcher(config, self.corpus, "train", streams, whole=False)
-        self.model = build_model(config, len(self.corpus.vocabulary)).to(self.device)
+        self.batcher = setup.split_batcher(config, self.corpus, "train", streams, whole=False)
+        self.model = setup.build_model(config, len(self.corpus.vocabulary)).to(self.device)
         if config.training.learns == "memory":
-            hold_all_but_new(self.model)
-        self.optimizer = build_optimizer(config.training.optimizer, self.model)
+            setup.hold_all_but_new(self.model)
+        self.optimizer = optimizers.build_optimizer(config.training.optimizer, self.model)
         self.segments = self.batcher.count(self._order())
         self.state = self.initial = self.model.init_state(streams)
 
@@ -85,26 +81,25 @@ class Trainer:
 
         Raises:
             InputError: it is of another text, or of another configuration than the folder has.
-            RunError: all checkpoints are damaged, or lack something.
+            RunError: all checkpoints are damaged, or incomplete.
         """
         checkpoint, refused = load_last_checkpoint(self.folder / CHECKPOINTS)
         for text in refused:
             self.journal.watcher.note(text)
         if checkpoint is None:
             return
-        position = Position.from_json(checkpoint.position)
+        position, digest, file = Position.from_json(checkpoint.position), self.position.config, self.folder / CONFIG
         if position.data != self.position.data:
             raise InputError(
                 f"{self.folder}: was trained on another text than {self.config.data.corpus} now holds; "
                 "resuming would mix the two. Put the text back, or start with another --out."
             )
-        check_config(position.config, self._found, self.folder / CHECKPOINTS)
-        self.position = replace(position, config=self.position.config)
+        found = config_digest(RunConfig.load(file, whole=True).to_tree()) if file.exists() else digest
+        check_config(position.config, found, self.folder / CHECKPOINTS)
+        self.position = replace(position, config=digest)
         if position.stage:
             self._set_up()
-        self.state = restore_checkpoint(
-            checkpoint, self.model, self.optimizer, self.initial, self.position, self.device
-        )
+        self._load(checkpoint)
         self.journal.watcher.note(
             f"finished before, after {position.epoch} epochs; more training.epochs go on"
             if self.finished
@@ -112,7 +107,7 @@ class Trainer:
         )
 
     def run(self) -> Position:
-        """Train until the last stage has ended, from where it stands; see `restore`.
+        """Train until the last stage has ended, from the position on; see `restore`.
 
         Raises:
             Interrupted: Ctrl-C or SIGTERM; the state is saved.
@@ -126,7 +121,7 @@ class Trainer:
             with stop_request() as request:
                 self.journal.request = request
                 while not self.finished:
-                    if stage_over(self.position, self.config.training):
+                    if self.position.stage_over(self.config.training):
                         self._next_stage()
                     self._epoch(request)
         return self.position
@@ -134,7 +129,7 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Whether the last stage has ended."""
-        return run_over(self.position, self.config.training)
+        return self.position.run_over(self.config.training)
 
     def _record_start(self) -> None:
         asked = self.config.training.precision
@@ -146,7 +141,7 @@ class Trainer:
         self.journal.lasting(lambda: record_start(*start))
 
     def _order(self) -> int:
-        # one order an epoch, known without having drawn those before it
+        # one order an epoch, known without drawing those before it
         return self.config.training.seed * 1_000_003 + self.position.epoch
 
     def _epoch(self, request: StopRequest) -> None:
@@ -168,17 +163,19 @@ class Trainer:
             RunError: the loss or the gradient is not finite; nothing was updated.
         """
         position, training = self.position, self.config.training
-        state = self.state.reset(segment.reset, self.initial)
-        result = backward(self.model, to_device(segment, self.device), state, training)
+        state = self.state.reset(segment.reset, self.initial)  # before the segment moves: asking a GPU waits for it
+        if self.device.type != "cpu":
+            segment = segment.to(self.device)
+        result = backward(self.model, segment, state, training)
         norm = clip(self.model, training.optimizer.clip)
-        # all that is asked of the device in a step is asked at once: each question waits for it
+        # one question to the device a step: each waits for it
         numbers = torch.stack([result.nll, result.tokens.double(), norm.double()])
         nll, tokens, norm_value, *metrics = torch.cat([numbers, result.metrics]).tolist()
         self._refuse_not_finite(nll, norm_value)
         warmup = training.schedule.warmup
         rate = position.rate * min(1.0, (position.step + 1) / warmup) if warmup else position.rate
         (group,) = self.optimizer.param_groups
-        group["lr"] = rate * segment.rate_share  # the segment's share of the epoch's rate
+        group["lr"] = rate * segment.rate_share
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.state = result.state
@@ -198,18 +195,18 @@ class Trainer:
     def _validate(self, request: StopRequest) -> None:
         position, training = self.position, self.config.training
         train = position.epoch_nll / position.epoch_tokens, log_of_training(position.parts)
-        with averaged(self.optimizer):
+        with optimizers.averaged(self.optimizer):
             segments = takewhile(lambda _: request.signal_number is None, self.valid.segments())
             scored = score(self.model, segments, Protocol(precision=training.precision))
             found = tally(scored, self.corpus.vocabulary.unk_id)
             stopped = request.signal_number
-            improved = stopped is None and self._kept(found.loss)
+            improved = stopped is None and self._close_epoch(found.loss)
         if stopped is not None:
             self._interrupt(stopped)
         event = self.journal.epoch(position, found, improved, *train)
-        position.rate = next_rate(training.schedule, position.rate, position.stage_epochs, improved)
+        position.rate = optimizers.next_rate(training.schedule, position.rate, position.stage_epochs, improved)
         self.state = self.initial
-        begun = averages_begin(position, training, found.loss)
+        begun = position.averages_begin(training, found.loss)
         if begun:
             self._begin_averages()
         self._checkpoint()
@@ -217,21 +214,21 @@ class Trainer:
         if begun:
             self.journal.watcher.note(f"averages of the weights begin after epoch {position.epoch}")
 
-    def _kept(self, loss: float) -> bool:
+    def _close_epoch(self, loss: float) -> bool:
         """Close the epoch; save the weights that the model has now if they are the best so far."""
         if not math.isfinite(loss):
             raise RunError(f"epoch {self.position.epoch + 1}: the validation loss is {loss}. Lower the learning rate.")
         improved = self.position.next_epoch(loss)
         if improved:
-            digest = self.position.config.partition(" ")[0]  # what is measured does not depend on finetune stages
+            digest = self.position.config.partition(" ")[0]  # the best weights do not depend on later finetune stages
             best = (self.folder, self.model, self.corpus.vocabulary.hash, digest)
             self.position.best_weights = self.journal.lasting(lambda: save_model(*best))
         return improved
 
     def _next_stage(self) -> None:
-        """Go on from the best weights so far, with the average of what comes from now on."""
+        """Go on from the best weights so far, with averages from the next step on."""
         position, before = self.position, generator_states(self.device)
-        position.begin_stage(stage_config(self.config, position.stage + 1).training.optimizer.lr)
+        position.begin_stage(setup.stage_config(self.config, position.stage + 1).training.optimizer.lr)
         self._set_up()
         restore_generators(before, self.device)
         if load_weights(self.folder, self.model, self.corpus.vocabulary.hash) != position.best_weights:
@@ -247,17 +244,40 @@ class Trainer:
         )
 
     def _begin_averages(self) -> None:
-        assert isinstance(self.optimizer, NTASGD)  # a configuration that asks for averages has them
+        assert isinstance(self.optimizer, optimizers.NTASGD)  # only this kind of optimiser has averages and stages
         self.optimizer.averaged_steps = 0
 
     def _checkpoint(self) -> None:
+        """Save all that the run needs to go on exactly from between two steps."""
         self.journal.sync(self.position)
-        checkpoint = as_checkpoint(self.model, self.optimizer, self.state, self.position, self.device)
+        if isinstance(self.optimizer, optimizers.NTASGD):
+            self.position.late_rate = self.optimizer.late_rate
+        checkpoint = Checkpoint(
+            weights=dict(self.model.named_parameters()),
+            optimizer=optimizers.optimizer_state(self.optimizer, self.model),
+            carried={**self.state.flat(), **generator_states(self.device)},
+            position=self.position.to_json(),
+        )
         folder, step = self.folder / CHECKPOINTS, self.position.step
         left = self.journal.lasting(lambda: save_checkpoint(folder, step, checkpoint))
-        if left and not self._told_of_leftovers:
+        if left and not self._noted_leftovers:
             self.journal.watcher.note(f"{left[0]}: is not needed any more, and could not be removed")
-            self._told_of_leftovers = True
+            self._noted_leftovers = True
+
+    def _load(self, checkpoint: Checkpoint) -> None:
+        """Undo `_checkpoint`, with the model and the optimiser just made and the position read."""
+        position, model, optimizer, carried = self.position, self.model, self.optimizer, checkpoint.carried
+        copy_weights(checkpoint.weights, model, "checkpoint")
+        expected = optimizers.expected_state(optimizer, model, position.step, position.averaged_steps)
+        _require_names(checkpoint.optimizer, expected, "optimizer.safetensors")
+        streams = {*self.initial.flat(), "generator.cpu"}
+        _require_names(carried.keys() - {"generator.cuda"}, streams, "carried.safetensors")
+        restore_generators(carried, self.device)
+        optimizers.restore_optimizer(optimizer, model, checkpoint.optimizer)
+        if isinstance(optimizer, optimizers.NTASGD):
+            optimizer.averaged_steps, optimizer.late_rate = position.averaged_steps, position.late_rate
+        of_streams = {name: x for name, x in carried.items() if not name.startswith("generator.")}
+        self.state = LMState.from_flat(of_streams).to(self.device)
 
     def _interrupt(self, number: int) -> None:
         self._checkpoint()
@@ -265,3 +285,36 @@ class Trainer:
         raise Interrupted(
             f"stopped by {name} after step {self.position.step}; everything is saved in {self.folder}", number
         )
+
+
+def generator_states(device: torch.device) -> dict[str, Tensor]:
+    """Return the states of the random number generators that training draws from."""
+    states = {"generator.cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["generator.cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_generators(carried: Mapping[str, Tensor], device: torch.device) -> None:
+    """Undo `generator_states`.
+
+    Raises:
+        InputError: they are of another kind of device, which draws other numbers.
+    """
+    before = "cuda" if "generator.cuda" in carried else "cpu"
+    if device.type != before:
+        raise InputError(
+            f"training.device={device.type}: the run was trained on {before}, and its random numbers go on only there. "
+            f"Use training.device={before}, or begin another run from its weights (training.start_from)."
+        )
+    torch.set_rng_state(carried["generator.cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(carried["generator.cuda"], device)
+
+
+def _require_names(found: Collection[str], expected: Collection[str], what: str) -> None:
+    """Refuse an incomplete checkpoint, or one with something unknown; the RunError names the first difference."""
+    wrong = sorted(set(found) ^ set(expected))
+    if wrong:
+        state = "is missing" if wrong[0] in expected else "is unknown"
+        raise RunError(f"checkpoint: {what}: {wrong[0]} {state}; it is not one of this run. Use another --out.")

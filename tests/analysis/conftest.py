@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from spanlm.analysis.by_lag import LagAccumulator, LagProfile
+from spanlm.analysis.lags import LagAccumulator, LagProfile
 from spanlm.evaluation.attention import AttentionRecord
 
 HOSTILE = (
@@ -41,7 +41,8 @@ def mean_by_lag(weights: ArrayLike, nearest_lag: int = 1) -> LagProfile:
     A window is taken to be full if its oldest slot, column 0, has weight: a memory fills from its nearest lag on.
     """
     accumulator, rows = LagAccumulator(), np.asarray(weights)
-    accumulator.update(rows, np.where((rows[..., :1] > 0).any(-1), rows.shape[-1], 0), nearest_lag)
+    accumulator.nearest_lag = nearest_lag
+    accumulator.update(rows, np.where((rows[..., :1] > 0).any(-1), rows.shape[-1], 0))
     return accumulator.profile()
 
 

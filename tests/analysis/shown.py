@@ -39,4 +39,8 @@ def _texts(figure: Any) -> list[Text]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         FigureCanvasAgg(figure).draw()
-    return [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    axes = [axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)]
+    ticks = [(tick, sorted(axis.get_view_interval())) for axis in axes for tick in axis.get_major_ticks()]
+    beyond = {tick.label1 for tick, (low, high) in ticks if not low <= tick.get_loc() <= high}
+    shown = (text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip())
+    return [text for text in shown if text not in beyond]

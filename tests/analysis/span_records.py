@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from spanlm.evaluation.spans import Expected, SpanRecord
+from spanlm.evaluation.attention import Expected, SpanRecord
 
 
 def make_spans(
-    words: list[str], *, span: int = 3, spans: int = 4, fixed: bool = False, zero: bool = False, title: str = "a model"
+    words: list[str], *, span: int = 3, spans: int = 4, zero: bool = False, title: str = "a model"
 ) -> SpanRecord:
-    """Random weights of `spans` spans that end at the word before, or at multiples of `span`; each part has four words.
+    """Random weights of `spans` spans, the newest of which ends at the word before; each part has four words.
 
     Spans begin within the text, or before it (`zero`).
     What came is the encoder's first word at even positions and the buffer's second at odd ones.
     """
-    count, draw, buffer = len(words) - 1, np.random.default_rng(0), span * (spans + fixed)
+    count, draw, buffer = len(words) - 1, np.random.default_rng(0), span * spans
     weights = np.zeros((count, buffer), dtype=np.float32)
     for t in range(count):
-        newest = t // span * span - 1 if fixed else t - 1
-        ends = [end for end in range(newest, newest - spans * span, -span) if end - (0 if zero else span - 1) >= 0]
+        ends = [end for end in range(t - 1, t - 1 - spans * span, -span) if end - (0 if zero else span - 1) >= 0]
         if ends:
             weights[t, [buffer - (t - end) for end in ends]] = draw.dirichlet(np.full(len(ends), 2.0))
     filled = weights.any(axis=1)

@@ -14,9 +14,8 @@ from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import attend_words, check_attends
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import KeyValueConfig, NoMemoryConfig, PointerSentinelConfig, RecurrentMemoryConfig
 
 VOCABULARY = Vocabulary((EOS, UNK, *"abcdefgh"))

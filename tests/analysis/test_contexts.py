@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from spanlm.analysis.export import save_attention, save_spans
-from spanlm.evaluation.attention import attend_words
+from spanlm.evaluation.attention import PARTS, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.protocol import Context
-from spanlm.evaluation.spans import PARTS, SpanRecord, attend_spans
-from spanlm.evaluation.words import lines_as_pieces, score_words
-from spanlm.models.config import ModelConfig
+from spanlm.evaluation.words import ScoreOptions, lines_as_pieces, score_words
+from spanlm.models.language_model import ModelConfig
 from spanlm.runs.texts import text_to_attend
 from tests.analysis.test_page import Page
 from tests.evaluation.reference import VOCABULARY
@@ -45,8 +44,8 @@ def surprisal(record: Any) -> Any:
 @every_model
 def test_surprisals_are_those_of_the_scores(config: ModelConfig, state: Context, opened: bool) -> None:
     record = recorded(config, LINES, state, opened)
-    how: Any = {"state": state, "base": math.e, "eos": True, "opened": opened}
-    rows = list(score_words(language_model(config), VOCABULARY, lines_as_pieces(LINES, "whitespace"), **how))
+    options, pieces = ScoreOptions(state=state, base=math.e, eos=True), lines_as_pieces(LINES, "whitespace")
+    rows = list(score_words(language_model(config), VOCABULARY, pieces, options, opened=opened))
     rows = rows[not opened :]  # the first word is read
     assert record.targets == [row.word for row in rows]
     np.testing.assert_allclose(surprisal(record), [row.surprisal for row in rows], rtol=1e-10, atol=1e-12)

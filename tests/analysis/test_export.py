@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.compare import PUBLISHED
-from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_lag_profile
+from spanlm.analysis.export import CSV_COLUMNS, save_attention
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.attention import AttentionRecord
 
@@ -25,7 +22,6 @@ MAGIC = {
     ".npz": b"PK",
     ".HTML": b"<!doctype html>",
 }
-PROFILE = LagProfile(PUBLISHED["attention"].percent, positions=90, left_out=15)
 
 
 @pytest.mark.slow
@@ -60,7 +56,7 @@ def test_a_missing_folder_is_named(tmp_path: Path, record: AttentionRecord) -> N
         save_attention(record, tmp_path / "nowhere" / "a.csv")
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file does not exist"):
-        save_lag_profile(PROFILE, tmp_path / "file" / "a.csv")
+        save_attention(record, tmp_path / "file" / "a.csv")
 
 
 @pytest.mark.parametrize(
@@ -136,29 +132,3 @@ def test_npz_gives_the_record_back_without_pickle(tmp_path: Path, hostile: Atten
     assert (again.expected, again.lags) == (hostile.expected, hostile.lags)
     np.testing.assert_array_equal(again.weights, hostile.weights)
     np.testing.assert_array_equal(again.surprisal, hostile.surprisal)
-
-
-def test_a_number_that_could_not_be_read_is_marked_in_the_files(tmp_path: Path) -> None:
-    profile = LagProfile(PUBLISHED["RM(+tM-g)"].percent, positions=90, left_out=14, nearest_lag=0)
-    for suffix in (".csv", ".json"):
-        save_lag_profile(profile, tmp_path / f"a{suffix}", "RM(+tM-g)")
-    assert (tmp_path / "a.csv").read_text().splitlines()[-2:] == ["1,15.2,15.2,0", "0,39.9,39.9,1"]
-    content = json.loads((tmp_path / "a.json").read_text())
-    assert (content["lags"][-1], content["published_inferred_lags"]) == (0, [0])
-
-
-def test_lag_json_says_how_it_was_counted(tmp_path: Path) -> None:
-    save_lag_profile(PROFILE, tmp_path / "a.json", "key-value")
-    content = json.loads((tmp_path / "a.json").read_text())
-    assert (content["positions"], content["left_out"], content["window"]) == (90, 15, 15)
-    assert content["measured_percent"] == list(PUBLISHED["attention"].percent)
-    assert content["published_percent"] == list(PUBLISHED["key-value"].percent)
-    assert (content["lags"][0], content["published_model"]) == (15, "key-value")
-    assert content["last_five_percent"] == pytest.approx(48.9)
-
-
-def test_a_lag_profile_is_not_a_page(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot write \.npz"):
-        save_lag_profile(PROFILE, tmp_path / "a.npz")
-    with pytest.raises(InputError, match="no attention by lag was published"):
-        save_lag_profile(PROFILE, tmp_path / "a.csv", "span-buffer")

@@ -14,8 +14,6 @@ import matplotlib
 import numpy as np
 import pytest
 
-from spanlm.analysis.by_lag import LagProfile
-from spanlm.analysis.compare import PUBLISHED, MeasuredLags
 from spanlm.analysis.figures import (
     MUTED,
     PAPER,
@@ -26,22 +24,22 @@ from spanlm.analysis.figures import (
     Series,
     Value,
     figure_bytes,
-    lag_comparison_figure,
     lag_figure,
     rows_figure,
     sweep_figure,
     utilisation_figure,
 )
+from spanlm.analysis.lags import PUBLISHED, LagProfile, MeasuredLags
 from spanlm.analysis.utilisation import Utilisation
 from spanlm.analysis.word_figures import UNKNOWN_INK, blue, ink_on
 from spanlm.errors import InputError
 
 from .shown import assert_texts_apart, lines, texts
-from .test_compare import CURRENT, RM, SHORT, WHOLE, as_published
+from .test_lags import CURRENT, RM, SHORT, SPANS, WHOLE, as_published
 from .test_utilisation import LONG, ONE
 
 EQUAL = LagProfile(tuple([100 / 15] * 15), 1234, 5)
-SLIDING = LagProfile((20.0, 30.0, 50.0), 90, 8, span=4)
+SPANS_ALONE = MeasuredLags("spans", "a text", SPANS)
 LADDER = Series("a", tuple(Point(x, 100 + x, 95 + x, 103 + x) for x in (15, 1, 5, 10)))
 RISING = Series("b", tuple(Point(x, 100 + 2 * x, 90 + x, 103 + 2 * x) for x in (1, 5, 10)))
 THEIRS = Series("a", (Point(1, 80.0), Point(15, 82.0)), published=True)
@@ -52,13 +50,12 @@ PANELS = (
     RowsPanel("all the same", (Value(5.0, 5.0, 5.0),) * 3, (None,) * 3),
 )
 KINDS: dict[str, Any] = {
-    "lag": lag_figure(EQUAL, "key-value"),
-    "lag of the current word": lag_figure(replace(EQUAL, nearest_lag=0), RM),
-    "lag of many": lag_figure(LagProfile(tuple([0.2] * 500), 9, 1, older=0.0)),
-    "lag of one": lag_figure(LagProfile((100.0,), 9, 1)),
-    "lag of spans": lag_figure(SLIDING),
-    "comparison": lag_comparison_figure([*map(as_published, PUBLISHED), SHORT, CURRENT, WHOLE]),
-    "comparison of one": lag_comparison_figure([SHORT]),
+    "lag": lag_figure([MeasuredLags("one", "a text", EQUAL, "key-value")]),
+    "lag of the current word": lag_figure([MeasuredLags("rm", "a text", replace(EQUAL, nearest_lag=0), RM)]),
+    "lag of many": lag_figure([MeasuredLags("many", "a text", LagProfile(tuple([0.2] * 500), 9, 1, older=0.0))]),
+    "lag of one": lag_figure([MeasuredLags("one", "a text", LagProfile((100.0,), 9, 1))]),
+    "lag of spans": lag_figure([SPANS_ALONE]),
+    "comparison": lag_figure([*map(as_published, PUBLISHED), SHORT, CURRENT, WHOLE]),
     "use": utilisation_figure("a title", [ONE, LONG], "a caption."),
     "use of one epoch": utilisation_figure("t", [Utilisation("one epoch", (0.976,), (0.46,))]),
     "never used": utilisation_figure("t", [Utilisation("never", (0.0, 0.0), (0.0, 0.0))]),
@@ -110,34 +107,32 @@ def test_bars_are_as_high_as_the_mean_and_the_papers_line_stands_over_them() -> 
         list(range(-15, 0)),
         list(PUBLISHED["key-value"].percent),
     )
-    assert lag_figure(SHORT.profile, "key-value-predict").axes[0].lines[:] == []
+    assert lag_figure([SHORT]).axes[0].lines[:] == []
     said = " ".join(texts(KINDS["lag"])).replace("\n", " ")
-    assert "33.3 % falls on the last 5 of 15 words. Mean over 1,234 positions with a full window (5 left out)." in said
+    assert "33.3 % falls on the last 5 of 15 words. 1,234 positions, 5 left out." in said
 
 
-@pytest.mark.parametrize(
-    ("fixed", "said"), [(False, "none ends at the lags between"), (True, "names the nearest")], ids=["sliding", "fixed"]
-)
-def test_figures_say_what_the_lags_of_spans_are(fixed: bool, said: str) -> None:
-    profile = replace(SLIDING, fixed=fixed)
-    for figure in (lag_figure(profile), lag_comparison_figure([MeasuredLags("one", "a text", profile)])):
-        written = texts(figure)
-        assert said in " ".join(written).replace("\n", " ") and "words back to the last word of a span of 4" in written
-        assert {"−9", "−5", "−1"} <= set(written) and not {"−2", "−3", "−4", "−8", "−10"} & set(written)
+def test_figures_say_what_the_lags_of_spans_are() -> None:
+    for figure in (KINDS["lag of spans"], lag_figure([SPANS_ALONE] * 2)):
+        shown = texts(figure)
+        assert "none ends at the lags between" in " ".join(shown).replace("\n", " ")
+        assert "words back to the last word of a span of 4" in shown
+        assert {"−9", "−5", "−1"} <= set(shown) and not {"−2", "−3", "−4", "−8", "−10"} & set(shown)
 
 
 def test_of_several_models_each_has_a_line_and_the_paper_one_for_windows_of_fifteen() -> None:
     again = MeasuredLags("another", "a text", EQUAL, "attention")
-    drawn = lines(lag_comparison_figure([*map(as_published, PUBLISHED), SHORT, again]))
-    solid, dashed = ([line for line in drawn if (line.get_linestyle() == "-") == kind] for kind in (True, False))
+    drawn = lines(lag_figure([*map(as_published, PUBLISHED), SHORT, again]))
+    joined = [line for line in drawn if len(line.get_xdata()) > 1]
+    solid, dashed = ([line for line in joined if (line.get_linestyle() == "-") == kind] for kind in (True, False))
     assert [line.get_color() for line in solid] == [style.colour for style in STYLES[:6]]
-    assert [line.get_color() for line in dashed if len(line.get_xdata()) > 1] == [s.lighter for s in STYLES[:4]]
+    assert [line.get_color() for line in dashed] == [s.colour for s in STYLES[:4]]
     for one, model in zip(solid, PUBLISHED, strict=False):
         assert list(one.get_ydata()) == list(PUBLISHED[model].percent)
         assert list(one.get_xdata()) == [-lag for lag in PUBLISHED[model].lags]
     (hollow,) = (line for line in drawn if line.get_markerfacecolor() == PAPER)
     assert (list(hollow.get_xdata()), list(hollow.get_ydata())) == ([0], [39.9])
-    cut = lag_comparison_figure([SHORT, CURRENT])
+    cut = lag_figure([SHORT, CURRENT])
     assert len(lines(cut)) == 2 and "none stands beside shorter ones" in " ".join(texts(cut)).replace("\n", " ")
 
 
@@ -160,7 +155,7 @@ def test_panels_of_a_sweep_span_the_same_ratio_and_bars_stand_beside_each_other(
     assert abs(one.get_xdata()[0] - other.get_xdata()[0]) > 0.05
     low, high = zip(*(path.vertices[:, 1] for path in ours.collections[0].get_paths()), strict=True)
     assert (list(low), list(high)) == ([96, 100, 105, 110], [104, 108, 113, 118])
-    assert (theirs.lines[0].get_color(), theirs.lines[0].get_linestyle()) == (STYLES[0].lighter, "--")
+    assert (theirs.lines[0].get_color(), theirs.lines[0].get_linestyle()) == (STYLES[0].colour, "--")
     said = " ".join(texts(KINDS["sweep"])).replace("\n", " ")
     assert "several seeds" in said and "Dashed: published." in said and "equal percentages" in said
 
@@ -180,8 +175,8 @@ def test_every_row_has_its_dot_its_whisker_and_one_number() -> None:
 
 def test_more_than_can_be_told_apart_is_refused() -> None:
     with pytest.raises(InputError, match=r"of 8 models: must be at most 7; write \.csv"):
-        lag_comparison_figure([SHORT] * 8)
-    with pytest.raises(InputError, match=r"of 8 runs: must be at most 7; write \.csv or \.json"):
+        lag_figure([SHORT] * 8)
+    with pytest.raises(InputError, match=r"of 8 models: must be at most 7; write \.csv"):
         utilisation_figure("t", [ONE] * 8)
     with pytest.raises(InputError, match="curves of a figure=8"):
         sweep_figure("t", "x", "y", (Panel("p", tuple(replace(LADDER, name=str(n)) for n in range(8))),))
@@ -228,7 +223,6 @@ def test_series_stand_out_from_the_paper_and_stay_apart(eyes: str) -> None:
     assert len({style.mark for style in STYLES}) == len(STYLES) == 7
     for style in STYLES:
         assert contrast_on_white(style.colour) >= 3  # WCAG 2.1, 1.4.11: graphical objects
-        assert 1.8 <= contrast_on_white(style.lighter) < contrast_on_white(style.colour)
 
 
 def test_darker_means_more_and_every_number_can_be_read() -> None:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from spanlm.analysis.export import save_flatness, save_sentence_maps
-from spanlm.analysis.flatness import FlatnessAccumulator
-from spanlm.analysis.sentences import mean_flatness
+from spanlm.analysis.sentences import FlatnessAccumulator, mean_flatness
 from spanlm.errors import InputError
 
 from .conftest import HOSTILE

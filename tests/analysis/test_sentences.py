@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from spanlm.analysis.attend import attention_by_lag, attention_flatness
-from spanlm.analysis.flatness import FlatnessAccumulator
 from spanlm.analysis.sentences import (
     SHADES,
+    FlatnessAccumulator,
     SentenceMap,
     attend_sentence,
     common_scale,

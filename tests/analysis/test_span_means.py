@@ -14,11 +14,7 @@ import torch
 
 import spanlm
 from spanlm.analysis.attend import attention_by_lag, attention_flatness
-from spanlm.analysis.by_lag import MOST_ROWS, LagProfile, lag_groups
-from spanlm.analysis.compare import MeasuredLags, check_alike, lag_columns
-from spanlm.analysis.figures import lag_comparison_figure
 from spanlm.data.token_files import TokenFile
-from spanlm.errors import InputError
 from spanlm.evaluation.protocol import Protocol
 from spanlm.models.language_model import LanguageModel
 from tests.reference_span_buffer import Spans, span_buffer, span_ends
@@ -30,8 +26,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "current": {"buffer_size": 9, "span_length": 3, "newest": "current"},
     "words and the current one": {"words": True, "newest": "current"},
 }
-SLIDING = LagProfile((20.0, 30.0, 50.0), 90, 8, span=4)
-FIXED = replace(SLIDING, fixed=True)
 
 
 def rebuilt(run: Path, **changes: Any) -> LanguageModel:
@@ -86,45 +80,4 @@ def test_both_are_a_plain_loop(span_run: Path, kind: str) -> None:
     assert (profile.positions, profile.left_out) == (len(full), len(every) - len(full))
     assert profile.percent[::-1] == pytest.approx(100 * np.mean(full, axis=0), abs=1e-4)
     assert list(profile.lags)[::-1] == [("current" not in kind) + length * n for n in range(memory.config.count)]
-    assert (profile.span, profile.fixed) == (length, "fixed" in kind)
-
-
-def test_lags_are_named_as_the_grid_has_them() -> None:
-    assert [SLIDING.label(lag) for lag in SLIDING.lags] == ["−9", "−5", "−1"]
-    assert [FIXED.label(lag) for lag in FIXED.lags] == ["−12 … −9", "−8 … −5", "−4 … −1"]
-    assert (SLIDING.label(9, 1), FIXED.label(9, 1)) == ("−9 … −1", "−12 … −1")
-    assert LagProfile((20.0, 80.0), 1, 0, nearest_lag=0).label(1, 0) == "−1 … 0 (current word)"
-
-
-@pytest.mark.parametrize("count", [1, 2, MOST_ROWS, MOST_ROWS + 1, 64, 65, 256])
-def test_many_lags_are_summed_in_groups_that_double(count: int) -> None:
-    lags = range(1 + 8 * (count - 1), 0, -8)
-    groups = lag_groups(lags)
-    assert [lag for group in groups for lag in group] == list(lags)
-    sizes = [len(group) for group in reversed(groups)]
-    if count <= MOST_ROWS:
-        assert sizes == [1] * count
-    else:
-        assert sizes[:-1] == [1, *(2**power for power in range(len(sizes) - 2))] and sizes[-1] <= sum(sizes[:-1])
-
-
-def test_a_table_of_groups_has_their_sums() -> None:
-    long = replace(SLIDING, percent=tuple(100 * np.arange(1, 65) / np.arange(1, 65).sum()))
-    short = replace(long, percent=(10.0, 20.0, 30.0, 40.0))
-    header, *rows = lag_columns([MeasuredLags("short", "a", short), MeasuredLags("long", "a", long)])
-    assert header == ["lag", "short", "long"]
-    # 64 + 63 of 2080; the spans of −13 and −9 are the 3rd and 4th newest
-    assert [row[0] for row in rows[-5:]] == ["−13 … −9", "−5", "−1", "last 5 spans", "positions"]
-    assert rows[-5][1:] == ["30.0", f"{100 * (62 + 61) / 2080:.1f}"] and rows[0][:2] == ["−253 … −129", ""]
-    assert sum(float(row[2]) for row in rows[:-2]) == pytest.approx(100, abs=0.3)
-
-
-@pytest.mark.parametrize(
-    "other", [LagProfile((100.0,), 9, 0), FIXED, replace(SLIDING, span=3), replace(SLIDING, nearest_lag=0)], ids=str
-)
-def test_lags_of_other_things_do_not_stand_side_by_side(other: LagProfile) -> None:
-    measured = [MeasuredLags("one", "a text", SLIDING), MeasuredLags("two", "a text", other)]
-    for show in (lag_comparison_figure, lambda both: list(lag_columns(both))):
-        with pytest.raises(InputError, match=r"one looks at spans of 4 words on a sliding grid and two at "):
-            show(measured)
-    check_alike({"one": (1, False, 1), "two": (1, False, 0)})
+    assert profile.span == length

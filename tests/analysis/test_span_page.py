@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spanlm.analysis.pages import render_span_page
-from spanlm.evaluation.spans import PARTS, SpanRecord
+from spanlm.evaluation.attention import PARTS, SpanRecord
 
 from .conftest import HOSTILE
 from .span_records import make_spans
@@ -17,7 +17,6 @@ from .test_page import Page
 TEXT = ["<eos>", *(f"w{n}" for n in range(30))]
 KINDS = {
     "sliding": make_spans(TEXT),
-    "fixed": make_spans(TEXT, fixed=True),
     "words": make_spans(TEXT, span=1, spans=7),
     "zero": make_spans(TEXT, zero=True),
     "nothing yet": make_spans(TEXT[:3], span=5),

@@ -16,7 +16,7 @@ import spanlm
 from spanlm.analysis.export import save_spans
 from spanlm.errors import InputError
 from spanlm.evaluation import attention as reading
-from spanlm.evaluation.spans import PARTS, SpanRecord, attend_spans
+from spanlm.evaluation.attention import PARTS, SpanRecord, attend_spans
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig

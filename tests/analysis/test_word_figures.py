@@ -23,8 +23,7 @@ from spanlm.analysis.word_figures import (
     triangle_figure,
 )
 from spanlm.errors import InputError
-from spanlm.evaluation.attention import AttentionRecord
-from spanlm.evaluation.spans import PARTS, SpanRecord
+from spanlm.evaluation.attention import PARTS, AttentionRecord, SpanRecord
 
 from .conftest import HOSTILE, make_record
 from .maps import make_sentence
@@ -50,7 +49,6 @@ SENTENCES = {
 }
 BUFFERS = {
     "sliding": make_spans(WORDS),
-    "fixed": make_spans(WORDS, fixed=True),
     "words": make_spans(WORDS, span=1, spans=12),
     "one span": make_spans(WORDS[:6], span=4),
     "no span yet": make_spans(WORDS[:4], span=8),
@@ -208,7 +206,7 @@ def test_a_panel_says_which_model_how_flat_and_which_words_are_unknown() -> None
     assert any("lacks" in text for text in written)
 
 
-@pytest.mark.parametrize("name", ["sliding", "fixed", "words", "one span"])
+@pytest.mark.parametrize("name", ["sliding", "words", "one span"])
 def test_every_span_of_the_last_step_has_a_tile_in_the_order_of_the_text(name: str) -> None:
     record = BUFFERS[name]
     figure, last = span_figure(record), len(record) - 1

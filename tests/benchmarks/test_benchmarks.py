@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from benchmarks import lstm, race
 from benchmarks.__main__ import GROUPS, main
-from benchmarks.awd import AWD_PTB, AWD_SNB, PortedAWD, awd_trainer, buffer_flops, without_buffer
+from benchmarks.awd import AWD_PTB, AWD_SNB, PortedAWD, awd_trainer, buffer_flops
 from benchmarks.dynamic import dynamic_step, passes_step
 from benchmarks.lstm import Textbook
 from benchmarks.mixture import MOS_PTB, PortedMixture, mixture_flops, naive_trainer
@@ -169,10 +169,6 @@ def test_operations_by_hand() -> None:
     assert mixture_flops(MOS_PTB) == 6 * (products + 15 * 280 * 10_000)  # every expert meets the embedding
     spans = shrunk(AWD_SNB)  # the head is asked twice; of 12 steps carried over, 9 end no span of this segment
     assert buffer_flops(spans) == training_flops(shrunk(AWD_PTB)) + 6 * (84 + 50 * 6) + 4 * 9 * 6 * 6 / 6
-
-
-def test_without_its_buffer_it_is_the_model_below() -> None:
-    assert without_buffer(AWD_SNB) == replace(AWD_PTB, name=AWD_SNB.name)
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_a_stretch_has_the_contexts_of_the_training_or_those_asked_for(cli: Cli,
 
 
 def test_the_state_is_for_what_has_lines(cli: Cli, tiny_run: Path, unopened_run: Path) -> None:
-    cli("attend", tiny_run, "--by-lag", "--state", "line").refused("--state: changes nothing that --by-lag shows")
+    cli("attend", tiny_run, "--by-lag", "--state", "line").refused("--state=line: is for --text", "not for --by-lag")
     cli("attend", unopened_run, "--text", "a\nb", "--state", "document", "--out", "a.csv").refused("--state=document")
     cli("attend", unopened_run, "--text", "the cat\na dog", "--out", "a.csv").done  # noqa: B018 (checks)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import spanlm
-from spanlm.evaluation.spans import PARTS, attend_spans
+from spanlm.evaluation.attention import PARTS, attend_spans
 from spanlm.models.language_model import LanguageModel
 from tests.cli.conftest import Cli
 from tests.cli.span_runs import flat as on_one_line
@@ -74,7 +74,7 @@ def test_the_gate_can_have_another_temperature(cli: Cli, span_run: Path) -> None
 @pytest.mark.parametrize("what", [("--by-lag",), ("--flatness",), ("--sentence", "the cat"), ("--by-epoch",)], ids=str)
 def test_no_gate_is_in_what_is_told_of_words(cli: Cli, what: tuple[str, ...]) -> None:
     cli("attend", "nowhere", *what, "--gate-temperature", 1).refused(
-        f"--gate-temperature: changes nothing that {what[0]} shows"
+        "--gate-temperature=1.0: is for --text", f"not for {what[0]}"
     )
 
 
@@ -115,9 +115,9 @@ def test_spans_by_lag(cli: Cli, span_run: Path) -> None:
     lines = cli("attend", span_run, "--by-lag", "--split", "valid", "--out", "a.json").done.splitlines()
     content = json.loads(Path("a.json").read_text())
     assert (content["lags"], content["span"], content["fixed"]) == ([5, 3, 1], 2, False)
-    rows = [[f"−{lag}", f"{x:.1f}", "%"] for lag, x in zip((5, 3, 1), content["measured_percent"], strict=True)]
-    assert [line.split() for line in lines[1:4]] == rows
-    assert lines[4] == "  (A span of 2 words stands at the lag of its last word; none ends at the lags between)"
+    rows = [[f"−{lag}", f"{x:.1f}"] for lag, x in zip((5, 3, 1), content["measured_percent"], strict=True)]
+    assert [line.split() for line in lines[2:5]] == rows
+    assert "A span of 2 words stands at the lag of its last word; none ends at the lags between." in lines
     assert sum(content["measured_percent"]) == pytest.approx(100, abs=0.01)
 
 
@@ -126,7 +126,7 @@ def test_by_lag_spans_do_not_stand_beside_words(
 ) -> None:
     monkeypatch.setattr("spanlm.cli.attend.attention_by_lag", lambda *_: pytest.fail("it was read"))
     said = cli("attend", span_run, tiny_run, "--by-lag")
-    said.refused("by lag: spans looks at spans of 2 words on a sliding grid and tiny at words", "name one alone")
+    said.refused("by lag: spans looks at spans of 2 words and tiny at words", "name one alone")
     cli("attend", span_run, lstm_run, "--by-lag").refused("attends to nothing")
 
 
@@ -210,6 +210,6 @@ def test_what_cannot_be_told_is_refused(cli: Cli, tiny_run: Path, in_training: P
     cli("attend", tiny_run, "--by-epoch").refused("no span buffer to show")
     cli("attend", in_training, "--by-epoch", "--out", "a.html").refused("a.html: cannot write .html")
     cli("attend", in_training, "--by-epoch", "--by-lag").refused("--by-lag and --by-epoch do not go together")
-    cli("attend", in_training, "--by-epoch", "--corpus", "ptb").refused("--corpus=ptb: --by-epoch reads no text")
-    cli("attend", in_training, "--by-epoch", "--split", "test").refused("--split=test: --by-epoch reads no text")
+    cli("attend", in_training, "--by-epoch", "--corpus", "ptb").refused("--corpus=ptb: is for", "not for --by-epoch")
+    cli("attend", in_training, "--by-epoch", "--split", "test").refused("--split=test: is for", "not for --by-epoch")
     cli("attend", in_training, in_training, "--by-epoch").refused("is named twice")

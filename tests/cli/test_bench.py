@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,10 +105,3 @@ def test_another_corpus_and_any_file_that_there_is(cli: Cli, config: Path) -> No
     result = cli("bench", plain, "--corpus", config.parent / "text.txt", "--device", "cpu", "--rounds", 1, "--json")
     (training,) = json.loads(result.out)["trainings"].values()
     assert training["config"]["data"]["corpus"] == str(config.parent / "text.txt") and training["vocabulary_size"] == 10
-
-
-@pytest.mark.slow
-def test_the_profiler_says_nothing_of_itself(config: Path) -> None:
-    command = [sys.executable, "-m", "spanlm", "bench", config, "--device", "cpu", "--rounds", "1", "--operations", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr == f"measuring: {config}, fp32\nmeasuring: {config}, bf16\n"

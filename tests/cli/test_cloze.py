@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.evaluation.cloze import SCORES, RankedQuestion
+from spanlm.evaluation.cloze import SCORES, ClozeTally, RankedQuestion
 from tests.cli.conftest import Cli
 from tests.conftest import TINY_WORDS
 
@@ -62,15 +62,17 @@ def ranked(run: Path, path: Path, contexts: list[Any]) -> list[RankedQuestion]:
     return [item for item in found if isinstance(item, RankedQuestion)]
 
 
-def test_the_table_shows_what_the_model_answers(cli: Cli, tiny_run: Path, files: Path) -> None:
-    text = cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "cbtlike_V_test.txt.gz").done
-    expected = ranked(tiny_run, files / "cbtest_NE_test_2500ex.txt", ["full"])
-    right = [sum(item.right(by) for item in expected) for by in SCORES]
-    (row,) = [line for line in text.splitlines() if line.startswith("NE ")]
-    cells = re.split(r" {2,}", row.strip())
-    assert cells[:4] == ["NE", "cbtest_NE_test_2500ex.txt", "12", "0"]
-    assert [int(cells[5]), int(cells[8])] == right and cells[4].startswith(f"{right[0] / 12:.1%} [")
-    assert "V (CBT-like)" in text and "do not compare these accuracies with published ones" in text
+def test_the_table_shows_what_the_model_answers(cli: Cli, tiny_run: Path, lstm_run: Path, files: Path) -> None:
+    names = ["cbtest_NE_test_2500ex.txt", "cbtlike_V_test.txt.gz"]
+    for runs in ([tiny_run], [tiny_run, lstm_run]):
+        text, model = cli("cloze", *runs, *names).done, spanlm.load_ensemble(runs)
+        found = [item for item in model.cloze(files / names[0]) if isinstance(item, RankedQuestion)]
+        right = [sum(item.right(by) for item in found) for by in SCORES]
+        (row,) = [line for line in text.splitlines() if line.startswith("NE ")]
+        cells = re.split(r" {2,}", row.strip())
+        assert cells[:4] == ["NE", names[0], "12", "0"]
+        assert [int(cells[5]), int(cells[8])] == right and cells[4].startswith(f"{right[0] / 12:.1%} [")
+        assert "V (CBT-like)" in text and "do not compare these accuracies with published ones" in text
 
 
 def test_questions_that_cannot_be_scored_are_shown_and_recorded_with_their_lines(
@@ -98,49 +100,38 @@ def test_records_are_the_models_own(cli: Cli, tiny_run: Path, files: Path) -> No
         (21 + 22 * n, context) for n in range(12) for context in CONTEXTS
     ]
     for record, item in zip(found, expected, strict=True):
-        assert record["class"] == "NE"
-        assert record["file"] == "cbtest_NE_test_2500ex.txt"
-        assert record["answer"] == item.question.answer
-        assert record["candidates"] == list(item.question.candidates)
-        assert record["sentence"] == pytest.approx(item.sentence)
-        assert record["candidate"] == pytest.approx(item.candidate)
-        assert record["oov"] == [word not in TINY_WORDS for word in record["candidates"]]
+        assert record.pop("class") == "NE"
+        assert record | {"file": ""} == json.loads(json.dumps(item.to_json())) | {"file": ""}
 
 
-def test_json_holds_what_the_table_shows(cli: Cli, tiny_run: Path, files: Path) -> None:
+def test_json_holds_the_tallies_of_the_model(cli: Cli, tiny_run: Path, files: Path) -> None:
     names = ["cbtest_NE_test_2500ex.txt", "cbtlike_V_test.txt.gz"]
     result = json.loads(cli("cloze", tiny_run, *names, "--json", "--context", "query", "--context", "none").done)
-    assert [file["file"] for file in result["files"]] == names
-    assert [(file["class"], file["cbt_like"]) for file in result["files"]] == [("NE", False), ("V", True)]
-    assert [len(file["defects"]) for file in result["files"]] == [0, 2]
+    found = [(file["file"], file["class"], file["cbt_like"], len(file["defects"])) for file in result["files"]]
+    assert found == [(names[0], "NE", False, 0), (names[1], "V", True, 2)]
     for file, name in zip(result["files"], names, strict=True):
         assert list(file["contexts"]) == ["query", "none"]
-        expected = ranked(tiny_run, files / name, ["query"])
-        counts = file["contexts"]["query"]
-        assert counts["questions"] == len(expected)
-        assert counts["sentence"]["right"] == sum(item.right("sentence") for item in expected)
-        assert counts["candidate"]["accuracy"] == sum(item.right("candidate") for item in expected) / len(expected)
+        tally = ClozeTally()
+        for item in ranked(tiny_run, files / name, ["query"]):
+            tally.add(item)
+        assert file["contexts"]["query"] == json.loads(json.dumps(tally.to_json()))
     shares = [file["contexts"]["none"]["sentence"]["accuracy"] for file in result["files"]]
     assert result["macro"]["none"]["sentence"] == pytest.approx(sum(shares) / 2)
 
 
 def test_a_model_of_single_sentences_reads_the_query_alone(cli: Cli, sentence_run: Path, files: Path) -> None:
-    name = "cbtest_NE_test_2500ex.txt"
-    plain, asked = (
-        json.loads(cli("cloze", sentence_run, name, "--json", *options).done)
-        for options in ([], ["--context", "query"])
-    )
-    assert list(plain["files"][0]["contexts"]) == ["query"]
-    assert plain == asked
-    assert cli("cloze", sentence_run, name, "--context", "none").done
-    cli("cloze", sentence_run, name, "--context", "query", "--context", "full", "--out", "r.jsonl").refused(
+    command = ["cloze", sentence_run, "cbtest_NE_test_2500ex.txt"]
+    plain, asked = (json.loads(cli(*command, "--json", *more).done) for more in ([], ["--context", "query"]))
+    assert plain == asked and list(plain["files"][0]["contexts"]) == ["query"]
+    assert cli(*command, "--context", "none").done
+    cli(*command, "--context", "query", "--context", "full", "--out", "r.jsonl").refused(
         "context=full: the model was trained on lines that know nothing of each other", "Take context query, or none."
     )
     assert not (files / "r.jsonl").exists()
 
 
 def test_a_model_that_predicts_no_first_words(cli: Cli, unopened_run: Path, files: Path) -> None:
-    """The first word of the query is read; where the gap is first, the question is told of and not scored."""
+    """The first word of the query is read; where the gap is first, the question is reported and not scored."""
     lines = ["the XXXXX sat .\tcat\t\tcat|dog", "XXXXX sat on the mat .\tcat\t\tcat|dog"]
     (files / "first.txt").write_text("\n".join(["a dog ran .", lines[0], "", "a dog ran .", lines[1], ""]))
     text = cli("cloze", unopened_run, "first.txt", "--out", "r.jsonl").done
@@ -153,16 +144,11 @@ def test_a_model_that_predicts_no_first_words(cli: Cli, unopened_run: Path, file
     cli("cloze", unopened_run, "first.txt", "--context", "none").refused("context=none: the candidate would be")
 
 
-def test_the_class_may_be_given(cli: Cli, tiny_run: Path, files: Path) -> None:
-    result = json.loads(cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "--class", "names", "--json").done)
-    assert result["files"][0]["class"] == "names"
-
-
-def test_a_limit_is_of_each_file(cli: Cli, tiny_run: Path, files: Path) -> None:
+def test_a_limit_is_of_each_file_and_the_class_may_be_given(cli: Cli, tiny_run: Path, files: Path) -> None:
     names = ["cbtest_NE_test_2500ex.txt", "cbtlike_V_test.txt.gz"]
-    result = json.loads(cli("cloze", tiny_run, *names, "--limit", "5", "--json").done)
-    assert [file["contexts"]["full"]["questions"] for file in result["files"]] == [5, 4]
-    assert [len(file["defects"]) for file in result["files"]] == [0, 1]
+    result = json.loads(cli("cloze", tiny_run, *names, "--limit", "5", "--class", "names", "--json").done)
+    found = [(file["contexts"]["full"]["questions"], len(file["defects"]), file["class"]) for file in result["files"]]
+    assert found == [(5, 0, "names"), (4, 1, "names")]
 
 
 def test_strict_stops_at_the_first_defect_and_writes_nothing(cli: Cli, tiny_run: Path, files: Path) -> None:
@@ -172,16 +158,6 @@ def test_strict_stops_at_the_first_defect_and_writes_nothing(cli: Cli, tiny_run:
     )
     assert (files / "r.jsonl").read_text() == "old"
     assert cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "--strict").done
-
-
-def test_batch_size_changes_no_answer(cli: Cli, tiny_run: Path, files: Path) -> None:
-    for size, name in (("1", "one.jsonl"), ("5", "five.jsonl")):
-        assert cli("cloze", tiny_run, "cbtest_NE_test_2500ex.txt", "--batch-size", size, "--out", name).done
-    one, five = records(files / "one.jsonl"), records(files / "five.jsonl")
-    for a, b in zip(one, five, strict=True):
-        assert a.pop("sentence") == pytest.approx(b.pop("sentence"), rel=1e-5)
-        assert a.pop("candidate") == pytest.approx(b.pop("candidate"), rel=1e-5)
-        assert a == b
 
 
 def test_questions_none_of_which_can_be_scored_are_an_error_after_the_report(
@@ -197,34 +173,26 @@ def test_questions_none_of_which_can_be_scored_are_an_error_after_the_report(
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["missing.txt"], ["missing.txt: no such file"]),
         (["cbtest_NE_test_2500ex.txt", "missing.txt"], ["missing.txt: no such file"]),
         (["empty.txt"], ["empty.txt: no question in it"]),
-        (["."], ["a folder where a text file is needed"]),
-        (["latin.txt"], ["latin.txt: not UTF-8 at byte 2"]),
-        (["bad.gz"], ["bad.gz: damaged gzip file"]),
         ([], ["QUESTIONS"]),
         (["cbtest_NE_test_2500ex.txt", "--context", "half"], ["--context", "'half'"]),
         (["cbtest_NE_test_2500ex.txt", "--limit", "0"], ["--limit=0: must be at least 1"]),
         (["cbtest_NE_test_2500ex.txt", "--batch-size", "0"], ["--batch-size=0: must be at least 1"]),
         (["cbtest_NE_test_2500ex.txt", "--out", "nowhere/r.jsonl"], ["--out=nowhere/r.jsonl", "no folder nowhere"]),
-        (["cbtest_NE_test_2500ex.txt", "--stric"], ["unknown option --stric", "Did you mean '--strict'?"]),
     ],
     ids=lambda value: " ".join(value),
 )
-def test_bad_input_is_told_before_anything_is_ranked(
+def test_bad_input_is_refused_before_anything_is_ranked(
     cli: Cli, tiny_run: Path, files: Path, arguments: list[str], parts: list[str]
 ) -> None:
     (files / "empty.txt").write_text("\n")
-    (files / "latin.txt").write_bytes(b"a \xff\n")
-    (files / "bad.gz").write_bytes(b"no gzip")
     cli("cloze", tiny_run, *arguments).refused(*parts)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["-", "/dev/stdin"])
-def test_standard_input(cli: Cli, tiny_run: Path, files: Path, way: str) -> None:
-    command = [sys.executable, "-m", "spanlm", "cloze", str(tiny_run), way, "--class", "NE", "--json"]
+def test_standard_input(cli: Cli, tiny_run: Path, files: Path) -> None:
+    command = [sys.executable, "-m", "spanlm", "cloze", str(tiny_run), "-", "--class", "NE", "--json"]
     found = subprocess.run(command, input="".join(BLOCKS).encode(), capture_output=True, timeout=60, check=False)
     assert (found.returncode, found.stderr) == (0, b"")
     (file,) = json.loads(found.stdout)["files"]

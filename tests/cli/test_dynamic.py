@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import spanlm
-from spanlm.evaluation.dynamic import evaluate as evaluate_module
-from spanlm.evaluation.dynamic import tuning as tuning_module
-from spanlm.evaluation.dynamic.evaluate import adapted_tally
 from spanlm.evaluation.dynamic.statistics import DYNAMIC
 from spanlm.evaluation.dynamic.tuning import TRIALS
 from spanlm.evaluation.dynamic.update import DynamicConfig
-from spanlm.evaluation.scoring import Tally, shown
 from tests.cli.conftest import Cli
 
 GIVEN = ("--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
@@ -40,38 +39,24 @@ def short(tiny_corpus: Path, tmp_path: Path) -> str:
     return "short"
 
 
-def said(cli: Cli, *arguments: object) -> dict[str, Any]:
+def evaluated(cli: Cli, *arguments: object) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(cli("evaluate", *arguments, "--json").done)
     return found
 
 
 @pytest.mark.parametrize("state", ["auto", "carry", "line"])
 def test_json_is_the_evaluation_with_and_without(cli: Cli, run: Path, state: Any) -> None:
-    result = said(cli, run, "--dynamic", *GIVEN, "--state", state)
-    model = spanlm.load(run)
+    result, model = evaluated(cli, run, "--dynamic", *GIVEN, "--state", state), spanlm.load(run)
     adapted, plain = model.evaluate(state=state, dynamic=CONFIG), model.evaluate(state=state)
-    assert result["perplexity"] == pytest.approx(adapted.perplexity)
-    assert result["without_dynamic"]["perplexity"] == pytest.approx(plain.perplexity)
     assert adapted.perplexity != pytest.approx(plain.perplexity, rel=1e-3)
-    assert result["protocol"] == adapted.protocol
-    assert result["without_dynamic"]["protocol"] == plain.protocol
+    for found, expected in ((result, adapted), (result["without_dynamic"], plain)):
+        assert found["perplexity"] == pytest.approx(expected.perplexity) and found["protocol"] == expected.protocol
     statistics = result["dynamic_statistics"]
-    sums = dict(
-        zip(
-            ("rate", "decay", "epsilon"),
-            CONFIG.sum_convention(statistics["segments"], statistics["tensors"]),
-            strict=True,
-        )
-    )
-    assert result["dynamic"] == {**CONFIG.to_json(), "sum_convention": sums}
+    sums = CONFIG.sum_convention(statistics["segments"], statistics["tensors"])
+    first_release = dict(zip(("rate", "decay", "epsilon"), sums, strict=True))
+    assert result["dynamic"] == {**CONFIG.to_json(), "sum_convention": first_release}
     assert statistics["text"] == "tiny train" and statistics["whole"]
     assert "tuning" not in result
-
-
-def test_the_published_values_are_the_default(cli: Cli, run: Path) -> None:
-    found = said(cli, run, "--dynamic")["dynamic"]
-    assert (found["rate"], found["decay"], found["epsilon"]) == (5e-5, 0.002, 2e-5)
-    assert said(cli, run, "--dynamic", "--dynamic-epsilon", "0.5")["dynamic"]["epsilon"] == 0.5
 
 
 def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run: Path) -> None:
@@ -88,13 +73,13 @@ def test_the_table_has_both_and_says_where_the_statistics_are_from(cli: Cli, run
 
 
 def test_the_published_grid_is_the_default(cli: Cli, run: Path, short: str) -> None:
-    found = said(cli, run, "--corpus", short, "--dynamic", "--tune-dynamic")
+    found = evaluated(cli, run, "--corpus", short, "--dynamic", "--tune-dynamic")
     assert found["dynamic_statistics"]["text"] == "tiny train"
     tuning = found["tuning"]
     assert len(tuning["grid"]) == 24 and (tuning["grid"][0]["rate"], tuning["grid"][-1]["decay"]) == (3e-5, 0.005)
 
 
-def test_tuning_is_told(cli: Cli, run: Path, short: str) -> None:
+def test_tuning_is_reported(cli: Cli, run: Path, short: str) -> None:
     grid = ("--corpus", short, "--tune-dynamic", "--dynamic-rate", "0.0001", "0.001", "--dynamic-decay", "0.01")
     flat = " ".join(cli("evaluate", run, "--dynamic", *grid).done.split())
     tuning = spanlm.load(run).tune_dynamic(short, rates=(0.0001, 0.001), decays=(0.01,))
@@ -111,7 +96,7 @@ def test_the_first_releases_convention(cli: Cli, run: Path, short: str) -> None:
     old = {"rate": 0.05, "decay": 0.3, "epsilon": 0.02}
     options = [x for name, value in old.items() for x in (f"--dynamic-{name}", str(value))]
     how = ("--corpus", short, "--dynamic", "--dynamic-convention", "sum")
-    result = said(cli, run, *how, *options)
+    result = evaluated(cli, run, *how, *options)
     statistics = spanlm.load(run).dynamic_statistics()
     sizes: dict[str, Any] = {"segments": statistics.segments, "tensors": statistics.tensors}
     expected = DynamicConfig.from_sum_convention(**old, **sizes)
@@ -121,21 +106,16 @@ def test_the_first_releases_convention(cli: Cli, run: Path, short: str) -> None:
     out = cli("evaluate", run, *how, *options).done
     assert "sum: η 0.05, λ 0.3, ε 0.02 as given" in " ".join(out.split())
     several = ("--dynamic-rate", "0.05", "0.1", "--dynamic-decay", "0.3", "0.6", "--dynamic-epsilon", "0.02")
-    tuned = said(cli, run, *how, "--tune-dynamic", *several)
+    tuned = evaluated(cli, run, *how, "--tune-dynamic", *several)
     grid = tuned["tuning"]["grid"]
     assert [point["rate"] / expected.rate for point in grid] == pytest.approx([1, 1, 2, 2])
     assert [point["decay"] / expected.decay for point in grid] == pytest.approx([1, 2, 1, 2])
 
 
-def test_a_part_of_the_training_text_is_enough_for_statistics(cli: Cli, run: Path) -> None:
-    result = said(cli, run, "--dynamic", "--dynamic-statistics", "1")
-    assert (result["dynamic_statistics"]["whole"], result["dynamic_statistics"]["read"]) == (False, 1)
-    assert "the first 1 segments of tiny train" in cli("evaluate", run, "--dynamic", "--dynamic-statistics", "1").done
-
-
-def test_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
+def test_a_part_of_the_training_text_is_enough_and_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    cli("evaluate", run, "--dynamic")
+    found = evaluated(cli, run, "--dynamic", "--dynamic-statistics", "1")["dynamic_statistics"]
+    assert (found["whole"], found["read"]) == (False, 1)
     after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     assert after.keys() - before.keys() == {run / DYNAMIC}
     assert all(after[path] == content for path, content in before.items())
@@ -174,7 +154,8 @@ def test_the_rest_of_a_folder_is_not_touched(cli: Cli, run: Path) -> None:
         (("--dynamic", "--dynamic-convention", "old"), ("--dynamic-convention", "old")),
         (("other", "--dynamic"), ("--dynamic: is for one run",)),
         (("--dynamic", "--dynamic-length", "0"), ("--dynamic-length=0: must be at least 1",)),
-        (("--dynamic", "--dynamic-length", "2000"), ("--dynamic-decay=1.2: must be in [0, 1]",)),
+        (("--dynamic", "--dynamic-length", "3000"), ("--dynamic-decay=1.2: must be in [0, 1]",)),
+        (("--dynamic", "--dynamic-length", "2000", "--tune-dynamic"), ("--dynamic-decay=1.2: must be in [0, 1]",)),
         (("--dynamic-lambda", "0.1"), ("unknown option --dynamic-lambda",)),
     ],
     ids=str,
@@ -202,7 +183,7 @@ def test_weights_that_diverge_end_in_one_line(cli: Cli, run: Path, rate: str) ->
     )
 
 
-def test_values_that_were_converted_are_said_to_be(cli: Cli, run: Path) -> None:
+def test_values_that_were_converted_are_named_so(cli: Cli, run: Path) -> None:
     how = ("--dynamic-convention", "sum", "--dynamic-rate", "0.01", "--dynamic-decay", "99", "--dynamic-epsilon", "1")
     cli("evaluate", run, "--dynamic", *how).refused(
         "--dynamic-decay=", "must be in [0, 1] (These numbers are in the mean convention"
@@ -214,90 +195,69 @@ def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path,
     """As they were given, in the same convention."""
     given = ("--dynamic-rate", "1e-7", "1e-9", "--dynamic-decay", "0.5", "0.01", "--dynamic-epsilon", "0.02")
     how = ("--corpus", short, "--dynamic", "--tune-dynamic", "--dynamic-convention", convention, *given)
-    tuning = said(cli, run, *how)["tuning"]
+    tuning = evaluated(cli, run, *how)["tuning"]
     rates, decays = ([point[name] for point in tuning["grid"]] for name in ("rate", "decay"))
     flat = " ".join(cli("evaluate", run, *how).done.split())
     assert "dynamic." not in flat.replace("dynamic.safetensors", "")
     for name, tried, large, small in (("rate", rates, "1e-07", "1e-09"), ("decay", decays, "0.5", "0.01")):
         upwards = tuning["best"][name] == max(tried)
         best = large if upwards else small
-        said_so = f"--dynamic-{name}={best} is the {'largest' if upwards else 'smallest'} that was tried"
+        note = f"--dynamic-{name}={best} is the {'largest' if upwards else 'smallest'} that was tried"
         values = [float(best) * factor for factor in ((1, 2, 4) if upwards else (1, 0.5, 0.25))]
         most = 1.0 if convention == "mean" and name == "decay" else math.inf
         more = " ".join(f"{value:.3g}" for value in values if value <= most)
-        assert f"{said_so}: the best may lie beyond. Try --dynamic-{name} {more}" in flat
+        assert f"{note}: the best may lie beyond. Try --dynamic-{name} {more}" in flat
 
 
 def test_segments_are_so_long_and_the_usual_settings_in_proportion(cli: Cli, run: Path) -> None:
-    found = said(cli, run, "--dynamic", "--dynamic-length", 20)
+    found = evaluated(cli, run, "--dynamic", "--dynamic-length", 20)
     config = DynamicConfig(rate=2e-4, decay=0.008, length=20)
     assert found["dynamic"].items() >= config.to_json().items()
     assert found["dynamic_statistics"]["length"] == 20
     assert found["perplexity"] == pytest.approx(spanlm.load(run).evaluate(dynamic=config).perplexity, rel=1e-9)
     assert "after every 20 tokens" in found["protocol"]
     # those of 5 words are others
-    assert said(cli, run, "--dynamic")["dynamic_statistics"]["length"] == 5
-
-
-def test_given_settings_stay_and_a_grid_is_of_that_length(cli: Cli, run: Path) -> None:
-    grid = ("--dynamic-rate", 0.001, 0.003, "--dynamic-decay", 0.01)
-    found = said(cli, run, "--dynamic", "--dynamic-length", 7, "--tune-dynamic", *grid)
-    assert [(point["rate"], point["decay"]) for point in found["tuning"]["grid"]] == [(0.001, 0.01), (0.003, 0.01)]
-    assert found["dynamic"]["length"] == 7
+    assert evaluated(cli, run, "--dynamic")["dynamic_statistics"]["length"] == 5
 
 
 def test_given_decays_are_not_measured_by_the_usual_ones(cli: Cli, run: Path) -> None:
     """Which in proportion to so long a segment would be beyond 1."""
     given = ("--dynamic-rate", 0.01, "--dynamic-decay", 0.5, "--dynamic-epsilon", 0.01)
     for convention in ("mean", "sum"):
-        found = said(cli, run, "--dynamic", "--dynamic-length", 2000, "--dynamic-convention", convention, *given)
+        found = evaluated(cli, run, "--dynamic", "--dynamic-length", 2000, "--dynamic-convention", convention, *given)
         assert found["dynamic"]["length"] == 2000
 
 
 TUNED = ("--dynamic", "--tune-dynamic", "--dynamic-rate", "0.0005", "0.002", "--dynamic-decay", "0.01")
 
 
-def stopping(monkeypatch: pytest.MonkeyPatch, trial: int) -> None:
-    """Press Ctrl-C in so-many-th trial."""
-    begun = []
+def test_the_same_command_goes_on_with_a_search_that_was_stopped(cli: Cli, run: Path) -> None:
+    """Ctrl-C once a trial is kept."""
+    over = threading.Event()
 
-    def read(*arguments: Any, **how: Any) -> Tally:
-        begun.append(1)
-        if len(begun) == trial:
-            raise KeyboardInterrupt
-        return adapted_tally(*arguments, **how)
+    def stop() -> None:
+        while not over.is_set():
+            if (run / TRIALS).exists() and (run / TRIALS).read_bytes().endswith(b"\n"):
+                signal.raise_signal(signal.SIGINT)
+                return
+            time.sleep(0.001)
 
-    monkeypatch.setattr(tuning_module, "adapted_tally", read)
-
-
-def test_the_same_command_goes_on_with_a_search_that_was_stopped(
-    cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        stopping(patch, 1)
-        cli("evaluate", run, *TUNED).refused("spanlm: stopped\n", status=130, out=None)
-    with monkeypatch.context() as patch:
-        stopping(patch, 2)
-        cli("evaluate", run, *TUNED).refused(f"kept in {run / TRIALS}, and the same command", status=130, out=None)
-    found = said(cli, run, *TUNED)
-    assert found["tuning"].pop("read_before") == 1
+    watching = threading.Thread(target=stop)
+    watching.start()
+    try:
+        # more points than are read before the signal is heard
+        cli("evaluate", run, *TUNED, "0.02", "0.03", "0.04", "0.05", "0.06").refused(
+            f"kept in {run / TRIALS}, and the same command", status=130, out=None
+        )
+    finally:
+        over.set()
+        watching.join()
+    kept = len((run / TRIALS).read_text().splitlines())
+    found = evaluated(cli, run, *TUNED)
+    assert 1 <= found["tuning"].pop("read_before") <= kept
     assert "resumed 2 trials were read" in " ".join(cli("evaluate", run, *TUNED).done.split())
     (run / TRIALS).unlink()
-    expected = said(cli, run, *TUNED)
+    expected = evaluated(cli, run, *TUNED)
     assert expected["tuning"].pop("read_before") == 0
     for name in ("nll", "tuning", "dynamic", "protocol"):
         assert found[name] == expected[name]
-
-
-def test_what_a_search_has_chosen_is_said_though_test_diverges(
-    cli: Cli, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tuning, best = (found := said(cli, run, *TUNED))["tuning"], found["dynamic"]
-    monkeypatch.setattr(evaluate_module, "adapted_tally", lambda *_, **__: Tally(7, math.nan))
-    failed = cli("evaluate", run, *TUNED)
-    failed.refused("the weights diverged: after 7 tokens", status=1, out=None)
-    chosen = f"On tiny valid η {best['rate']:g} and λ {best['decay']:g} were the best, with a perplexity of "
-    assert f"{chosen}{shown(tuning['perplexity'])}" in failed.err
-    alone = cli("evaluate", run, "--dynamic")
-    alone.refused("the weights diverged", status=1, out=None)
-    assert "the best" not in alone.err

@@ -1,3 +1,5 @@
+"""`spanlm evaluate`: what it prints is what the library says, of one run, with a cache, and of several as one."""
+
 from __future__ import annotations
 
 import json
@@ -8,127 +10,246 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.data import sources
-from spanlm.data.sources import PublishedFile
-from spanlm.errors import RunError
+from spanlm.evaluation.cache import CacheConfig
 from spanlm.models.counting import count_parameters
 from tests.cli.conftest import Cli
+from tests.cli.span_runs import flat
 
-FIELDS = {
-    "run",
-    "corpus",
-    "split",
-    "protocol",
-    "tokens",
-    "nll",
-    "nll_per_token",
-    "bits_per_token",
-    "perplexity",
-    "oov_tokens",
-    "unk_tokens",
-    "oov_share",
-    "unk_share",
-    "perplexity_without_unk",
-    "tokens_per_second",
-}
+CACHED = ("--cache", "20", "--cache-theta", "0.5", "--cache-lambda", "0.2")
+CACHE = CacheConfig(window=20, theta=0.5, lambda_=0.2)
 
 
-@pytest.mark.parametrize("split", ["train", "valid", "test"])
-@pytest.mark.parametrize("state", ["auto", "carry", "document", "line"])
-def test_json_is_the_evaluation(cli: Cli, tiny_run: Path, split: str, state: str) -> None:
-    result = json.loads(cli("evaluate", tiny_run, "--split", split, "--state", state, "--json").done)
-    assert result.keys() >= FIELDS
-    expected = spanlm.load(tiny_run).evaluate(split=split, state=state).to_json()  # type: ignore[arg-type]
-    for name in FIELDS - {"run", "tokens_per_second"}:
-        assert result[name] == pytest.approx(expected[name]), name
-    assert result["run"] == str(tiny_run)
-    assert result["tokens_per_second"] > 0
+@pytest.fixture
+def both(tiny_run: Path, lstm_run: Path) -> list[Path]:
+    return [tiny_run, lstm_run]
+
+
+def timeless(values: Any) -> Any:
+    """Plain values as JSON has them, without what a clock says."""
+    if isinstance(values, dict):
+        return {name: timeless(value) for name, value in values.items() if name != "tokens_per_second"}
+    return [timeless(value) for value in values] if isinstance(values, list | tuple) else values
+
+
+# --- one run ---
 
 
 @pytest.mark.parametrize(
-    "how", [{"state": "carry", "batch_size": 3}, {"state": "carry", "precision": "bf16"}], ids=lambda how: [*how][-1]
+    "how",
+    [
+        {"split": "valid"},
+        {"split": "train", "state": "document"},
+        {"state": "line"},
+        {"state": "carry", "batch_size": 3},
+        {"state": "carry", "precision": "bf16"},
+    ],
+    ids=str,
 )
-def test_how_it_is_computed_is_as_asked_for(cli: Cli, tiny_run: Path, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("cache", [None, CACHE], ids=["plain", "cached"])
+def test_json_is_the_evaluation(
+    cli: Cli, tiny_run: Path, how: dict[str, Any], cache: CacheConfig | None, tmp_path: Path
+) -> None:
     options = [f"--{name.replace('_', '-')}={value}" for name, value in how.items()]
-    model = spanlm.load(tiny_run)
-    right, usual = model.evaluate(**how), model.evaluate(state="carry")
-    assert right.nll != pytest.approx(usual.nll, rel=1e-7), "else an option that is dropped is not seen"
-    result = json.loads(cli("evaluate", tiny_run, *options, "--json").done)
-    assert (result["nll"], result["protocol"]) == (pytest.approx(right.nll, rel=1e-9), right.protocol)
+    found = json.loads(cli("evaluate", *options, *(CACHED if cache else ()), "--json", tiny_run).done)
+    right = spanlm.load(tiny_run).evaluate(**how, cache=cache)
+    assert found.pop("run") == str(tiny_run) and found.pop("precision") == how.get("precision", "fp32")
+    assert found.pop("notes") == [] and found["tokens_per_second"] > 0
+    assert found.pop("cache", None) == (cache and {"window": 20, "theta": 0.5, "lambda": 0.2, "tuned_on": None})
+    assert timeless(found) == timeless(right.to_json())
+    plain = right.without_cache or right
+    assert cache is None or right.perplexity != pytest.approx(plain.perplexity, rel=1e-3)
+    assert how.keys() == {"split"} or plain.nll != pytest.approx(spanlm.load(tiny_run).evaluate().nll, rel=1e-7)
 
 
-def test_the_report_says_every_number_and_how_it_was_counted(cli: Cli, tiny_run: Path) -> None:
-    out = cli("evaluate", tiny_run).done
-    model = spanlm.load(tiny_run)
+def test_the_table_has_every_number_and_how_it_was_counted(cli: Cli, tiny_run: Path) -> None:
+    text, model = flat(cli("evaluate", tiny_run).done), spanlm.load(tiny_run)
     result, count = model.evaluate(), count_parameters(model.model)
-    flat = " ".join(out.split())
     for part in (
         f"perplexity {result.perplexity:.2f}",
-        f"{result.tokens:,} tokens",
+        f"tiny test: {result.tokens:,} tokens",
         result.protocol,
         f"{result.nll_per_token:.4f} nats = {result.bits_per_token:.4f} bits",
         f"3 words of the text are not in the vocabulary ({3 / result.tokens:.2%})",
         f"4 targets ({4 / result.tokens:.2%}); perplexity without them {result.perplexity_without_unk:.2f}",
-        f"θ_M {count.model:,}",
-        f"θ_W+M {count.total:,}",
-        "tiny test",
+        f"θ_M {count.model:,}, θ_W+M {count.total:,}",
     ):
-        assert part in flat, part
-    assert "\x1b" not in out
+        assert part in text, part
+    assert "\x1b" not in text
+    text = flat(cli("evaluate", tiny_run, *CACHED, "--state", "line").done)
+    cached = model.evaluate(state="line", cache=CACHE)
+    plain = cached.without_cache
+    assert plain is not None and plain.salton2017 is not None and cached.salton2017 is not None
+    assert f"without cache {plain.perplexity:.2f}, Salton's count {plain.salton2017.perplexity:.2f} " in text
+    assert f"Salton's count {cached.salton2017.perplexity:.2f} = exp(NLL of " in text
 
 
-def test_another_corpus_is_read_in_the_models_vocabulary(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "other.txt").write_text("the lion\n" * 100)
-    result = json.loads(cli("evaluate", tiny_run, "--corpus", "other.txt", "--json").done)
-    assert (result["tokens"], result["oov_tokens"], result["oov_share"]) == (300, 100, pytest.approx(1 / 3))
-    assert (result["corpus"], result["split"]) == ("other.txt", "text")
+def test_a_perplexity_without_end_is_null_in_json(cli: Cli, tiny_run: Path) -> None:
+    """A cache that is all of the mixture gives most words nothing at all."""
+    text = cli("evaluate", tiny_run, *CACHED[:-1], "1", "--json").done
+    assert "Infinity" not in text and json.loads(text)["perplexity"] is None
+    assert any("no probability" in note for note in json.loads(text)["notes"])
 
 
-@pytest.mark.parametrize("verb", [["evaluate"], ["attend", "--by-lag"]])
-def test_a_part_of_a_file_that_has_none_is_refused(cli: Cli, tiny_run: Path, tmp_path: Path, verb: list[str]) -> None:
-    """The whole file's number would stand under the name of a part."""
-    (tmp_path / "other.txt").write_text("the cat sees the dog\n" * 3)
-    asked = [verb[0], tiny_run, *verb[1:], "--corpus", "other.txt"]
-    cli(*asked, "--split", "valid").refused("--split=valid: other.txt is one file, which is taken whole")
-    assert cli(*asked).status == 0
+# --- its text ---
 
 
-def test_a_folder_needs_only_the_part_that_is_evaluated(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
-    (tmp_path / "part").mkdir()
-    (tmp_path / "part" / "test.txt").write_text("the cat\n" * 10)
+def test_another_corpus_is_read_in_the_models_vocabulary(cli: Cli, tiny_run: Path) -> None:
+    Path("other.txt").write_text("the lion\n" * 100)
+    found = json.loads(cli("evaluate", tiny_run, "--corpus", "other.txt", "--json").done)
+    assert (found["tokens"], found["oov_tokens"], found["oov_share"]) == (300, 100, pytest.approx(1 / 3))
+    assert (found["corpus"], found["split"]) == ("other.txt", "text")
+    # the whole file's number would stand under the name of a part
+    for verb in (["evaluate"], ["attend", "--by-lag"]):
+        asked = [verb[0], tiny_run, *verb[1:], "--corpus", "other.txt"]
+        cli(*asked, "--split", "valid").refused("--split=valid: other.txt is one file, which is taken whole")
+    Path("part").mkdir()
+    Path("part/test.txt").write_text("the cat\n" * 10)
     assert json.loads(cli("evaluate", tiny_run, "--corpus", "part", "--json").done)["tokens"] == 30
     cli("evaluate", tiny_run, "--corpus", "part", "--split", "valid").refused("no valid.txt")
 
 
-def test_data_dir_names_where_registered_corpora_are(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+def test_data_dir_names_where_registered_corpora_are(cli: Cli, tiny_run: Path) -> None:
     cli("evaluate", tiny_run, "--corpus", "ptb", "--data-dir", "mine").refused("mine/ptb")
-    (tmp_path / "mine" / "ptb").mkdir(parents=True)
+    Path("mine/ptb").mkdir(parents=True)
     for split in ("train", "valid", "test"):
-        (tmp_path / "mine" / "ptb" / f"{split}.txt").write_text("not the published text\n")
+        Path(f"mine/ptb/{split}.txt").write_text("not the published text\n")
     cli("evaluate", tiny_run, "--corpus", "ptb", "--data-dir", "mine").refused("not the published ptb")
-
-
-def test_a_corpus_is_fetched_where_that_is_asked_for(cli: Cli, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing_there(file: PublishedFile, path: Path) -> None:
-        raise RunError(f"asked for {path.name}")
-
-    monkeypatch.setattr(sources, "download", nothing_there)
-    cli("evaluate", tiny_run, "--corpus", "ptb").refused("--download")
-    cli("evaluate", tiny_run, "--corpus", "ptb", "--download").refused("asked for test.txt", status=1)
 
 
 def test_the_way_out_is_an_option_of_this_verb(cli: Cli, tiny_run: Path) -> None:
     """A library's message serves every verb: it says which option is whose, and no other."""
-    error = cli("evaluate", tiny_run, "--corpus", "ptb").err
-    assert "`spanlm train --data.download true` (or evaluate or attend with --download)" in error
-    assert "--data.dir (--data-dir)" in error
-    offered = set(re.findall(r"--[\w.-]+", error))
+    offered = set(re.findall(r"--[\w.-]+", cli("evaluate", tiny_run, "--corpus", "ptb").err))
     own = {option for option in offered if not option.startswith("--data.")}
     assert own == {"--download", "--data-dir"}
     for verb, options in {"evaluate": own, "attend": own, "train": offered - own}.items():
-        known = set(re.findall(r"--[\w.-]+", cli(verb, "--help", "all").done))
-        assert options <= known, (verb, options - known)
+        assert options <= set(re.findall(r"--[\w.-]+", cli(verb, "--help", "all").done)), verb
 
 
-def test_a_bad_device_is_named_as_it_was_given(cli: Cli, tiny_run: Path) -> None:
-    cli("evaluate", tiny_run, "--device", "nonsense").refused("--device=nonsense")
+# --- tuning ---
+
+
+def test_a_cache_is_tuned_on_valid_before_the_split_is_read(cli: Cli, tiny_run: Path) -> None:
+    command = ["evaluate", tiny_run, "--cache", "20", "--tune-cache"]
+    found, tuning = json.loads(cli(*command, "--json").done), spanlm.load(tiny_run).tune_cache([20])
+    assert found["cache"] == tuning.best.to_json() | {"tuned_on": "tiny valid"}
+    assert found["tuning"] == json.loads(json.dumps(tuning.to_json()))
+    assert found["split"] == "test" and "(tuned on tiny valid)" in found["protocol"]
+    assert found["perplexity"] == pytest.approx(spanlm.load(tiny_run).evaluate(cache=tuning.best).perplexity)
+    text = flat(cli(*command, "--cache-theta", "0.1", "--cache-lambda", "0.01", "0.02").done)
+    tuning = spanlm.load(tiny_run).tune_cache([20], thetas=(0.1,), lambdas=(0.01, 0.02))
+    assert f"tuned on tiny valid: θ 0.1, λ {tuning.best.lambda_:g} of 2 pairs; {tuning.perplexity:.2f} there, " in text
+    assert "--cache-lambda=0.02 is the largest that was tried: the best may lie beyond." in text
+    assert "optimistic" not in text and "optimistic" in cli(*command, "--split", "valid").done
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit"), [({"test": 1, "valid": 50}, "at most 3: c test"), ({"test": 50, "valid": 1}, "c valid")]
+)
+def test_a_window_too_long_for_a_text_is_refused(cli: Cli, tiny_run: Path, sizes: dict[str, int], limit: str) -> None:
+    Path("c").mkdir()
+    for split, count in sizes.items():
+        Path(f"c/{split}.txt").write_text("the cat\n" * count)
+    asked = ["evaluate", tiny_run, "--corpus", "c", "--tune-cache", "--cache"]
+    cli(*asked, "20").refused("--cache=20: must be ", limit, "; take a smaller --cache")
+    assert json.loads(cli(*asked, "3", "--json").done)["cache"]["tuned_on"] == "c valid"
+
+
+def test_weights_are_tuned_on_valid_before_the_split_is_read(cli: Cli, both: list[Path]) -> None:
+    tuned = spanlm.load_ensemble(both).tune_weights(split="valid")
+    assert tuned.steps > 0
+    found = json.loads(cli("evaluate", *both, "--tune-weights", "--json").done)
+    assert found["weights"] == pytest.approx(list(tuned.weights))
+    assert found["tuned"] == {"on": "valid", "steps": tuned.steps, "gap": pytest.approx(tuned.gap)}
+    right = spanlm.load_ensemble(both, weights=tuned.weights).evaluate_members()
+    assert (found["ensemble"]["split"], found["ensemble"]["nll"]) == ("test", pytest.approx(right.ensemble.nll))
+    out = cli("evaluate", *both, "--tune-weights", "--split", "valid").done
+    assert " ".join(f"{weight:.4f}" for weight in tuned.weights) in out and "so what follows is optimistic" in out
+    Path("other.txt").write_text("the cat\n" * 5)
+    refused = cli("evaluate", *both, "--corpus", "other.txt", "--tune-weights")
+    refused.refused("--tune-weights: other.txt has no valid part to tune on", "--weights")
+
+
+# --- several runs ---
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [
+        ([], {}),
+        (["--combine", "geometric"], {"combination": "geometric"}),
+        (["--split", "valid", "--weights", "3", "1"], {"split": "valid", "weights": [3, 1]}),
+        (["--precision", "bf16"], {"precision": "bf16"}),
+    ],
+    ids=str,
+)
+def test_json_is_the_evaluation_of_several(cli: Cli, both: list[Path], options: list[str], how: dict[str, Any]) -> None:
+    found = json.loads(cli("evaluate", *both, *options, "--json").done)
+    asked = {name: how.pop(name) for name in ("split", "precision") if name in how}
+    right = spanlm.load_ensemble(both, **how).evaluate_members(**asked)
+    assert [member.pop("run") for member in found["members"]] == found.pop("runs") == [str(run) for run in both]
+    assert found.pop("precision") == asked.get("precision", "fp32") and found.pop("notes") == []
+    assert timeless(found) == timeless(right.to_json())
+
+
+@pytest.mark.parametrize("cache", [(), CACHED], ids=["plain", "cached"])
+def test_each_run_stands_beside_all_as_one(cli: Cli, both: list[Path], cache: tuple[str, ...]) -> None:
+    """With a cache, which all have together, each without it."""
+    right = spanlm.load_ensemble(both).evaluate_members(state="line")
+    command = ["evaluate", *both, *cache, "--state", "line"]
+    out = cli(*command).done
+    for result in (*right.members, right.ensemble):
+        count = result.salton2017
+        assert count is not None and result.perplexity_without_unk is not None
+        numbers = (result.perplexity, count.perplexity, count.perplexity_per_predicted, result.perplexity_without_unk)
+        (row,) = [line for line in out.splitlines() if all(f" {number:.2f}" in line for number in numbers)]
+        assert row.endswith(f"{result.nll_per_token:.4f}")
+    assert f" {right.oracle_bound.bound:.2f} " in out and "2 runs as one" in out
+    found = json.loads(cli(*command, "--json").done)
+    found = found["without_cache"] if cache else found
+    assert [member["nll"] for member in found["members"]] == [pytest.approx(member.nll) for member in right.members]
+    assert found["oracle_bound"] == right.to_json()["oracle_bound"]
+
+
+@pytest.mark.parametrize("options", [[], ["--weights", "3", "1"], ["--combine", "geometric"]], ids=str)
+def test_several_runs_score_and_write(cli: Cli, both: list[Path], options: list[str]) -> None:
+    Path("text.txt").write_text("the cat zebra\nsat on\n")
+    weights, combination = ([3, 1] if "--weights" in options else None), options[1:] == ["geometric"]
+    model = spanlm.load_ensemble(both, weights=weights, combination="geometric" if combination else "linear")
+    found = [
+        line.split("\t")
+        for line in cli(
+            "score", both[0], "--base", "2", both[1], *options, "--oov", "flag", "text.txt"
+        ).done.splitlines()[1:]
+    ]
+    right = list(model.score("the cat zebra\nsat on"))
+    assert [(row[2], row[6]) for row in found] == [(word.word, str(int(word.oov))) for word in right]
+    assert [float(row[3]) for row in found] == pytest.approx([word.surprisal for word in right], abs=1e-5)
+    out = cli("generate", *both, "--prompt", "the cat", "--length", "8", "--seed", "5", *options).done
+    words = model.generate("the cat", length=8, seed=5)
+    assert out.split() == ["the", "cat", *(word for word in words if word != "<eos>")]
+
+
+@pytest.mark.parametrize(
+    ("command", "part"),
+    [
+        ("evaluate RUN --weights 1", "--weights: is for several runs"),
+        ("score RUN text.txt --combine geometric", "--combine: is for several runs"),
+        ("evaluate RUN --tune-weights", "--tune-weights: is for several runs"),
+        ("evaluate RUN LSTM --weights 1", "spanlm: --weights 1: must be as many as models, 2"),
+        ("evaluate RUN LSTM --weights -1 2", "spanlm: --weights -1 2: must be finite and at least 0"),
+        ("score RUN LSTM text.txt --weights 0 0", "spanlm: --weights 0 0: must be above 0 in sum"),
+        ("evaluate RUN LSTM --combine mean", "'linear', 'geometric'"),
+        ("evaluate RUN LSTM --tune-weights --weights 1 1", "--tune-weights and --weights do not go together"),
+        ("evaluate RUN LSTM --tune-weights --combine geometric", "only the weights of --combine linear are tuned"),
+        ("evaluate RUN LSTM --tune-weights --cache 9", "--tune-weights and --cache do not go together"),
+        ("evaluate RUN RUN", "is named twice"),
+        ("generate RUN nowhere", "nowhere: is not the folder of a run"),
+        ("score RUN text.txt LSTM", "a folder where a text file is needed"),
+        ("cloze RUN LSTM", "the following arguments are required: QUESTIONS"),
+        ("attend RUN LSTM --text a --out a.html", "2 runs: --text takes one; several stand side by side"),
+    ],
+)
+def test_what_is_refused_of_several(cli: Cli, both: list[Path], command: str, part: str) -> None:
+    Path("text.txt").write_text("the cat\n")
+    names = {"RUN": str(both[0]), "LSTM": str(both[1])}
+    cli(*(names.get(word, word) for word in command.split())).refused(part)

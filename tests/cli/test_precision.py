@@ -33,7 +33,7 @@ NOTE = "fp32 is used instead"
 
 
 def spanlm(*verbs: list[object], instructions: str = "AVX2") -> tuple[str, str]:
-    """What some verbs of one process, all of which succeed, print and tell beside."""
+    """What some verbs of one process, all of which succeed, print, and their notes."""
     found = subprocess.run(
         [sys.executable, "-c", VERBS, json.dumps([[str(word) for word in verb] for verb in verbs])],
         capture_output=True,
@@ -52,25 +52,15 @@ def precisions(run: Path) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def config(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two epochs that draw random numbers."""
-    asked = replace(
-        tiny_config,
-        model=replace(tiny_config.model, input_dropout=0.3),
-        training=replace(tiny_config.training, epochs=2, precision="bf16", device="cpu"),
-    )
-    path = tmp_path_factory.mktemp("config") / "c.yaml"
-    path.write_text(asked.to_yaml())
-    return path
-
-
-@pytest.fixture(scope="module")
-def fallen(config: Path) -> Path:
-    """A run that was asked for in bf16, and another in fp32, where there is only that."""
-    folder = config.parent
-    train = ["train", "--config", config, "--no-tour", "--out"]
-    out, told = spanlm([*train, folder / "asked"], [*train, folder / "plain", "--training.precision", "fp32"])
-    assert told.count(NOTE) == told.count("\n") == 1
+def fallen(tiny_config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two epochs that was asked for in bf16, and another in fp32, where there is only that."""
+    training = replace(tiny_config.training, epochs=2, precision="bf16", device="cpu")
+    asked = replace(tiny_config, model=replace(tiny_config.model, input_dropout=0.3), training=training)
+    folder = tmp_path_factory.mktemp("config")
+    (folder / "c.yaml").write_text(asked.to_yaml())
+    train = ["train", "--config", folder / "c.yaml", "--no-tour", "--out"]
+    out, notes = spanlm([*train, folder / "asked"], [*train, folder / "plain", "--training.precision", "fp32"])
+    assert notes.count(NOTE) == notes.count("\n") == 1
     assert "fp32 on cpu" in out and "bf16 on cpu" not in out
     return folder
 
@@ -82,56 +72,33 @@ def test_a_training_is_that_in_fp32_and_says_so(fallen: Path) -> None:
     assert RunConfig.load(fallen / "asked" / "config.yaml").training.precision == "bf16"
 
 
-def test_fp32_asks_nothing_of_the_processor(fallen: Path) -> None:
-    assert spanlm(["evaluate", fallen / "plain", "--json"])[1] == ""
-
-
 def test_evaluations_say_what_they_were_computed_in(fallen: Path) -> None:
     how: list[object] = ["--split", "valid", "--json", "--precision"]
-    adapting: list[object] = ["--dynamic", "--dynamic-rate", "0.001", "--dynamic-decay", "0.01"]
-    run, both = ["evaluate", fallen / "asked"], ["evaluate", fallen / "asked", fallen / "plain"]
-    verbs = [
-        [*start, *more, *how, precision]
-        for start, more in ((run, []), (run, adapting), (both, []))
-        for precision in ("bf16", "fp32")
-    ]
-    out, told = spanlm(*verbs)
-    assert told.count(NOTE) == 1
+    one, both = ["evaluate", fallen / "asked"], ["evaluate", fallen / "asked", fallen / "plain"]
+    out, notes = spanlm(*([*runs, *how, precision] for runs in (one, both) for precision in ("bf16", "fp32")))
+    assert notes.count(NOTE) == 1
     found = [json.loads(line) for line in out.splitlines()]
-    assert [one["precision"] for one in found] == ["fp32"] * 6
-    nll = [one.get("ensemble", one)["nll"] for one in found]
+    assert [result["precision"] for result in found] == ["fp32"] * 4
+    nll = [result.get("ensemble", result)["nll"] for result in found]
     assert nll[::2] == nll[1::2]
 
 
-def test_a_run_that_goes_on_elsewhere_tells_that_it_computes_otherwise(fallen: Path, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_elsewhere_says_that_it_computes_otherwise(fallen: Path, tmp_path: Path) -> None:
     run = shutil.copytree(fallen / "asked", tmp_path / "run")
     more = ["train", "--out", run, "--resume", "auto", "--training.epochs"]
     assert "from here on" not in spanlm([*more, 3])[0]
-    out, told = spanlm([*more, 4], instructions="ALL")
-    assert told == ""
+    out, notes = spanlm([*more, 4], instructions="ALL")
+    assert notes == ""
     assert sum("in fp32 until now, in bf16 from here on" in line for line in out.splitlines()) == 1
     assert "in bf16 until now, in fp32 from here on" in spanlm([*more, 5])[0]
     assert precisions(run) == ["fp32", "fp32", "bf16", "fp32"]
 
 
-def test_a_damaged_record_of_starts_stops_no_training(fallen: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(fallen / "asked", tmp_path / "run")
-    (run / "provenance.jsonl").write_text("{\n")
-    spanlm(["train", "--out", run, "--resume", "auto", "--training.epochs", 3])
-
-
-def test_speed_is_shown_of_what_there_is(config: Path) -> None:
-    out, told = spanlm(["bench", config, "--device", "cpu", "--rounds", 1, "--json"])
-    ((_, training),) = json.loads(out)["trainings"].items()
-    assert [speed["precision"] for speed in training["speeds"]] == ["fp32"]
-    assert told.count(NOTE) == 1
-
-
 def test_a_table_says_that_it_is_not_in_bf16(tiny_corpus: Path, tmp_path: Path) -> None:
     where = ["--corpus", tiny_corpus, "--runs", tmp_path / "runs", "--out", tmp_path]
     table = ["daniluk2017", "--scale", "smoke", "--table", "2b", "--rows", "2-gram", "--device", "cpu"]
-    _, told = spanlm(["reproduce", *table, *where, "--precision", "bf16"])
-    assert told.count(NOTE) == 1
+    _, notes = spanlm(["reproduce", *table, *where, "--precision", "bf16"])
+    assert notes.count(NOTE) == 1
     folder = tmp_path / "daniluk2017" / "tiny-smoke"
     (start,) = json.loads((folder / "2-gram-seed-1.json").read_text())["starts"]
     assert start["precision"] == "fp32"

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from spanlm.data.config import DataConfig
-from spanlm.data.corpora import load_corpus
-from spanlm.data.sources import split_by_lines
+from spanlm.data.corpora import load_corpus, split_by_lines
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from tests.data.conftest import MakeCorpus

@@ -7,8 +7,7 @@ import pytest
 
 from spanlm.data.cbt import Question, read_questions, word_class
 from spanlm.data.config import DataConfig
-from spanlm.data.corpora import load_corpus
-from spanlm.data.sources import CORPORA
+from spanlm.data.corpora import CORPORA, load_corpus
 
 pytestmark = [
     pytest.mark.corpus,

@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from spanlm.data import sources
+from spanlm.data import corpora as sources
 from spanlm.data.config import SPLITS, DataConfig, Split
-from spanlm.data.corpora import load_corpus
-from spanlm.data.sources import PublishedCorpus, PublishedFile
+from spanlm.data.corpora import PublishedCorpus, PublishedFile, load_corpus
 from spanlm.errors import InputError, RunError
 from tests.data.conftest import MakeCorpus
 
@@ -59,14 +58,13 @@ class Server:
 def files_of(texts: dict[Split, bytes], url: str = "", stem: str = "{}", **changed: Any) -> dict[Split, PublishedFile]:
     files = {}
     for split, text in texts.items():
-        tokens = len(text.split()) + text.count(b"\n") - 4 * text.count(b"_BOOK_TITLE_")
         digest = hashlib.sha256(text).hexdigest()
-        files[split] = PublishedFile(stem.format(split), tokens, digest, url and f"{url}/{split}.txt")
+        files[split] = PublishedFile(stem.format(split), digest, url and f"{url}/{split}.txt")
     return {split: file._replace(**changed) for split, file in files.items()}
 
 
-def published(url: str, types: int = 4, **changed: Any) -> PublishedCorpus:
-    return PublishedCorpus("a tiny corpus", files_of(TEXTS, url, **changed), types)
+def published(url: str, **changed: Any) -> PublishedCorpus:
+    return PublishedCorpus("a tiny corpus", files_of(TEXTS, url, **changed))
 
 
 @pytest.fixture
@@ -125,23 +123,6 @@ def test_a_file_with_another_hash_is_refused_by_name(tiny: Path, split: Split) -
         load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"tokens": 7}, r"train\.txt: 6 tokens, but the published tiny text has 7"),
-        ({"types": 5}, r"train\.txt: 4 types, but the published tiny text has 5"),
-    ],
-)
-def test_a_wrong_count_is_refused_by_name(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, int], message: str
-) -> None:
-    monkeypatch.setitem(sources.CORPORA, "tiny", published("http://127.0.0.1:9", **wrong))
-    with pytest.raises(InputError, match=message):
-        load_corpus(DataConfig(corpus="tiny", dir=str(tiny)))
-    # cut another way, the text has other counts, and its hash says enough
-    load_corpus(DataConfig(corpus="tiny", dir=str(tiny), tokenizer="words"))
-
-
 def test_a_download_is_asked_for_and_then_kept(server: Server, cache: Path) -> None:
     with pytest.raises(InputError, match=r"--data\.download true"):
         load_corpus(DataConfig(corpus="tiny"))
@@ -190,8 +171,8 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("SPANLM_DATA", raising=False)
     files = files_of(BOOKS, stem="cbt_{}")
     made = files["train"]._replace(stem="cbt_train_rebuilt")
-    rebuilt = PublishedCorpus("the books, one file rebuilt", {**files, "train": made}, 3)
-    corpus = PublishedCorpus("the books", {**files, "train": PublishedFile("cbt_train")}, None, rebuilt)
+    rebuilt = PublishedCorpus("the books, one file rebuilt", {**files, "train": made})
+    corpus = PublishedCorpus("the books", {**files, "train": PublishedFile("cbt_train")}, rebuilt)
     monkeypatch.setitem(sources.CORPORA, "cbt", corpus)
     folder = tmp_path / "data" / "cbt"
     folder.mkdir(parents=True)

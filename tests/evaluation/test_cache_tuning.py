@@ -39,20 +39,6 @@ def test_every_point_is_an_evaluation(context: Context) -> None:
     assert (found.text, found.tokens) == ("small test", evaluate(model, corpus).tokens)
 
 
-def test_sentences_that_are_not_opened_are_tuned_on_as_the_model_knows_them() -> None:
-    model, corpus = reference.small_model(), reference.corpus(reference.TEXT)
-    found = tuned(protocol=Protocol(context="line", predict_first=False))
-    for point in found.grid:
-        cache = CacheConfig(window=point.window, theta=point.theta, lambda_=point.lambda_)
-        count = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False), cache=cache).salton2017
-        assert count is not None and point.perplexity == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
-        assert found.tokens == count.predicted
-    count = evaluate(model, corpus, protocol=Protocol(context="line", predict_first=False)).salton2017
-    assert count is not None and found.plain == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
-    assert found.notes[-1].startswith("sentences were read as the model knows them, not opened")
-    assert not any("opened" in note for note in tuned(protocol=Protocol(context="line")).notes)
-
-
 def test_the_best_is_the_lowest_and_says_where_it_was_found() -> None:
     found = tuned(REPEATED)
     lowest = min(found.grid, key=lambda point: point.perplexity)
@@ -78,7 +64,7 @@ def test_the_edge_of_the_grid_is_noted() -> None:
     ]
 
 
-def test_no_helpful_cache_is_said() -> None:
+def test_no_helpful_cache_is_noted() -> None:
     different = [list(reference.WORDS[1:3]), list(reference.WORDS[4:])]
     found = tuned(different, windows=(8,), lambdas=(0.0, 0.3))
     assert found.best.lambda_ == 0

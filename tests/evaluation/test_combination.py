@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from spanlm.errors import InputError
 from spanlm.evaluation.combination import em_weights, evaluate_members, tune_weights
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.words import lines_as_pieces, score_words
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
@@ -74,30 +72,7 @@ def test_the_ensemble_and_the_bound_are_sums_of_a_plain_loop(context: Context) -
     assert result.oracle_bound.bound == pytest.approx(math.exp(best / log_p.shape[1]))
 
 
-@pytest.mark.parametrize("weights", [None, (1, 0, 0), (0.1, 0.1, 0.8)], ids=str)
-def test_no_member_and_no_mixture_passes_the_oracle_bound(weights: Any) -> None:
-    result = evaluate_members(ensemble("linear", weights), CORPUS)
-    for other in (*result.members, result.ensemble):
-        assert result.oracle_bound.nll <= other.nll
-    # a mixture is no worse than the mean of its members' logarithms
-    alone = sum(w * member.nll for w, member in zip(result.weights, result.members, strict=True))
-    assert result.ensemble.nll <= alone + 1e-9
-
-
 # what takes one model takes several
-
-
-@each_way
-def test_words_of_several_are_scored_as_those_of_one(combination: Combination) -> None:
-    whole = ensemble(combination)
-    lines = [" ".join(line) for line in TEXT]
-    for state in ("carry", "line", "document"):
-        expected = reference.rows(whole, VOCABULARY, TEXT, state)  # type: ignore[arg-type]
-        pieces = lines_as_pieces(lines, "whitespace")
-        found = list(score_words(whole, VOCABULARY, pieces, state=state, base=math.e, eos=True))  # type: ignore[arg-type]
-        assert [(r.word, r.rank) for r in found] == [(r.word, r.rank) for r in expected]
-        assert [r.surprisal for r in found] == pytest.approx([r.nll for r in expected])
-        assert [r.entropy for r in found] == pytest.approx([r.entropy for r in expected])
 
 
 # tuned weights
@@ -109,19 +84,6 @@ def drawn(models: int, tokens: int, seed: int) -> Tensor:
 
 def mean_log_p(weights: Tensor, log_p: Tensor) -> float:
     return float((weights @ log_p.exp()).log().mean())
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_every_step_of_em_makes_the_text_more_probable(seed: int) -> None:
-    log_p = drawn(4, 200, seed)
-    found = em_weights(log_p, tolerance=1e-10, start=(0.85, 0.05, 0.05, 0.05))
-    assert found.steps > 5
-    assert all(later >= earlier - 1e-14 for earlier, later in pairwise(found.log_likelihoods))
-    assert found.log_likelihoods[-1] > found.log_likelihoods[0]
-    assert found.log_likelihoods[0] == pytest.approx(
-        mean_log_p(torch.tensor([0.85, 0.05, 0.05, 0.05], dtype=torch.float64), log_p)
-    )
-    assert sum(found.weights) == pytest.approx(1, abs=1e-14) and min(found.weights) >= 0
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -13,29 +13,24 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation import protocol as protocol_module
-from spanlm.evaluation.dynamic import evaluate as evaluate_module
-from spanlm.evaluation.dynamic import update as update_module
-from spanlm.evaluation.dynamic.evaluate import GradientSums, adapted_tally, diverged, evaluate_dynamic
+from spanlm.evaluation.dynamic.evaluate import adapted_tally, diverged, evaluate_dynamic, with_segments
 from spanlm.evaluation.dynamic.statistics import (
     DynamicStatistics,
     gate_temperature,
     learning_weights,
     segment_gradients,
 )
-from spanlm.evaluation.dynamic.tuning import dynamic_grid, tune_dynamic
+from spanlm.evaluation.dynamic.tuning import tune_dynamic
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import Scored, Tally
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import Readout
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import LMState, Readout
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
-from spanlm.models.state import LMState
 from tests import reference_dynamic
 from tests import reference_span_buffer as twin
 from tests.evaluation import reference
@@ -101,15 +96,6 @@ def test_nll_is_that_of_the_loop(context: Context, memory: str, length: int) -> 
     assert one_segment or result.nll != pytest.approx(result.without_dynamic.nll, rel=1e-4)
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_segments_are_cut_from_the_beginning_of_each_text(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much is read at a time without dynamic evaluation."""
-    model = reference.small_model()
-    expected = evaluated(model, protocol=Protocol(context=context)).nll
-    monkeypatch.setattr(protocol_module, "LENGTH", 7)
-    assert evaluated(model, protocol=Protocol(context=context)).nll == expected
-
-
 @pytest.mark.parametrize("config", small.models())
 def test_every_model_learns_and_comes_back(config: ModelConfig) -> None:
     model = small.language_model(config)
@@ -123,7 +109,7 @@ def test_every_model_learns_and_comes_back(config: ModelConfig) -> None:
     assert unchanged(model, before)
 
 
-def test_a_weight_that_has_no_say_stays_what_it_is() -> None:
+def test_a_weight_without_gradient_stays_what_it_is() -> None:
     model = reference.small_model()
     expected, statistics = evaluated(model).nll, statistics_of(model)[0]
     model.register_parameter("idle", torch.nn.Parameter(torch.ones(3, dtype=torch.float64)))
@@ -183,14 +169,6 @@ def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
     assert sums[0] == sums[1] and sums[0].tokens == cut
 
 
-def test_gradients_are_asked_for_where_others_switched_them_off() -> None:
-    model = reference.small_model()
-    expected = evaluated(model).nll
-    statistics = statistics_of(model)[0]
-    with torch.no_grad():
-        assert evaluate_dynamic(model, CORPUS, "test", statistics, USUAL).nll == expected
-
-
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_the_models_own_weights_are_never_written(error: type[BaseException]) -> None:
     """Neither while a copy follows the text, nor after an exception."""
@@ -205,22 +183,6 @@ def test_the_models_own_weights_are_never_written(error: type[BaseException]) ->
     with pytest.raises(error, match="stop"):
         evaluated(model, report=report)
     assert unchanged(model, before) and [p._version for p in model.parameters()] == versions
-
-
-def test_the_block_in_which_weights_are_changed_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = reference.small_model("kvp").float()
-    before, expected = weights(model), evaluated(model).nll
-    monkeypatch.setattr(update_module, "BLOCK", 7)
-    assert evaluated(model).nll == pytest.approx(expected, rel=1e-6)
-    assert unchanged(model, before)
-
-
-def test_weights_that_diverge_are_named_and_come_back() -> None:
-    model = reference.small_model().float()
-    before = weights(model)
-    with pytest.raises(RunError, match=r"dynamic\.rate=1e\+38: the weights diverged: after 1[05] tokens .* decay"):
-        evaluated(model, DynamicConfig(rate=1e38))
-    assert unchanged(model, before)
 
 
 def test_weights_that_predict_worse_than_nothing_at_all_have_diverged() -> None:
@@ -275,20 +237,6 @@ def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     assert result.salton2017.nll == pytest.approx(sum(rows), rel=1e-11)
 
 
-def test_bf16_is_near() -> None:
-    model = reference.small_model()
-    exact, single = evaluated(model).nll, copy.deepcopy(model).float()
-    statistics = statistics_of(model)[0]
-    sizes = {name: x.float() for name, x in statistics.root_mean_squares.items()}
-    statistics = replace(statistics, root_mean_squares=sizes)
-    near = evaluate_dynamic(single, CORPUS, "test", statistics, USUAL)
-    assert near.nll == pytest.approx(exact, rel=1e-4)
-    rough = evaluate_dynamic(single, CORPUS, "test", statistics, USUAL, protocol=Protocol(precision="bf16"))
-    assert rough.nll == pytest.approx(exact, rel=0.03) and rough.nll != near.nll
-    assert rough.without_dynamic is not None and near.without_dynamic is not None
-    assert rough.without_dynamic.nll != near.without_dynamic.nll
-
-
 def test_several_streams_are_refused() -> None:
     with pytest.raises(InputError, match=r"batch_size=4: must be 1: dynamic evaluation reads one stream"):
         evaluated(reference.small_model(), protocol=Protocol(batch_size=4))
@@ -333,19 +281,6 @@ def test_the_weights_learn_from_the_loss_of_training(head: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(weights(model), before, strict=True))
 
 
-def test_a_grid_learns_from_what_it_is_told() -> None:
-    model = span_model(memory=MEMORY)
-    statistics = statistics_of(model)[0]
-    found = {}
-    for loss in ("likelihood", "training"):
-        grid = dynamic_grid([USUAL.rate], [USUAL.decay], USUAL.epsilon, loss=loss)  # type: ignore[arg-type]
-        tuning = tune_dynamic(model, CORPUS, "test", statistics, grid)
-        assert tuning.best.loss == loss
-        found[loss] = tuning.perplexity
-    assert found["training"] == pytest.approx(evaluated(model, TRAINING).perplexity)
-    assert found["training"] != pytest.approx(found["likelihood"], rel=1e-5)
-
-
 def test_without_a_gate_it_is_refused() -> None:
     model = reference.small_model()
     message = r"dynamic\.loss=training: must be likelihood without a span buffer"
@@ -355,62 +290,21 @@ def test_without_a_gate_it_is_refused() -> None:
         tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], [TRAINING])
 
 
-# sums over many short segments at once
-
-
-def scored(seed: int, steps: int, *, parts: bool = False) -> Scored:
-    """A segment of one stream, with padding, <unk> and sometimes a beginning."""
-    draw = torch.Generator().manual_seed(seed)
-
-    def numbers() -> torch.Tensor:
-        return -torch.rand(steps, 1, generator=draw)
-
-    def words() -> torch.Tensor:
-        return torch.randint(5, (steps, 1), generator=draw)
-
-    mask = torch.rand(steps, 1, generator=draw) < 0.8
-    segment = Segment(words(), words(), mask, torch.tensor([seed % 3 == 0]))
-    filled = torch.rand(steps, 1, generator=draw) < 0.6
-    found = {"steps": filled.double(), "buffer_nll": numbers()} if parts else {}
-    return Scored(segment, numbers(), Readout(numbers().unsqueeze(-1)), found)
-
-
-def one_by_one(segments: list[Scored]) -> Tally:
-    total = Tally()
-    for segment in segments:
-        total = total.plus(segment, 3)
-    return total
-
-
-@pytest.mark.parametrize("parts", [False, True])
-@pytest.mark.parametrize("together", [1, 4, 100])
-def test_sums_are_those_of_one_segment_after_the_other(
-    monkeypatch: pytest.MonkeyPatch, together: int, parts: bool
-) -> None:
-    """Whatever their lengths; more can be added after the sums were asked for."""
-    monkeypatch.setattr(evaluate_module, "TOGETHER", together)
-    segments = [scored(n, 1 + n % 4, parts=parts) for n in range(11)]
-    sums = GradientSums(3)
-    for count, segment in enumerate(segments, 1):
-        assert sums.add(segment)
-        if count in (3, 11):
-            found, expected = asdict(sums.total), asdict(one_by_one(segments[:count]))
-            found_parts, expected_parts = found.pop("metrics"), expected.pop("metrics")
-            assert found == pytest.approx(expected, rel=1e-12)
-            assert bool(found_parts) == parts
-            assert found_parts == pytest.approx(expected_parts, rel=1e-12)
-    assert found["unk_tokens"] > 0 and found["first_tokens"] > 0
-
-
-@pytest.mark.parametrize("together", [1, 4, 100])
-def test_sums_end_with_the_first_segment_that_is_not_finite(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
-    """Also where a longer one before it is summed after it."""
-    monkeypatch.setattr(evaluate_module, "TOGETHER", together)
-    segments = [scored(n, 5 if n == 1 else 2) for n in range(9)]
-    segments[3] = replace(segments[3], log_p=torch.full((2, 1), math.nan))
-    segments[3] = replace(segments[3], segment=replace(segments[3].segment, mask=torch.ones(2, 1, dtype=torch.bool)))
-    sums = GradientSums(3)
-    said = [sums.add(segment) for segment in segments]
-    assert said.index(False) == max(4, together) - 1 if together < 9 else all(said)
-    assert sums.total.tokens == one_by_one(segments[:4]).tokens
-    assert math.isnan(sums.total.nll)
+def test_segments_side_by_side_are_summed_as_one_after_the_other() -> None:
+    """Whatever their lengths, with padding, <unk> and resets among them."""
+    draw = torch.Generator().manual_seed(1)
+    segments = []
+    for n in range(11):
+        steps = 1 + n % 4
+        words = torch.randint(5, (2, steps, 1), generator=draw)
+        segment = Segment(words[0], words[1], torch.rand(steps, 1, generator=draw) < 0.8, torch.tensor([n % 3 == 0]))
+        log_p, metric = -torch.rand(2, steps, 1, generator=draw)
+        segments.append(Scored(segment, log_p, Readout(log_p.unsqueeze(-1)), {"buffer_nll": metric}))
+    expected = Tally()
+    for one in segments:
+        expected = expected.plus(one, 3)
+    found = with_segments(with_segments(Tally(), segments[:5], 3), segments[5:], 3)
+    assert expected.unk_tokens > 0 and expected.first_tokens > 0
+    sums, others = asdict(found), asdict(expected)
+    assert sums.pop("metrics") == pytest.approx(others.pop("metrics"), rel=1e-12)
+    assert sums == pytest.approx(others, rel=1e-12)

@@ -15,8 +15,6 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation import protocol as protocol_module
-from spanlm.evaluation.dynamic import tuning as module
 from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import gather_statistics
 from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicTuning, Trials, dynamic_grid, tune_dynamic
@@ -24,7 +22,6 @@ from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import perplexity
-from spanlm.runs import trained_model as runs_module
 from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
@@ -47,10 +44,7 @@ def tuned(
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol_module, "LENGTH", 7)  # longer texts are cut as these are
+def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(context: Context) -> None:
     model, found = reference.small_model(), tuned(protocol=Protocol(context=context))
     assert [(point.rate, point.decay) for point in found.grid] == [(r, d) for r in SOME_RATES for d in SOME_DECAYS]
     for point, config in zip(found.grid, some_grid(), strict=True):
@@ -67,19 +61,6 @@ def test_every_point_is_an_evaluation_and_the_best_is_the_lowest(
     assert found.perplexity == lowest.perplexity
     expected = DynamicConfig(rate=lowest.rate, decay=lowest.decay, epsilon=0.002, tuned_on="small test")
     assert found.best == expected
-
-
-def test_sentences_that_are_not_opened_are_tuned_on_as_the_model_knows_them() -> None:
-    model, how = reference.small_model(), dict[str, Any](protocol=Protocol(context="line", predict_first=False))
-    found = tuned(**how)
-    for point, config in zip(found.grid, some_grid(), strict=True):
-        count = evaluate_dynamic(model, CORPUS, "test", statistics_of(model)[0], config, **how).salton2017
-        assert count is not None and point.perplexity == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
-        assert found.tokens == count.predicted
-    count = evaluate(model, CORPUS, **how).salton2017
-    assert count is not None and found.plain == pytest.approx(count.perplexity_per_predicted, rel=1e-12)
-    assert found.notes[-1].startswith("sentences were read as the model knows them, not opened")
-    assert not any("opened" in note for note in tuned(protocol=Protocol(context="line")).notes)
 
 
 def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
@@ -101,20 +82,16 @@ def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
     assert min(every.grid, key=lambda point: point.first).rate != best[0].rate
 
 
-def test_without_finalists_the_first_tokens_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is said of what helps: the trained weights were measured on all of the text."""
-    beginning = tuned(first_tokens=10, finalists=6)
-    read: list[int | None] = []
-    tally: Callable[..., Any] = adapted_tally
-    monkeypatch.setattr(module, "adapted_tally", lambda *a, **k: (read.append(k["most"]), tally(*a, **k))[1])
-    found = tuned(first_tokens=10, finalists=0)
-    assert read == [10] * 6
-    assert [point.first for point in found.grid] == [point.first for point in beginning.grid]
+def test_without_finalists_the_first_tokens_decide() -> None:
+    """No note says what helps: the trained weights were measured on all of the text."""
+    read = set[str]()
+    found = tuned(first_tokens=10, finalists=0, report=lambda what, *_: read.add(what.split()[0]))
+    assert read == {"point"}
+    assert [point.first for point in found.grid] == [point.first for point in tuned(first_tokens=10, finalists=6).grid]
     lowest = min(found.grid, key=lambda point: point.first)
     assert (found.best.rate, found.best.decay, found.perplexity) == (lowest.rate, lowest.decay, lowest.first)
     assert {point.perplexity for point in found.grid} == {None}
-    harmful = tuned(some_grid(rates=(0.1,), decays=(0.0,)), first_tokens=10, finalists=0)
-    assert harmful.notes == []
+    assert tuned(some_grid(rates=(0.1,), decays=(0.0,)), first_tokens=10, finalists=0).notes == []
 
 
 def test_points_that_diverge_are_never_the_best() -> None:
@@ -133,33 +110,18 @@ def test_the_edge_of_the_grid_is_noted() -> None:
     assert tuned(some_grid(rates=(0.001,), decays=(0.1,)), repeated).notes == []
 
 
-def test_no_helpful_point_is_said() -> None:
-    found = tuned(some_grid(rates=(0.1,), decays=(0.0,)))
-    assert found.perplexity > found.plain
-    assert found.notes == ["no point of the grid helps."]
-
-
-def test_more_read_all_of_it_until_one_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the first tokens say: at high rates the weights leave later."""
-    text = [["dog", "sat"] * 4] * 6
-    grid = some_grid(rates=(0.2, 0.1, 0.001, 0.0005), decays=(0.1,))
-    tally: Callable[..., Any] = adapted_tally
-
-    def misleading(*given: Any, most: int | None, **how: Any) -> Any:
-        found = tally(*given, most=most, **how)
-        # the higher a rate is, the better it looks at first
-        return found if most is None else replace(found, nll=-given[3].rate)
-
-    monkeypatch.setattr(module, "adapted_tally", misleading)
-    told: list[str] = []
-    found = tuned(grid, text, first_tokens=10, finalists=1, report=lambda what, *rest: told.append(what))
+def test_more_points_read_all_of_it_until_one_helps() -> None:
+    """High rates do best where the text repeats itself, and worst after that."""
+    text = [*[["dog"] * 8] * 3, *reference.TEXT * 2]
+    grid = some_grid(rates=(0.1, 0.07, 0.05, 0.02), decays=(0.0,))
+    read: list[str] = []
+    found = tuned(grid, text, first_tokens=25, finalists=1, report=lambda what, *_: read.append(what))
     assert [point.perplexity is not None for point in found.grid] == [True, True, True, False]
-    assert found.best.rate == 0.001 and found.perplexity < found.plain and len(found.notes) == 0
-    assert list(dict.fromkeys(what.partition(",")[0] for what in told))[-3:] == [
-        f"finalist {n} of {n}" for n in (1, 2, 3)
-    ]
-    none = tuned(grid[:2], text, first_tokens=10, finalists=1)
-    assert all(point.perplexity is not None for point in none.grid)
+    assert found.best.rate == 0.05 and found.perplexity < found.plain and "no point" not in " ".join(found.notes)
+    finalists = dict.fromkeys(what.partition(",")[0] for what in read if what.startswith("finalist"))
+    assert list(finalists) == [f"finalist {n} of {n}" for n in (1, 2, 3)]
+    none = tuned(grid[:2], text, first_tokens=25, finalists=1)
+    assert all(point.perplexity is not None and point.perplexity > none.plain for point in none.grid)
     assert none.notes[0] == "no point of the grid helps."
 
 
@@ -226,24 +188,21 @@ def other_weights(trained: TrainedModel) -> dict[str, Any]:
     return {}
 
 
-CHANGES: dict[str, Callable[[TrainedModel, pytest.MonkeyPatch], dict[str, Any]]] = {
-    "weights": lambda trained, _: other_weights(trained),
-    "statistics": lambda trained, _: {"statistics": gather_statistics(trained.model, trained.corpus(), segments=1)},
-    "ε": lambda *_: {"epsilon": 0.002},
-    "length": lambda *_: {"length": 4},
-    "precision": lambda *_: {"precision": "bf16"},
-    "text": lambda *_: {"split": "test"},
-    "context": lambda *_: {"state": "line"},
-    "first tokens": lambda *_: {"first_tokens": 10, "finalists": 0},
-    "commit": lambda _, patch: patch.setattr(runs_module, "provenance", lambda device: {"commit": "other"}) or {},
+CHANGES: dict[str, Callable[[TrainedModel], dict[str, Any]]] = {
+    "weights": other_weights,
+    "statistics": lambda trained: {"statistics": gather_statistics(trained.model, trained.corpus(), segments=1)},
+    "ε": lambda _: {"epsilon": 0.002},
+    "length": lambda _: {"length": 4},
+    "precision": lambda _: {"precision": "bf16"},
+    "text": lambda _: {"split": "test"},
+    "context": lambda _: {"state": "line"},
+    "first tokens": lambda _: {"first_tokens": 10, "finalists": 0},
 }
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_trial_of_something_else_is_not_taken(
-    searched: TrainedModel, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    changes = {"rates": [0.002], "decays": [0.02], **CHANGES[what](searched, monkeypatch)}
+def test_a_trial_of_something_else_is_not_taken(searched: TrainedModel, what: str) -> None:
+    changes = {"rates": [0.002], "decays": [0.02], **CHANGES[what](searched)}
     assert searched.tune_dynamic(**SMALL_GRID | changes).read_before == 0
 
 
@@ -297,11 +256,11 @@ def test_a_file_that_cannot_be_written_stops_no_search(
 
 
 def test_a_trial_that_diverged_is_one(tmp_path: Path) -> None:
-    """Sums that are not finite are null in the file."""
+    """Sums that are not finite are null in the file. Trials of another commit are not taken."""
     model, grid = reference.small_model(), some_grid(rates=(1e308, 0.003))
     searches = [
-        tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], grid, trials=Trials(tmp_path / TRIALS))
-        for _ in range(2)
+        tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], grid, trials=Trials(tmp_path / TRIALS, commit))
+        for commit in ("one", "one", "other")
     ]
-    assert [found.read_before for found in searches] == [0, 4]
+    assert [found.read_before for found in searches] == [0, 4, 0]
     assert as_new(searches[1]) == searches[0] and math.isinf(searches[1].grid[0].first)

@@ -41,25 +41,12 @@ def test_it_is_not_carried_through_a_text(model: TrainedModel) -> None:
     assert model.evaluate(state="document").tokens == model.evaluate().tokens
 
 
-def test_one_document_is_read_line_by_line(model: TrainedModel) -> None:
-    part = model.corpus()
-    one = {name: replace(tokens, documents=tokens.documents[:1]) for name, tokens in part.splits.items()}
-    with pytest.raises(InputError, match=r"is one document, so there is nothing to reset at\. Take line;"):
-        model.evaluate(replace(part, splits=one), state="document")
-
-
 def test_no_line_looks_at_another(model: TrainedModel) -> None:
     record, alone = model.attend("the cat sat\na dog"), model.attend("a dog")
     np.testing.assert_allclose(record.weights[-3:, -2:], alone.weights, atol=1e-6)
     assert not record.weights[-3:, :-2].any()
     with pytest.raises(InputError, match="state=carry: the model remembers everything"):
         model.attend("the cat sat\na dog", state="carry")
-
-
-def test_a_generated_line_begins_anew(model: TrainedModel) -> None:
-    """After a line's end the most probable words are those of the first line again, and again."""
-    words = " ".join(model.generate("", length=60, temperature=0, unk=True)).split("<eos>")
-    assert len({line.strip() for line in words[:-1]}) <= 1
 
 
 @pytest.mark.parametrize("state", ["line", "document"])

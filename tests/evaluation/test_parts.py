@@ -16,13 +16,13 @@ from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, gather_statistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
-from spanlm.evaluation.parts import Parts
-from spanlm.evaluation.perplexity import evaluate
+from spanlm.evaluation.perplexity import Parts, evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
-from spanlm.evaluation.scoring import metric_sums, score
+from spanlm.evaluation.scoring import score
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.ensemble import Ensemble
 from spanlm.models.heads import AnyHeadConfig, MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.interfaces import metric_sums
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferMemory
@@ -140,8 +140,8 @@ def test_padding_is_no_part_of_any_sum_whatever_stands_there() -> None:
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(context: Context) -> None:
-    """The parts are those of the weights that the segment met: the same lessons, taught by hand, asked one by one."""
+def test_parts_of_an_adapting_model_are_from_before_each_update(context: Context) -> None:
+    """The parts are those of the weights that the segment met: the same updates, made one by one."""
     model = span_model()
     statistics = statistics_of(model)
     result = evaluate_dynamic(model, CORPUS, "test", statistics, USUAL, protocol=Protocol(context=context))
@@ -150,8 +150,8 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(context: Co
     batcher = protocol.batcher(CORPUS, "test", in_order=True, length=USUAL.length)
     state = None
     twin, learn = adapting(model, statistics, USUAL)
-    for lesson in segment_gradients(twin, batcher.segments(), USUAL.length):
-        segment: Segment = lesson.scored.segment
+    for found_gradients in segment_gradients(twin, batcher.segments(), USUAL.length):
+        segment: Segment = found_gradients.scored.segment
         asked.load_state_dict(twin.state_dict())
         initial = asked.init_state(1)
         state = initial if state is None else state.reset(segment.reset, initial)
@@ -164,7 +164,7 @@ def test_an_adapting_model_is_taken_apart_before_each_step_it_learns(context: Co
             mixture = asked.head.log_prob(readout, segment.targets)
         for name, log_p in (("p", p), ("q", q), ("best", torch.maximum(p, q)), ("mixture", mixture)):
             nll[name] -= log_p.sum().item()
-        learn(lesson)
+        learn(found_gradients)
     found = result.parts
     assert found is not None and result.without_dynamic is not None
     assert result.nll == pytest.approx(nll["mixture"], rel=1e-11)

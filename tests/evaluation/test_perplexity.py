@@ -17,14 +17,12 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.evaluation import protocol as protocol_module
-from spanlm.evaluation.cache import CacheConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
 from spanlm.evaluation.scoring import Scored, Tally, perplexity, shown
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import Readout, Scores
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
@@ -50,22 +48,6 @@ def test_nll_is_that_of_one_word_at_a_time(context: Context, memory: str) -> Non
     without = math.exp((nll - sum(unknown)) / (TARGETS - 3))
     assert result.perplexity_without_unk == pytest.approx(without, rel=1e-12)
     assert result.perplexity_without_unk != pytest.approx(result.perplexity, rel=1e-3)
-
-
-@pytest.mark.parametrize("batch_size", [1, 3, 64])
-@pytest.mark.parametrize("memory", reference.MEMORIES)
-def test_a_long_line_in_pieces_is_the_same_line(memory: str, batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, corpus = reference.small_model(memory), reference.corpus(reference.TEXT)
-    cache = CacheConfig(window=3, theta=0.5, lambda_=0.2)
-    how = {"protocol": Protocol(context="line", batch_size=batch_size)}
-    whole, cached = evaluate(model, corpus, **how), evaluate(model, corpus, cache=cache, **how)
-    monkeypatch.setattr("spanlm.data.batching.LONG", 2)
-    monkeypatch.setattr(protocol_module, "LENGTH", 2)
-    pieces, again = evaluate(model, corpus, **how), evaluate(model, corpus, cache=cache, **how)
-    assert pieces.tokens == whole.tokens
-    assert (pieces.nll, again.nll) == (pytest.approx(whole.nll, rel=1e-12), pytest.approx(cached.nll, rel=1e-12))
-    assert pieces.salton2017 is not None and whole.salton2017 is not None
-    assert pieces.salton2017.nll == pytest.approx(whole.salton2017.nll, rel=1e-12)
 
 
 def test_float32_answers_are_summed_in_float64() -> None:

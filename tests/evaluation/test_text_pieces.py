@@ -14,7 +14,7 @@ from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation import words as text_pieces
-from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
+from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces
 
 
 def whole(pieces: list[Piece]) -> list[list[str]]:
@@ -141,19 +141,6 @@ def test_sentences_hold_the_words_of_their_lines_however_a_line_comes_in(
     assert [piece.sentence for piece in blank] == [n for n, line in enumerate(lines, 1) if not line]
     assert not any(piece.closes for piece in blank)
     assert [word for piece in found for word in piece.words] == [word for line in lines for word in line]
-
-
-@settings(max_examples=40, deadline=None)
-@given(lines=st.lists(SPOKEN, min_size=1, max_size=5), limit=st.integers(1, 6))
-def test_the_words_of_pieces_are_the_text_with_its_ends(lines: list[list[str]], limit: int) -> None:
-    texts = [" ".join(line) for line in lines]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_pieces, "WORDS", limit)
-        found = words_of(lines_as_pieces(texts, "whitespace"))
-        sentences = words_of(in_lines(lines_as_pieces(texts, "whitespace"), "sentences", VOCABULARY))
-    assert found == [word for line in lines for word in [*line, EOS]]
-    assert [word for word in sentences if word != EOS] == [word for word in found if word != EOS]
-    assert sentences.count(EOS) >= sum(map(bool, lines))
 
 
 def test_sentences_of_a_line() -> None:

@@ -58,11 +58,7 @@ def exact(value: object) -> object:
     """Every bit of what a call gave, but for its speed, and where it was found."""
     if is_dataclass(value):
         named = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {
-            name: exact(x)
-            for name, x in named.items()
-            if name not in ("tokens_per_second", "origin", "read_before", "seconds_before")
-        }
+        return {name: exact(x) for name, x in named.items() if name not in VARYING}
     if isinstance(value, dict):
         return {name: exact(x) for name, x in value.items()}
     if isinstance(value, list | tuple):

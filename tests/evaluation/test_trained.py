@@ -22,7 +22,6 @@ from spanlm.data.text import Text
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.cloze import RankedQuestion
-from spanlm.evaluation.protocol import Protocol
 from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
 
@@ -37,14 +36,6 @@ def model(tiny_run: Path) -> TrainedModel:
 @pytest.fixture(scope="module")
 def text(tiny_corpus: Path) -> str:
     return (tiny_corpus / "test.txt").read_text(encoding="utf-8").removesuffix("\n")
-
-
-def test_a_run_learned_something(model: TrainedModel) -> None:
-    """Else the tests below would compare constants."""
-    rows = list(model.score("the a cat dog sat ran on mat ."))
-    assert max(row.surprisal for row in rows) - min(row.surprisal for row in rows) > 1
-    assert model.evaluate().perplexity < 0.8 * len(model.vocabulary)
-    assert not model.model.training
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -151,26 +142,12 @@ def test_a_model_of_single_sentences_is_asked_for_the_query_alone(tmp_path: Path
         model.cloze(path, contexts=["query", "full"])
 
 
-def test_a_model_of_running_text_is_asked_for_the_whole_context(tmp_path: Path, model: TrainedModel) -> None:
-    path = tmp_path / "q.txt"
-    path.write_text(QUESTION)
-    (ranked,), (full,) = model.cloze(path), model.cloze(path, contexts=["full"])
-    assert isinstance(ranked, RankedQuestion) and isinstance(full, RankedQuestion)
-    assert ranked.context == "full"
-    assert ranked.sentence == full.sentence
-
-
 def test_a_model_of_sentences_scores_the_sentences_of_a_line(sentence_run: Path) -> None:
     model = spanlm.load(sentence_run)
     rows = list(model.score("The cat sat . A dog ran\n\nThe mat", eos=True))
     assert [(row.sentence, row.index) for row in rows if row.word == "<eos>"] == [(1, 5), (1, 8), (3, 3)]
     alone = [row for line in ("The cat sat .", "A dog ran", "The mat") for row in model.score(line, eos=True)]
     assert [row.surprisal for row in rows] == pytest.approx([row.surprisal for row in alone], rel=1e-5)
-
-
-def test_score_of_words_that_are_not_there(model: TrainedModel) -> None:
-    with pytest.raises(InputError, match="line 2, word 1: 'zebra'"):
-        list(model.score("the\nzebra", oov="error"))
 
 
 def test_score_takes_a_file_as_it_streams(
@@ -189,42 +166,25 @@ def test_score_takes_a_file_as_it_streams(
 
 
 def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
-    record = model.attend("the zebra sat on\n\nthe mat .", expected=3, state="carry")
-    words = ["<eos>", "the", "zebra", "sat", "on", "<eos>", "<eos>", "the", "mat", "."]
-    assert record.words == words
-    assert record.targets == [*words[1:], "<eos>"]
+    """Read in parts of 128 steps, and here at once."""
+    record = model.attend("the zebra sat on\n\nthe mat .\n" * 15, expected=3, state="carry")
+    words = ["<eos>", *["the", "zebra", "sat", "on", "<eos>", "<eos>", "the", "mat", ".", "<eos>"] * 15]
+    assert record.words == words[:-1] and record.targets == words[1:]
+    words = words[:-1]
     tokens = torch.tensor(model.vocabulary.encode(words)).unsqueeze(1)
     with torch.no_grad():
         readout, _ = model.model(tokens, model.model.init_state(1))
         log_p = model.model.head.log_probs(readout)[:, 0].double()
     np.testing.assert_allclose(record.weights, readout.attention.weights[:, 0], atol=1e-6)
-    assert record.weights.shape == (10, 3)
-    np.testing.assert_allclose(record.weights.sum(1), [0, *[1] * 9], atol=1e-6)
+    assert record.weights.shape == (150, 3)
+    np.testing.assert_allclose(record.weights.sum(1), [0, *[1] * 149], atol=1e-6)
     targets = model.vocabulary.encode(record.targets)
-    np.testing.assert_allclose(record.surprisal, -log_p[range(10), targets], atol=1e-5)
+    np.testing.assert_allclose(record.surprisal, -log_p[range(150), targets], atol=1e-5)
     for row, expected in zip(log_p, record.expected, strict=True):
         best = sorted(range(len(row)), key=lambda i: -float(row[i]))[:3]
         assert [word for word, _ in expected] == [model.vocabulary.word(i) for i in best]
         assert [p for _, p in expected] == pytest.approx([math.exp(row[i]) for i in best], abs=1e-6)
     assert record.title == f"{model.folder.name}, key-value-predict memory, window 3"
-
-
-def test_attend_in_parts_is_attend_at_once(model: TrainedModel, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = model.attend(text)
-    monkeypatch.setattr("spanlm.evaluation.attention.STEPS", 5)
-    parts = model.attend(text)
-    np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-6)
-    np.testing.assert_allclose(parts.surprisal, whole.surprisal, atol=1e-5)
-    assert [row[0][0] for row in parts.expected] == [row[0][0] for row in whole.expected]
-
-
-@pytest.mark.parametrize("state", ["line", "document", "carry"])
-def test_attend_and_score_agree(model: TrainedModel, text: str, state: Any) -> None:
-    rows = list(model.score(text, state=state, base=math.e, eos=True))
-    record = model.attend(text, state=state)
-    assert record.targets == [row.word for row in rows]
-    assert record.surprisal.tolist() == pytest.approx([row.surprisal for row in rows], abs=1e-5)
-    assert model.attend(text).weights.tolist() == model.attend(text, state="line").weights.tolist()
 
 
 def test_attend_needs_words_and_attention(model: TrainedModel, lstm_run: Path) -> None:
@@ -233,40 +193,6 @@ def test_attend_needs_words_and_attention(model: TrainedModel, lstm_run: Path) -
             model.attend(empty)
     with pytest.raises(InputError, match="attends to nothing"):
         spanlm.load(lstm_run).attend("the cat")
-
-
-@pytest.mark.parametrize("state", ["carry", "document"])
-def test_by_lag_is_the_mean_of_the_weights(model: TrainedModel, text: str, state: Any) -> None:
-    from spanlm.analysis.attend import attention_by_lag
-
-    profile = attention_by_lag(
-        model.model, Protocol(context=state, batch_size=2 if state == "document" else 1).batcher(model.corpus(), "test")
-    )
-    lines = reference.lines_of(text)
-    groups = reference.groups(lines, state)
-    full = []
-    for group in groups:
-        ids = model.vocabulary.encode(w for n in group for w in [*lines[n], "<eos>"])
-        with torch.no_grad():
-            tokens = torch.tensor([model.vocabulary.eos_id, *ids[:-1]]).unsqueeze(1)
-            readout, _ = model.model(tokens, model.model.init_state(1))
-        full += readout.attention.weights[3:, 0].double().tolist()  # before, the window of 3 is not full
-    assert profile.positions == len(full)
-    assert profile.percent == pytest.approx(np.mean(full, axis=0) * 100, abs=1e-3)
-    assert max(profile.percent) - min(profile.percent) > 0.01
-
-
-def test_words_come_one_by_one(model: TrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = model.generate("the cat", length=9, seed=4)
-    steps: list[int] = []
-    forward = type(model.model).forward
-    monkeypatch.setattr(type(model.model), "forward", lambda *given: steps.append(1) or forward(*given))
-    stream = model.words("the cat", length=9, seed=4)
-    for number, word in enumerate(words, start=1):
-        assert (next(stream), len(steps)) == (word, number)
-    assert next(stream, None) is None
-    with pytest.raises(InputError, match=r"^length=0"):
-        model.words(length=0)
 
 
 def test_a_corpus_is_encoded_with_the_models_vocabulary(model: TrainedModel, tmp_path: Path) -> None:
@@ -284,11 +210,6 @@ def test_a_corpus_is_encoded_with_the_models_vocabulary(model: TrainedModel, tmp
     assert model.corpus(str(folder)).vocabulary.hash == model.vocabulary.hash
 
 
-def test_a_loaded_corpus_is_taken_as_it_is(model: TrainedModel, tiny_corpus: Path) -> None:
-    corpus = spanlm.load_corpus(DataConfig(corpus=str(tiny_corpus)), model.vocabulary)
-    assert model.evaluate(corpus, "valid", state="carry").nll == model.evaluate(split="valid", state="carry").nll
-
-
 def test_a_corpus_of_another_vocabulary_is_refused(model: TrainedModel, tmp_path: Path) -> None:
     path = tmp_path / "other.txt"
     path.write_text("zebra mat the\nlion the\nlion\n")
@@ -303,21 +224,6 @@ def copied(run: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_copy_of_a_run_is_the_run(model: TrainedModel, tmp_path: Path) -> None:
-    folder = copied(model.folder, tmp_path)
-    shutil.rmtree(folder / "checkpoints")
-    (folder / "metrics.jsonl").unlink()
-    assert spanlm.load(folder).evaluate().nll == model.evaluate().nll
-    assert spanlm.load(str(folder), "cpu").evaluate().nll == model.evaluate().nll
-
-
-def test_a_part_that_no_corpus_has_is_refused(model: TrainedModel) -> None:
-    for ask in (model.evaluate, model.corpus, model.tune_cache):
-        arguments = ([5],) if ask == model.tune_cache else ()
-        with pytest.raises(InputError, match="split=dev: must be train, valid or test"):
-            ask(*arguments, split="dev")  # type: ignore[operator]
-
-
 def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> None:
     for seed in (1, 2):
         shutil.copytree(tiny_run, tmp_path / f"seed-{seed}")
@@ -326,7 +232,7 @@ def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> 
 
 
 def test_a_model_without_a_span_buffer_has_no_spans_to_show(tiny_run: Path) -> None:
-    with pytest.raises(InputError, match=r"has no span buffer; attend\(text\) tells"):
+    with pytest.raises(InputError, match=r"has no span buffer; attend\(text\) records"):
         spanlm.load(tiny_run).attend_spans("the cat")
 
 

@@ -117,27 +117,6 @@ def test_models_that_read_in_another_way_are_refused(tiny_run: Path, field: str,
         TrainedEnsemble([run, run, other])
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("training.batching.kind", "documents"), ("training.batching.batch_size", 9), ("data.min_count", 1)],
-)
-def test_models_that_read_alike_are_combined(tiny_run: Path, field: str, value: Any) -> None:
-    """Auto means documents where a text has some; how the training was batched is no matter."""
-    run = spanlm.load(tiny_run)
-    assert run.config.training.batching.kind == "auto"
-    other = TrainedModel(run.model, run.vocabulary, changed(run.config, field, value), Path("runs/other"))
-    assert len(TrainedEnsemble([run, other]).runs) == 2
-
-
-def test_first_words_not_predicted_are_another_way_to_read(tiny_run: Path) -> None:
-    run = spanlm.load(tiny_run)
-    sentences = changed(run.config, "training.batching.kind", "sentences")
-    unopened = changed(sentences, "training.batching.predict_first", False)
-    one, other = (TrainedModel(run.model, run.vocabulary, config, Path(".")) for config in (sentences, unopened))
-    with pytest.raises(InputError, match=r"training\.batching\.predict_first is true and false"):
-        TrainedEnsemble([one, other])
-
-
 def test_a_context_that_one_member_could_not_use_is_refused_in_any_order(unopened_run: Path) -> None:
     """A memory of everything since the last reset, in the first or another member, never goes over a whole text."""
     run = spanlm.load(unopened_run)

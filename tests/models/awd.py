@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
-from spanlm.models import dropout
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Tensors
+from spanlm.models.ops import precision as dropout
 from tests.models.small import EMBEDDING, build, values
 
 WIDE, LAST = 6, 4
@@ -41,7 +41,7 @@ def matrices(encoder: AWDLSTMEncoder) -> list[nn.Parameter]:
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """What is drawn from now on, in order: masks of units (B, H) and of weights (4H, H)."""
     drawn: list[Tensor] = []
-    draw, drop = dropout.dropout_mask, dropout.weight_drop
+    draw, drop = dropout.dropout_mask, awd_lstm.weight_drop
 
     def mask_of_units(*given: Any) -> Tensor:
         drawn.append(draw(*given))

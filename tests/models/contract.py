@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.interfaces import Memory, Readout
+from spanlm.models.interfaces import Memory, Readout, Tensors
 from spanlm.models.memories.pointer_sentinel import Pointer
 from spanlm.models.memories.span_buffer import SpanMixture
-from spanlm.models.state import Tensors
 from tests.models import small
 from tests.models.small import HIDDEN, VOCABULARY, build, read, values
 

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS, AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import HEADS, MixtureOfSoftmaxesConfig, SoftmaxConfig
-from spanlm.models.interfaces import Init, Memory, Readout
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import (
     MEMORIES,
     AttentiveConfig,
@@ -30,7 +29,6 @@ from spanlm.models.memories import (
     SpanBufferConfig,
 )
 from spanlm.models.memories.pointer_sentinel import Pointer
-from spanlm.models.state import LMState, Tensors
 
 HIDDEN = 12  # 1, 2, 3 and 4 parts divide it
 EMBEDDING = 5

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
-from spanlm.models.interfaces import Init
-from spanlm.models.ops.lstm import FEW, LOOP_FROM
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import Init, LMState
 from tests import reference_awd
 from tests.models.awd import BATCH, KERNELS, LAST, NOISY, WIDE, choose, inputs, matrices, recorded, stack
 from tests.models.small import EMBEDDING, assert_same, bitwise, build, values
@@ -120,26 +118,6 @@ def test_weights_in_one_chunk_are_the_same_weights() -> None:
     )
 
 
-@pytest.mark.parametrize("threads", LOOP_FROM)
-def test_each_layer_runs_in_bfloat16_as_is_faster_at_its_size(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only for gradients, and with the dropped weight in training."""
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
-    units, looped = LOOP_FROM[threads], []  # the layers of 5 → units, units → units and units → 1
-    loop = awd_lstm.lstm_layer
-    monkeypatch.setattr(awd_lstm, "lstm_layer", lambda *given: (looped.append(given[-1]), loop(*given))[1])
-    config = AWDLSTMConfig(hidden_size=units, layers=3, last_size=1, **NOISY)
-    encoder = config.build(EMBEDDING, Init(1, 1))
-    x, state = values(FEW + 1, 1, EMBEDDING).float(), encoder.init_state(1)
-    with BF16:
-        encoder(x, state)
-        encoder.eval()(x, state)
-        with torch.no_grad():
-            encoder(x, state)
-    weight, whole = looped
-    assert weight.shape == whole.shape == (4 * units, units)
-    assert (whole != 0).all() and (weight == 0).double().mean().item() == pytest.approx(0.4, abs=0.01)
-
-
 def test_reduced_precision_trains(kernel: None) -> None:
     """bfloat16 over some segments is near float32 with the same masks; gradients are finite, and float32."""
     answers = []
@@ -157,12 +135,6 @@ def test_reduced_precision_trains(kernel: None) -> None:
         assert all(p.grad.dtype == torch.float32 and p.grad.isfinite().all() for p in encoder.parameters())
     torch.testing.assert_close(answers[1], answers[0], rtol=0, atol=0.03)
     assert not torch.equal(*answers)
-
-
-@pytest.mark.parametrize("options", [{"weight_drop": 0.5}, {"hidden_dropout": 0.5}], ids=str)
-def test_noise_is_drawn_anew_for_each_segment(options: dict[str, Any], kernel: None) -> None:
-    encoder = stack(**options)
-    assert not torch.equal(*[encoder(*inputs(encoder))[0] for _ in range(2)])
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
-from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig, mixture_of_softmaxes, softmax
+from spanlm.models.heads.softmax import linear_log_prob
 from spanlm.models.interfaces import Init, Readout
-from spanlm.models.language_model import LanguageModel
-from spanlm.models.ops import attention, softmax
+from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.ops import attention
 from spanlm.models.ops.attention import dot_window_attention
-from spanlm.models.ops.softmax import linear_log_prob
 from tests.models import small
 from tests.models.awd import NOISY, recorded, replayed, stack
 from tests.models.small import EMBEDDING, assert_same, build, language_model, tensors, values, words
@@ -132,8 +131,8 @@ def test_reduced_precision_trains(config: Any) -> None:
 @pytest.mark.parametrize("grad", ["mean", "any"])
 @pytest.mark.parametrize("chunk", [2**25, 200], ids=["whole", "chunks"])
 def test_training_on_a_gpu(kind: Any, direction: Any, grad: str, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CHUNK_ELEMENTS", "MIXTURE_CHUNK_ELEMENTS"):
-        monkeypatch.setattr(softmax, name, chunk)
+    monkeypatch.setattr(softmax, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(mixture_of_softmaxes, "MIXTURE_CHUNK_ELEMENTS", chunk)
     config = kind(tied=False, adversarial=0.2, adversarial_direction=direction)
     if kind is MixtureOfSoftmaxesConfig:
         config = kind(experts=3, latent_dropout=0.0, adversarial=0.2, adversarial_direction=direction)

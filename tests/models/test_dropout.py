@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.dropout import dropout_mask, gaussian_noise, locked_dropout, weight_drop, word_dropout
+from spanlm.models.encoders.awd_lstm import weight_drop
+from spanlm.models.language_model import gaussian_noise, word_dropout
+from spanlm.models.ops.precision import dropout_mask, locked_dropout
 from tests.models import small
 from tests.models.small import bitwise, language_model, words
 
@@ -32,14 +34,6 @@ def test_a_mask_is_zero_or_the_inverse_of_what_stays() -> None:
     assert set(mask.unique().tolist()) == {0.0, 1 / 0.7}
     assert mask.mean() == pytest.approx(1, abs=0.01)
     assert (mask == 0).double().mean() == pytest.approx(0.3, abs=0.01)
-
-
-@BOTH
-def test_only_in_training_and_only_with_a_rate(dropout: Dropout) -> None:
-    x, tokens = torch.ones(4, 3, 20), words(4, 3, size=WORDS)
-    assert dropout(x, tokens, 0.5, False) is x
-    assert dropout(x, tokens, 0.0, True) is x
-    assert not torch.equal(dropout(x, tokens, 0.5, True), x)
 
 
 def test_streams_share_a_draw_of_words_where_they_are_told_to() -> None:
@@ -76,14 +70,6 @@ def test_word_dropout_drops_whole_words_wherever_they_stand() -> None:
         for word in range(7):
             assert len(dropped[:, stream][tokens[:, stream] == word].unique()) == 1
     assert dropped.unique().tolist() == [0, 2]
-
-
-def test_weights_are_dropped_only_in_training_and_only_with_a_rate() -> None:
-    weight, before = torch.ones(5, 3), torch.get_rng_state()
-    assert weight_drop(weight, 0.5, False) is weight
-    assert weight_drop(weight, 0.0, True) is weight
-    assert torch.equal(torch.get_rng_state(), before)
-    assert not torch.equal(*(weight_drop(torch.ones(50, 3), 0.5, True) for _ in range(2)))
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.77])

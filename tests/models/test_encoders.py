@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from spanlm.models.encoders import HORNNConfig, LSTMConfig, RNNConfig
-from spanlm.models.interfaces import Encoder, Init
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Encoder, Init, Tensors
 from tests.models import small
 from tests.models.small import EMBEDDING, HIDDEN, bitwise, build, values
 

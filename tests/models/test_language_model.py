@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, VariationalLSTMConfig
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.interfaces import LMState
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, PointerSentinelConfig, SpanBufferConfig
-from spanlm.models.state import LMState
 from tests.models import small
 from tests.models.contract import unbounded
 from tests.models.small import assert_same, bitwise, join, language_model, tensors, words

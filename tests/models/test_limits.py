@@ -9,11 +9,10 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import ENCODERS, HORNNConfig
 from spanlm.models.heads import HEADS
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import MEMORIES, KeyValueConfig, NGramConfig
-from spanlm.models.memories.slots import part_size
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig, SpanBufferConfig
 
 ROOMS = [ModelConfig, *ENCODERS.values(), *MEMORIES.values(), *HEADS.values(), GateConfig, RewardConfig]
@@ -59,6 +58,6 @@ def test_so_are_values_that_do_not_go_together(make: Any, field: str) -> None:
 @pytest.mark.parametrize(("size", "parts", "use"), [(400, 3, "399 or 402"), (301, 2, "300 or 302"), (2, 3, "3")])
 def test_a_size_that_does_not_divide_is_refused_with_those_that_do(size: int, parts: int, use: str) -> None:
     with pytest.raises(InputError, match=rf"^model\.memory\.roles={parts} .* got {size} .* Use {use}\.$"):
-        part_size(size, parts, "model.memory.roles")
+        KeyValueConfig(roles=parts).part_size(size, "model.memory.roles")
     for other in use.split(" or "):
-        assert part_size(int(other), parts, "model.memory.roles") * parts == int(other)
+        assert KeyValueConfig(roles=parts).part_size(int(other), "model.memory.roles") * parts == int(other)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from spanlm.models.ops import linear as module
-from spanlm.models.ops.linear import crossed, linear, product
+from spanlm.models.ops import precision as module
+from spanlm.models.ops.precision import crossed, linear, product
 from spanlm.store import process as machine
 from tests.models.small import bitwise
 
@@ -52,22 +52,6 @@ def test_values_and_gradients_are_those_of_float64(shape: tuple[int, int, int], 
     )
 
 
-def test_only_gradients_that_are_asked_for_are_made() -> None:
-    x, weight, bias = leaves(SHAPES[0], True)
-    for asked in ([x], [weight], [bias]):
-        inputs = [t if any(t is a for a in asked) else t.detach() for t in (x, weight, bias)]
-        (grad,) = torch.autograd.grad(linear(*inputs).sum(), asked)
-        assert grad.shape == asked[0].shape
-
-
-def test_a_row_depends_on_itself_alone() -> None:
-    x, weight, bias = (t.detach() for t in leaves(SHAPES[0], True))
-    other = x.clone()
-    other[5:, :] = torch.nan
-    other[:, 1] = torch.inf
-    assert bitwise(linear(x, weight, bias)[:5, 0], linear(other, weight, bias)[:5, 0])
-
-
 ELSEWHERE = ["float64", "autocast", "few", "no kernel", "no library", "another processor"]
 
 
@@ -104,32 +88,6 @@ def test_products_for_gradients_by_hand_are_those_of_float64(shape: tuple[int, i
             torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-4 * shape[0] ** 0.5)
 
 
-def test_the_kernel_never_sees_gaps_between_the_rows_of_a_weight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be right, and a hundred times slower."""
-    seen: list[Tensor] = []
-    kernel = torch.ops.mkldnn._linear_pointwise
-
-    def watched(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
-        seen.append(weight)
-        result: Tensor = kernel(x, weight, *rest)
-        return result
-
-    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace(_linear_pointwise=watched))
-    x, weight, _ = (t.detach() for t in leaves(SHAPES[0], True))
-    some, gaps = x[..., :30].requires_grad_(), weight[:, :30].requires_grad_()
-    assert torch.autograd.grad(linear(some, gaps).sum(), [some, gaps])[1].shape == gaps.shape
-    assert len(seen) == 3
-    assert all(w.is_contiguous() or w.t().is_contiguous() for w in seen)
-
-
-def test_no_rows_give_no_rows() -> None:
-    _, weight, bias = leaves(SHAPES[0], True)
-    x = torch.zeros(0, 2, weight.shape[1], requires_grad=True)
-    y = linear(x, weight, bias)
-    assert y.shape == (0, 2, len(weight))
-    assert not any(g.any() for g in torch.autograd.grad(y.sum(), [x, weight, bias]))
-
-
 @pytest.mark.parametrize(("vendor", "slower"), [("AuthenticAMD", True), ("GenuineIntel", False), (None, False)])
 def test_the_processors_maker_decides(
     vendor: str | None, slower: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +95,7 @@ def test_the_processors_maker_decides(
     told = tmp_path / "cpuinfo"
     if vendor is not None:
         told.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n")
-    monkeypatch.setattr(machine, "_TOLD", told)
+    monkeypatch.setattr(machine, "CPUINFO", told)
     asked = LIBRARY_IS_SLOWER.__wrapped__
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: True)
     assert asked() is slower

@@ -15,9 +15,11 @@ from torch.autograd import gradcheck
 from torch.nn import functional
 from torch.nn.functional import one_hot
 
-from spanlm.models.ops import linear
-from spanlm.models.ops import softmax as module
-from spanlm.models.ops.softmax import linear_log_prob, mixture_log_prob
+from spanlm.models.heads import mixture_of_softmaxes
+from spanlm.models.heads import softmax as module
+from spanlm.models.heads.mixture_of_softmaxes import mixture_log_prob
+from spanlm.models.heads.softmax import linear_log_prob
+from spanlm.models.ops import precision as linear
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, values, words
 
@@ -69,7 +71,7 @@ DIVISIONS = {"whole": (2**26, 2**19), "blocks": (2**26, 11), "row-by-row": (1, 2
 def divide(patch: pytest.MonkeyPatch, chunk: int, block: int = 2**19) -> None:
     """Hold at most `chunk` logits at a time and normalise at most `block`."""
     patch.setattr(module, "CHUNK_ELEMENTS", chunk)
-    patch.setattr(module, "MIXTURE_CHUNK_ELEMENTS", chunk)
+    patch.setattr(mixture_of_softmaxes, "MIXTURE_CHUNK_ELEMENTS", chunk)
     patch.setattr(module, "_BLOCK_ELEMENTS", block)
 
 
@@ -248,31 +250,3 @@ def test_a_chunk_bounds_what_is_held(op: Op, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(module, "product", product)
     with_gradients(run(op, leaves, targets), leaves, "mean")
     assert len(made) >= 5
-
-
-def passes(patch: pytest.MonkeyPatch, op: Op, kind: str) -> int:
-    """How many times the logits of a row are made, forwards and backwards, rounded up."""
-    rows: list[int] = []
-    patch.setattr(
-        module, "product", lambda x, w, *b: (rows.append(len(x) * (len(w) == 5)), linear.product(x, w, *b))[1]
-    )
-    leaves, targets = op.inputs(SMALL)
-    with_gradients(run(op, leaves, targets), leaves, kind)
-    return -(-sum(rows) // (14 if op.experts else 7))
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "chunk", "expected"),
-    [
-        ("softmax", "any", 2**26, 1),
-        ("softmax", "any", 14, 2),
-        ("mixture, even", "mean", 14, 1),
-        ("mixture, even", "padded", 2**26, 2),
-        ("mixture, uneven", "any", 2**26, 1),
-    ],
-)
-def test_softmaxes_are_made_again_only_where_they_must_be(
-    name: str, kind: str, chunk: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    divide(monkeypatch, chunk)
-    assert passes(monkeypatch, OPS[name], kind) == expected

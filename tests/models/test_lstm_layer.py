@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.encoders.stacks import LSTMEncoder
-from spanlm.models.ops.lstm import FEW, FEW_FROM, LOOP_FROM, loop_is_faster, lstm_layer, square_units
-from spanlm.models.state import Tensors
+from spanlm.models.encoders.stacks import FEW, FEW_FROM, LOOP_FROM, LSTMEncoder, loop_is_faster, square_units
+from spanlm.models.interfaces import Tensors
+from spanlm.models.ops.lstm import lstm_layer
 from tests import reference
 from tests.models.small import EMBEDDING, HIDDEN, assert_same, bitwise, build, values
 from tests.models.twins import gradients, lstm_layers
@@ -164,49 +164,6 @@ def test_any_cut_is_the_same_stream_in_bfloat16(lengths: list[int]) -> None:
             pieces.append(outputs)
     torch.testing.assert_close(torch.cat(pieces), whole, rtol=2**-7, atol=2**-8)
     torch.testing.assert_close(c, end, rtol=2**-7, atol=2**-8)
-
-
-@pytest.mark.parametrize("changed", range(6))
-def test_later_steps_change_nothing_before_them_in_bfloat16(changed: int, looped: None) -> None:
-    encoder = stack(2).float()
-    x, state = values(6, 2, EMBEDDING).float(), encoder.init_state(2)
-    other = torch.cat([x[:changed], values(6 - changed, 2, EMBEDDING, seed=1).float()])
-    with BF16:
-        one, two = encoder(x, state)[0], encoder(other, state)[0]
-    assert bitwise(one[:changed], two[:changed])
-    assert not torch.equal(one[changed:], two[changed:])
-
-
-def test_evaluation_and_a_single_layer_draw_nothing(looped: None) -> None:
-    for encoder in (stack(1, dropout=0.5), stack(2, dropout=0.5).eval()):
-        x, state = values(4, 2, EMBEDDING), encoder.init_state(2)
-        before = torch.get_rng_state()
-        assert bitwise(encoder(x, state)[0], encoder(x, state)[0])
-        assert torch.equal(torch.get_rng_state(), before)
-
-
-def chosen(encoder: LSTMEncoder, monkeypatch: pytest.MonkeyPatch, *, steps: int = LONG, **autocast: Any) -> bool:
-    """Whether the encoder runs as a loop."""
-    calls: list[int] = []
-    loop = encoder._looped
-    monkeypatch.setattr(encoder, "_looped", lambda *given: (calls.append(1), loop(*given))[1])
-    x, state = values(steps, 1, EMBEDDING).float(), encoder.init_state(1)
-    with torch.autocast("cpu", **autocast):
-        encoder(x, state)
-    return bool(calls)
-
-
-def test_it_is_chosen_for_gradients_in_bfloat16_and_for_large_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    bf16 = {"dtype": torch.bfloat16}
-    for encoder in (stack(hidden=500).float(), stack(hidden=500).float().eval()):
-        assert chosen(encoder, monkeypatch, **bf16)
-        assert not chosen(encoder, monkeypatch, enabled=False)
-        with torch.no_grad():
-            assert not chosen(encoder, monkeypatch, **bf16)
-    assert not chosen(stack(hidden=450).float(), monkeypatch, **bf16)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    assert not chosen(stack(hidden=500).float(), monkeypatch, **bf16)
 
 
 def read(steps: int = LONG, streams: int = 1, **kind: Any) -> Tensor:

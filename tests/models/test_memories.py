@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from spanlm.models.interfaces import Init, Memory, Readout
+from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
 from spanlm.models.memories.pointer_sentinel import Pointer
-from spanlm.models.state import LMState, Tensors
 from tests.models import small
 from tests.models.contract import (
     REACH,
@@ -96,13 +95,6 @@ def test_memory_is_read(config: Any) -> None:
     for other in (zeroed, memory.init_state(2), after_prefix(memory, 3)):
         changed = ~torch.isclose(answer(read(memory, h, other)[0]), expected)
         assert changed.all() == (REACH[config.kind](config) > 0)
-
-
-@every_memory
-def test_readout_size(config: Any) -> None:
-    memory = build(config, HIDDEN, VOCABULARY)
-    assert memory.readout_size == HIDDEN // config.parts
-    assert read(memory, values(2, 3, HIDDEN), memory.init_state(3))[0].features.shape == (2, 3, memory.readout_size)
 
 
 @every_memory

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured, match_parameters
-from spanlm.models.dropout import dropout_mask
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import MixtureOfSoftmaxesConfig
 from spanlm.models.interfaces import Init, Readout
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import NoMemoryConfig
+from spanlm.models.ops.precision import dropout_mask
 from tests.models.largest import Largest
 from tests.models.small import assert_same, bitwise, build, values, words
 from tests.models.twins import gradients

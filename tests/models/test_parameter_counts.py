@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured, count_parameters
 from spanlm.models.encoders import AWDLSTMConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import (
     AttentiveConfig,
     KeyValueConfig,
@@ -84,12 +83,6 @@ def test_other_encoders_by_hand(encoder: Any, weights: int, millions: str) -> No
     assert with_words - model == VOCABULARY * WORD
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_layers_of_the_simple_rnn(layers: int) -> None:
-    weights = 300 * (WORD + 300 + 1) + (layers - 1) * 300 * (300 + 300 + 1)
-    assert sizes_of(RNNConfig(hidden_size=300, layers=layers), NoMemoryConfig())[0] == weights + SOFTMAX[300]
-
-
 @pytest.mark.parametrize("window", [1, 5, 10, 15])
 def test_recurrent_memory_by_hand(window: int) -> None:
     """θ_M counts its two tables (and no others: the input embedding is a third)."""
@@ -112,10 +105,6 @@ def test_noise_costs_nothing(layers: int) -> None:
 def test_a_projection_is_a_square_with_a_bias() -> None:
     whole, _ = sizes(300, NoMemoryConfig())
     assert sizes(300, NoMemoryConfig(), projection=True)[0] == whole + 300 * 300 + 300
-
-
-def test_window_costs_nothing() -> None:
-    assert sizes(300, KeyValueConfig(window=1)) == sizes(300, KeyValueConfig(window=100))
 
 
 def test_tied_and_without_bias() -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spanlm.models.memories import attentive as module
 from spanlm.models.memories.attentive import BLOCK, EMPTY, running_attention
-from tests.models.small import assert_same, bitwise, values
+from tests.models.small import assert_same, values
 
 STEPS = [1, 2, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3]
 
@@ -70,15 +70,6 @@ def test_neither_cuts_nor_blocks_change_it(lengths: list[int], block: int, fresh
     assert_same([torch.cat(reads), *state], list(expected))
 
 
-def test_an_empty_memory_takes_no_weight_whatever_the_scores() -> None:
-    """Scores far below zero are still infinitely above `EMPTY`."""
-    _, items = leaves_of(4)
-    scores = torch.full((4, 2), -1e4, dtype=torch.float64)
-    read, _, mean = running_attention(scores, items, *nothing())
-    expected = torch.stack([items[:n].mean(0) for n in range(1, 5)])
-    assert_same([torch.cat([read[1:], mean])], [expected])
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_large_scores_in_narrow_types(dtype: torch.dtype) -> None:
     """Scores of ±1,000 in float32: finite, and what float64 says of the same numbers."""
@@ -94,31 +85,3 @@ def test_large_scores_in_narrow_types(dtype: torch.dtype) -> None:
     torch.testing.assert_close([x.double() for x in actual], list(expected), rtol=1e-5, atol=1e-4)
     tolerance = 1e-3 if dtype == torch.float32 else 3e-2
     torch.testing.assert_close([x.double() for x in found], list(wanted), rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("changed", [0, 1, BLOCK - 1, BLOCK, BLOCK + 7])
-def test_later_steps_change_nothing_before_them(changed: int, dtype: torch.dtype) -> None:
-    """Bit by bit; the read of a step does not have the step itself."""
-    steps = 2 * BLOCK
-    scores, items = (x.detach().to(dtype) for x in leaves_of(steps))
-    state = [x.detach().to(dtype) for x in something()]
-    one, _, _ = running_attention(scores, items, *state)
-    scores, items = scores.clone(), items.clone()
-    scores[changed:], items[changed:] = 900.0, 1e6
-    two, _, _ = running_attention(scores, items, *state)
-    assert bitwise(two[: changed + 1], one[: changed + 1])
-    assert (two[changed + 1 :] > 1e5).all()
-
-
-def test_autocast_does_not_touch_it() -> None:
-    """(As long as `backward` is called outside of it, as the trainer does.)"""
-
-    def results(autocast: bool) -> list[Tensor]:
-        leaves = [x.detach().float().requires_grad_() for x in (*leaves_of(BLOCK + 3), *something())]
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            outputs = running_attention(*leaves)
-            loss = sum((x * values(*x.shape, seed=3).float()).sum() for x in outputs)
-        return [*outputs, *torch.autograd.grad(loss, leaves)]
-
-    assert bitwise(results(True), results(False))

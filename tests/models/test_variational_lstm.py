@@ -42,12 +42,6 @@ def test_it_starts_as_the_lstm_starts(forget_bias: float | None) -> None:
     assert [p.requires_grad for p in weights[0]] == [True, True, True, False] * 2
 
 
-@EVERY
-def test_noise_is_drawn_anew_in_training(options: dict[str, Any]) -> None:
-    encoder, (x, state) = noisy(layers=2, **options).train(), inputs(2)
-    assert not torch.equal(encoder(x, state)[0], encoder(x, state)[0])
-
-
 @pytest.mark.parametrize("options", DROPOUTS, ids=str)
 def test_evaluation_without_zoneout_is_the_fused_lstm(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spanlm.models.encoders.variational_lstm.lstm_recurrence", None)
@@ -71,15 +65,6 @@ def test_the_written_gradient_is_that_of_the_loop(masked: int | None, zoned: boo
     kept = [values(3, 2, 3, seed=seed).sigmoid() if zoned else None for seed in (8, 9)]
     leaves = recurrence_leaves()
     assert torch.autograd.gradcheck(lambda *x: lstm_recurrence(*x, mask, *kept), leaves)
-
-
-def test_nothing_is_kept_where_nothing_learns() -> None:
-    leaves = recurrence_leaves()
-    with torch.no_grad():
-        outputs, end = lstm_recurrence(*leaves)
-    expected, _ = lstm_recurrence(*leaves)
-    assert not outputs.requires_grad and not end.requires_grad
-    assert bitwise(outputs, expected)
 
 
 def test_under_autocast_only_products_are_rounded() -> None:

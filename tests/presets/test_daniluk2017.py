@@ -13,7 +13,6 @@ from spanlm.config import RunConfig
 from spanlm.errors import InputError
 from spanlm.models.counting import count_configured
 from spanlm.presets import PRESETS, Preset, find_preset
-from spanlm.training.config import OptimizerConfig, ScheduleConfig
 
 
 @dataclass(frozen=True)
@@ -124,29 +123,6 @@ def test_numbers_and_sources_are_those_of_the_paper(name: str, row: Row) -> None
         assert found.sources[0].endswith(f"window {row.memory['window']}")
     if row.memory["kind"] == "ngram":
         assert found.sources[0].endswith(f"{row.memory['order']}-gram RNN")
-
-
-@EVERY_ROW
-def test_the_recipe_is_that_of_the_paper(name: str, row: Row) -> None:
-    """§4.1: Adam 0.001, batch 64, BPTT 20, norm 5, forget bias 1, U(-0.1, 0.1), one layer, untied, no dropout.
-
-    The number of epochs is ours, as the paper gives none.
-    """
-    model = preset(name).config.to_tree()["model"]
-    assert model.pop("encoder") == {"hidden_size": row.k, **row.encoder}
-    assert model.pop("memory") == row.memory
-    assert row.k % row.parts == 0
-    assert (model.pop("embedding_size"), model.pop("init_range")) == (300, 0.1)
-    head = model.pop("head")
-    assert (head.pop("kind"), head.pop("bias"), head.pop("adversarial_direction")) == ("softmax", True, "own")
-    assert head.pop("adversarial_gate") == "cosine"
-    assert not any({**model, **head}.values()), "no dropout, no noise, nothing tied"
-    training = preset(name).config.training
-    assert training.optimizer == OptimizerConfig(kind="adam", lr=0.001, weight_decay=0.0, clip=5.0)
-    assert (training.batching.batch_size, training.batching.length) == (64, 20)
-    assert training.schedule == ScheduleConfig(kind="constant")
-    assert (training.loss, training.precision) == ("mean", "fp32")
-    assert (training.epochs, training.patience) == (50, 2)
 
 
 def shrunk(config: RunConfig, corpus: Path) -> RunConfig:

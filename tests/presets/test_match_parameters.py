@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from spanlm.cli.main import main
 from spanlm.errors import InputError
-from spanlm.models.config import ModelConfig
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.heads import SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import AnyMemoryConfig, KeyValueConfig, NGramConfig, NoMemoryConfig, RecurrentMemoryConfig
 from spanlm.presets import PRESETS
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from spanlm.reproduction.papers import Averaged, Cached, Dynamic, Plain
-from spanlm.reproduction.papers.daniluk2017 import CLOZE_CLASSES
+from spanlm.reproduction import Averaged, Cached, Dynamic, Plain
+from spanlm.reproduction.daniluk2017 import CLOZE_CLASSES
 from spanlm.reproduction.plan import PAPERS, Task
 from spanlm.reproduction.run import Outcome
 from spanlm.reproduction.table import Grid
@@ -86,8 +86,8 @@ def attention(lags: Sequence[int]) -> dict[str, Any]:
 
 
 def ended(name: str, *tests: float, **more: Any) -> list[Outcome]:
-    """Of seeds 1, 2, … a perplexity each."""
-    task = cast("Task", SimpleNamespace(row=name))
+    """A test perplexity for each of the seeds 1, 2, …."""
+    task = cast("Task", SimpleNamespace(row=ROWS[name], seeds="seed 1"))
     return [Outcome(task, record(name, test, seed, **more)) for seed, test in enumerate(tests, 1)]
 
 

@@ -19,15 +19,14 @@ from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
-from spanlm.reproduction.plan import Measurement, Plan, Request, make_plan
-from spanlm.reproduction.record import finished
-from spanlm.reproduction.run import run_plan
+from spanlm.reproduction.plan import Measurement, Plan, Request
+from spanlm.reproduction.run import Run, finished
 from tests.conftest import tiny_lines
 
 CACHE, SENTENCE_CACHE, ENSEMBLE = "grave-lstm-ptb-cache-500", "single-ptb-cache-500", "medium-x2"
 WHOLE, TEMPERED = "mos-ps-at-snb-ptb-dynamic", "unannealed-test-ptb-dynamic"
 PAPER_OF = {WHOLE: ("li2020", "3"), TEMPERED: ("li2020", "3")}
-ASTRAY = "dynamic.rate: at every point of the grid the weights diverged. Take lower rates."
+DIVERGED = "dynamic.rate: at every point of the grid the weights diverged. Take lower rates."
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +44,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def measured(texts: Path, folder: Path, *rows: str) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert not any(outcome.error for outcome in run_plan(plan(texts, *rows)))
+        assert not any(outcome.error for outcome in Run(plan(texts, *rows)).outcomes())
     return folder
 
 
@@ -72,7 +71,7 @@ def own_copy(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
 def plan(texts: Path, *rows: str) -> Plan:
     paper, table = PAPER_OF.get(rows[0], ("salton2017", "1"))
     corpus = texts if (texts / "train.txt").exists() else texts / paper / "text"
-    return make_plan(Request(paper=paper, table=table, scale="smoke", device="cpu", corpus=str(corpus), rows=rows))
+    return Plan(Request(paper=paper, table=table, scale="smoke", device="cpu", corpus=str(corpus), rows=rows))
 
 
 def records(made: Plan) -> list[dict[str, Any]]:
@@ -82,7 +81,7 @@ def records(made: Plan) -> list[dict[str, Any]]:
 
 
 def errors(made: Plan) -> list[str]:
-    return [outcome.error for outcome in run_plan(made)]
+    return [outcome.error for outcome in Run(made).outcomes()]
 
 
 def change(path: Path, **changes: Any) -> None:
@@ -167,19 +166,6 @@ def test_another_temperature_of_the_gate_is_that_of_the_same_weights(text: Path)
     assert [one["details"]["statistics"]["gate_temperature"] for one in (whole, tempered)] == [0.1, 1.0]
 
 
-def test_what_is_measured_is_not_measured_again_nor_is_its_run_needed(text: Path) -> None:
-    made = plan(text, CACHE, ENSEMBLE)
-    shutil.rmtree("runs")
-    assert all(outcome.done_before for outcome in run_plan(made))
-
-
-def test_models_that_are_elsewhere_are_asked_for(text: Path) -> None:
-    made = plan(text, CACHE)
-    shutil.rmtree("runs")
-    made.tasks[1].record.unlink()
-    assert [error.partition(" the run")[0].endswith("seed-1:") for error in errors(made)] == [False, True]
-
-
 @pytest.mark.parametrize(
     ("row", "changes", "said"),
     [
@@ -203,7 +189,7 @@ def test_a_record_of_something_else_is_refused_before_anything_runs(
     made = plan(text, row)
     change(made.tasks[1].record, **changes)
     with pytest.raises(InputError, match=said):
-        list(run_plan(made))
+        list(Run(made).outcomes())
 
 
 @pytest.mark.slow
@@ -220,7 +206,7 @@ def test_a_measurement_that_is_stopped_goes_on(text: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(run_plan(made, reporting=lambda: nullcontext(stop)))
+        list(Run(made, reporting=lambda: nullcontext(stop)).outcomes())
     assert errors(made) == ["", ""]
     found = json.loads(path.read_text())
     assert found["details"].pop("read_before") == 1 and found["details"].pop("seconds_before") >= 0
@@ -230,15 +216,16 @@ def test_a_measurement_that_is_stopped_goes_on(text: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_goes_astray_has_a_record_and_is_not_tried_again(text: Path) -> None:
+def test_what_diverges_has_a_record_and_is_not_tried_again(text: Path) -> None:
     made = plan(text, WHOLE)
     trained, measurement = made.tasks
     assert isinstance(measurement, Measurement) and measurement.search is not None
     ruinous = replace(measurement.search, rates=(1e4, 1e30), decays=(0.0,))
-    ruined = replace(made, tasks=(trained, replace(measurement, search=ruinous)))
+    ruined = plan(text, WHOLE)
+    ruined.tasks = (trained, replace(measurement, search=ruinous))
     measurement.record.unlink()
-    _, first = run_plan(ruined)
-    assert (first.record, first.error, first.done_before) == (None, ASTRAY, False)
+    _, first = Run(ruined).outcomes()
+    assert (first.record, first.error, first.done_before) == (None, DIVERGED, False)
     kept = measurement.record.read_text()
     record = json.loads(kept, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     points = record["details"]["grid"]
@@ -246,7 +233,8 @@ def test_what_goes_astray_has_a_record_and_is_not_tried_again(text: Path) -> Non
     assert record["valid"] == {"tokens": len(made.corpus.splits["valid"])}, "there is no result"
     assert record["details"]["statistics"]["text"] == "text train" and record["starts"][0]["command"]
     shutil.rmtree(made.jobs[0].folder)
-    _, again = run_plan(ruined)
-    assert again == replace(first, done_before=True, seconds=again.seconds) and measurement.record.read_text() == kept
+    _, again = Run(ruined).outcomes()
+    assert (again.record, again.error, again.done_before) == (None, DIVERGED, True)
+    assert measurement.record.read_text() == kept
     with pytest.raises(InputError, match=r"how\.search\.rates was .*10000"):
-        list(run_plan(made))
+        list(Run(made).outcomes())

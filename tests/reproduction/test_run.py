@@ -20,17 +20,9 @@ import pytest
 
 import spanlm
 from spanlm.errors import InputError, Interrupted
-from spanlm.reproduction.plan import Plan, Request, make_plan
-from spanlm.reproduction.run import (
-    Estimator,
-    Outcome,
-    finished_before,
-    label,
-    run_all,
-    run_plan,
-    run_side_by_side,
-)
-from spanlm.training.journal import EpochEvent, Watcher
+from spanlm.reproduction.plan import Plan, Request
+from spanlm.reproduction.run import Estimator, Outcome, Run, finished_before, run_all
+from spanlm.training.progress import EpochEvent, Watcher
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +32,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plan(corpus: Path, *rows: str, **changes: Any) -> Plan:
     asked = {"paper": "daniluk2017", "table": "2b", "scale": "smoke", "device": "cpu", **changes}
-    return make_plan(Request(corpus=str(corpus), rows=rows or None, **asked))
+    return Plan(Request(corpus=str(corpus), rows=rows or None, **asked))
 
 
 def salton(corpus: Path, *rows: str, **changes: Any) -> Plan:
@@ -48,7 +40,7 @@ def salton(corpus: Path, *rows: str, **changes: Any) -> Plan:
 
 
 def outcomes(made: Plan) -> list[Outcome]:
-    return list(run_plan(made))
+    return list(Run(made).outcomes())
 
 
 def test_a_record_says_what_ran_and_has_what_an_evaluation_by_hand_gives(tiny_corpus: Path) -> None:
@@ -75,7 +67,10 @@ def test_what_is_finished_needs_neither_its_run_nor_the_same_place(tiny_corpus: 
         assert all(outcome.done_before for outcome in second)
         assert [outcome.record for outcome in second] == [outcome.record for outcome in first]
     others = plan(tiny_corpus, "2-gram", seeds=(2,))
-    assert [(o.job.row, o.job.seeds) for o in finished_before(others)] == [("2-gram", "seed 1"), ("3-gram", "seed 1")]
+    assert [(o.task.row.name, o.task.seeds) for o in finished_before(others)] == [
+        ("2-gram", "seed 1"),
+        ("3-gram", "seed 1"),
+    ]
 
 
 def test_a_stopped_run_goes_on_where_it_was(tiny_corpus: Path) -> None:
@@ -85,7 +80,7 @@ def test_a_stopped_run_goes_on_where_it_was(tiny_corpus: Path) -> None:
 
     made = plan(tiny_corpus, "2-gram", "3-gram")
     with pytest.raises(Interrupted):
-        list(run_plan(made, Stop()))
+        list(Run(made, Stop()).outcomes())
     weights = made.jobs[0].folder / "model.safetensors"
     before = weights.stat().st_mtime_ns
     assert not made.jobs[0].record.exists() and all(outcome.record for outcome in outcomes(made))
@@ -114,7 +109,7 @@ def test_a_file_that_is_no_record_is_left_alone(tiny_corpus: Path) -> None:
     outcomes(made)
     path = made.jobs[0].record
     whole = json.loads(path.read_text())
-    damaged = [json.dumps({k: v for k, v in whole.items() if k != lost}) for lost in ("test", "starts", "units")]
+    damaged = [json.dumps({k: v for k, v in whole.items() if k != lost}) for lost in ("test", "starts", "config")]
     for content in (*damaged, "", "{", "[]", "{}", '{"config": 3}', "[" * 10_000):
         path.write_text(content)
         with pytest.raises(InputError, match=r"2-gram-seed-1\.json: is not a record of a run"):
@@ -166,28 +161,13 @@ def test_no_command_outlives_its_reader() -> None:
 
 
 @pytest.mark.slow
-def test_side_by_side_the_records_are_those_of_one_after_another(tiny_corpus: Path) -> None:
-    one, many = (salton(tiny_corpus, "medium-x2", runs=Path(f"{n}/runs"), out=Path(f"{n}/out")) for n in (1, 2))
-    found = list(run_side_by_side(many, 2))
-    assert {label(many, outcome.job) for outcome in found} == {"medium", "medium-x2"}
-    assert not any(outcome.error or outcome.done_before for outcome in found)
-    expected = {outcome.job.record.name: outcome.record for outcome in run_plan(one)}
-    for outcome in found:
-        mine, theirs = outcome.record, expected[outcome.job.record.name]
-        assert mine is not None and theirs is not None
-        assert mine["test"]["nll"] == pytest.approx(theirs["test"]["nll"], rel=1e-6)
-    assert all(outcome.done_before for outcome in run_side_by_side(many, 2))
-    assert not list(Path("2/out").rglob("*.md")), "tables are made by who started them"
-
-
-@pytest.mark.slow
 def test_side_by_side_a_task_that_fails_stops_only_what_needs_it(tiny_corpus: Path) -> None:
     made = salton(tiny_corpus, "medium-x2", "lstm-ptb", seeds=(1, 2))
     blocked = made.jobs[0].folder
     blocked.parent.mkdir(parents=True)
     blocked.write_text("in the way")
-    found = {outcome.job: outcome for outcome in run_side_by_side(made, 2)}
-    errors = {f"{task.row}, {task.seeds}": found[task].error for task in made.tasks}
+    found = {outcome.task: outcome for outcome in Run(made).outcomes(2)}
+    errors = {f"{task.row.name}, {task.seeds}": found[task].error for task in made.tasks}
     assert "seed-1" in errors.pop("medium, seed 1") and "runs failed" not in found[made.tasks[0]].error
     assert errors.pop("medium-x2, seeds 1 to 2") == "needs medium, seed 1, which failed"
     assert set(errors.values()) == {""}
@@ -250,16 +230,15 @@ def test_no_process_outlives_a_stop_and_their_state_is_saved(
 
 def test_an_estimate_measures_each_kind_of_model_once_and_writes_nothing(tiny_corpus: Path) -> None:
     made = plan(tiny_corpus, paper="li2020", table="1")
-    measured: list[str] = []
-    estimator = Estimator(made, measured.append)
+    estimator = Estimator(made)
     found = {task: estimator(task) for task in made.tasks}
-    kinds = {"awd-ptb", "awd-snb-ptb", "mos-ptb", "mos-snb-ptb"}
-    assert sorted(measured) == sorted([*kinds] * 2), "in training, and in dynamic evaluation"
-    assert all(one.seconds > 0 for one in found.values())
+    assert all(seconds > 0 for seconds, _, _ in found.values())
+    speeds = {task.row.name: found[task][2] * task.parameters.total for task in made.jobs}
+    assert len({round(speed, 3) for speed in speeds.values()}) == 4, "one speed for each kind of model"
     training = made.jobs[0].config.training
-    assert found[made.jobs[0]].epochs == training.epochs + training.finetune.stages * training.finetune.epochs
+    assert found[made.jobs[0]][1] == training.epochs + training.finetune.stages * training.finetune.epochs
     assert not list(Path().iterdir())
     one = made.jobs[0]
     twice = replace(one, parameters=replace(one.parameters, total=2 * one.parameters.total))
-    assert estimator(twice).seconds == pytest.approx(2 * estimator(one).seconds), "a model twice as large"
+    assert estimator(twice)[0] == pytest.approx(2 * estimator(one)[0]), "a model twice as large"
     assert estimator(one) == found[one]

@@ -19,9 +19,6 @@ from spanlm.presets import find_preset
 from spanlm.presets.daniluk2017 import VOCABULARY_SIZE
 from spanlm.reproduction.plan import PAPERS
 from spanlm.reproduction.scales import (
-    LADDER,
-    MATCHED,
-    PROPORTIONAL,
     SPENT,
     DynamicSearch,
     Matched,
@@ -35,6 +32,7 @@ from spanlm.training.config import FinetuneConfig, ScheduleConfig, TrainingConfi
 from spanlm.training.optimizers import next_rate
 
 PRESETS = {name: sorted({row.preset for row in paper.rows.values()}) for name, paper in PAPERS.items()}
+MATCHED, PROPORTIONAL, LADDER = ({scale.name: scale for scale in paper.scales} for paper in PAPERS.values())
 SHARES = [(PROPORTIONAL, "salton2017"), (LADDER, "li2020")]
 
 every_share = pytest.mark.parametrize(("scales", "paper"), SHARES, ids=[paper for _, paper in SHARES])
@@ -202,26 +200,6 @@ def test_models_are_the_papers_at_its_vocabulary_and_else_no_size_is_nearer_to_t
         assert misses[sizes.index(hidden)] == min(misses)
 
 
-@pytest.mark.parametrize(
-    ("row", "share"),
-    [("attention-w10", 296 / 300), ("kv-w10", 280 / 300), ("kvp-w5", 262 / 300), ("4-gram", 242 / 300)],
-)
-def test_small_leaves_the_softmax_the_share_of_width_that_the_paper_leaves_it(row: str, share: float) -> None:
-    """What a model's softmax reads, over what the LSTM's reads; KVP by its 786 units, which fit the paper's budget."""
-    model = at(MATCHED["small"], f"daniluk2017/{row}", 16_000).model
-    assert model.encoder.output_size / model.memory.parts / units("small") == pytest.approx(share, abs=0.02)
-
-
-@pytest.mark.parametrize(("tokens", "epochs"), [(929_589, 8), (2_088_628, 6), (5_809_773, 2), (90_000_000, 1)])
-def test_small_reads_about_the_same_number_of_tokens_of_every_corpus(tokens: int, epochs: int) -> None:
-    assert at(MATCHED["small"], "daniluk2017/lstm", 16_000, tokens).training.epochs == epochs
-
-
-@pytest.mark.parametrize(("scale", "asked", "most"), [("small", 500, 500), ("small", None, 16_000), ("paper", 9, 9)])
-def test_a_vocabulary_that_is_asked_for_stays_if_it_is_smaller(scale: str, asked: int | None, most: int) -> None:
-    assert MATCHED[scale].data(DataConfig(max_size=asked)).max_size == most
-
-
 def test_the_published_grid_has_the_point_of_the_models_authors_too() -> None:
     """Whose ε is not that of the grid."""
     published = find_preset("yang2018/mos-wt2").dynamic
@@ -231,7 +209,7 @@ def test_the_published_grid_has_the_point_of_the_models_authors_too() -> None:
         assert published not in own.grid(published)
 
 
-@pytest.mark.parametrize("scale", [scale for paper in PAPERS.values() for scale in paper.scales.values()])
+@pytest.mark.parametrize("scale", [scale for paper in PAPERS.values() for scale in paper.scales])
 def test_a_page_says_what_was_set(scale: Scale) -> None:
     said = " ".join(scale.describe(adapting=True))
     for config in (scale.sizes, getattr(scale.sizes, "recipe", None), scale.dynamic):

@@ -59,7 +59,7 @@ def test_a_name_of_255_bytes_is_no_longer_while_it_is_written(tmp_path: Path, le
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_name_that_is_too_long_is_the_one_that_is_told(tmp_path: Path) -> None:
+def test_an_error_names_a_name_that_is_too_long(tmp_path: Path) -> None:
     path = tmp_path / ("a" * 256)
     with pytest.raises(OSError, match="too long") as error:
         replace_file(path, b"content")

@@ -1,4 +1,4 @@
-"""Processes that never hear of Ctrl-C, a parent that always does, and what is told of a processor."""
+"""Processes that never hear of Ctrl-C, a parent that always does, and the name of a processor."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.store import process
-from spanlm.store.process import starting
+from spanlm.store.process import processor_name, starting
 
 
 def own_mask(connection: object) -> None:
@@ -66,25 +65,15 @@ power management:
 """
 
 
-@pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the system tells of its processors; nothing does yet."""
-    path = tmp_path / "cpuinfo"
-    monkeypatch.setattr(process, "_TOLD", path)
-    return path
-
-
-def test_the_first_processor_is_named_with_its_family_and_model(told: Path) -> None:
-    told.write_text(TWO)
-    assert process.processor_name() == "AMD EPYC (family 25, model 17)"
-    assert process.processor_fields()["vendor_id"] == "AuthenticAMD"
-
-
-def test_a_name_without_a_family_is_the_name(told: Path) -> None:
-    told.write_text("processor\t: 0\nmodel name\t: A: Processor\n")
-    assert process.processor_name() == "A: Processor"
-
-
-def test_bytes_that_are_no_text_are_no_error(told: Path) -> None:
-    told.write_bytes(b"model name\t: \xff\n")
-    assert process.processor_name() == "\N{REPLACEMENT CHARACTER}"
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (TWO.encode(), "AMD EPYC (family 25, model 17)"),
+        (b"processor\t: 0\nmodel name\t: A: Processor\n", "A: Processor"),
+        (b"model name\t: \xff\n", "\N{REPLACEMENT CHARACTER}"),
+    ],
+    ids=["first of two", "no family", "no text"],
+)
+def test_a_processor_is_named_with_its_family_and_model(tmp_path: Path, content: bytes, name: str) -> None:
+    (tmp_path / "cpuinfo").write_bytes(content)
+    assert processor_name(tmp_path / "cpuinfo") == name

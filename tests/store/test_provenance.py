@@ -7,7 +7,6 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,9 +14,8 @@ import torch
 from spanlm.analysis.export import json_bytes
 from spanlm.errors import RunError
 from spanlm.store import VERSION
-from spanlm.store import provenance as provenance_module
 from spanlm.store.process import processor_name
-from spanlm.store.provenance import PROVENANCE, provenance, read_texts, record_start, starts
+from spanlm.store.provenance import PROVENANCE, commit_of, provenance, read_texts, record_start, starts
 
 CPU = torch.device("cpu")
 
@@ -28,52 +26,36 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package in a folder that git does not know yet; the code believes to be in it."""
-    folder = tmp_path / "checkout" / "package"
-    folder.mkdir(parents=True)
-    (folder / "__init__.py").write_text("")
-    monkeypatch.setattr(provenance_module, "PACKAGE", folder)
-    return folder
-
-
-def committed(package: Path) -> str:
-    git(package.parent, "init", "-q")
-    git(package.parent, "add", ".")
-    git(package.parent, "commit", "-qm", "first")
-    return git(package.parent, "rev-parse", "HEAD")
-
-
+@pytest.mark.parametrize("ignored", [False, True])
 @pytest.mark.parametrize("changed", [False, True])
-def test_the_commit_is_that_of_the_checkout_and_changed_code_is_said_to_be(package: Path, changed: bool) -> None:
-    commit = committed(package)
+def test_the_commit_is_that_of_the_checkout_and_of_nobody_elses(tmp_path: Path, changed: bool, ignored: bool) -> None:
+    """A package that lies in a repository and is not tracked there belongs to another."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (tmp_path / ".gitignore").write_text("package\n" if ignored else "")
+    assert commit_of(package) == (None, None)
+    commit_of.cache_clear()
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
     if changed:
         (package / "__init__.py").write_text("x = 1\n")
-    found: dict[str, Any] = provenance(CPU)
-    assert (found["commit"], found["changed"]) == (commit, changed)
+    assert commit_of(package) == ((None, None) if ignored else (git(tmp_path, "rev-parse", "HEAD"), changed))
 
 
-@pytest.mark.parametrize("missing", ["checkout", "git"])
-def test_without_git_or_inside_another_repository_there_is_no_commit(
-    package: Path, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
-    (package.parent / ".gitignore").write_text("package\n")
-    committed(package)
-    if missing == "git":
-        monkeypatch.setenv("PATH", "")
-    found = provenance(CPU)
-    assert (found["commit"], found["changed"]) == (None, None)
+def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert commit_of(tmp_path) == (None, None)
 
 
-def test_a_file_of_an_analysis_says_what_made_it(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = committed(package)
+def test_a_file_of_an_analysis_has_what_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["/somewhere/bin/spanlm", "attend", "/runs/mine", "--out", "a.json"])
     found = json.loads(json_bytes({"word": "é"}))
     assert list(found) == ["format", "made", "word"]
     made = found["made"]
-    assert (made["command"], made["commit"]) == ("spanlm attend mine --out a.json", commit)
-    assert made.keys() == {"time", "command", "spanlm", "commit", "changed"} and made["changed"] is False
+    assert made["command"] == "spanlm attend mine --out a.json"
+    assert made.keys() == {"time", "command", "spanlm", "commit", "changed"}
     assert made.items() <= (provenance(CPU) | {"time": made["time"]}).items()
 
 

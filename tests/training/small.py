@@ -16,7 +16,6 @@ from spanlm.data.config import DataConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import (
     AnyEncoderConfig,
     AWDLSTMConfig,
@@ -26,6 +25,7 @@ from spanlm.models.encoders import (
     VariationalLSTMConfig,
 )
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig
+from spanlm.models.language_model import ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
     AttentiveConfig,
@@ -37,7 +37,7 @@ from spanlm.models.memories import (
     SpanBufferConfig,
 )
 from spanlm.training.config import BatchingConfig, FinetuneConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
-from spanlm.training.journal import EpochEvent, StepEvent, Watcher
+from spanlm.training.progress import EpochEvent, StepEvent, Watcher
 
 WORDS = (EOS, UNK, *(f"w{number}" for number in range(22)))
 CLOCK = ("time", "tokens_per_second")

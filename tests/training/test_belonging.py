@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,8 @@ from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError
 from spanlm.store.checkpoints import to_bytes
 from spanlm.store.run_folder import save_model, weights_digest
-from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
-from tests.training.small import NT_ASGD, checkpoints, differing, make_config, outcome, with_training
+from tests.training.small import checkpoints, differing, make_config, outcome, with_training
 from tests.training.test_state_inventory import signed
 
 SHORT = {"checkpoint_every": 7, "epochs": 1}
@@ -82,29 +81,6 @@ def test_another_configuration_is_neither_loaded_nor_trained(
     assert (run / "config.yaml").read_bytes() == damaged  # what is left of it is not overwritten
 
 
-def lines(folder: Path) -> Iterator[tuple[str, str]]:
-    """The configuration without each of its lines that hold a field, and that line."""
-    kept = (folder / "config.yaml").read_text().splitlines(keepends=True)
-    for number, line in enumerate(kept):
-        if not line.endswith(":\n"):
-            yield "".join(kept[:number] + kept[number + 1 :]), line
-
-
-@pytest.mark.slow
-def test_every_field_is_required(run: Path) -> None:
-    """Also where no digest says what the configuration was."""
-    as_in_0_1_0(run)
-    accepted = []
-    for text, line in list(lines(run)):
-        (run / "config.yaml").write_text(text)
-        try:
-            spanlm.load(run)
-            accepted.append(line.split()[-1])
-        except InputError as error:
-            assert "\n" not in str(error)
-    assert not accepted
-
-
 def test_what_may_change_by_hand_or_by_going_on_leaves_the_run_whole(run: Path, corpus: Corpus, room: Path) -> None:
     train(make_config(**{**SHORT, "epochs": 3}), corpus, room / "whole")
     edit(run, r"  epochs: 1\n", "  epochs: 2\n")
@@ -115,18 +91,6 @@ def test_what_may_change_by_hand_or_by_going_on_leaves_the_run_whole(run: Path, 
     going_on(run, corpus, epochs=3, patience=9)
     assert spanlm.load(run).config.training.patience == 9
     assert not differing(outcome(run), outcome(room / "whole"))
-
-
-def test_stages_may_be_added_and_then_are_kept(room: Path, corpus: Corpus) -> None:
-    config = make_config(optimizer=NT_ASGD, kind="streams", shuffle=False)
-    wanted = with_training(config, epochs=3, finetune=FinetuneConfig(stages=1, lr=0.5, epochs=2))
-    train(config, corpus, room)
-    train(wanted, corpus, room, resume=True)
-    corpus.vocabulary.save(room / "vocabulary.json")
-    spanlm.load(room)
-    edit(room, "    lr: 0.5\n", "    lr: 0.75\n")
-    with pytest.raises(InputError, match=r"config\.yaml"):
-        going_on(room, corpus)
 
 
 def test_a_run_of_0_1_0_is_read_with_a_note_and_goes_on(

@@ -67,9 +67,9 @@ def test_what_is_saved_is_what_is_read(two: Path, room: Path) -> None:
 def test_missing_truncated_or_flipped_anywhere_is_refused(two: Path, name: str) -> None:
     path, draw = two / "step-000000002" / name, random.Random(name)
     content = path.read_bytes()
-    places = range(len(content)) if name == "manifest.json" else (draw.randrange(len(content)) for _ in range(250))
+    places = range(0, len(content), 3) if name == "manifest.json" else draw.sample(range(len(content)), 80)
     flipped = [content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :] for place in places]
-    lengths = sorted({len(content) * part // 100 for part in range(100)} | {len(content) - 1})
+    lengths = sorted({len(content) * part // 40 for part in range(40)} | {len(content) - 1})
     for damaged in (*(content[:length] for length in lengths), *flipped):
         path.write_bytes(damaged)
         note = refused(two, path.parent)
@@ -205,13 +205,8 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(room: Path, monkeypa
     disk = Disk(monkeypatch)
     save_checkpoint(room, 1, make_checkpoint(1))
     assert disk.renamed == ["step-000000001"]
-    assert not disk.unsynced_names
-
-
-def test_a_file_is_on_the_disk_before_it_takes_the_old_ones_place(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = Disk(monkeypatch)
     replace_file(room / "config.yaml", b"new")
-    assert disk.renamed == ["config.yaml"] and not disk.unsynced_names
+    assert disk.renamed[1:] == ["config.yaml"] and not disk.unsynced_names
 
 
 def test_the_metrics_are_on_the_disk_before_the_checkpoint_that_counts_them(

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 
-from spanlm.cli.main import main
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.scoring import Tally
@@ -24,7 +23,7 @@ from spanlm.training import trainer as trainer_module
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.training.processes import Processes
-from tests.training.small import SGD, Heard, checkpoints, differing, make_config, outcome, rows, with_training
+from tests.training.small import Heard, checkpoints, differing, make_config, outcome, rows, with_training
 from tests.training.test_signals import OPTIONS, until
 
 
@@ -47,14 +46,10 @@ def after_some_steps(config: Any, corpus: Corpus, folder: Path, steps: int = 3) 
     return trainer, next(segments)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("poison", ["loss", "gradient"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_not_finite_is_never_applied(
-    corpus: Corpus, room: Path, optimizer: str, poison: str, value: float
-) -> None:
-    config = make_config(optimizer=SGD) if optimizer == "sgd" else make_config()
-    config = with_training(config, log_every=1000)
+def test_a_step_that_is_not_finite_is_never_applied(corpus: Corpus, room: Path, poison: str, value: float) -> None:
+    config = with_training(make_config(), log_every=1000)
     trainer, segment = after_some_steps(config, corpus, room)
     if poison == "loss":
         trainer.model.embedding.weight.data[:] = value
@@ -105,15 +100,6 @@ def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
 def checkpointed(folder: Path) -> int:
     """The step of the last checkpoint."""
     return int(checkpoints(folder)[-1].name.removeprefix("step-"))
-
-
-def test_the_command_line_says_one_line_and_exits_1(
-    text_folder: Path, room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    poisoned_at(monkeypatch, 5)
-    assert main(["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--out", str(room / "run")]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("spanlm: step 5 ") and said.count("\n") == 1
 
 
 @pytest.mark.slow
@@ -201,18 +187,17 @@ class Refusing:
 
 
 WRITES = [
-    ("replace", "model.safetensors"),
-    ("replace", "checkpoints/step-"),
-    ("fsync", "metrics.jsonl"),
-    ("fsync", "manifest.json"),
-    ("replace", "provenance.jsonl"),
-    ("replace", "config.yaml"),
+    ("replace", "model.safetensors", errno.EIO),
+    ("replace", "checkpoints/step-", errno.ENOSPC),
+    ("fsync", "metrics.jsonl", errno.EDQUOT),
+    ("fsync", "manifest.json", errno.EIO),
+    ("replace", "provenance.jsonl", errno.ENOSPC),
+    ("replace", "config.yaml", errno.EDQUOT),
 ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
-@pytest.mark.parametrize(("call", "file"), WRITES)
+@pytest.mark.parametrize(("call", "file", "number"), WRITES)
 def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, call: str, file: str, number: int
 ) -> None:
@@ -227,10 +212,7 @@ def test_what_the_disk_refuses_three_times_is_written_at_the_fourth(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("file", "said"),
-    [("checkpoints/step-", "is intact"), ("model.safetensors", "could not be written"), ("metrics.jsonl", "metrics")],
-)
+@pytest.mark.parametrize(("file", "said"), [("checkpoints/step-", "is intact"), ("metrics.jsonl", "metrics")])
 def test_what_the_disk_refuses_a_fourth_time_ends_the_run_and_it_goes_on(
     corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, file: str, said: str
 ) -> None:
@@ -245,13 +227,12 @@ def test_what_the_disk_refuses_a_fourth_time_ends_the_run_and_it_goes_on(
     assert not differing(outcome(room / "run"), outcome(room / "whole"))
 
 
-@pytest.mark.parametrize("number", [errno.EFBIG, errno.EACCES])
-def test_what_the_disk_refuses_for_good_ends_the_run_at_once(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, number: int
+def test_a_disk_that_refuses_for_good_ends_the_run_at_once(
+    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard = Impatient()
     with monkeypatch.context() as patch, pytest.raises(RunError):
-        Refusing(patch, "replace", "model.safetensors", 1, number)
+        Refusing(patch, "replace", "model.safetensors", 1, errno.EACCES)
         train(make_config(), corpus, room, heard)
     assert not heard.notes
 
@@ -275,14 +256,11 @@ def test_a_signal_ends_the_waiting(corpus: Corpus, room: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [errno.EIO, errno.EPERM])
-def test_an_old_checkpoint_that_stays_is_one_note(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_an_old_checkpoint_that_stays_is_one_note(corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(make_config(), corpus, room / "whole")
     heard = Impatient()
     with monkeypatch.context() as patch:
-        Refusing(patch, "rmdir", "step-", 1000, number)
+        Refusing(patch, "rmdir", "step-", 1000, errno.EPERM)
         train(make_config(), corpus, room / "run", heard)
     assert len(heard.notes) == 1 and "could not be removed" in heard.notes[0]
     train(make_config(epochs=3), corpus, room / "run", resume=True)

@@ -77,35 +77,27 @@ STEP = "checkpoints/step-newest"
 
 READ: dict[str, tuple[Harm, list[str]]] = {
     "aliases": (text("config.yaml", LAUGHS), EVALUATE),
-    "aliases as a value": (text("config.yaml", LAUGHS + "data: {corpus: *i}\n"), EVALUATE),
     "merges": (text("config.yaml", MERGES), EVALUATE),
     "20,000 digits": (text("config.yaml", f"training: {{seed: {'9' * 20_000}}}\n"), EVALUATE),
-    "20,000 hexadecimal digits": (text("config.yaml", f"training: {{seed: 0x{'f' * 20_000}}}\n"), EVALUATE),
-    "20,000 digits in quotes": (text("config.yaml", f"training: {{seed: '{'9' * 20_000}'}}\n"), EVALUATE),
     "base 60": (text("config.yaml", f"training: {{seed: 1{':1' * 400_000}}}\n"), EVALUATE),
     "nested": (text("config.yaml", "[" * 500_000), EVALUATE),
     "many values": (text("config.yaml", f"data: [{'0,' * 500_000}]"), EVALUATE),
     "many megabytes": (text("config.yaml", f"# {'x' * 2**24}"), EVALUATE),
-    **{f"a pipe as {name}": (pipe(name), EVALUATE) for name in ("config.yaml", "vocabulary.json", "model.safetensors")},
-    **{f"no end of {name}": (link(name, "/dev/zero"), EVALUATE) for name in ("vocabulary.json", "model.safetensors")},
+    "a pipe as config.yaml": (pipe("config.yaml"), EVALUATE),
+    "a pipe as model.safetensors": (pipe("model.safetensors"), EVALUATE),
+    "no end of vocabulary.json": (link("vocabulary.json", "/dev/zero"), EVALUATE),
     "no end of config.yaml": (link("config.yaml", "/dev/zero"), RESUME),
-    "a pipe as config.yaml, resumed": (pipe("config.yaml"), RESUME),
-    "a pipe as provenance.jsonl": (pipe("provenance.jsonl"), EVALUATE),
     "no end of provenance.jsonl": (link("provenance.jsonl", "/dev/zero"), EVALUATE),
     "a pipe as dynamic.safetensors": (pipe("dynamic.safetensors"), DYNAMIC),
     "a pipe as .lock": (pipe(".lock"), RESUME),
     "a pipe as metrics.jsonl": (pipe("metrics.jsonl"), RESUME),
-    "no end of metrics.jsonl": (link("metrics.jsonl", "/dev/zero"), RESUME),
-    **{f"a pipe as {name}": (pipe(f"{STEP}/{name}"), RESUME) for name in ("manifest.json", "weights.safetensors")},
+    "a pipe as weights.safetensors": (pipe(f"{STEP}/weights.safetensors"), RESUME),
     "no end of manifest.json": (link(f"{STEP}/manifest.json", "/dev/zero"), RESUME),
-    "no end of position.json": (link(f"{STEP}/position.json", "/dev/zero"), RESUME),
-    "a vocabulary of a gigabyte": (sparse("vocabulary.json", 2**30), EVALUATE),
     "weights of a terabyte": (sparse("model.safetensors", 2**40), EVALUATE),
     "a checkpoint of a terabyte": (sparse(f"{STEP}/weights.safetensors", 2**40), RESUME),
     "a window of 10^9": (field("model.memory.window", 10**9), EVALUATE),
     "layers of 10^9": (field("model.encoder.layers", 10**9), EVALUATE),
     "60,000 units": (field("model.encoder.hidden_size", 60_000), EVALUATE),
-    "an embedding of 10^9": (field("model.embedding_size", 10**9), EVALUATE),
     "an embedding of 10^18": (field("model.embedding_size", 10**18), EVALUATE),
 }
 """What is refused, in one line, before anything of it is read or made. Of checkpoints, the one before is taken."""
@@ -152,19 +144,17 @@ WRITTEN = {
     "config.yaml": RESUME,
     "model.safetensors": RESUME,
     "metrics.jsonl": RESUME,
-    "provenance.jsonl": RESUME,
-    "vocabulary.json": RESUME,
     "checkpoints": RESUME,
     ".lock": RESUME,
     "dynamic.safetensors": DYNAMIC,
     "trials.jsonl": [*DYNAMIC, "--tune-dynamic"],
     "attention.html": [*RESUME[:-1], "--tour", "--out"],
-    "lstm": [*RESUME[:-1], "--tour", "--out"],
 }
 
 
-@pytest.mark.parametrize("dangling", [False, True])
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize(
+    ("name", "dangling"), [*((name, False) for name in WRITTEN), ("checkpoints", True), ("metrics.jsonl", True)]
+)
 def test_nothing_is_written_through_a_link(
     run: Path, measured: Callable[..., tuple[int, str, float]], name: str, dangling: bool
 ) -> None:
@@ -191,8 +181,7 @@ def test_nothing_is_written_through_a_link(
     assert status == 0 or said.splitlines()[-1].startswith("spanlm: ")
 
 
-@pytest.mark.parametrize("which", ["tiny_run", "unopened_run"])
-@pytest.mark.parametrize("verb", ["evaluate", "score"])
+@pytest.mark.parametrize(("which", "verb"), [("tiny_run", "evaluate"), ("unopened_run", "score")])
 def test_a_line_of_a_megabyte_is_read_in_little_memory(
     measured: Callable[..., tuple[int, str, float]],
     request: pytest.FixtureRequest,

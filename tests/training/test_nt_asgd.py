@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.training.optimizers import NTASGD, averaged
-from spanlm.training.stages import stagnated
+from spanlm.training.progress import stagnated
 
 RATES = [30.0, 28.2, 15.0, 33.4, 30.0, 13.3, 29.1, 30.4]
 """Of one step after the other, as drawn segment lengths give."""

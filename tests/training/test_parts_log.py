@@ -11,11 +11,11 @@ import pytest
 
 from spanlm.analysis.utilisation import read_utilisation
 from spanlm.errors import InputError
-from spanlm.evaluation.parts import log_of, log_of_training
+from spanlm.evaluation.perplexity import log_of, log_of_training
 from spanlm.models.interfaces import MixingHead, Scores
 from spanlm.training.config import FinetuneConfig
 from spanlm.training.run import train
-from tests.training.small import RUNS, Heard, make_config, make_corpus, rows, with_batching, with_training
+from tests.training.small import RUNS, Heard, make_corpus, rows, with_batching, with_training
 from tests.training.test_stages import STAGES
 
 SUMS = {
@@ -110,10 +110,3 @@ def test_within_an_epoch_it_is_told_what_was_so_far(room: Path) -> None:
         read = [row["parts"]["steps"] for row in steps if "parts" in row]
         assert read == sorted(set(read)) and len(steps) - 2 <= len(read) <= len(steps)  # at first there is no span
         assert steps[-1]["parts"] == valid["parts"]["train"]
-
-
-def test_without_a_buffer_nothing_is_told(room: Path) -> None:
-    watcher = Heard()
-    train(make_config(epochs=1), make_corpus(), room, watcher)
-    assert not any("parts" in row for row in rows(room))
-    assert not watcher.epochs[0].train_parts and not watcher.epochs[0].valid_parts

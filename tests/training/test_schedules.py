@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ import torch
 from torch import Tensor
 
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError
 from spanlm.evaluation.scoring import Tally
 from spanlm.training import trainer as trainer_module
-from spanlm.training.config import BatchingConfig, OptimizerConfig, ScheduleConfig, TrainingConfig
+from spanlm.training.config import OptimizerConfig, ScheduleConfig
 from spanlm.training.optimizers import next_rate
-from spanlm.training.position import Position
 from spanlm.training.run import train
 from tests.training.small import Heard, checkpoints, make_config, rows
 
@@ -46,15 +43,6 @@ def test_the_published_code_has_one_more_than_it_says() -> None:
     published = [1.2 ** -max(0, epoch - 6) for epoch in range(39)]
     found = rates(ScheduleConfig(kind="step", factor=1.2, full_epochs=7), [True] * 38)
     assert found == pytest.approx(published, rel=1e-12)
-
-
-def test_a_position_survives_json() -> None:
-    position = Position(rate=0.1, step=3)
-    assert position.to_json()["best_loss"] is None
-    assert Position.from_json(position.to_json()) == position
-    position.next_epoch(2.0)
-    assert Position.from_json(position.to_json()) == position
-    assert Position(rate=1.0).best_loss == math.inf
 
 
 class Weights(Heard):
@@ -155,20 +143,3 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
     monkeypatch.setattr(torch.optim.SGD, "step", spied)
     return used
-
-
-@pytest.mark.parametrize(
-    ("build", "group", "fields"),
-    [
-        *((OptimizerConfig, "optimizer.", {"lr": value}) for value in (0.0, float("nan"), math.inf)),
-        *((OptimizerConfig, "optimizer.", {name: -1.0}) for name in ("clip", "weight_decay")),
-        *((ScheduleConfig, "schedule.", field) for field in ({"factor": 0.5}, {"full_epochs": 0}, {"warmup": -1})),
-        *((BatchingConfig, "batching.", {name: 0}) for name in ("batch_size", "length", "eval_batch_size")),
-        *((TrainingConfig, "", {name: 0}) for name in ("epochs", "patience", "checkpoint_every", "log_every")),
-        (TrainingConfig, "", {"seed": -1}),
-    ],
-)
-def test_values_that_cannot_train_are_refused_by_name(build: Any, group: str, fields: dict[str, Any]) -> None:
-    ((name, value),) = fields.items()
-    with pytest.raises(InputError, match=rf"^training\.{group}{name}={value}: must be"):
-        build(**fields)

@@ -38,18 +38,15 @@ def until(condition: object, seconds: float = 60) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_saves_and_the_run_goes_on_exactly(
-    processes: Processes, text_folder: Path, room: Path, number: signal.Signals
-) -> None:
+def test_a_signal_saves_and_the_run_goes_on_exactly(processes: Processes, text_folder: Path, room: Path) -> None:
     begin = ["train", "demo", "--corpus", str(text_folder), *OPTIONS, "--out"]
     said, folder = room / "said", room / "run"
     pid = processes.start("command", said, arguments=[*begin, str(folder)])
     until(lambda: (folder / "metrics.jsonl").exists() and len(rows(folder)) > 30)
-    os.kill(pid, number)
-    assert processes.wait(pid) == 128 + number
+    os.kill(pid, signal.SIGTERM)
+    assert processes.wait(pid) == 128 + signal.SIGTERM
     last = said.read_text().splitlines()[-1]
-    assert last.startswith(f"spanlm: stopped by {'SIGTERM' if number == signal.SIGTERM else 'Ctrl-C'} after step")
+    assert last.startswith("spanlm: stopped by SIGTERM after step")
     assert last.endswith(f"spanlm train --out {folder} --resume auto")
     again = last[last.index("train --out") :].split()
     assert processes.run("command", arguments=[*again, "--no-tour"]) == 0
@@ -71,8 +68,9 @@ class Signals(Heard):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("step", [1, 7, 12, 20, 21, 22, 33])
+@pytest.mark.parametrize(
+    ("number", "step"), [(signal.SIGTERM, 1), (signal.SIGINT, 7), (signal.SIGTERM, 20), (signal.SIGINT, 21)]
+)
 def test_interrupted_at_any_step(room: Path, number: signal.Signals, step: int) -> None:
     """Step 7 is that of a checkpoint; an epoch has 20 or 21 steps."""
     config, corpus = make_config(), make_corpus()
@@ -151,19 +149,16 @@ def test_the_command_line_ends_at_the_second_ctrl_c(
     assert capsys.readouterr().err == "spanlm: stopped\n"
 
 
-def test_the_handlers_are_put_back(room: Path) -> None:
+def test_handlers_are_put_back_and_another_thread_leaves_them_alone(room: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    train(make_config(epochs=1), make_corpus(), room)
+    train(make_config(epochs=1), make_corpus(), room / "main")
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_a_run_in_another_thread_leaves_signals_alone(room: Path) -> None:
     ended = []
 
     def run() -> None:
         with stop_request() as request:
             ended.append(request.signal_number)
-        ended.append(train(make_config(epochs=1), make_corpus(), room).epoch)
+        ended.append(train(make_config(epochs=1), make_corpus(), room / "thread").epoch)
 
     thread = threading.Thread(target=run)
     thread.start()

@@ -13,11 +13,10 @@ import pytest
 import torch
 
 from spanlm.errors import Interrupted, RunError, SpanlmError
-from spanlm.models.memories import KeyValueConfig, NoMemoryConfig
 from spanlm.store.checkpoints import load_last_checkpoint
-from spanlm.training.position import Position
+from spanlm.training.progress import Position
 from spanlm.training.run import train
-from tests.training.small import RUNS, SGD, checkpoints, differing, make_config, make_corpus, outcome
+from tests.training.small import RUNS, checkpoints, differing, make_corpus, outcome
 from tests.training.test_signals import Signals
 from tests.training.test_stages import LAGGED, STAGES
 from tests.training.test_stages_resumed import STEPS
@@ -108,31 +107,11 @@ ADDED = (
 )
 
 
-@pytest.mark.parametrize("memory", [NoMemoryConfig(), KeyValueConfig(roles=3, window=4)], ids=["sgd", "adam"])
-def test_a_run_of_the_first_versions_goes_on_exactly(room: Path, memory: Any) -> None:
-    """Its checkpoints say nothing of stages and averages."""
-    config = make_config(memory, **({"optimizer": SGD} if isinstance(memory, NoMemoryConfig) else {}))
-    train(config, make_corpus(), room / "whole")
-    stopped = at_step(config, room / "run", 30)
-    for checkpoint in checkpoints(stopped):
-        position = json.loads((checkpoint / "position.json").read_text())
-        old = {name: value for name, value in position.items() if name not in ADDED}
-        assert len(old) == len(position) - len(ADDED)
-        signed(checkpoint, "position.json", json.dumps(old).encode())
-    train(config, make_corpus(), stopped, resume=True)
-    found, expected = outcome(stopped), outcome(room / "whole")
-    # only what says which weights were the best is not known of those before
-    best = [position["position"].pop("best_weights") for position in (found, expected)]
-    assert best[0] in ("", best[1])
-    assert not differing(found, expected)
-
-
-def test_a_position_of_a_later_version_is_refused(stopped: Path, averaged: tuple[Any, Path, Path]) -> None:
-    checkpoint = checkpoints(stopped)[-1]
-    position = json.loads((checkpoint / "position.json").read_text())
-    signed(checkpoint, "position.json", json.dumps({**position, "mood": 1}).encode())
-    with pytest.raises(RunError, match=r"position\.json: field mood: was written by another version"):
-        train(averaged[0], make_corpus(), stopped, resume=True)
+def test_positions_of_older_versions_are_read_and_of_later_ones_refused() -> None:
+    plain = Position(rate=0.1, step=3, epoch_nll=2.0)
+    position = plain.to_json()
     old = {name: value for name, value in position.items() if name not in ADDED}
-    with pytest.raises(RunError, match="was written by another version"):
-        Position.from_json({**old, "mood": 1})
+    assert Position.from_json(old) == Position.from_json(position) == plain
+    for values in (old, position):
+        with pytest.raises(RunError, match=r"position\.json: field \w+: was written by another version"):
+            Position.from_json({**values, "mood": 1})

@@ -15,7 +15,7 @@ import torch
 
 from spanlm.errors import SpanlmError
 from spanlm.store.checkpoints import to_bytes
-from spanlm.training.position import Position
+from spanlm.training.progress import Position
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.training.small import Heard, checkpoints, differing, make_config, make_corpus, outcome

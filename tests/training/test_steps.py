@@ -242,7 +242,7 @@ def test_rows_hold_the_mean_since_the_row_before(corpus: Corpus, room: Path) -> 
     first = next(row for row in rows(each) if row["event"] == "valid")
     total = sum(single[n]["loss"] * tokens[n] for n in single if single[n]["epoch"] == 1)
     assert first["train_loss"] == pytest.approx(total / len(corpus.splits["train"]), rel=1e-9)
-    assert [event.segment for event in watcher.steps[-per_epoch:]] == list(range(1, per_epoch + 1))
+    assert [event.position.segment for event in watcher.steps[-per_epoch:]] == list(range(1, per_epoch + 1))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -284,9 +284,9 @@ def test_each_epoch_has_an_order_of_its_own(corpus: Corpus, room: Path, config: 
 def test_an_epoch_has_as_many_steps_as_were_drawn_for_it(corpus: Corpus, room: Path) -> None:
     watcher = Heard()
     train(DRAWN, corpus, room, watcher)
-    by_epoch = {epoch: [e for e in watcher.steps if e.epoch == epoch] for epoch in (1, 2)}
+    by_epoch = {epoch: [e for e in watcher.steps if e.position.epoch == epoch] for epoch in (0, 1)}
     for events in by_epoch.values():
-        assert [event.segment for event in events] == list(range(1, len(events) + 1))
+        assert [event.position.segment for event in events] == list(range(1, len(events) + 1))
         assert {event.segments for event in events} == {len(events)}
         assert sum(event.tokens for event in events) == len(corpus.splits["train"])
-    assert len(by_epoch[1]) != len(by_epoch[2]), "else this test would say nothing"
+    assert len(by_epoch[0]) != len(by_epoch[1]), "else this test would say nothing"

@@ -24,7 +24,6 @@ from spanlm.training.trainer import Trainer
 from tests.training.small import (
     ADAGRAD,
     NT_ASGD,
-    SGD,
     WORDS,
     Heard,
     differing,
@@ -91,9 +90,7 @@ def test_a_run_that_goes_on_does_not_need_the_other_any_more(corpus: Corpus, tmp
     assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
 
 
-@pytest.mark.parametrize(
-    "optimizer", [None, ADAGRAD, SGD, replace(NT_ASGD, switch_after=None)], ids=["adam", "adagrad", "sgd", "nt_asgd"]
-)
+@pytest.mark.parametrize("optimizer", [None, ADAGRAD], ids=["adam", "adagrad"])
 def test_one_killed_at_its_first_step_goes_on_with_what_it_began_with(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: OptimizerConfig | None
 ) -> None:
@@ -111,9 +108,7 @@ def test_one_killed_at_its_first_step_goes_on_with_what_it_began_with(
     assert [start.get("started_from_weights") for start in starts(tmp_path / "cut")] == [digest, None]
 
 
-@pytest.mark.parametrize(
-    "optimizer", [None, ADAGRAD, SGD, replace(NT_ASGD, switch_after=None)], ids=["adam", "adagrad", "sgd", "nt_asgd"]
-)
+@pytest.mark.parametrize("optimizer", [None, replace(NT_ASGD, switch_after=None)], ids=["adam", "nt_asgd"])
 def test_only_the_memory_learns_where_that_is_asked_for(
     corpus: Corpus, first: Path, tmp_path: Path, optimizer: OptimizerConfig | None
 ) -> None:
@@ -130,7 +125,7 @@ def test_only_the_memory_learns_where_that_is_asked_for(
     assert differing(outcome(tmp_path / "cut"), outcome(tmp_path / "whole")) == []
 
 
-@pytest.mark.parametrize("kind", sorted({"awd_lstm", "variational_lstm", "rnn", "hornn"}))
+@pytest.mark.parametrize("kind", ["awd_lstm", "variational_lstm", "hornn"])
 def test_every_encoder_can_be_held(corpus: Corpus, tmp_path: Path, kind: str) -> None:
     """Under weight drop, too, and with penalties on what does not learn."""
     encoder = ENCODERS[kind](hidden_size=6)

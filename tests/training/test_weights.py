@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -92,31 +92,11 @@ def test_a_model_that_is_missing_cut_or_has_a_flipped_bit_is_refused(
         load_weights(room, fresh(), corpus.vocabulary.hash)
 
 
-CODE_IN_FILES = {"pickle", "cPickle", "marshal", "shelve", "dill", "joblib", "cloudpickle"}
-LOADERS = {("torch", "load"), ("torch", "save"), ("np", "load"), ("numpy", "load"), ("yaml", "load")}
-
-
-def uses(tree: ast.AST) -> set[str]:
-    """What of a module could read, or needs something that could read, a format that holds code."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names if name.name.split(".")[0] in CODE_IN_FILES}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in CODE_IN_FILES:
-            found.add(str(node.module))
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            found |= {".".join(loader) for loader in LOADERS if loader == (node.value.id, node.attr)}
-    return found
+LIBRARIES = r"(?m)^ *(import|from) (c?[pP]ickle|marshal|shelve|dill|joblib|cloudpickle)\b"
+READS_CODE = re.compile(LIBRARIES + r"|(?<![\w.])(torch\.(load|save)|(np|numpy)\.load|yaml\.load)\(")
 
 
 def test_nothing_in_the_package_reads_a_format_that_can_hold_code() -> None:
     files = list(Path(spanlm.__file__).parent.rglob("*.py"))
-    assert len(files) > 30
-    assert {path.name: found for path in files if (found := uses(ast.parse(path.read_text())))} == {}
-
-
-@pytest.mark.parametrize(
-    "code", ["import pickle", "from pickle import loads", "torch.load(f)", "x = np.load(f, allow_pickle=True)"]
-)
-def test_the_search_finds_what_it_looks_for(code: str) -> None:
-    assert uses(ast.parse(code))
+    assert len(files) > 30 and READS_CODE.search("x = np.load(f, allow_pickle=True)")
+    assert [path.name for path in files if READS_CODE.search(path.read_text())] == []

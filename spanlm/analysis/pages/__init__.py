@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spanlm.analysis.by_lag import LagAccumulator
+from spanlm.analysis.lags import LagAccumulator
 from spanlm.data.vocabulary import EOS
-from spanlm.evaluation.attention import AttentionRecord, Expected
-from spanlm.evaluation.spans import PARTS, Look, SpanRecord
+from spanlm.evaluation.attention import PARTS, AttentionRecord, Expected, Look, SpanRecord
 from spanlm.store.plain import finite
 
 _UNITS = 1000  # of a weight

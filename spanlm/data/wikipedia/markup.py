@@ -8,20 +8,20 @@ Unlike it, templates that only write words are written out: `{{lang|fr|mot}}`, `
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 
-from spanlm.data.wikipedia.text import drop_elements, listed
+from spanlm.data.wikipedia.text import drop_elements
 
-_SILENT_TAGS = listed(
-    "ref references gallery math chem ce timeline score source syntaxhighlight pre imagemap hiero inputbox graph "
-    "mapframe maplink templatestyles style script section includeonly table ul ol dl li noinclude"
+_SILENT_TAGS = re.compile(
+    "ref|references|gallery|math|chem|ce|timeline|score|source|syntaxhighlight|pre|imagemap|hiero|inputbox|graph|"
+    "mapframe|maplink|templatestyles|style|script|section|includeonly|table|ul|ol|dl|li|noinclude"
 )
 _BLOCK_TAGS = frozenset({"blockquote", "poem", "center", "div", "p", "quote"})
 _PREFIXES = frozenset({"file", "image", "media", "category"})
 _ITEM = "\x01"
 
-# what the parser would take long to read, only for it to be left out
+# what takes the parser long, only to be left out
 _SPARED = re.compile(r"<!--|<(ref|math|gallery|timeline|score|source|syntaxhighlight|imagemap|hiero)\b[^<>]*>", re.I)
 # what the parser reads to its end without looking for markup
 _OPAQUE = re.compile(
@@ -33,7 +33,7 @@ _MARK = re.compile(
     re.I | re.M,
 )
 _OPENER = {"|}": "{|", "]]": "[[", "]": "["}
-_EMPTY = listed("br wbr hr meta link img")
+_EMPTY = ("br", "wbr", "hr", "meta", "link", "img")
 # It starts again after every mark without an end, twice in every cell with attributes, and calls itself for every `=`
 # of a heading; pages that people wrote stay far below these
 _MOST_MARKS, _MOST_OPEN, _DEEPEST_TABLE = 500_000, 64, 4
@@ -41,32 +41,16 @@ _APOSTROPHES = re.compile(r"'{2,}")
 _MAGIC = re.compile(r"__[A-Z]{3,}__")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?|simple")
 _CATEGORY = r"\[\[\s*+(?:{names})\s*+:([^][|]++)(?:\||\]\])"
-_REDIRECT = re.compile(r"\s*#\s*redirect\b", re.I)
-_DISAMBIGUATION = re.compile(
+DISAMBIGUATION = re.compile(
     r"\{\{\s*+(?:[\w -]+[ -])?(?:disambig(?:uation)?(?: page)?|dab|hndis|geodis|numberdis|roaddis|mathdab|letterdis)"
     r"\s*(?:\||\}\})",
     re.I,
 )
-_RANGE = frozenset({"to", "-", "–", "and", "by", "x", "or", "to(-)", "and(-)"})
-
-
-def is_redirect(wikitext: str) -> bool:
-    """Tell whether the page only points to another."""
-    return _REDIRECT.match(wikitext) is not None
-
-
-def is_disambiguation(wikitext: str) -> bool:
-    """Tell whether the page says of itself that it only lists what a name may mean."""
-    return _DISAMBIGUATION.search(wikitext) is not None
+"""Found in a page that says of itself that it only lists what a name may mean."""
 
 
 def category_names(wikitext: str, silent: Collection[str] = ()) -> list[str]:
-    """Return the names in the page's own `[[Category:…]]` links.
-
-    Args:
-        wikitext: The page.
-        silent: Names of namespaces in the wiki's language, that of categories among them.
-    """
+    """Return the names in the page's own `[[Category:…]]` links; `silent` as for `plain_text`."""
     names = "|".join(map(re.escape, {"category", *silent} - {"file", "image"}))
     return [name.strip() for name in re.findall(_CATEGORY.format(names=names), wikitext, re.I)]
 
@@ -98,12 +82,7 @@ def is_tangled(wikitext: str) -> bool:
 
 
 def plain_text(wikitext: str, silent: Collection[str] = ()) -> str:
-    """Return what the page says in running text.
-
-    Args:
-        wikitext: The page.
-        silent: Names, in small letters, of namespaces whose links show nothing; those of English are known.
-    """
+    """Return what the page says in running text; links to the namespaces `silent` (in small letters) show nothing."""
     import mwparserfromhell
 
     code = mwparserfromhell.parse(drop_elements(_SPARED, wikitext), skip_style_tags=True)
@@ -121,19 +100,14 @@ def _unstyled(found: re.Match[str]) -> str:
 def _paragraphs(text: str) -> str:
     """Join the lines of a paragraph; a line that is an item, or what is left of a table, stays alone or goes."""
     paragraphs: list[list[str]] = []
-    open_paragraph = False
-    for line in text.split("\n"):
-        line = line.strip()
-        if not line or line.startswith(_ITEM):
-            open_paragraph = False
-        elif line[0] in "|!{":
-            paragraphs.append([line])
-            open_paragraph = False
-        elif open_paragraph:
+    is_open = False
+    for line in map(str.strip, text.split("\n")):
+        is_text = bool(line) and line[0] not in _ITEM + "|!{"
+        if is_text and is_open:
             paragraphs[-1].append(line)
-        else:
+        elif line and not line.startswith(_ITEM):
             paragraphs.append([line])
-            open_paragraph = True
+        is_open = is_text
     return "\n\n".join(map(" ".join, paragraphs))
 
 
@@ -171,7 +145,7 @@ class _Renderer:
         name = str(node.tag).strip().lower()
         if node.wiki_markup and name in ("li", "dt", "dd"):
             return _ITEM
-        if name in _SILENT_TAGS:
+        if _SILENT_TAGS.fullmatch(name):
             return ""
         if name in ("br", "hr"):
             return " " if name == "br" else "\n\n"
@@ -180,42 +154,30 @@ class _Renderer:
 
     def _template(self, node: Any) -> str:
         name = str(node.name).strip().lower().replace("_", " ")
-        show = _SHOWN.get("lang-" if name.startswith("lang-") else name)
-        if show is None:
-            return ""
-        return show([self.render(field.value).strip() for field in node.params if not field.showkey])
+        name = "lang-" if name.startswith("lang-") else name
+        fields = [self.render(field.value).strip() for field in node.params if not field.showkey]
+        if name in _WORDS:
+            return "".join([_WORDS[name], *fields[:1]])
+        if name in _QUANTITIES:
+            wide = len(fields) > 3 and fields[1] in _RANGE
+            return " ".join([fields[0], fields[1].removesuffix("(-)"), *fields[2:4]] if wide else fields[:2])
+        number = _FIELD.get(name, len(fields))
+        shown = fields[number] if number < len(fields) else ""
+        return f"\n\n{shown}\n\n" if name in _QUOTATIONS and fields else shown
 
 
-Fields = Sequence[str]
-
-
-def _field(number: int) -> Callable[[Fields], str]:
-    return lambda fields: fields[number] if len(fields) > number else ""
-
-
-def _quotation(fields: Fields) -> str:
-    return f"\n\n{fields[0]}\n\n" if fields else ""
-
-
-def _quantity(fields: Fields) -> str:
-    wide = len(fields) > 3 and fields[1] in _RANGE
-    return " ".join([fields[0], fields[1].removesuffix("(-)"), *fields[2:4]] if wide else fields[:2])
-
-
-def _words(words: str) -> Callable[[Fields], str]:
-    """Write these words before the first field, if there is one."""
-    return lambda fields: "".join([words, *fields[:1]])
-
-
-# templates that only write words, by their names in small letters
-_SHOWN: dict[str, Callable[[Fields], str]] = {
-    **dict.fromkeys(["lang", "transl", "transliteration", "langx"], _field(1)),
-    **dict.fromkeys(listed("lang- nowrap nobr small big abbr sc smallcaps em strong"), _field(0)),
-    **dict.fromkeys(["convert", "cvt"], _quantity),
-    **dict.fromkeys(["quote", "quotation", "blockquote", "cquote", "bquote"], _quotation),
-    **dict.fromkeys(["circa", "c.", "c"], _words("c. ")),
-    **dict.fromkeys(["ndash", "snd", "spnd", "spaced ndash", "–"], _words(" – ")),
-    **dict.fromkeys(["mdash", "—"], _words(" — ")),
-    **{name: _words(words) for name, words in (("as of", "As of "), ("uss", "USS "), ("hms", "HMS "))},
-    **{name: _words(name) for name in ("'", "'s")},
+# templates that only write words, by their names in small letters: a field, a quantity, or these words before a field
+_QUOTATIONS = frozenset({"quote", "quotation", "blockquote", "cquote", "bquote"})
+_QUANTITIES = frozenset({"convert", "cvt"})
+_RANGE = frozenset({"to", "-", "–", "and", "by", "x", "or", "to(-)", "and(-)"})
+_FIELD = {
+    **dict.fromkeys(["lang", "transl", "transliteration", "langx"], 1),
+    **dict.fromkeys(["lang-", "nowrap", "nobr", "small", "big", "abbr", "sc", "smallcaps", "em", "strong"], 0),
+    **dict.fromkeys(_QUOTATIONS, 0),
+}
+_WORDS = {
+    **dict.fromkeys(["circa", "c.", "c"], "c. "),
+    **dict.fromkeys(["ndash", "snd", "spnd", "spaced ndash", "–"], " – "),
+    **dict.fromkeys(["mdash", "—"], " — "),
+    **{"as of": "As of ", "uss": "USS ", "hms": "HMS ", "'": "'", "'s": "'s"},
 }

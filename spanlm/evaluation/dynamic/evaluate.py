@@ -8,10 +8,8 @@ likelihood at a span buffer's temperature of evaluation, whatever loss the weigh
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -21,17 +19,18 @@ from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, segment_gradients
-from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_loss, require_statistics
-from spanlm.evaluation.perplexity import Evaluation, counted_with, evaluate, summarise
-from spanlm.evaluation.protocol import STANDARD, Precision, Protocol
+from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_fit
+from spanlm.evaluation.perplexity import Evaluation, count_split, counted_with, evaluate
+from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Scored, Tally, quiet
-from spanlm.models.interfaces import NextWordModel, Readout
+from spanlm.models.interfaces import NextWordModel
+from spanlm.models.ops.precision import Precision
 
 DIVERGED = 1.0
-"""Nats a token above equal probabilities, from which on weights that follow a text are said to have diverged."""
+"""Weights that follow a text have diverged from so many nats a token above equal probabilities on."""
 
 TOGETHER = 64
-"""Segments whose NLL is summed at a time: the sums of one cost as much as those of many, and a GPU is waited for."""
+"""Segments whose NLL is summed at a time: the sum of one costs as much as that of many, and waits for a GPU."""
 
 
 class DivergedError(RunError):
@@ -42,21 +41,15 @@ class DivergedError(RunError):
     """
 
     def __init__(self, message: str, details: dict[str, Any] | None = None) -> None:
-        """Keep what was tried: it took long, and is all there is to be known."""
+        """Keep the settings that were tried: the search took long."""
         super().__init__(message)
         self.details = details or {}
 
 
 def diverged(total: Tally, static: float, vocabulary_size: int) -> bool:
-    """Say whether weights that followed a text predict worse than nothing at all would.
+    """Return whether a token takes `DIVERGED` nats more than with the trained weights, `static`, and than ln V.
 
-    Args:
-        total: the sums over the text, or over its beginning.
-        static: nats a token with the trained weights.
-        vocabulary_size: V; equal probabilities have ln V nats.
-
-    Returns:
-        Whether a token takes `DIVERGED` nats more than either, or no finite number of them.
+    ln V is what equal probabilities take. Sums that are not finite have diverged, too.
     """
     return not total.loss <= max(static, math.log(vocabulary_size)) + DIVERGED
 
@@ -75,14 +68,7 @@ def evaluate_dynamic(
 
     Every token is predicted exactly once, as in `spanlm.evaluation.perplexity.evaluate`.
 
-    Args:
-        model: is not changed; a copy of it learns.
-        corpus: encoded with the model's vocabulary.
-        split: which part.
-        statistics: of this model, of segments of `config.length`.
-        config: how weights follow.
-        protocol: how the text is counted; in one stream.
-        report: told of progress.
+    The model is not changed: a copy of it learns, from one stream. Its `statistics` are of segments of `config.length`.
 
     Raises:
         InputError: no such split, several streams, statistics of segments of another length or of another temperature
@@ -91,38 +77,23 @@ def evaluate_dynamic(
     """
     size = "dynamic evaluation reads one stream, whose weights adapt"
     require(protocol.batch_size in (None, 1), "batch_size", protocol.batch_size, f"1: {size}")
-    require_statistics(config, statistics, model)
-    require_loss(config, model)
+    require_fit(config, statistics, model)
     static = evaluate(model, corpus, split, replace(protocol, batch_size=None))
-    protocol = replace(protocol, batch_size=1)
-    read = partial(
-        adapted_tally,
-        model,
-        statistics=statistics,
-        config=config,
-        unk_id=corpus.vocabulary.unk_id,
-        precision=protocol.precision,
-        report=report,
-    )
-    first, second = protocol.readings(corpus, split, in_order=True, length=config.length)
-    began = time.perf_counter()
-    totals = [read(first)]
-    seconds = time.perf_counter() - began
-    _refuse_diverged(config, totals, static, corpus)
-    unopened = [] if second is None else [read(second)]
-    _refuse_diverged(config, unopened, static, corpus)
-    (adapted,) = summarise(totals, unopened, seconds, corpus, split, protocol)
-    return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
 
-
-def _refuse_diverged(config: DynamicConfig, totals: Sequence[Tally], static: Evaluation, corpus: Corpus) -> None:
-    for total in totals:
+    def read(batcher: Batcher) -> list[Tally]:
+        total = adapted_tally(
+            model, batcher, statistics, config, corpus.vocabulary.unk_id, precision=protocol.precision, report=report
+        )
         if diverged(total, static.nll_per_token, len(corpus.vocabulary)):
             raise DivergedError(
                 f"dynamic.rate={config.rate:g}: the weights diverged: after {total.tokens:,} tokens the mean NLL is "
                 f"{total.loss:,.1f} nats. Take a lower rate, or a larger decay (now {config.decay:g}) or epsilon (now "
                 f"{config.epsilon:g})."
             )
+        return [total]
+
+    (adapted,) = count_split(read, corpus, split, replace(protocol, batch_size=1), in_order=True, length=config.length)
+    return replace(counted_with(adapted, config.description, ", on over the lines"), without_dynamic=static)
 
 
 def adapted_tally(
@@ -139,80 +110,43 @@ def adapted_tally(
 ) -> Tally:
     """Sum the NLL of every token of one stream, each before the weights learn from it.
 
-    Args:
-        model: is not changed; a copy of it learns.
-        batcher: of one stream.
-        statistics: of this model.
-        config: how weights follow.
-        unk_id: of <unk>.
-        precision: of the products.
-        most: end with the segment in which so many tokens are reached; None: read all.
-        what: is reported.
-        report: told of progress after each segment.
-
-    Returns:
-        The sums; where one is not finite, the weights diverged, those up to the first segment that shows it.
+    The model is not changed: a copy of it learns. The text is read up to the segment that reaches `most` tokens, and no
+    further than where a sum is not finite: there the weights have diverged. `what` names the work in reports.
     """
-    sums, tokens = GradientSums(unk_id), 0
+    total, waiting, tokens = Tally(), list[Scored](), 0
     follower, update = adapting(model, statistics, config)
     for segment in segment_gradients(follower, batcher.segments(), config.length, precision, config.loss):
-        finite, tokens = sums.add(segment.scored), tokens + segment.tokens
+        waiting.append(segment.scored)
+        tokens += segment.tokens
         report(what, tokens, most or batcher.targets)
-        if not finite or (most is not None and tokens >= most):
+        enough = most is not None and tokens >= most
+        if enough or len(waiting) == TOGETHER:
+            total, waiting = with_segments(total, waiting, unk_id), []
+        if enough or not math.isfinite(total.nll):
             break
         update(segment)
-    return sums.total
+    return with_segments(total, waiting, unk_id)
 
 
-class GradientSums:
-    """The sums of `Tally` over the short segments of one stream, formed for many of them at once.
+def with_segments(total: Tally, segments: Sequence[Scored], unk_id: int) -> Tally:
+    """Add short segments of one stream to its sums: those of as many steps at once, side by side."""
 
-    Args:
-        unk_id: of <unk>.
-    """
+    def steps(scored: Scored) -> int:
+        return len(scored.log_p)
 
-    def __init__(self, unk_id: int) -> None:
-        self._unk_id = unk_id
-        self._total, self._waiting = Tally(), list[Scored]()
-
-    def add(self, scored: Scored) -> bool:
-        """Add a segment; False as soon as it is known that a sum is not finite."""
-        self._waiting.append(scored)
-        if len(self._waiting) == TOGETHER:
-            self._sum()
-        return math.isfinite(self._total.nll)
-
-    @property
-    def total(self) -> Tally:
-        """The sums so far; where one is not finite, those up to the first segment that made it so."""
-        self._sum()
-        return self._total
-
-    def _sum(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        steps: Callable[[Scored], int] = lambda scored: len(scored.log_p)  # noqa: E731
-        found = self._total
-        for _, alike in groupby(sorted(waiting, key=steps), key=steps):
-            found = found.plus(beside(list(alike)), self._unk_id)
-        if not math.isfinite(found.nll):
-            found = self._total
-            for scored in waiting:
-                if math.isfinite(found.nll):
-                    found = found.plus(scored, self._unk_id)
-        self._total = found
+    for _, alike in groupby(sorted(segments, key=steps), key=steps):
+        total = total.plus(_side_by_side(list(alike)), unk_id)
+    return total
 
 
-def beside(scored: Sequence[Scored]) -> Scored:
+def _side_by_side(scored: Sequence[Scored]) -> Scored:
     """Put segments of as many steps side by side, as streams of one."""
-    segments = [one.segment for one in scored]
+    inputs, targets, masks, resets, log_p = zip(
+        *((x.segment.inputs, x.segment.targets, x.segment.mask, x.segment.reset, x.log_p) for x in scored), strict=True
+    )
     return Scored(
-        Segment(
-            inputs=torch.cat([segment.inputs for segment in segments], 1),
-            targets=torch.cat([segment.targets for segment in segments], 1),
-            mask=torch.cat([segment.mask for segment in segments], 1),
-            reset=torch.cat([segment.reset for segment in segments]),
-        ),
-        torch.cat([one.log_p for one in scored], 1),
-        Readout(torch.cat([one.readout.features for one in scored], 1)),
+        Segment(torch.cat(inputs, 1), torch.cat(targets, 1), torch.cat(masks, 1), torch.cat(resets)),
+        torch.cat(log_p, 1),
+        scored[0].readout,
         {name: torch.cat([one.metrics[name] for one in scored], 1) for name in scored[0].metrics},
     )

@@ -28,20 +28,20 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from spanlm.data.batching import Segment
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError, SpanlmError, require
-from spanlm.evaluation.protocol import STANDARD, Precision, Protocol, autocast
-from spanlm.evaluation.scoring import Report, Scored, evaluating, quiet, to_device
-from spanlm.models.interfaces import Memory, NextWordModel, Readout
-from spanlm.models.state import LMState
-from spanlm.store.files import regular, replace_file
-from spanlm.store.plain import json_object
+from spanlm.evaluation.protocol import STANDARD, Protocol
+from spanlm.evaluation.scoring import Report, Scored, evaluating, quiet
+from spanlm.models.interfaces import Head, LMState, Memory, MixingHead, NextWordModel, Readout, Scores
+from spanlm.models.memories.span_buffer import SpanMixture
+from spanlm.models.ops.precision import Precision, autocast
+from spanlm.store.checkpoints import read_tensors, to_bytes
+from spanlm.store.files import replace_file
 from spanlm.store.run_folder import weights_digest
 
 DYNAMIC = "dynamic.safetensors"
@@ -84,18 +84,21 @@ def learning_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
-def short_segments(segments: Iterable[Segment], length: int) -> Iterator[Segment]:
-    """Cut segments in time into such of at most `length` steps; only the first part of one begins anew."""
-    for segment in segments:
-        for start in range(0, len(segment.inputs), length):
-            steps = slice(start, start + length)
-            yield replace(
-                segment,
-                inputs=segment.inputs[steps],
-                targets=segment.targets[steps],
-                mask=segment.mask[steps],
-                reset=segment.reset if start == 0 else torch.zeros_like(segment.reset),
-            )
+def _short_segments(segments: Iterable[Segment], length: int) -> Iterator[Segment]:
+    """Cut segments into ones of at most `length` steps, `ADVANCE` at a time; a state begins anew with the first."""
+    cut = (
+        replace(
+            segment,
+            inputs=segment.inputs[start : start + length],
+            targets=segment.targets[start : start + length],
+            mask=segment.mask[start : start + length],
+            reset=segment.reset if start == 0 else torch.zeros_like(segment.reset),
+        )
+        for segment in segments
+        for start in range(0, len(segment.inputs), length)
+    )
+    while block := list(islice(cut, ADVANCE)):
+        yield from block
 
 
 def segment_gradients(
@@ -113,28 +116,21 @@ def segment_gradients(
     dropout, weight drop, margins, extra loss or penalties. `loss` training is that of a span buffer's training (Li et
     al., 2020, Eq. 11): the likelihood at the gate's temperature of training, and the reward; nothing else is added.
 
-    State is carried from segment to segment, gradients are not. Between two segments the weights may be changed.
-
-    Args:
-        model: left in the mode it was in; its weights get no `.grad`.
-        segments: all of one batch size, in any length.
-        length: T, steps of a full segment; longer ones are cut.
-        precision: of the products.
-        loss: whose gradient it is; training: of a model with a span buffer.
+    State is carried from segment to segment, gradients are not. Between two segments the weights may be changed; they
+    get no `.grad`. Segments of more than `length` steps are cut.
     """
     weights, device = list(learning_weights(model).values()), model.device
     state: LMState | None = None
-    for segment in _in_advance(short_segments(segments, length)):
+    for segment in _short_segments(segments, length):
         streams, tokens = len(segment.reset), int(segment.mask.sum())
         if state is None or bool(segment.reset.any()):
             initial = model.init_state(streams)
             state = initial if state is None else state.reset(segment.reset, initial)
-        segment = to_device(segment, device)
+        segment = segment.to(device)
         with evaluating(model), torch.enable_grad():
             with autocast(device, precision):
                 readout, state = model(segment.inputs, state)
-                scores = model.head.score(readout, segment.targets)
-                learnt = scores.log_prob if loss == "likelihood" else _training_score(model, readout, segment.targets)
+                scores, learnt = _scores(model.head, readout, segment.targets, loss)
             # the gradient of the loss by each log p; the loss itself is not needed
             shares = segment.mask.to(scores.log_prob.dtype).mul_(-1 / (streams * length))
             gradients = torch.autograd.grad(learnt, weights, shares, materialize_grads=True)
@@ -143,18 +139,14 @@ def segment_gradients(
         yield SegmentGradients(scored, gradients, tokens, tokens / (streams * length))
 
 
-def _in_advance(segments: Iterable[Segment]) -> Iterator[Segment]:
-    """Yield the same segments, `ADVANCE` of them made at a time."""
-    coming = iter(segments)
-    while block := list(islice(coming, ADVANCE)):
-        yield from block
-
-
-def _training_score(model: NextWordModel, readout: Readout, targets: Tensor) -> Tensor:
-    """What training maximises, (T, B): log p̃ at its temperature, less the reward's term."""
-    assert readout.mixture is not None  # `require_loss` refuses other models
-    scores = model.head.score(replace(readout, mixture=readout.mixture.as_trained()), targets)
-    return scores.log_prob - scores.extra_loss
+def _scores(head: Head, readout: Readout, targets: Tensor, loss: DynamicLoss) -> tuple[Scores, Tensor]:
+    """Return the scores of targets and the objective to maximise, (T, B): log p, or that of training."""
+    if loss == "likelihood":
+        scores = head.score(readout, targets)
+        return scores, scores.log_prob
+    assert isinstance(head, MixingHead) and isinstance(readout.mixture, SpanMixture)  # `require_fit` refuses others
+    scores, trained = readout.mixture.score_twice(head, readout.features, targets)
+    return scores, trained.log_prob - trained.extra_loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +188,7 @@ class DynamicStatistics:
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the tensors."""
-        return _digest(_on_cpu(self.root_mean_squares))
+        return _digest(self.root_mean_squares)
 
     @property
     def description(self) -> str:
@@ -217,20 +209,22 @@ def gather_statistics(
     *,
     length: int = LENGTH,
     segments: int | None = None,
+    streams: int = STREAMS,
     report: Report = quiet,
 ) -> DynamicStatistics:
-    """Gather the statistics of a model, in its own precision and in 100 streams.
+    """Gather the statistics of a model, in its own precision, on the corpus of its training, read as in training.
 
     Args:
-        model: with its trained weights; left in the mode it was in.
-        corpus: that it was trained on.
-        protocol: when state is reset and whether <eos> opens lines, as in training.
+        model: with its trained weights.
+        corpus: of the training.
+        protocol: when state is reset and whether <eos> precedes lines.
         length: steps of a segment.
-        segments: read the first of the text alone, so many (each of 100 streams); None: all.
-        report: told of progress.
+        segments: how many to read; None: all of the text.
+        streams: side by side in each segment.
+        report: called after each segment.
 
     Raises:
-        InputError: the corpus has no training part, or fewer than 1 segment is asked for.
+        InputError: the corpus has no training part, or `segments` is below 1.
         RunError: all gradients are zero, or some are not finite.
     """
     require(segments is None or segments >= 1, "dynamic.statistics", segments, "at least 1 segment")
@@ -239,11 +233,10 @@ def gather_statistics(
             f"dynamic evaluation without statistics: they are gathered on the text of the training, and {corpus.name} "
             f"has no {PART} part. Name the folder that has it, or put this model's statistics into the run's folder."
         )
-    streams = replace(protocol, batch_size=STREAMS)
-    batcher = streams.batcher(corpus, PART, in_order=True, length=length, whole=False)
+    batcher = replace(protocol, batch_size=streams).batcher(corpus, PART, in_order=True, length=length, whole=False)
     weights = learning_weights(model)
     sums = [torch.zeros_like(weight) for weight in weights.values()]
-    expected = batcher.targets if segments is None else min(batcher.targets, segments * STREAMS * length)
+    expected = batcher.targets if segments is None else min(batcher.targets, segments * streams * length)
     read, tokens, full = 0, 0, 0.0
     for segment in segment_gradients(model, batcher.segments(), length):
         torch._foreach_addcmul_(sums, segment.gradients, segment.gradients)
@@ -262,7 +255,7 @@ def gather_statistics(
         gate_temperature=gate_temperature(model),
     )
     if not 0 < found.mean < math.inf:
-        raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, which says nothing.")
+        raise RunError(f"gradient statistics: their mean on {found.text} is {found.mean}, and must be positive.")
     return found
 
 
@@ -298,14 +291,13 @@ def find_statistics(
 ) -> DynamicStatistics:
     """Return the statistics of a file if they are of these weights and this text; otherwise gather and save them.
 
-    Where the file cannot be written they are only returned. `origin` says which of these it was; the other arguments
-    are as of `gather_statistics`.
+    Where the file cannot be written they are only returned (see `origin`). Other arguments: see `gather_statistics`.
     """
-    text = text_digest(corpus)
+    text, origin = text_digest(corpus), "gathered now"
     try:
         return read_statistics(path, model, text, length, segments)
     except FileNotFoundError:
-        origin = "gathered now"
+        pass
     except InputError as stale:
         origin = f"gathered anew ({stale})"
     found = gather_statistics(model, corpus, protocol, length=length, segments=segments, report=report)
@@ -319,10 +311,10 @@ def find_statistics(
 def statistics_without_text(
     path: Path, model: NextWordModel, length: int, segments: int | None, missing: SpanlmError
 ) -> DynamicStatistics:
-    """Return the statistics of a file where the training text is not there to be compared, as `missing` says.
+    """Return the statistics of a file where the training text is `missing`, so that it cannot be compared.
 
     Raises:
-        InputError: there are none, or they are not of these weights.
+        InputError: there is no such file, or it is of other weights.
     """
     try:
         found = read_statistics(path, model, None, length, segments)
@@ -337,44 +329,41 @@ def statistics_without_text(
 
 
 def save_statistics(path: Path, statistics: DynamicStatistics, model: NextWordModel, text: str) -> None:
-    """Write statistics, marked with the SHA-256 of the model's weights and of its training text, and with their own.
+    """Write statistics with the SHA-256 of the model's weights, of its training text, and of their own tensors.
 
     Raises:
         OSError: the disk refused; the file before is intact.
     """
-    tensors = _on_cpu(statistics.root_mean_squares)
-    weights = weights_digest(dict(model.named_parameters()))
-    marks = {"format": 1, "weights": weights, "training_text": text, "statistics": statistics.digest}
-    kept = {name: getattr(statistics, name) for name in _KEPT}
+    marks = {
+        "format": 1,
+        "weights": weights_digest(dict(model.named_parameters())),
+        "training_text": text,
+        "statistics": statistics.digest,
+        **{name: getattr(statistics, name) for name in _KEPT},
+    }
     # one key: the format writes several in no fixed order, and equal statistics should give equal files
-    replace_file(path, save(tensors, {"spanlm": json.dumps({**marks, **kept})}))
+    replace_file(path, to_bytes(statistics.root_mean_squares, {"spanlm": json.dumps(marks)}))
 
 
 def read_statistics(
     path: Path, model: NextWordModel, text: str | None, length: int, segments: int | None
 ) -> DynamicStatistics:
-    """Read statistics that belong to a model and its text.
+    """Read statistics that belong to a model and to a text, of which `text` is the SHA-256 (None: unknown).
 
-    Args:
-        path: of the file.
-        model: gives the weights, the names, the shapes and the device.
-        text: SHA-256 of its training text; None: not known here.
-        length: steps of a segment.
-        segments: how many are enough; None: all of the text must have been read.
+    They must be of at least so many `segments`; None: of all of the text.
 
     Raises:
-        FileNotFoundError: there is none.
-        InputError: it is damaged, or of something else; says what.
+        FileNotFoundError: there is no such file.
+        InputError: it is damaged, or of another model, text, length or temperature.
     """
-    own = gate_temperature(model) if path.name == DYNAMIC else None
+    gate = gate_temperature(model)
     try:
-        with safe_open(regular(path), framework="pt") as file:
-            marks = json_object((file.metadata() or {}).get("spanlm", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        tensors, marks = read_tensors(path)
+        # files of 0.1.0 without this mark are of the run's own temperature
+        marks.setdefault("gate_temperature", gate if path.name == DYNAMIC else None)
         found = DynamicStatistics(
             {name: x.to(model.device) for name, x in tensors.items()},
-            # before there was this mark all files had one name, and were of the run's own temperature
-            **{name: {"gate_temperature": own, **marks}[name] for name in _KEPT},
+            **{name: marks[name] for name in _KEPT},
             origin=f"read from {path}",
         )
         of_weights, of_text, damaged = marks["weights"], marks["training_text"], marks["statistics"] != _digest(tensors)
@@ -384,12 +373,11 @@ def read_statistics(
         raise InputError(f"{path}: damaged: {error!r}") from None
     shapes = {name: weight.shape for name, weight in learning_weights(model).items()}
     enough = found.whole or (segments is not None and found.read >= segments)
-    gate, used = found.gate_temperature, gate_temperature(model)
     for wrong, why in (
         (damaged, "damaged: it does not have its SHA-256"),
         (of_weights != weights_digest(dict(model.named_parameters())), "is of other weights"),
         (text not in (None, of_text), "is of another training text"),
-        (gate != used, f"is of temperature {gate} of a gate, not {used}"),
+        (found.gate_temperature != gate, f"is of temperature {found.gate_temperature} of a gate, not {gate}"),
         (found.length != length, f"is of segments of {found.length} steps, not {length}"),
         ({name: x.shape for name, x in tensors.items()} != shapes, "does not fit the model"),
         (not enough, f"is of fewer segments (the first {found.read:,})"),
@@ -399,9 +387,5 @@ def read_statistics(
     return found
 
 
-def _on_cpu(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: x.detach().cpu().contiguous() for name, x in tensors.items()}
-
-
 def _digest(tensors: dict[str, Tensor]) -> str:
-    return hashlib.sha256(save(dict(sorted(tensors.items())))).hexdigest()
+    return hashlib.sha256(to_bytes(dict(sorted(tensors.items())))).hexdigest()

@@ -22,13 +22,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from spanlm.data.corpora import Corpus
-from spanlm.errors import RunError, require
+from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.dynamic.evaluate import DivergedError, adapted_tally, diverged
 from spanlm.evaluation.dynamic.statistics import LENGTH, DynamicLoss, DynamicStatistics, text_digest
-from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss, require_statistics
+from spanlm.evaluation.dynamic.update import DynamicConfig, require_fit
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Report, Tally, edge_note, perplexity, quiet, score, tally
 from spanlm.models.interfaces import NextWordModel
@@ -116,7 +116,7 @@ def dynamic_grid(
     """Return every η with every λ; None: those of the published grid.
 
     Raises:
-        InputError: there are none, or a value is outside its range.
+        InputError: a list is empty, or a value is outside its range.
     """
     rates = [rate * (length / LENGTH) for rate in RATES] if rates is None else rates
     decays = [decay * (length / LENGTH) for decay in DECAYS] if decays is None else decays
@@ -126,53 +126,106 @@ def dynamic_grid(
     return [DynamicConfig(rate=rate, decay=decay, **how) for rate, decay in product(rates, decays)]
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A text, or its first tokens, read once with weights that follow it.
+@dataclass(frozen=True, kw_only=True)
+class DynamicOptions:
+    """The settings of a dynamic evaluation as a user gives them: one point, or a grid to search.
 
     Attributes:
-        total: the sums.
-        seconds: that it took, whenever that was.
+        rate: η, several only with `tune`; None: the published one, or with `tune` the published grid, in proportion
+            to the length.
+        decay: λ, likewise.
+        epsilon: ε; None: the published one.
+        length: tokens of a full segment.
+        loss: what the weights learn from.
+        convention: mean or sum, in which η, λ and ε are given (see `spanlm.evaluation.dynamic.update`); all three are
+            needed for sum.
+        statistics: how many segments of the training text to gather statistics on; None: all.
+        tune: search the grid.
+
+    Raises:
+        InputError: a value outside its range, several values without `tune`, or too few for the convention.
     """
 
-    total: Tally
-    seconds: float
+    rate: Sequence[float] | None = None
+    decay: Sequence[float] | None = None
+    epsilon: float | None = None
+    length: int = LENGTH
+    loss: DynamicLoss = "likelihood"
+    convention: Literal["mean", "sum"] = "mean"
+    statistics: int | None = None
+    tune: bool = False
+
+    def __post_init__(self) -> None:
+        require(
+            self.statistics is None or self.statistics >= 1, "dynamic.statistics", self.statistics, "at least 1 segment"
+        )
+        for name, values in (("rate", self.rate), ("decay", self.decay)):
+            if values is not None and len(values) > 1 and not self.tune:
+                raise InputError(f"dynamic.{name}: {len(values)} values are a grid; choose one, or add dynamic.tune")
+        if self.convention == "mean":
+            _ = self.points
+            return
+        if self.rate is None or self.decay is None or self.epsilon is None:
+            raise InputError(
+                "dynamic.convention=sum: says how dynamic.rate, dynamic.decay and dynamic.epsilon are meant; give all "
+                "three"
+            )
+        for decay in self.decay:  # is divided by the number of tensors, which only the model knows
+            require(0 <= decay < math.inf, "dynamic.decay", decay, "finite and at least 0")
+        _ = replace(self, convention="mean", decay=[0.0]).points
+
+    @property
+    def points(self) -> list[DynamicConfig]:
+        """What to try, of settings in the convention of means; one without `tune`."""
+        epsilon, rates, decays = EPSILON if self.epsilon is None else self.epsilon, self.rate, self.decay
+        if not self.tune:
+            usual, share = DynamicConfig(), self.length / LENGTH
+            rates = [usual.rate * share] if rates is None else rates
+            decays = [usual.decay * share] if decays is None else decays
+        return dynamic_grid(rates, decays, epsilon, self.length, self.loss)
+
+    def in_means(self, statistics: DynamicStatistics) -> DynamicOptions:
+        """Return the same in the convention of means, given n and K of the statistics."""
+        if self.convention == "mean" or self.rate is None or self.decay is None or self.epsilon is None:
+            return self
+        root = math.sqrt(statistics.segments)
+        rates, decays = [rate / root for rate in self.rate], [decay / statistics.tensors for decay in self.decay]
+        return replace(self, convention="mean", rate=rates, decay=decays, epsilon=self.epsilon / root)
 
 
 class Trials:
     """The trials of a run, in a file of one line each.
 
     A line answers for a trial of the same settings, weights, text, protocol and code. A damaged line, or one of
-    something else, is ignored. Where the file cannot be written, a warning says so once, and the search goes on.
+    something else, is ignored. Where the file cannot be written, there is one warning, and the search goes on.
 
     Args:
         path: of the file; None: nothing is kept.
         commit: of the code, as `provenance` has it.
 
     Attributes:
-        found: the trials that the file had of those that were asked for.
+        seconds: duration of each trial that was taken from the file.
     """
 
     def __init__(self, path: Path | None = None, commit: str | None = None) -> None:
         self._path, self._commit = path, commit
-        self.found: list[Trial] = []
+        self.seconds: list[float] = []
         self._lines = [] if path is None else _read_lines(path)
 
-    def find(self, key: Mapping[str, Any]) -> Trial | None:
-        """Return the trial of a key, if the file has it."""
+    def find(self, key: Mapping[str, Any]) -> Tally | None:
+        """Return the sums of the trial with a key, if the file has it."""
         wanted = {**key, "commit": self._commit}
         for line in self._lines:
-            with suppress(LookupError, TypeError, ValueError, AttributeError):
-                if line["key"] == wanted:
-                    self.found.append(Trial(_tally(line["sums"]), float(line["seconds"])))
-                    return self.found[-1]
+            if line["key"] == wanted:
+                self.seconds.append(line["seconds"])
+                return _tally(line["sums"])
         return None
 
-    def add(self, key: Mapping[str, Any], trial: Trial) -> None:
+    def add(self, key: Mapping[str, Any], total: Tally, seconds: float) -> None:
         """Append a finished trial to the file."""
         if self._path is None:
             return
-        line = {"key": {**key, "commit": self._commit}, "seconds": trial.seconds, "sums": finite(asdict(trial.total))}
+        line = {"key": {**key, "commit": self._commit}, "seconds": seconds, "sums": finite(asdict(total))}
         line["sha256"] = _digest(line)
         try:
             with own(self._path).open("ab+") as file:
@@ -201,21 +254,13 @@ def _digest(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(line, sort_keys=True).encode()).hexdigest()
 
 
-def _tally(sums: Mapping[str, Any]) -> Tally:
+def _tally(sums: dict[str, Any]) -> Tally:
     """Read sums; a number that was not finite is null in JSON."""
-    return Tally(
-        tokens=int(sums["tokens"]),
-        nll=_number(sums["nll"]),
-        unk_tokens=int(sums["unk_tokens"]),
-        unk_nll=_number(sums["unk_nll"]),
-        first_tokens=int(sums["first_tokens"]),
-        first_nll=_number(sums["first_nll"]),
-        metrics={name: _number(value) for name, value in sums["metrics"].items()},
-    )
 
+    def numbers(part: dict[str, Any]) -> dict[str, Any]:
+        return {name: math.nan if value is None else value for name, value in part.items()}
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+    return Tally(**numbers(sums) | {"metrics": numbers(sums["metrics"])})
 
 
 def tune_dynamic(
@@ -233,17 +278,19 @@ def tune_dynamic(
 ) -> DynamicTuning:
     """Try every point of a grid.
 
+    The model is not changed. The text is read in one stream, lines as in training, and is never the one to report.
+
     Args:
-        model: is not changed; a copy of it learns.
+        model: a copy of it learns.
         corpus: encoded with the model's vocabulary.
-        split: the part to choose on; never the one to report.
+        split: the part to choose on.
         statistics: of this model, of segments of the grid's length.
-        grid: what to try, in order.
-        protocol: how the text is counted; in one stream, and lines as the model knows them.
-        first_tokens: that every point reads.
-        finalists: points that then read all of it, more if none of them helps; 0: none, the first tokens decide.
-        report: told of progress.
-        trials: of this run; those that are there are not read again.
+        grid: the points, in order.
+        protocol: how the text is counted.
+        first_tokens: how many tokens every point reads.
+        finalists: points that then read all of it, more if none of them helps; 0: the first tokens decide.
+        report: called after each segment.
+        trials: of the run; those in its file are not read again.
 
     Raises:
         InputError: no such split, statistics of other segments or another gate, or the loss of training without a
@@ -254,11 +301,13 @@ def tune_dynamic(
     require(first_tokens >= 1, "dynamic.first_tokens", first_tokens, "at least 1")
     require(finalists >= 0, "dynamic.finalists", finalists, "0 or more")
     for config in grid:
-        require_statistics(config, statistics, model)
-        require_loss(config, model)
+        require_fit(config, statistics, model)
     trials = trials or Trials()
-    search = _Search(model, corpus, split, statistics, protocol, report, trials)
-    static = search.static()
+    search = _Search(model, corpus, split, statistics, replace(protocol, batch_size=1), report, trials)
+    static = tally(
+        score(model, replace(protocol, batch_size=None).batcher(corpus, split).segments(), protocol),
+        corpus.vocabulary.unk_id,
+    )
     if not math.isfinite(static.loss):
         raise RunError(
             f"{corpus.name} {split}: the mean NLL of the trained weights is {static.loss}: nothing can help."
@@ -272,9 +321,7 @@ def tune_dynamic(
             if n > finalists and min(map(_perplexity, finals.values())) < _perplexity(static):
                 break
             finals[number] = search.read(grid[number], None, f"finalist {n} of {max(n, min(finalists, len(best)))}")
-    found = _summary(search, static, grid, firsts, finals)
-    seconds = sum(trial.seconds for trial in trials.found)
-    return replace(found, read_before=len(trials.found), seconds_before=seconds)
+    return _summary(search, static, grid, firsts, finals)
 
 
 @dataclass(frozen=True)
@@ -289,32 +336,24 @@ class _Search:
     report: Report
     trials: Trials
 
-    def static(self) -> Tally:
-        """Read all of the text with the trained weights."""
-        protocol = replace(self.protocol, batch_size=None)
-        batcher = protocol.batcher(self.corpus, self.split)
-        return tally(score(self.model, batcher.segments(), protocol), self.corpus.vocabulary.unk_id)
-
     def read(self, config: DynamicConfig, most: int | None, what: str) -> Tally:
         """Read the text, or the first tokens of it, with weights that follow, unless the run has that trial."""
         key = {**self._key, "settings": config.to_json() | {"tuned_on": None}, "first_tokens": most}
-        if trial := self.trials.find(key):
-            return trial.total
-        protocol = replace(self.protocol, batch_size=1)
-        batcher = protocol.batcher(self.corpus, self.split, in_order=True, length=config.length)
+        if (found := self.trials.find(key)) is not None:
+            return found
         began = time.perf_counter()
         total = adapted_tally(
             self.model,
-            batcher,
+            self.protocol.batcher(self.corpus, self.split, in_order=True, length=config.length),
             self.statistics,
             config,
             self.corpus.vocabulary.unk_id,
-            precision=protocol.precision,
+            precision=self.protocol.precision,
             most=most,
             what=f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}",
             report=self.report,
         )
-        self.trials.add(key, Trial(total, time.perf_counter() - began))
+        self.trials.add(key, total, time.perf_counter() - began)
         return total
 
     @cached_property
@@ -325,7 +364,7 @@ class _Search:
             "statistics": self.statistics.digest,
             "gate_temperature": self.statistics.gate_temperature,
             "text": text_digest(self.corpus, self.split),
-            "protocol": {**asdict(self.protocol), "batch_size": 1},
+            "protocol": asdict(self.protocol),
         }
 
 
@@ -337,37 +376,36 @@ def _summary(
     finals: Mapping[int, Tally],
 ) -> DynamicTuning:
     """Turn the sums over the first tokens and, of some points, over all of the text into the result."""
-    whole = {number: _perplexity(total) for number, total in finals.items()}
+    plain, whole = _perplexity(static), {number: _perplexity(total) for number, total in finals.items()}
     results = whole or {number: _perplexity(total) for number, total in enumerate(firsts)}
     best = min(results, key=lambda number: results[number])
     points = [
         GridPoint(config.rate, config.decay, _perplexity(first), whole.get(number), number in whole)
         for number, (config, first) in enumerate(zip(grid, firsts, strict=True))
     ]
+    before = len(search.trials.seconds)
     if diverged(finals.get(best, firsts[best]), static.loss, len(search.corpus.vocabulary)):
-        details = {"tried": len(grid), "plain": _perplexity(static), "grid": [asdict(point) for point in points]}
-        if before := len(search.trials.found):
-            details["read_before"] = before
-        raise DivergedError("dynamic.rate: at every point of the grid the weights diverged. Take lower rates.", details)
-    chosen, name = grid[best], f"{search.corpus.name} {search.split}"
+        details = {"tried": len(grid), "plain": plain, "grid": [asdict(point) for point in points]}
+        raise DivergedError(
+            "dynamic.rate: at every point of the grid the weights diverged. Take lower rates.",
+            details | ({"read_before": before} if before else {}),
+        )
     # without finalists there is nothing to compare the trained weights with
-    notes = [] if not whole or results[best] < _perplexity(static) else ["no point of the grid helps."]
-    notes += filter(
-        None,
-        (
-            edge_note("dynamic.rate", chosen.rate, [config.rate for config in grid]),
-            edge_note("dynamic.decay", chosen.decay, [config.decay for config in grid]),
-        ),
-    )
+    notes = ["no point of the grid helps."] if whole and results[best] >= plain else []
+    for name in ("rate", "decay"):
+        note = edge_note(f"dynamic.{name}", getattr(grid[best], name), [getattr(config, name) for config in grid])
+        notes += [note] if note else []
     return DynamicTuning(
-        text=name,
+        text=f"{search.corpus.name} {search.split}",
         tokens=static.tokens,
         first_tokens=max(total.tokens for total in firsts),
-        plain=_perplexity(static),
-        best=replace(chosen, tuned_on=name),
+        plain=plain,
+        best=replace(grid[best], tuned_on=f"{search.corpus.name} {search.split}"),
         perplexity=results[best],
         grid=points,
         notes=[*notes, *search.protocol.tuning_notes],
+        read_before=before,
+        seconds_before=sum(search.trials.seconds),
     )
 
 

@@ -124,7 +124,7 @@ def adapting(
     def update(segment: SegmentGradients) -> None:
         share, gradients = segment.share, _split((g.reshape(-1) for g in segment.gradients), block)
         for (weight, first, decay, rate), g in zip(parts, gradients, strict=True):
-            # g was worked out before both, so this is one step
+            # g was computed before both, so this is one step
             weight.lerp_(first, decay if share == 1 else decay * share)
             weight.addcmul_(g, rate, value=-1)
 
@@ -135,22 +135,23 @@ def _split(tensors: Iterable[Tensor], size: int) -> list[Tensor]:
     return [part for x in tensors for part in torch.split(x, size)]
 
 
-def require_statistics(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
-    """Refuse statistics of segments of another length, whose gradients are of other means, or of another likelihood.
+def require_fit(config: DynamicConfig, statistics: DynamicStatistics, model: NextWordModel) -> None:
+    """Refuse statistics of segments of another length or at another temperature of the gate; see `require_loss`, too.
 
     Raises:
-        InputError: they are.
+        InputError: they do not fit.
     """
     require(config.length == statistics.length, "dynamic.length", config.length, f"that of {statistics.description}")
     gate = gate_temperature(model)
     require(statistics.gate_temperature == gate, "statistics.gate_temperature", statistics.gate_temperature, f"{gate}")
+    require_loss(config.loss, model)
 
 
-def require_loss(config: DynamicConfig, model: NextWordModel) -> None:
-    """Refuse the loss of training where there is none of its own.
+def require_loss(loss: DynamicLoss, model: NextWordModel) -> None:
+    """Refuse the loss of training for a model without a span buffer, and for an ensemble.
 
     Raises:
-        InputError: the model has no span buffer, or is an ensemble.
+        InputError: the model has no gate.
     """
     only = "likelihood without a span buffer: there is no gate that training has a temperature and a reward for"
-    require(config.loss == "likelihood" or gate_temperature(model) is not None, "dynamic.loss", config.loss, only)
+    require(loss == "likelihood" or gate_temperature(model) is not None, "dynamic.loss", loss, only)

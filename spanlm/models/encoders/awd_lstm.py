@@ -18,29 +18,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, cast
+from typing import Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from spanlm.errors import require
-from spanlm.models.dropout import locked_dropout, weight_drop
-from spanlm.models.encoders.stacks import FusedLSTM, zeros_of
-from spanlm.models.interfaces import Encoder, Init
-from spanlm.models.ops.lstm import loop_is_faster, lstm_layer, square_units
-from spanlm.models.state import Tensors
+from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, loop_is_faster, square_units, zeros_of
+from spanlm.models.interfaces import Encoder, Init, Tensors
+from spanlm.models.ops.lstm import lstm_layer
+from spanlm.models.ops.precision import locked_dropout
 
 Pair = tuple[Tensor, Tensor]
 """h and c."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class AWDLSTMConfig:
+class AWDLSTMConfig(EncoderConfig):
     """LSTM layers with dropped recurrent weights and locked dropout between the layers (Merity et al., 2018).
 
     Attributes:
-        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
         hidden_size: units of each layer but the last.
         layers: how many layers, the last one included.
         last_size: units of the last layer, which are the encoder's output.
@@ -57,12 +54,8 @@ class AWDLSTMConfig:
 
     def __post_init__(self) -> None:
         """Refuse sizes that build nothing."""
-        for name in ("hidden_size", "layers", "last_size"):
-            value = getattr(self, name)
-            require(value >= 1, f"model.encoder.{name}", value, "at least 1")
-        for name in ("hidden_dropout", "weight_drop"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"model.encoder.{name}", value, "in [0, 1)")
+        self.require_sizes("hidden_size", "layers", "last_size")
+        self.require_rates("hidden_dropout", "weight_drop")
 
     @property
     def output_size(self) -> int:
@@ -80,8 +73,8 @@ class AWDLSTMConfig:
         below = {1: "", 2: f"{self.hidden_size}+"}.get(self.layers, f"{self.layers - 1}×{self.hidden_size}+")
         return f"AWD-LSTM {below}{self.last_size}"
 
-    def resized(self, output_size: int) -> AWDLSTMConfig:
-        """Make a copy with another size of the last layer."""
+    def resized(self, output_size: int) -> Self:
+        """Make a copy with another output size."""
         return replace(self, last_size=output_size)
 
     def build(self, input_size: int, init: Init) -> AWDLSTMEncoder:
@@ -122,7 +115,10 @@ class AWDLSTMEncoder(Encoder):
         """Read x with one layer: with the library's kernel, or with a loop of our own where that is faster."""
         weights = self._weights(layer)
         if loop_is_faster(square_units(layer.input_size, layer.hidden_size), x):
-            return _looped(x, state, weights)
+            (h,), (c,) = state
+            bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
+            outputs, c = lstm_layer(x, h, c, weights["weight_ih_l0"], bias, weights["weight_hh_l0"])
+            return outputs, (outputs[-1:], c.unsqueeze(0))
         result: tuple[Tensor, Pair] = functional_call(layer, weights, (x, state))
         return result
 
@@ -137,13 +133,6 @@ class AWDLSTMEncoder(Encoder):
         return _in_one_chunk(weights) if raw.is_cuda else weights
 
 
-def _looped(x: Tensor, state: Pair, weights: Tensors) -> tuple[Tensor, Pair]:
-    (h,), (c,) = state
-    bias = weights["bias_ih_l0"] + weights["bias_hh_l0"]
-    outputs, c = lstm_layer(x, h, c, weights["weight_ih_l0"], bias, weights["weight_hh_l0"])
-    return outputs, (outputs[-1:], c.unsqueeze(0))
-
-
 def _in_one_chunk(weights: Tensors) -> Tensors:
     """Copy a layer's weights behind each other, in the library's order, which is cuDNN's.
 
@@ -152,3 +141,18 @@ def _in_one_chunk(weights: Tensors) -> Tensors:
     sizes = [weight.numel() for weight in weights.values()]
     parts = torch.cat([weight.flatten() for weight in weights.values()]).split_with_sizes(sizes)
     return {name: part.view_as(weight) for part, (name, weight) in zip(parts, weights.items(), strict=True)}
+
+
+def weight_drop(weight: Tensor, rate: float, training: bool) -> Tensor:
+    """Drop single weights for a segment, of all steps and streams (DropConnect, Wan et al., 2013).
+
+    A weight's draw has 16 bits, so the rate is rounded to a multiple of 2⁻¹⁶, and what is kept is scaled by the rounded
+    one. Drawn as the other masks are, those of an AWD-LSTM took a tenth of its training step.
+    """
+    if not training or not rate:
+        return weight
+    values = 2**16
+    dropped = min(round(rate * values), values - 1)
+    bits = torch.empty(-(-weight.numel() // 4), dtype=torch.int64, device=weight.device).random_(-(2**63), None)
+    kept = bits.view(torch.int16)[: weight.numel()].view(weight.shape) >= dropped - values // 2
+    return weight * kept * (values / (values - dropped))

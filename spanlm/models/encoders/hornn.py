@@ -9,34 +9,32 @@ A step reads the last N outputs, each through a matrix of its own, pooled in one
 n = 1 … N; what came before a document is zero. α = 1 is the sum without pooling, N = 1 with max the simple RNN.
 Daniluk et al. (2017, Figure 2c) have fofe and gated of order 3 and say neither α nor the nonlinearity: here 0.6, tanh.
 
-A plain loop over the steps: the products of a step are one batched call and take nearly all the time, as in the
-fused RNN, so a hand-written gradient with one product for all steps' weights gained nothing and was left out.
+A plain loop over the steps: the products of a step are one batched call and take nearly all the time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.encoders.stacks import EqualLayersConfig
-from spanlm.models.interfaces import Encoder, Init
+from spanlm.models.encoders.stacks import EncoderConfig
+from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.precision import product_dtype, wide_dtype
-from spanlm.models.state import Tensors
 
 FORGETTING_FACTOR = 0.6
+Pooling = Literal["fofe", "gated", "max"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HORNNConfig(EqualLayersConfig):
+class HORNNConfig(EncoderConfig):
     """A recurrent network of order N (Soltani & Jiang, 2016); one layer.
 
     Attributes:
-        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
         hidden_size: units, and the encoder's output.
         order: N, how many past outputs a step reads.
         pooling: of what it reads: fofe (weighted by a power of the forgetting factor), gated or max.
@@ -45,14 +43,13 @@ class HORNNConfig(EqualLayersConfig):
 
     kind: Literal["hornn"] = "hornn"
     order: int = 3
-    pooling: Literal["fofe", "gated", "max"] = "fofe"
+    pooling: Pooling = "fofe"
     forgetting_factor: float = FORGETTING_FACTOR
 
     def __post_init__(self) -> None:
         """Refuse sizes that build nothing, and a factor that nothing would read."""
-        require(self.hidden_size >= 1, "model.encoder.hidden_size", self.hidden_size, "at least 1")
-        require(self.order >= 1, "model.encoder.order", self.order, "at least 1")
-        require(self.pooling in _POOLINGS, "model.encoder.pooling", self.pooling, "fofe, gated or max")
+        self.require_sizes("hidden_size", "order")
+        require(self.pooling in get_args(Pooling), "model.encoder.pooling", self.pooling, "fofe, gated or max")
         factor = self.forgetting_factor
         require(0 < factor <= 1, "model.encoder.forgetting_factor", factor, "above 0 and at most 1")
         require(
@@ -70,24 +67,6 @@ class HORNNConfig(EqualLayersConfig):
     def build(self, input_size: int, init: Init) -> HORNNEncoder:
         """Make the encoder."""
         return HORNNEncoder(self, input_size, init)
-
-
-def _sum(products: Tensor, gates: Tensor | None) -> Tensor:
-    return products.sum(0, dtype=wide_dtype(products.dtype))
-
-
-def _max(products: Tensor, gates: Tensor | None) -> Tensor:
-    return products.amax(0)
-
-
-def _gated_sum(products: Tensor, gates: Tensor | None) -> Tensor:
-    assert gates is not None
-    recurrent, gate = products.chunk(2, -1)
-    return (torch.sigmoid(gates + gate) * recurrent).sum(0)
-
-
-_POOLINGS = {"fofe": _sum, "gated": _gated_sum, "max": _max}
-"""Of the products of one step (N, B, ·), and what its input says to the gates (N, B, H)."""
 
 
 class HORNNEncoder(Encoder):
@@ -114,7 +93,7 @@ class HORNNEncoder(Encoder):
 
         Under autocast the products run in the autocast type; the outputs and the nonlinearities stay float32.
         """
-        dtype, pool = product_dtype(self.recurrent), _POOLINGS[self.pooling]
+        dtype = product_dtype(self.recurrent)
         inputs = self.input(x)
         inputs = inputs.to(wide_dtype(inputs.dtype)).unbind()
         gates, matrices = self._gates(x), self._matrices().to(dtype)
@@ -122,10 +101,19 @@ class HORNNEncoder(Encoder):
         read = [output.to(dtype) for output in h]
         for t, step_input in enumerate(inputs):
             products = torch.bmm(torch.stack(read[t:]), matrices)
-            h.append(torch.tanh(step_input + pool(products, gates[t])))
+            h.append(torch.tanh(step_input + self._pooled(products, gates[t])))
             read.append(h[-1].to(dtype))
         outputs = torch.stack(h)
         return outputs[self.order :], {"h": outputs[-self.order :]}
+
+    def _pooled(self, products: Tensor, gates: Tensor | None) -> Tensor:
+        """Pool the products of one step (N, B, ·); `gates` (N, B, H) is what the gates read of its input."""
+        if self.pooling == "max":
+            return products.amax(0)
+        if gates is None:
+            return products.sum(0, dtype=wide_dtype(products.dtype))
+        recurrent, gate = products.chunk(2, -1)
+        return (torch.sigmoid(gates + gate) * recurrent).sum(0)
 
     def _gates(self, x: Tensor) -> Sequence[Tensor | None]:
         """What the inputs say to the gates, (N, B, H) a step."""

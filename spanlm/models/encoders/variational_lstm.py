@@ -23,29 +23,17 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from spanlm.errors import require
-from spanlm.models.dropout import dropout_mask, locked_dropout
-from spanlm.models.encoders.stacks import (
-    EqualLayersConfig,
-    FusedLSTM,
-    LSTMConfig,
-    initialise_lstm,
-    require_bias,
-    zeros_of,
-)
-from spanlm.models.interfaces import Encoder, Init
+from spanlm.models.encoders.stacks import EncoderConfig, FusedLSTM, LSTMConfig, initialise, require_bias, zeros_of
+from spanlm.models.interfaces import Encoder, Init, Tensors
 from spanlm.models.ops.lstm import GATES, lstm_recurrence
-from spanlm.models.ops.precision import wide_dtype
-from spanlm.models.state import Tensors
+from spanlm.models.ops.precision import dropout_mask, locked_dropout, wide_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
-class VariationalLSTMConfig(EqualLayersConfig):
+class VariationalLSTMConfig(EncoderConfig):
     """An LSTM whose dropout masks are locked in time (Gal & Ghahramani, 2016), with zoneout (Krueger et al., 2017).
 
     Attributes:
-        kind: which encoder: lstm, variational_lstm, awd_lstm, rnn or hornn. Another kind has other fields.
-        hidden_size: units of each layer; the last layer's are the encoder's output.
         layers: how many layers.
         input_dropout: of what each layer reads from below, the first layer's embedded words included.
         recurrent_dropout: of what each layer reads from its own last output.
@@ -67,11 +55,8 @@ class VariationalLSTMConfig(EqualLayersConfig):
 
     def __post_init__(self) -> None:
         """Refuse sizes that build nothing."""
-        require(self.hidden_size >= 1, "model.encoder.hidden_size", self.hidden_size, "at least 1")
-        require(self.layers >= 1, "model.encoder.layers", self.layers, "at least 1")
-        for name in ("input_dropout", "recurrent_dropout", "zoneout_h", "zoneout_c"):
-            value = getattr(self, name)
-            require(0 <= value < 1, f"model.encoder.{name}", value, "in [0, 1)")
+        self.require_sizes("hidden_size", "layers")
+        self.require_rates("input_dropout", "recurrent_dropout", "zoneout_h", "zoneout_c")
         require_bias(self.forget_bias)
 
     @property
@@ -93,7 +78,7 @@ class VariationalLSTMEncoder(Encoder):
         sizes = [input_size, *[config.hidden_size] * (config.layers - 1)]
         self.layers = nn.ModuleList(FusedLSTM(size, config.hidden_size) for size in sizes)
         for layer in self._layers:
-            initialise_lstm(layer, init, config.forget_bias)
+            initialise(layer, init, config.forget_bias)
 
     @property
     def _layers(self) -> list[FusedLSTM]:

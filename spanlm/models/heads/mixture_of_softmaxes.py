@@ -9,28 +9,161 @@ it is a mixture, too; their Eq. 8, q ∝ exp(ξᵀ O), does not fit where ξ is 
 The bias b is that of all experts, the prior has none; a locked dropout acts on g. The public code takes the logarithm
 of p + 1e-8, which is no distribution; here everything is logarithms: log p = logsumexp_k(log π_k + log softmax(z_k)).
 W_l, b_l and W_p start as the public code leaves them, uniform in ±1/√(size of h); W and b as `Init` says.
+
+The gradients of log p = log Σ_k π_k softmax(z_k)[y] are those of K linear softmaxes, each with the weight
+
+    r_k = π_k softmax(z_k)[y] / p,    ∂ log p / ∂ log π_k = r_k
+
+the share of its own in the target's probability. Softmaxes that are too many to keep would have to be made again in the
+backward pass, a third more products. But the loss of a segment is a mean over its words, so one number g comes back to
+all of them: the gradients for g = 1 are computed in the forward pass, while a chunk's softmaxes are there, and the
+backward pass multiplies. What W and b get from words that another number comes back to is set right by making the
+softmaxes of these words again. That is dear where they are many, so the caller passes what to expect (`even`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
-from spanlm.models.dropout import locked_dropout
-from spanlm.models.heads.softmax import AdversarialGate, AdversarialHead, Adversary, Direction, adversarial_margin
+from spanlm.models.heads.softmax import (
+    AdversarialConfig,
+    AdversarialGate,
+    AdversarialHead,
+    Direction,
+    LinearGradients,
+    LinearSoftmax,
+    chunks,
+    linear_log_prob,
+    output_weights,
+)
 from spanlm.models.interfaces import Init
-from spanlm.models.ops.precision import wide
-from spanlm.models.ops.softmax import mixture_log_prob
+from spanlm.models.ops.precision import learns, locked_dropout, product_dtype, wide, wide_dtype, without_autocast
+
+MIXTURE_CHUNK_ELEMENTS = 2**25
+"""Logits held at a time: 128 MB of float32."""
+
+
+class _MixtureLogProb(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        log_prior: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        margin: Tensor,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        experts, linear = x.shape[1], LinearSoftmax(weight, bias, dtype)
+        parts = chunks(len(x), experts * len(weight), MIXTURE_CHUNK_ELEMENTS)
+        total = LinearGradients(linear)
+
+        def of_rows(rows: slice) -> tuple[Tensor, ...]:
+            """Return log p, r, ∂/∂x and ∂/∂m; a chunk's softmaxes are gone before the next one's are made."""
+            seen, words = x[rows].flatten(0, 1).to(dtype), targets[rows].repeat_interleave(experts)
+            each, softmax = linear.log_p(seen, words, margin[rows].flatten(), keep=True)
+            assert softmax is not None
+            joint = each.view(-1, experts) + log_prior[rows]
+            log_p = joint.logsumexp(1)
+            share = (joint - log_p.unsqueeze(1)).exp()
+            missed = -torch.expm1(each)  # e = 1 - p
+            grad_x = total.add(seen, words, missed, softmax, share.flatten())
+            return log_p, share, grad_x.view(*share.shape, -1), -missed.view_as(share) * share
+
+        log_p, share, grad_x, grad_margin = map(torch.cat, zip(*map(of_rows, parts), strict=True))
+        ctx.dtype = dtype
+        ctx.save_for_backward(
+            x, log_prior, weight, bias, targets, margin, share, grad_x, grad_margin, total.weight, total.bias
+        )
+        return log_p
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    @without_autocast
+    def backward(  # type: ignore[override]  # the decorator hides the signature
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, None, Tensor, None]:
+        (grad,) = grads
+        *inputs, share, grad_x, grad_margin, grad_weight, grad_bias = ctx.saved_tensors
+        usual, column = grad.median(), grad.unsqueeze(1)
+        others = (grad != usual).nonzero().squeeze(1)
+        of_weight = grad_weight * usual
+        of_bias = None if grad_bias is None else grad_bias * usual
+        if len(others):
+            more, *more_bias = _of_linear(inputs, others, grad[others] - usual, ctx.dtype)
+            of_weight += more
+            if of_bias is not None:
+                of_bias += more_bias[0]
+        return grad_x * column.unsqueeze(2), share * column, of_weight, of_bias, None, grad_margin * column, None
+
+
+def _of_linear(inputs: list[Tensor], rows: Tensor, grad: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+    """Return the gradients of W and, if there is one, b that some rows give."""
+    x, log_prior, weight, bias, targets, margin = inputs
+    leaves = [t.detach().requires_grad_() for t in (weight, bias) if t is not None]
+    with torch.enable_grad():
+        own = leaves[0], leaves[1] if bias is not None else None
+        log_p = _chunk_by_chunk(x[rows], log_prior[rows], *own, targets[rows], margin[rows], dtype)
+    return torch.autograd.grad(log_p, leaves, grad)
+
+
+def _chunk_by_chunk(
+    x: Tensor,
+    log_prior: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    margin: Tensor,
+    dtype: torch.dtype,
+) -> Tensor:
+    """Make the softmaxes again in the backward pass."""
+    words = targets.repeat_interleave(x.shape[1])
+    each = linear_log_prob(x.flatten(0, 1), weight, bias, words, margin.flatten(), dtype)
+    return (each.view_as(log_prior) + log_prior).logsumexp(1)
+
+
+_mixture_log_prob: Callable[..., Tensor] = _MixtureLogProb.apply  # the library leaves it untyped
+
+
+def mixture_log_prob(
+    x: Tensor,
+    log_prior: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    margin: Tensor | None = None,
+    *,
+    even: bool,
+) -> Tensor:
+    """Log Σ_k π_k softmax(W x_k + b − m_k at the target)[target], (N,), in float32 or float64.
+
+    Args:
+        x: (N, K, D).
+        log_prior: log π (N, K), as wide as the result.
+        weight: W (V, D).
+        bias: b (V,) or None.
+        targets: (N,) int64.
+        margin: m (N, K), as wide as the result; None: 0.
+        even: expect one gradient for (nearly) all rows; about speed, the result is the same.
+    """
+    dtype = product_dtype(weight)
+    if margin is None:
+        margin = x.new_zeros(log_prior.shape, dtype=wide_dtype(dtype))
+    inputs = x, log_prior, weight, bias, targets, margin
+    with torch.autocast(x.device.type, enabled=False):
+        return (_mixture_log_prob if even and learns(inputs) else _chunk_by_chunk)(*inputs, dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixtureOfSoftmaxesConfig:
+class MixtureOfSoftmaxesConfig(AdversarialConfig):
     """A mixture of softmaxes.
 
     Attributes:
@@ -65,19 +198,10 @@ class MixtureOfSoftmaxesConfig:
     def __post_init__(self) -> None:
         """Refuse values outside their range."""
         require(self.experts >= 1, "model.head.experts", self.experts, "at least 1")
-        require(
-            self.latent_size is None or self.latent_size >= 1,
-            "model.head.latent_size",
-            self.latent_size,
-            "at least 1, or null",
-        )
+        size = self.latent_size
+        require(size is None or size >= 1, "model.head.latent_size", size, "at least 1, or null")
         require(0 <= self.latent_dropout < 1, "model.head.latent_dropout", self.latent_dropout, "in [0, 1)")
         _ = self.adversary  # refuses the rest
-
-    @property
-    def adversary(self) -> Adversary:
-        """What training is against."""
-        return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
 
     @property
     def description(self) -> str:
@@ -93,13 +217,11 @@ class MixtureOfSoftmaxesConfig:
 class MixtureOfSoftmaxesHead(AdversarialHead):
     """features (T, B, D) -> log-probabilities; W is (V, E)."""
 
-    bias: nn.Parameter | None
-
     def __init__(
         self, config: MixtureOfSoftmaxesConfig, readout_size: int, embedding: nn.Embedding, init: Init
     ) -> None:
         super().__init__()
-        vocabulary_size, embedding_size = embedding.weight.shape
+        embedding_size = embedding.embedding_dim
         size = embedding_size if config.latent_size is None else config.latent_size
         if config.tied and size != embedding_size:
             raise InputError(
@@ -110,20 +232,13 @@ class MixtureOfSoftmaxesHead(AdversarialHead):
         self.adversary = config.adversary
         self.latent = nn.Linear(readout_size, config.experts * size)
         self.prior = nn.Linear(readout_size, config.experts, bias=False)
-        if config.tied:
-            self.weight = embedding.weight
-        else:
-            self.weight = nn.Parameter(init.start(torch.empty(vocabulary_size, size)))
-        self.bias = None
-        if config.bias:
-            self.bias = nn.Parameter(init.start(torch.empty(vocabulary_size), bias=True))
+        self.weight, self.bias = output_weights(config, embedding, size, init)
 
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
         """Log p(target), (T, B); in training with the margin of each expert."""
-        x, words, margin = self._seen(features).flatten(0, 1), targets.flatten(), None
-        if (adversary := self.present_adversary).epsilon:
-            each = x.flatten(0, 1), self.weight, words.repeat_interleave(self.experts)
-            margin = adversarial_margin(*each, adversary).view(len(words), -1)
+        x, words = self._seen(features).flatten(0, 1), targets.flatten()
+        margin = self.margin(x.flatten(0, 1), self.weight, words.repeat_interleave(self.experts))
+        margin = None if margin is None else margin.view(len(words), -1)
         log_prior = self._log_prior(features).flatten(0, 1)
         # what is mixed with another distribution has a gradient of its own at every word
         log_p = mixture_log_prob(x, log_prior, self.weight, self.bias, words, margin, even=not mixed)

@@ -14,13 +14,27 @@ so training lowers the target's logit by the margin ε‖w_y‖‖x‖ and leave
 (gate "none"); the public code, and the default here, has none unless cos(x, w_y) > 0 ("cosine"). As in that code δ is a
 constant for the gradient: x meets −δ·x, whose gradient is that of the margin, w_y is not drawn to where the margin is
 small. Norms are √(Σ + 1e-8).
+
+The target's log-probability is computed without ever holding more than a chunk of the logits:
+
+    z_n = W x_n + b,    log p_n = z_n[y_n] − log Σ_v exp z_n[v]
+
+With P the softmax but for a zero at each row's target y_n, and e_n = 1 − p_n, the gradients of Σ_n g_n log p_n are
+
+    ∂/∂x_n = g_n (e_n W[y_n] − P_n W),    ∂/∂W = −Pᵀ(g ⊙ x) + Σ_n e_n g_n x_n at row y_n,    ∂/∂b likewise
+
+so P is written once over the logits and only read afterwards, where `linear` + `cross_entropy` fill three such
+tensors. e_n is kept apart in float32, so a confident word's small gradient survives a bfloat16 P. A margin m_n may be
+taken off z_n[y_n] first: ∂ log p_n / ∂m_n = p_n − 1. Where all logits fit in one chunk, what their gradient needs is
+kept for the backward pass; else each chunk is made again there.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -28,23 +42,163 @@ from torch.nn.functional import linear
 
 from spanlm.errors import InputError, require
 from spanlm.models.interfaces import Init, MixingHead
-from spanlm.models.ops.precision import wide
-from spanlm.models.ops.softmax import linear_log_prob
+from spanlm.models.ops.precision import crossed, learns, product, product_dtype, wide, wide_dtype, without_autocast
 
 Direction = Literal["own", "shared"]
 AdversarialGate = Literal["cosine", "none"]
 
 
+_BLOCK_ELEMENTS = 2**19
+"""Logits a CPU normalises at a time: 2 MB of float32, so the passes of the softmax run in cache."""
+
+
+def chunks(rows: int, row_elements: int, limit: int) -> Iterator[slice]:
+    """Divide rows so that no part has more than `limit` elements, but for a row that has more alone."""
+    size = max(1, limit // row_elements)
+    return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
+
+
+class LinearSoftmax:
+    """The softmaxes of one W and b.
+
+    Args:
+        weight: W (V, D).
+        bias: b (V,) or None.
+        dtype: of the products; everything else is in float32, or float64.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self.matrix, self.wide = weight.to(dtype), wide_dtype(dtype)
+        self.bias = None if bias is None else bias.to(self.wide)
+
+    def log_p(self, x: Tensor, targets: Tensor, margin: Tensor, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """Return log p(target) (N,) of rows x (N, D), the margin (N,) taken off the target's logit.
+
+        With `keep`, P (N, V) comes with it, in the logits' place.
+        """
+        logits = product(x, self.matrix, self.bias if self.matrix.dtype == self.wide else None)
+        log_p = logits.new_empty(len(x), dtype=self.wide)
+        limit = logits.numel() if logits.is_cuda else _BLOCK_ELEMENTS
+        for rows in chunks(len(x), logits.shape[1], limit):
+            log_p[rows] = self._normalise(logits[rows], targets[rows, None], margin[rows, None], keep)
+        return log_p, logits if keep else None
+
+    def _normalise(self, logits: Tensor, target: Tensor, margin: Tensor, keep: bool) -> Tensor:
+        """One exponential an element: the largest p is 1 / Σ_v exp(z[v] − max z), which gives the log-sum-exp."""
+        # to narrow logits the bias comes now, on the way to float32: sooner costs a pass over them
+        scores = logits if self.bias is None or logits.dtype == self.wide else logits + self.bias
+        scores = scores.to(self.wide)
+        p = scores.scatter_add_(1, target, -margin).softmax(1)
+        log_p = scores.gather(1, target).squeeze(1) - scores.amax(1) + p.amax(1).log()
+        if keep:
+            logits.copy_(p.scatter_(1, target, 0))
+        return log_p
+
+
+class LinearGradients:
+    """∂/∂W and ∂/∂b, summed over rows that come in chunks."""
+
+    def __init__(self, linear: LinearSoftmax) -> None:
+        self._matrix, self._wide = linear.matrix, linear.wide
+        self.weight = torch.zeros_like(linear.matrix, dtype=linear.wide)
+        self.bias = None if linear.bias is None else torch.zeros_like(linear.bias)
+
+    def add(self, x: Tensor, targets: Tensor, missed: Tensor, softmax: Tensor, grad: Tensor) -> Tensor:
+        """Add those of rows x (N, D) with e (N,), P (N, V), g (N,); return ∂/∂x (N, D)."""
+        at_target, share = missed * grad, grad.to(softmax.dtype)
+        size, column = x.shape[1], share.unsqueeze(1)
+        # Pᵀg for b is a column more, up to a width that products are quick with
+        both = crossed(softmax, torch.cat([x * column, column.expand(-1, 8 - size % 8)], 1))
+        self.weight -= both[:, :size]
+        self.weight.index_add_(0, targets, at_target.unsqueeze(1) * x.to(self._wide))
+        if self.bias is not None:
+            self.bias -= both[:, size]
+            self.bias.index_add_(0, targets, at_target)
+        grad_x = missed.unsqueeze(1) * self._matrix[targets].to(self._wide) - product(softmax, self._matrix.t())
+        return grad_x.mul_(grad.unsqueeze(1))
+
+
+CHUNK_ELEMENTS = 2**26
+"""Logits held at a time (256 MB of float32): whole batches of small models, a bound for large ones."""
+
+
+class _LinearLogProb(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        margin: Tensor,
+        dtype: torch.dtype,
+        learning: bool,
+    ) -> Tensor:
+        inputs, linear = x.to(dtype), LinearSoftmax(weight, bias, dtype)
+        parts = list(chunks(len(x), len(weight), CHUNK_ELEMENTS))
+        keep = learning and len(parts) == 1
+        found = [linear.log_p(inputs[rows], targets[rows], margin[rows], keep=keep) for rows in parts]
+        log_p = torch.cat([of_rows for of_rows, _ in found])
+        ctx.save_for_backward(inputs, linear.matrix, linear.bias, targets, margin, log_p, found[0][1])
+        return log_p
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    @without_autocast
+    def backward(  # type: ignore[override]  # the decorator hides the signature
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None, None, Tensor, None, None]:
+        (grad,) = grads
+        inputs, matrix, bias, targets, margin, log_p, kept = ctx.saved_tensors
+        linear, missed = LinearSoftmax(matrix, bias, matrix.dtype), -torch.expm1(log_p)
+        total = LinearGradients(linear)
+
+        def of_rows(rows: slice) -> Tensor:
+            """Return ∂/∂x; a chunk's softmaxes are gone before the next one's are made."""
+            softmax = kept
+            if softmax is None:
+                _, softmax = linear.log_p(inputs[rows], targets[rows], margin[rows], keep=True)
+            return total.add(inputs[rows], targets[rows], missed[rows], softmax, grad[rows])
+
+        grad_x = torch.cat([of_rows(rows) for rows in chunks(len(inputs), len(matrix), CHUNK_ELEMENTS)])
+        return grad_x, total.weight, total.bias, None, -missed * grad, None, None
+
+
+_linear_log_prob: Callable[..., Tensor] = _LinearLogProb.apply  # the library leaves it untyped
+
+
+def linear_log_prob(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    margin: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Log softmax(W x + b − m at the target)[target], (N,), in float32 or float64 whatever the products are.
+
+    Args:
+        x: (N, D).
+        weight: W (V, D).
+        bias: b (V,) or None.
+        targets: (N,) int64.
+        margin: m (N,), as wide as the result; None: 0.
+        dtype: of the products; None: that of the autocast, else of W.
+    """
+    dtype = dtype or product_dtype(weight)
+    if margin is None:
+        margin = x.new_zeros(len(x), dtype=wide_dtype(dtype))
+    inputs = x, weight, bias, targets, margin
+    with torch.autocast(x.device.type, enabled=False):
+        log_p: Tensor = _linear_log_prob(*inputs, dtype, learns(inputs))
+    return log_p
+
+
 @dataclass(frozen=True)
 class Adversary:
-    """How far a target's vector may move, and whereto.
+    """How far a target's vector may move, and where to: see the fields of `SoftmaxConfig`.
 
-    Attributes:
-        epsilon: ε; 0: not at all.
-        direction: own: each row's δ. shared: the public code's, in which all rows of a target have the δ of the
-            last one of them, none if that has none. (Where a span buffer predicts with the same experts, or the same
-            softmax, its rows come after the encoder's: the δ of either is the buffer's.)
-        gate: cosine: none where cos(x, w) <= 0, as in the public code. none: everywhere, as in the paper.
+    Where a span buffer predicts with the same softmax, its rows come after the encoder's: a shared δ is the buffer's.
     """
 
     epsilon: float = 0.0
@@ -59,22 +213,8 @@ class Adversary:
             require(value in choices, f"model.head.adversarial_{name}", value, " or ".join(choices))
 
 
-NOBODY = Adversary()
-"""No change at all."""
-
-
 def adversarial_margin(x: Tensor, weight: Tensor, targets: Tensor, adversary: Adversary) -> Tensor:
-    """What the target's logit loses.
-
-    Args:
-        x: (N, D), what the softmax reads.
-        weight: w (V, D).
-        targets: (N,) int64.
-        adversary: ε and δ.
-
-    Returns:
-        (N,), float32 (float64 for float64 input).
-    """
+    """What the logits of targets (N,) lose, (N,), of x (N, D) that the softmax reads and W (V, D)."""
     x = wide(x)
     with torch.no_grad():
         words = weight[targets]
@@ -92,18 +232,10 @@ class AdversarialHead(MixingHead):
 
     adversary: Adversary
 
-    @property
-    def present_adversary(self) -> Adversary:
-        """Who moves words now."""
-        return self.adversary if self.training else NOBODY
-
-
-def adversarial_log_prob(
-    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, adversary: Adversary
-) -> Tensor:
-    """Log p(target) of a linear softmax of x (N, D) whose target's vector has moved, (N,); see `linear_log_prob`."""
-    margin = adversarial_margin(x, weight, targets, adversary) if adversary.epsilon else None
-    return linear_log_prob(x, weight, bias, targets, margin)
+    def margin(self, x: Tensor, weight: Tensor, targets: Tensor) -> Tensor | None:
+        """What the logits of targets (N,) lose now, of x (N, D) and W (V, D); None: nothing."""
+        moved = self.training and self.adversary.epsilon
+        return adversarial_margin(x, weight, targets, self.adversary) if moved else None
 
 
 def _norm(x: Tensor) -> Tensor:
@@ -117,8 +249,23 @@ def _last_of_each(targets: Tensor, vocabulary_size: int) -> Tensor:
     return last[targets]
 
 
+class AdversarialConfig:
+    """What heads with an adversary have in common; each configuration has the fields."""
+
+    tied: bool
+    bias: bool
+    adversarial: float
+    adversarial_direction: Direction
+    adversarial_gate: AdversarialGate
+
+    @property
+    def adversary(self) -> Adversary:
+        """What training is against; refuses values outside their range."""
+        return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
+
+
 @dataclass(frozen=True, kw_only=True)
-class SoftmaxConfig:
+class SoftmaxConfig(AdversarialConfig):
     """A linear layer and a softmax.
 
     Attributes:
@@ -157,11 +304,6 @@ class SoftmaxConfig:
         _ = self.adversary  # refuses the rest
 
     @property
-    def adversary(self) -> Adversary:
-        """What training is against."""
-        return Adversary(self.adversarial, self.adversarial_direction, self.adversarial_gate)
-
-    @property
     def description(self) -> str:
         """What it is, in a few words."""
         return "softmax, tied" if self.tied else "softmax"
@@ -176,27 +318,26 @@ class SoftmaxConfig:
         return SoftmaxHead(self, readout_size, embedding, init)
 
 
+def output_weights(
+    config: AdversarialConfig, embedding: nn.Embedding, size: int, init: Init
+) -> tuple[Tensor, nn.Parameter | None]:
+    """Return W (V, D), the embedding's if it is tied, and b (V,)."""
+    words = embedding.num_embeddings
+    weight = embedding.weight if config.tied else nn.Parameter(init.start(torch.empty(words, size)))
+    return weight, nn.Parameter(init.start(torch.empty(words), bias=True)) if config.bias else None
+
+
 class SoftmaxHead(AdversarialHead):
     """features (T, B, D) -> log-probabilities; W* is (V, D); every weight starts uniform."""
 
-    bias: nn.Parameter | None
-
     def __init__(self, config: SoftmaxConfig, readout_size: int, embedding: nn.Embedding, init: Init) -> None:
         super().__init__()
-        vocabulary_size, embedding_size = embedding.weight.shape
-        if config.tied:
-            if readout_size != embedding_size:
-                raise InputError(
-                    f"model.head.tied=true needs a readout as wide as the embedding: the readout has {readout_size} "
-                    f"units, model.embedding_size is {embedding_size}. Set model.embedding_size={readout_size}."
-                )
-            self.weight = embedding.weight
-        else:
-            self.weight = nn.Parameter(torch.empty(vocabulary_size, readout_size))
-            init.start(self.weight)
-        self.bias = None
-        if config.bias:
-            self.bias = nn.Parameter(init.start(torch.empty(vocabulary_size), bias=True))
+        if config.tied and readout_size != embedding.embedding_dim:
+            raise InputError(
+                f"model.head.tied=true needs a readout as wide as the embedding: the readout has {readout_size} "
+                f"units, model.embedding_size is {embedding.embedding_dim}. Set model.embedding_size={readout_size}."
+            )
+        self.weight, self.bias = output_weights(config, embedding, readout_size, init)
         self.projection = nn.Linear(readout_size, readout_size) if config.projection else None
         if self.projection is not None:
             init.start_all(self.projection)
@@ -206,8 +347,9 @@ class SoftmaxHead(AdversarialHead):
     def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
         """Log p(target), (T, B)."""
         x = self._projected(features).flatten(0, 1)
-        log_p = adversarial_log_prob(x, self.weight, self.bias, targets.flatten(), self.present_adversary)
-        return log_p.view_as(targets)
+        words = targets.flatten()
+        margin = self.margin(x, self.weight, words)
+        return linear_log_prob(x, self.weight, self.bias, words, margin).view_as(targets)
 
     def own_log_probs(self, features: Tensor) -> Tensor:
         """Log p of every word, (T, B, V), normalised in float32 or float64."""

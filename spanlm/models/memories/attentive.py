@@ -9,7 +9,7 @@
 
 Two more are not of the paper, but what its two have to be compared with: `mean` (all scores are equal, so that c_t is
 the mean of all earlier outputs) and `none` (the layer of Eq. 7 alone, which a model without a memory lacks, of h_t).
-h_t itself is remembered only after it predicted; while nothing is remembered c_t = 0. The score of `single` does not
+h_t itself is remembered only after it predicted; with an empty memory c_t = 0. The score of `single` does not
 depend on t, so its softmax runs along with the sentence. What the state holds grows with the sentence and a reset
 empties it. The published code differs from the paper: it merges without the tanh, keeps a zero vector in the memory for
 good, and adds 1 to the forget gate's bias; `merge`, `zero_slot` and `model.encoder.forget_bias` do these.
@@ -29,12 +29,16 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import cleared, with_steps
-from spanlm.models.ops.attention import additive_window_attention, masked_softmax, window_filled, window_sum
-from spanlm.models.ops.linear import linear
-from spanlm.models.ops.precision import wide, wide_dtype
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.models.ops.attention import (
+    additive_window_attention,
+    cleared,
+    masked_softmax,
+    window_filled,
+    window_sum,
+    with_steps,
+)
+from spanlm.models.ops.precision import linear, wide, wide_dtype
 
 BLOCK = 64
 """n, the steps of a block."""
@@ -52,8 +56,6 @@ class AttentiveConfig(MemoryConfig):
     """Attention over the sentence so far (Salton et al., 2017).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         score: single (of the remembered output alone, Eq. 9) or combined (of it and the current one, Eq. 10); to
             compare them with: mean (all alike) or none (nothing is remembered, and the layer of Eq. 7 sees h_t alone).
         window: how many outputs back at most; null: all since the last reset, which needs sentences
@@ -74,8 +76,7 @@ class AttentiveConfig(MemoryConfig):
 
     def __post_init__(self) -> None:
         """Refuse what means nothing."""
-        scores = get_args(Score)
-        require(self.score in scores, "model.memory.score", self.score, f"one of {', '.join(scores)}")
+        require(self.score in get_args(Score), "model.memory.score", self.score, f"one of {', '.join(get_args(Score))}")
         require(self.merge in get_args(Merge), "model.memory.merge", self.merge, "tanh or linear")
         require(self.window is None or self.window >= 1, "model.memory.window", self.window, "at least 1, or null")
         if self.score == "none":
@@ -95,7 +96,7 @@ class AttentiveConfig(MemoryConfig):
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> AttentiveMemory:
         """Make the memory."""
         single = SingleMemory if self.window is None else SingleWindowMemory
-        others: dict[str, type[AttentiveMemory]] = {"none": MergeAlone, "combined": CombinedMemory}
+        others: dict[str, type[AttentiveMemory]] = {"none": NoAttention, "combined": CombinedMemory}
         return others.get(self.score, single)(self, hidden_size, init)
 
 
@@ -109,13 +110,17 @@ class AttentiveMemory(Memory):
         self.scored = config.score in ("single", "combined")
         if self.scored:
             self.memory_key = nn.Linear(hidden_size, hidden_size, bias=False)  # W_s
-        if config.score == "combined":
-            self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_q
-        if self.scored:
+            if config.score == "combined":
+                self.query = nn.Linear(hidden_size, hidden_size, bias=False)  # W_q
             self.score = nn.Parameter(torch.empty(hidden_size))  # v_s
         read = hidden_size if config.score == "none" else 2 * hidden_size
         self.merge = nn.Linear(read, hidden_size, bias=config.merge_bias)  # W_c, b_c
         init.start_all(self)
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Empty slots: the outputs `values` (P, B, H) and which are `filled` (P, B); P is the window, or 0."""
+        values = self.merge.weight.new_zeros(self.window or 0, batch_size, self.readout_size)
+        return {"values": values, "filled": torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)}
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H)."""
@@ -137,11 +142,6 @@ class AttentiveMemory(Memory):
         with torch.autocast(h.device.type, enabled=False):
             return activations.to(self.score.dtype) @ self.score
 
-    def init_state(self, batch_size: int) -> Tensors:
-        """Slots in which nothing is."""
-        values = self.merge.weight.new_zeros(self.window or 0, batch_size, self.readout_size)
-        return {"values": values, "filled": torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)}
-
     def outputs(self, h: Tensor, state: Tensors) -> Tensor:
         """Those that were carried and those of these steps, (P + T, B, H)."""
         return torch.cat([cleared(state["values"], state["filled"]).to(h.dtype), h])
@@ -152,8 +152,8 @@ class AttentiveMemory(Memory):
         return {"values": values[kept], "filled": with_steps(before, steps)[kept]}
 
 
-class MergeAlone(AttentiveMemory):
-    """`none`; no state."""
+class NoAttention(AttentiveMemory):
+    """`none`: the layer of Eq. 7 alone; no state."""
 
     def init_state(self, batch_size: int) -> Tensors:
         """Nothing is carried."""
@@ -174,16 +174,15 @@ class SingleMemory(AttentiveMemory):
     def init_state(self, batch_size: int) -> Tensors:
         """Nothing, or the zero slot: its score is v_s · tanh(0) = 0, and so is its value."""
         like = self.merge.weight
-        log_total = like.new_full((1, batch_size), 0.0 if self.zero_slot else EMPTY)
         scores = like.new_zeros(0, batch_size)
         return {
-            "log_total": log_total,
+            "log_total": like.new_full((1, batch_size), 0.0 if self.zero_slot else EMPTY),
             "mean": like.new_zeros(1, batch_size, self.readout_size),
             "scores": scores,
             "filled": scores.bool(),
         }
 
-    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
+    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Callable[[], Tensor], Tensors]:
         """A running softmax."""
         own = self.single_scores(h)
         context, log_total, mean = running_attention(own, h, state["log_total"], state["mean"])
@@ -193,13 +192,9 @@ class SingleMemory(AttentiveMemory):
 
 
 class SingleWindowMemory(AttentiveMemory):
-    """`single` or `mean` over the last L outputs.
+    """`single` or `mean` over the last L outputs, scored anew in every segment: W_s and v_s learn from them, too."""
 
-    State: the outputs `values` (L, B, H) and which are `filled` (L, B). They are scored anew in every segment, so that
-    W_s and v_s learn from them, too.
-    """
-
-    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
+    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
         """A softmax over a sliding window of scores."""
         values, before = self.outputs(h, state), state["filled"]
         weights = _weights(self.single_scores(values), before, len(before), self.zero_slot)
@@ -209,9 +204,8 @@ class SingleWindowMemory(AttentiveMemory):
 class CombinedMemory(AttentiveMemory):
     """`combined`, over a window or everything since the reset.
 
-    State: the outputs `values` (P, B, H) and which are `filled` (P, B); P is the window, or the number of steps so far.
-    Of a window they are projected anew in every segment, so that W_s learns from them, too; else, where that would cost
-    the more the longer the sentence is, the projections `keys` (P, B, H) are carried.
+    The outputs of a window are projected anew in every segment, so that W_s learns from them, too. Everything since the
+    reset would cost the more the longer the sentence is, so the projections `keys` (P, B, H) are in the state.
     """
 
     def init_state(self, batch_size: int) -> Tensors:
@@ -219,7 +213,7 @@ class CombinedMemory(AttentiveMemory):
         state = super().init_state(batch_size)
         return state if self.window else {**state, "keys": state["values"].clone()}
 
-    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, AttentionWeights, Tensors]:
+    def look_back(self, h: Tensor, state: Tensors) -> tuple[Tensor, Tensor, Tensors]:
         """Additive attention."""
         values, before = self.outputs(h, state), state["filled"]
         after, window = self.carried(values, before, len(h)), self.window or _reach(before, len(h))
@@ -228,9 +222,8 @@ class CombinedMemory(AttentiveMemory):
         else:
             key = linear(h, self.memory_key.weight)
             keys = after["keys"] = torch.cat([cleared(state["keys"], before).to(key.dtype), key])
-        context, weights = additive_window_attention(
-            linear(h, self.query.weight), keys, values, self.score, before, window, self.zero_slot
-        )
+        query = linear(h, self.query.weight)
+        context, weights = additive_window_attention(query, keys, values, self.score, before, window, self.zero_slot)
         return context, weights, after
 
 
@@ -262,10 +255,9 @@ def running_attention(scores: Tensor, values: Tensor, log_total: Tensor, mean: T
 
         r_t = Σ_{i<t} exp(s_i) value_i / Σ_{i<t} exp(s_i)
 
-    The weights of step t are those of step t - 1 and one more score, so the read is a running mean. It goes block by
-    block: within a block of n steps all reads are one product with a triangle of weights, and what came before the
-    block is one slot, the mean of all earlier values, whose score is the logarithm of their total weight. T steps cost
-    T·n. Computed in float32 (float64 for float64 input) whatever the autocast.
+    Within a block of n steps all reads are one product with a triangle of weights, and what came before the block is
+    one slot, the mean of all earlier values, whose score is the logarithm of their total weight. T steps cost T·n.
+    Computed in float32 (float64 for float64 input) whatever the autocast.
 
     Args:
         scores: s (T, B).

@@ -25,10 +25,8 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import cleared, part_size, with_steps
-from spanlm.models.ops.attention import additive_window_attention
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.models.ops.attention import additive_window_attention, cleared, with_steps
 
 ROLES = {1: "attention", 2: "key-value", 3: "key-value-predict"}
 
@@ -38,8 +36,6 @@ class KeyValueConfig(MemoryConfig):
     """Additive attention over the last outputs (Daniluk et al., 2017).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         roles: 1 attention, 2 key-value, 3 key-value-predict.
         window: L, how many past outputs can be attended.
     """
@@ -50,12 +46,8 @@ class KeyValueConfig(MemoryConfig):
 
     def __post_init__(self) -> None:
         """Refuse roles and windows that mean nothing."""
-        require(
-            self.roles in ROLES,
-            "model.memory.roles",
-            self.roles,
-            "1 (attention), 2 (key-value) or 3 (key-value-predict)",
-        )
+        limit = "1 (attention), 2 (key-value) or 3 (key-value-predict)"
+        require(self.roles in ROLES, "model.memory.roles", self.roles, limit)
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")
 
     @property
@@ -86,7 +78,7 @@ class KeyValueMemory(Memory):
 
     def __init__(self, config: KeyValueConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
-        size = part_size(hidden_size, config.roles, "model.memory.roles")
+        size = config.part_size(hidden_size, "model.memory.roles")
         self.roles, self.window, self.readout_size = config.roles, config.window, size
         self.memory_key = nn.Linear(size, size, bias=False)  # W^Y
         self.query = nn.Linear(size, size, bias=False)  # W^h

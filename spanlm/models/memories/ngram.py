@@ -18,9 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import part_size
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +26,6 @@ class NGramConfig(MemoryConfig):
     """Parts of the last N outputs, side by side (Daniluk et al., 2017).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         order: N; the current output and the N - 1 before it.
     """
 
@@ -61,7 +57,7 @@ class NGramMemory(Memory):
     def __init__(self, config: NGramConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.order, self.hidden_size = config.order, hidden_size
-        self.readout_size = part_size(hidden_size, config.order, "model.memory.order")
+        self.readout_size = config.part_size(hidden_size, "model.memory.order")
         self.combine = nn.Linear(hidden_size, self.readout_size, bias=False)  # W^N
         init.start(self.combine.weight)
 

@@ -7,18 +7,12 @@ from typing import Literal
 
 from torch import Tensor
 
-from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Init, Memory, MemoryConfig, Readout, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoMemoryConfig(MemoryConfig):
-    """A plain language model that does not look back.
-
-    Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
-    """
+    """A plain language model that does not look back."""
 
     kind: Literal["none"] = "none"
 

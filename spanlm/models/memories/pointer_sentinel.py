@@ -15,9 +15,8 @@ neural cache (Grave et al., 2017) stores the word that came after it.
 
 The loss is -log p(y) - log(g + Σ_{i: x_i = y} a_i): the second term teaches the pointer where the softmax is right
 anyway. The paper differentiates through the last 100 steps of every step; here gradients end where a segment begins, as
-for every memory: the states carried over are compared with, and not taught. Words before a document are masked.
-Everything stays a logarithm. The scores are products of hundreds of units, so weights that float32 rounds to zero are
-common, and log 0 has no gradient.
+for every memory. Words before a document are masked. Everything stays a logarithm: the scores are products of hundreds
+of units, so weights that float32 rounds to zero are common, and log 0 has no gradient.
 """
 
 from __future__ import annotations
@@ -31,10 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, MixingHead, Readout, Scores
-from spanlm.models.memories.slots import cleared, with_steps
-from spanlm.models.ops.attention import dot_window_scores, window_filled
-from spanlm.models.state import Tensors
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, MixingHead, Readout, Scores, Tensors
+from spanlm.models.ops.attention import cleared, dot_window_scores, window_filled, with_steps
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class Pointer:
     Logarithms, because a weight that float32 cannot hold can still be the most probable way to a word.
 
     Attributes:
-        log_weights: (T, B, L), float32 or float64; -inf where nothing is pointed to.
+        log_weights: (T, B, L), float32 or float64; -inf for an empty slot.
         words: (T, B, L) int64, the word that each weight points to.
         log_gate: (T, B), finite.
         trained_alone: the loss grows by −log(gate + Σ_{j: words_j = target} weights_j).
@@ -70,12 +67,7 @@ class Pointer:
         return torch.cat([(self.log_gate + own).unsqueeze(-1), pointed], -1).logsumexp(-1)
 
     def log_probs(self, head: MixingHead, features: Tensor) -> Tensor:
-        """Log p of every word, (T, B, V).
-
-        The slots are added one after the other, each in place to its own word of every row: two slots with the same
-        word are never added at once, so the sum has one order on every device, and only (T, B) numbers are touched a
-        slot.
-        """
+        """Log p of every word, (T, B, V); slots are added one by one, so the sum has one order on every device."""
         own = head.own_log_probs(features)
         mixed = (own + self.log_gate.unsqueeze(-1)).flatten()
         starts = torch.arange(0, mixed.numel(), own.shape[-1], device=own.device)
@@ -89,18 +81,12 @@ class Pointer:
         log_weights, words, log_gate = map(function, (self.log_weights, self.words, self.log_gate))
         return Pointer(log_weights, words, log_gate, self.trained_alone)
 
-    def as_trained(self) -> Pointer:
-        """Return it: the mixture is the same."""
-        return self
-
 
 @dataclass(frozen=True, kw_only=True)
 class PointerSentinelConfig(MemoryConfig):
     """A pointer to the last words, mixed with the softmax (Merity et al., 2017).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         window: L, how many words can be pointed to; the current one is among them.
         pointer_loss: add -log(g + Σ_{i: x_i = y} a_i) to the training loss.
     """
@@ -162,21 +148,20 @@ def _weights(log_weights: Tensor) -> Tensor:
 
 
 def sentinel_attention(query: Tensor, keys: Tensor, sentinel: Tensor, filled: Tensor) -> tuple[Tensor, Tensor]:
-    """Attend over the window that ends with each step, or over the sentinel.
-
-    Computed in float32 (float64 for float64 input) whatever the autocast.
+    """Attend over the window that ends with each step, or over the sentinel; in float32 or float64.
 
     Args:
         query: q (T, B, D).
-        keys: (L - 1 + T, B, D); the first L - 1 are carried, then one a step.
+        keys: (L - 1 + T, B, D), finite; the first L - 1 are carried.
         sentinel: s (D,).
-        filled: (L - 1, B) bool, which carried slots hold something; what stands in the others must be finite.
+        filled: (L - 1, B) bool, which carried slots hold something.
 
     Returns:
         log a (T, B, L), column j being lag L - 1 - j, -inf for an empty slot; and log g (T, B).
     """
-    steps, window = len(query), len(filled) + 1
-    scores = dot_window_scores(query, keys, window).masked_fill(~window_filled(filled, steps, window), -torch.inf)
+    window = len(filled) + 1
+    empty = ~window_filled(filled, len(query), window)
+    scores = dot_window_scores(query, keys, window).masked_fill(empty, -torch.inf)
     with torch.autocast(query.device.type, enabled=False):
         to_sentinel = query.to(scores.dtype) @ sentinel.to(scores.dtype)
         log_weights = torch.cat([scores, to_sentinel.unsqueeze(-1)], -1).log_softmax(-1)

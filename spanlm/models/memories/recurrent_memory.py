@@ -16,6 +16,7 @@ Words before a document are masked.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,11 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from spanlm.errors import require
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import cleared, with_steps
-from spanlm.models.ops.attention import dot_window_attention
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
+from spanlm.models.ops.attention import cleared, dot_window_attention, with_steps
 from spanlm.models.ops.precision import wide
-from spanlm.models.state import Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +34,6 @@ class RecurrentMemoryConfig(MemoryConfig):
     """Dot-product attention over the last words, in two tables of their own (Tran et al., 2016).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         window: n, how many words can be attended; the current one is among them.
         temporal: whether keys and values know their lag (+tM).
         composition: of what is read with the encoder's output: gated (-g) or linear.
@@ -94,10 +91,7 @@ class LinearComposition(nn.Module):
         return composed
 
 
-_COMPOSITIONS: dict[str, type[GatedComposition] | type[LinearComposition]] = {
-    "gated": GatedComposition,
-    "linear": LinearComposition,
-}
+_COMPOSITIONS: dict[str, Callable[[int], nn.Module]] = {"gated": GatedComposition, "linear": LinearComposition}
 
 
 class RecurrentMemory(Memory):
@@ -111,11 +105,8 @@ class RecurrentMemory(Memory):
         self.window, self.readout_size = config.window, hidden_size
         self.keys = nn.Embedding(vocabulary_size, hidden_size)  # M
         self.values = nn.Embedding(vocabulary_size, hidden_size)  # C
-        self.key_lags: nn.Parameter | None = None  # T^M, oldest lag first
-        self.value_lags: nn.Parameter | None = None  # T^C
-        if config.temporal:
-            self.key_lags = nn.Parameter(torch.empty(config.window, hidden_size))
-            self.value_lags = nn.Parameter(torch.empty(config.window, hidden_size))
+        lags = [nn.Parameter(torch.empty(config.window, hidden_size)) if config.temporal else None for _ in range(2)]
+        self.key_lags, self.value_lags = lags  # T^M, oldest lag first, and T^C
         self.composition = _COMPOSITIONS[config.composition](hidden_size)
         init.start_all(self)
 

@@ -2,20 +2,19 @@
 
 A memory of T queries is stored as P + T slots: P carried from before, then the T of this segment. Query t may look
 back L slots from P + t; lag j (1 = the step before) is slot P + t - j, column L - j. With P < L the first queries have
-fewer slots than L behind them, and what is not there costs nothing: with P = 0 and L = T - 1 it is the triangle of a
-sentence.
+fewer slots than L behind them, and what is not there costs nothing.
 
 Additive attention: the window slides by one step per query, so lag j is the same slice of the memory, shifted: a loop
 over the L lags touches only contiguous (T, B, D) slices that stay in cache. Where the window is longer than the segment
-the loop goes over the T queries instead, each of which looks at one slice of L slots. Where gradients are needed the
-tanh of all slices is kept for them if that is not too much, else computed again; elsewhere one slice is used over and
-over. Gradients are written out for the same reason.
+the loop goes over the T queries instead. Where gradients are needed the tanh of all slices is kept for them if that is
+not too much, else computed again; elsewhere one slice is used over and over. Gradients are written out for the same
+reason.
 
 Dot products: over one stream's T steps and the L - 1 + T slots they may look at, all scores are one matrix product, of
 which the window is a band: row t, columns t … t + L - 1. The reads are the product of the band, zero elsewhere, with
-the values. That multiplies (T + L) / L times too much, in a few large products where a loop over the lags makes L
-passes over all keys: on one CPU core it takes as long for L = 15 and a third of the time for L = 100. Long segments
-go block by block, so that cost and memory grow with T and not with T².
+the values. That multiplies (T + L) / L times too much, in a few large products: on one CPU core it takes as long as a
+loop over the lags for L = 15 and a third of the time for L = 100. Long segments go block by block, so that cost and
+memory grow with T and not with T².
 """
 
 from __future__ import annotations
@@ -150,19 +149,23 @@ _additive_scores: Callable[..., Tensor] = _AdditiveScores.apply  # the library l
 _window_sum: Callable[..., Tensor] = _WindowSum.apply
 
 
+def cleared(slots: Tensor, filled: Tensor) -> Tensor:
+    """Put zero in the slots (L, B) or (L, B, D) that are not `filled` (L, B)."""
+    # where, not a product: nothing that stands in an empty slot can leak, NaN included
+    return torch.where(filled.view(*filled.shape, *[1] * (slots.dim() - 2)), slots, 0)
+
+
+def with_steps(filled: Tensor, steps: int) -> Tensor:
+    """Return which slots hold something, (L + T, B), once `steps` more than the `filled` (L, B) do."""
+    return torch.cat([filled, filled.new_ones(steps, filled.shape[1])])
+
+
 def window_filled(filled: Tensor, steps: int, window: int) -> Tensor:
-    """Say which slots each query may read.
+    """Return which slots each of T queries may read, (T, B, L).
 
-    Args:
-        filled: (L, B) bool, which carried slots hold something; (L - 1, B) where lag 0 is in the window.
-        steps: T, the queries of this segment; their own slots are always filled.
-        window: L.
-
-    Returns:
-        (T, B, L) bool.
+    `filled` (L, B) are the carried slots that hold something, or (L - 1, B) where lag 0 is in the window.
     """
-    slots = torch.cat([filled, filled.new_ones((steps, filled.shape[1]))])
-    return slots.unfold(0, window, 1)[:steps]
+    return with_steps(filled, steps).unfold(0, window, 1)[:steps]
 
 
 def masked_softmax(scores: Tensor, filled: Tensor) -> Tensor:
@@ -174,30 +177,17 @@ def masked_softmax(scores: Tensor, filled: Tensor) -> Tensor:
 def additive_scores(query: Tensor, keys: Tensor, weight: Tensor, window: int) -> Tensor:
     """Compare each step with the window before it: w · tanh(key_{t-j} + query_t),  j = 1 … L.
 
-    Computed in float32 (float64 for float64 input) whatever the autocast.
-
-    Args:
-        query: (T, B, D), already projected.
-        keys: (P + T, B, D), already projected; the last is never read.
-        weight: (D,), the vector w.
-        window: L.
-
-    Returns:
-        (T, B, L), column j being lag L - j; what has no slot is 0 and must be masked.
+    query (T, B, D), keys (P + T, B, D) and w (D,) give (T, B, L), column j being lag L - j, in float32 or float64. The
+    last key is never read; what has no slot is 0 and must be masked.
     """
     inputs = wide(query), wide(keys), wide(weight)
     return _additive_scores(*inputs, window, learns(inputs))
 
 
 def window_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Σ_j weights_{t,j} value_{t-j}.
+    """Σ_j weights_{t,j} value_{t-j} (T, B, D) of weights (T, B, L) and values (P + T, B, D).
 
-    Args:
-        weights: (T, B, L), column j being lag L - j; zero where there is no slot.
-        values: (P + T, B, D); the last is never read.
-
-    Returns:
-        (T, B, D).
+    Column j is lag L - j, zero where there is no slot; the last value is never read.
     """
     return _window_sum(weights, values)
 
@@ -215,21 +205,18 @@ def additive_window_attention(
 
         α_t = softmax_j(w · tanh(key_{t-j} + query_t)),  j = 1 … L,    r_t = Σ_j α_{t,j} value_{t-j}
 
-    Computed in float32 (float64 for float64 input) whatever the autocast.
-
     Args:
         query: (T, B, D), already projected.
         keys: (P + T, B, D), already projected; the first P are carried, the last is never read.
         values: (P + T, B, D').
         weight: (D,), the vector w.
-        filled: (P, B) bool, which carried slots hold something. An empty slot gets weight 0, but what stands in
-            it must be finite: callers clear it before they project it.
+        filled: (P, B) bool, which carried slots hold something; what stands in the others must be finite.
         window: L, at least P; None: P.
         zero_slot: a slot whose key and value are zero is always in the window and takes its share of the weight; no
             column shows it.
 
     Returns:
-        The reads (T, B, D') and the weights (T, B, L), column j being lag L - j.
+        The reads (T, B, D') and the weights (T, B, L), column j being lag L - j, in float32 or float64.
     """
     # reduced precision would quantise the weights; the products around this op carry the cost
     query, values, weight = map(wide, (query, values, weight))
@@ -285,14 +272,9 @@ def _reads(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def band_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Σ_j weights_{t,j} value_{t-j},  j = 0 … L - 1, as products with a band; made for windows that are not short.
+    """Σ_j weights_{t,j} value_{t-j} (T, B, D),  j = 0 … L - 1, as products with a band, for windows that are not short.
 
-    Args:
-        weights: (T, B, L), column j being lag L - 1 - j; zero where there is no slot.
-        values: (L - 1 + T, B, D).
-
-    Returns:
-        (T, B, D).
+    weights (T, B, L) have lag L - 1 - j in column j, and zero where there is no slot; values (L - 1 + T, B, D).
     """
     window = weights.shape[-1]
     size = max(window, LEAST_BLOCK)
@@ -300,19 +282,9 @@ def band_sum(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def dot_window_scores(query: Tensor, keys: Tensor, window: int) -> Tensor:
-    """Compare each step with the window that ends with it.
+    """Compare each step with the window that ends with it: key_{t-j} · query_t,  j = 0 … L - 1.
 
-        z_{t,j} = key_{t-j} · query_t,  j = 0 … L - 1
-
-    Computed in float32 (float64 for float64 input) whatever the autocast.
-
-    Args:
-        query: (T, B, D).
-        keys: (L - 1 + T, B, D); the first L - 1 are carried, then one a step.
-        window: L.
-
-    Returns:
-        (T, B, L), column j being lag L - 1 - j.
+    query (T, B, D) and keys (L - 1 + T, B, D) give (T, B, L), column j being lag L - 1 - j, in float32 or float64.
     """
     query, keys = wide(query), wide(keys)
     size = max(window, LEAST_BLOCK)
@@ -332,19 +304,16 @@ def dot_window_attention(
 
         α_t = softmax_j((key_{t-j} + K_j) · query_t),  j = 0 … L - 1,    r_t = Σ_j α_{t,j} (value_{t-j} + V_j)
 
-    Computed in float32 (float64 for float64 input) whatever the autocast.
-
     Args:
         query: (T, B, D).
         keys: (L - 1 + T, B, D); the first L - 1 are carried, then one a step.
         values: (L - 1 + T, B, D').
-        filled: (L - 1, B) bool, which carried slots hold something. An empty slot gets weight 0, but what stands in
-            it must be finite.
+        filled: (L - 1, B) bool, which carried slots hold something; what stands in the others must be finite.
         key_lags: (L, D), the rows K_j, the oldest lag first; None: zero.
         value_lags: (L, D'), the rows V_j likewise.
 
     Returns:
-        The reads (T, B, D') and the weights (T, B, L), column j being lag L - 1 - j.
+        The reads (T, B, D') and the weights (T, B, L), column j being lag L - 1 - j, in float32 or float64.
     """
     query, values = wide(query), wide(values)
     steps, window = len(query), len(filled) + 1

@@ -14,17 +14,15 @@ words at a time, since at every call the kernel puts the weights in an order of 
     [a_i; a_f; a_g; a_o] = W_ih x_t + W_hh h_{t-1} + b
     c_t = σ(a_f) ⊙ c_{t-1} + σ(a_i) ⊙ tanh(a_g),        h_t = σ(a_o) ⊙ tanh(c_t)
 
-One product tells the gates of all steps what is below; in the loop, forwards and backwards, there is one product a
-step; the gradients of x, W_ih and W_hh are one product each. What does not depend on the gradient from above is
-computed for all steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept
-as
+One product computes what the gates of all steps read from below; the loop has one product a step in each direction; the
+gradients of x, W_ih and W_hh are one product each. What does not depend on the gradient from above is computed for all
+steps at once. The library's tanh takes seven times as long as its σ, so tanh a = 1 − 2 σ(−2a) is kept as
 
     r = σ(−2a),    o ⊙ tanh a = o − 2 o ⊙ r,    tanh' a = 4 r (1 − r)
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -39,13 +37,8 @@ GATES = 4
 
 def _read(h: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
     """What each gate reads of h (…, B, H): (4, …, B, H)."""
-    if mask is None:
-        return h.to(dtype).expand(GATES, *h.shape)
-    return (h * mask.view(len(mask), *[1] * (h.dim() - 2), *mask.shape[1:])).to(dtype).expand(GATES, *h.shape)
-
-
-def _mixed(old: Tensor, new: Tensor, kept: Tensor | None) -> Tensor:
-    return new if kept is None else torch.lerp(new, old, kept)
+    read = h if mask is None else h * mask.view(len(mask), *[1] * (h.dim() - 2), *mask.shape[1:])
+    return read.to(dtype).expand(GATES, *h.shape)
 
 
 class _Recurrence(torch.autograd.Function):
@@ -72,8 +65,9 @@ class _Recurrence(torch.autograd.Function):
             if learning:
                 activations.append(gates)
                 squashed.append(output)
-            cs.append(_mixed(cs[-1], cell, None if kept_c is None else kept_c[t]))
-            hs.append(_mixed(hs[-1], o * output, None if kept_h is None else kept_h[t]))
+            new = o * output
+            cs.append(cell if kept_c is None else torch.lerp(cell, cs[-1], kept_c[t]))
+            hs.append(new if kept_h is None else torch.lerp(new, hs[-1], kept_h[t]))
         if learning:
             before = torch.stack(hs[:-1]), torch.stack(cs[:-1])
             ctx.save_for_backward(*before, matrices, mask, kept_h, kept_c, *activations, *squashed)
@@ -128,32 +122,22 @@ def lstm_recurrence(
     kept_h: Tensor | None = None,
     kept_c: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Run the loop.
+    """Run the loop: h_1 … h_T (T, B, H) and c_T (B, H).
 
     Under autocast the products run in the autocast type; sums, gates, states and outputs are float32.
 
     Args:
-        inputs: (4, T, B, H), what the gates are told besides h, biases included; float32 or float64, as h and c.
+        inputs: (4, T, B, H), what the gates read besides h, biases included; float32 or float64, as h and c.
         h: (B, H), the output before the first step.
         c: (B, H), the cell before the first step.
         weight: (4H, H).
-        mask: z, (4, B, H), or (1, B, H) for all gates; None: nothing is dropped.
-        kept_h: d_h, (T, B, H); None: nothing is kept.
+        mask: z, (4, B, H), or (1, B, H) for all gates; None: no dropout.
+        kept_h: d_h, (T, B, H); None: no zoneout.
         kept_c: d_c, likewise.
-
-    Returns:
-        h_1 … h_T (T, B, H) and c_T (B, H).
     """
     dtype = product_dtype(weight)
     with torch.autocast(h.device.type, enabled=False):
         return _recurrence(inputs, h, c, weight, mask, kept_h, kept_c, dtype, learns((inputs, h, c, weight)))
-
-
-LOOP_FROM = {1: 480, 2: 640}
-"""Threads, and from how many units on the loop trains a layer faster than the library's kernel, in bfloat16."""
-
-FEW, FEW_FROM = 10, 480
-"""Steps times streams of a segment, and from how many units on the loop is then faster in float32, too."""
 
 
 class _Layer(torch.autograd.Function):
@@ -170,8 +154,8 @@ class _Layer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         steps, (streams, size) = len(x), c.shape
         below, matrix_ih, matrix_hh = x.to(dtype).flatten(0, 1), weight_ih.to(dtype), weight_hh.to(dtype)
-        told = torch.mm(below, matrix_ih.t()) + bias
-        gates, rs = told.view(steps, streams, GATES, size), c.new_empty(steps, streams, size)
+        from_below = torch.mm(below, matrix_ih.t()) + bias
+        gates, rs = from_below.view(steps, streams, GATES, size), c.new_empty(steps, streams, size)
         hs, cs = c.new_empty(steps + 1, streams, size, dtype=dtype), c.new_empty(steps + 1, streams, size)
         hs[0], cs[0] = h, c
         _loop(matrix_hh, gates, rs, hs, cs)
@@ -247,54 +231,10 @@ _layer: Callable[..., tuple[Tensor, Tensor]] = _Layer.apply  # the library leave
 def lstm_layer(
     x: Tensor, h: Tensor, c: Tensor, weight_ih: Tensor, bias: Tensor, weight_hh: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Run a layer over a segment.
+    """Run a layer over a segment: h_1 … h_T (T, B, H) and c_T (B, H).
 
-    Under autocast the products run in the autocast type, and so is h, as the library's; gates, cells, their gradients
-    and the biases' are float32. There are first derivatives only.
-
-    Args:
-        x: (T, B, E).
-        h: (B, H), the output before the first step.
-        c: (B, H), the cell before the first step.
-        weight_ih: (4H, E).
-        bias: (4H,).
-        weight_hh: (4H, H).
-
-    Returns:
-        h_1 … h_T (T, B, H) and c_T (B, H).
+    x (T, B, E); h and c (B, H) before the first step; W_ih (4H, E), b (4H,), W_hh (4H, H). Under autocast the products
+    and h, like the library's, are in the autocast type; gates, cells, their gradients and the biases' are float32.
+    There are first derivatives only.
     """
     return _layer(x, h, c.to(weight_hh.dtype), weight_ih, bias, weight_hh, product_dtype(weight_hh))
-
-
-def square_units(input_size: int, hidden_size: int) -> float:
-    """Return how many units a layer with as many weights has that reads as many as it has: what `LOOP_FROM` counts.
-
-    Layers of 20 streams of 35 and of 70 steps, one thread, loop against kernel: 1150 → 400 units (557) -47 and -51 %,
-    1150 → 280 (447) -11 and -34 %, 650 → 400 (458) -4 and -24 %, 300 → 480 (433) +14 and +3 %, 200 → 200 +67 and +47 %.
-    """
-    return math.sqrt(hidden_size * (input_size + hidden_size) / 2)
-
-
-def loop_is_faster(units: float, x: Tensor) -> bool:
-    """Whether this loop reads x (T, B, E) faster than the library's kernel, where a gradient is asked for, on a CPU.
-
-    Long segments in bfloat16, from some size on: training steps with two layers, 20 streams of 35 steps and 10,000
-    words on an EPYC of Zen 5 took +2 % of the kernel's time with 400 units and one thread, -5 % with 450, -34 % with
-    650; with two threads +13 % with 576, -3 to +2 % with 650, -51 % with 1500. On Zen 4, where a large product has half
-    of that speed, it pays from some 500 units on.
-
-    Short segments, such as dynamic evaluation has, in float32, too: a layer alone, 5 steps of one stream, forwards and
-    backwards, took -63 to -43 % with 500 units and one thread, -73 to -7 % with two, -68 to -63 % with 1150. 20 steps
-    with two threads, and 35 of 4 streams with either, are the kernel's again.
-
-    With more threads nothing was measured, and the kernel stays. It does, too, in other types and without gradients.
-    """
-    if x.device.type != "cpu" or not torch.is_grad_enabled():
-        return False
-    reduced = torch.is_autocast_enabled("cpu")
-    if (torch.get_autocast_dtype("cpu") if reduced else x.dtype) != (torch.bfloat16 if reduced else torch.float32):
-        return False
-    long = LOOP_FROM.get(torch.get_num_threads(), math.inf)
-    if len(x) * x.shape[1] <= FEW:
-        return long < math.inf and units >= FEW_FROM
-    return reduced and units >= long

@@ -6,8 +6,7 @@ Grave, Joulin & Usunier, "Improving Neural Language Models with a Continuous Cac
     p_cache(w) ∝ Σ_{t-C <= i < t} 1[x_{i+1} = w] exp(θ h_t · h_i)
 
 All scores of a block of Q queries are one matrix product with the C + Q slots they may look at; the band of each
-query is cut out of it. That is 2 D (C + Q) operations a token, beside 2 D V of the softmax, and some ten passes over
-C + Q numbers: for C = 2,000, V = 10,000 a fifth of the softmax's work, before any recurrence.
+query is cut out of it.
 """
 
 from __future__ import annotations
@@ -50,16 +49,10 @@ class Lookup:
 
 
 def cache_log_prob(lookup: Lookup, thetas: Sequence[float]) -> tuple[Tensor, Tensor]:
-    """Log p_cache of the word that follows each step, for several θ at one cost of the matrix products.
-
-    Computed in float32 (float64 for float64 input) whatever the autocast.
-
-    Args:
-        lookup: the steps and what they look at.
-        thetas: K numbers, finite and >= 0.
+    """Log p_cache of the word that follows each step, for K finite θ >= 0 at one cost of the matrix products.
 
     Returns:
-        (K, T, B), -inf where the word is not in the cache; and where the cache is empty, (T, B) bool.
+        (K, T, B) in float32 or float64, -inf where the word is not in the cache; and (T, B) bool, where it is empty.
     """
     targets = lookup.words[-len(lookup.query) :]
     log_p = lookup.query.new_empty((len(thetas), *targets.shape), dtype=wide_dtype(lookup.query.dtype))

@@ -1,19 +1,62 @@
-"""Which precision things are computed in, and whether for a gradient."""
+"""What all rooms compute with: the precision of a result, the faster product of a CPU, masks that last for a segment.
+
+The library multiplies float32 matrices with MKL, which is slower on AMD's processors than its other kernel (oneDNN,
+that of its LSTM): 95 against 215 GFLOP/s for (1120, 650) × (650, 650) on one thread of an EPYC of Zen 5, 89 against 106
+on Zen 4. That kernel has no gradients of its own, so they are written here. The processor's maker decides, not a clock,
+so that a machine gives the same numbers every time.
+
+A mask holds 0 with probability `rate`, else 1 / (1 − rate), so that what it multiplies keeps its expectation. It is
+drawn anew for every segment and every stream: what a segment carries over has met other masks, as in the public code of
+Gal and of Press & Wolf (2017).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import wraps
-from typing import Any, TypeVar
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, wraps
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from spanlm.errors import InputError
+from spanlm.store.process import processor_fields
 
 Gradients = TypeVar("Gradients")
+Precision = Literal["fp32", "bf16"]
+
+
+def autocast(device: torch.device, precision: Precision) -> torch.autocast:
+    """Products in bfloat16 for bf16; the model's own precision for fp32, and where a processor has no bf16."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=usable(precision, device) == "bf16")
+
+
+def usable(precision: Precision, device: torch.device | str) -> Precision:
+    """Return the precision that `device` computes in when asked for `precision`: fp32 where a processor has no bf16."""
+    if precision not in get_args(Precision):
+        raise InputError(f"precision={precision}: must be fp32 or bf16")
+    doubtful = precision == "bf16" and torch.device(device).type == "cpu"
+    return "fp32" if doubtful and not _processor_has_bf16() else precision
+
+
+@cache
+def _processor_has_bf16() -> bool:
+    """Try the kernel that some lack, an LSTM's (on x86 it takes AVX-512); log if it fails. Draws no random numbers."""
+    x, h, *weights = (torch.zeros(size) for size in ((2, 2, 8), (1, 2, 8), (32, 8), (32, 8), (32,), (32,)))
+    try:
+        with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
+            read = torch.lstm(x, (h, h), [w.requires_grad_() for w in weights], True, 1, 0.0, True, False, False)[0]
+            torch.autograd.grad(read.sum(), weights)
+    except RuntimeError:
+        logging.getLogger("spanlm").warning("bf16: this processor cannot train an LSTM in it; fp32 is used instead")
+        return False
+    return True
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """Return it in float32, or as it is where it has at least as many bits."""
+    """Return a tensor in float32, or as it is where it has at least as many bits."""
     return tensor.float() if tensor.dtype.itemsize < 4 else tensor
 
 
@@ -29,15 +72,12 @@ def product_dtype(weight: Tensor) -> torch.dtype:
 
 
 def learns(inputs: Iterable[Tensor | None]) -> bool:
-    """Say whether there will be a backward pass; a forward pass of one's own cannot tell under `no_grad`."""
+    """Whether there will be a backward pass; a forward pass of one's own cannot tell under `no_grad`."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in inputs)
 
 
 def without_autocast(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
-    """Keep a backward pass out of the autocast that may surround the call to `backward()`.
-
-    So a hand-written gradient is computed in the precision its forward pass chose, not its caller's.
-    """
+    """Compute a hand-written gradient in the precision of its forward pass, not of the autocast around `backward()`."""
 
     @wraps(backward)
     def plain(ctx: Any, *grads: Tensor) -> Gradients:
@@ -45,3 +85,98 @@ def without_autocast(backward: Callable[..., Gradients]) -> Callable[..., Gradie
             return backward(ctx, *grads)
 
     return plain
+
+
+LEAST_PRODUCTS = 2**20
+"""Multiplications of a product below which the call of the kernel costs more than it saves."""
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.biased = bias is not None
+        return _product(x, weight, bias)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    @without_autocast
+    def backward(  # type: ignore[override]  # the decorator hides the signature
+        ctx: Any, *grads: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        rows = grads[0].flatten(0, -2)
+        for_x, for_weight, for_bias = ctx.needs_input_grad
+        return (
+            _product(rows, weight.t(), None).view_as(x) if for_x else None,
+            _product(rows.t(), x.flatten(0, -2).t(), None) if for_weight else None,
+            rows.sum(0) if ctx.biased and for_bias else None,
+        )
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return x Wᵀ + b; W may be a transpose and is read where it lies, x is copied if it is not row after row."""
+    if not (weight.is_contiguous() or weight.t().is_contiguous()):
+        weight = weight.contiguous()  # the kernel has nothing but plain loops for gaps between rows
+    if bias is not None:
+        bias = bias.contiguous()  # whose stride it does not look at
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    return result
+
+
+_linear: Callable[..., Tensor] = _Linear.apply  # the library leaves it untyped
+
+
+@cache
+def _library_is_slower() -> bool:
+    """Whether MKL is the library's product, and the processor AMD's."""
+    mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    return mkl and processor_fields().get("vendor_id") == "AuthenticAMD"
+
+
+def _faster(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+    """Whether the other kernel multiplies x and Wᵀ; the library reports shapes that do not fit."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and x.shape[-1] == weight.shape[-1]
+        and (bias is None or (bias.dtype == torch.float32 and bias.shape == weight.shape[:1]))
+        and not torch.is_autocast_enabled("cpu")
+        and x.numel() * len(weight) >= LEAST_PRODUCTS
+        and _library_is_slower()
+        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    )
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return x Wᵀ + b of x (N, D), W (D', D) and b (D',), for gradients that are written by hand: it has none."""
+    if _faster(x, weight, bias):
+        return _product(x, weight, bias)
+    return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
+
+
+def crossed(large: Tensor, small: Tensor) -> Tensor:
+    """Return Aᵀ B of A (N, D') and B (N, D), without gradients; only B may be copied on the way."""
+    if _faster(small.t(), large.t()):
+        return _product(small.t(), large.t(), None).t()
+    return torch.mm(large.t(), small)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute x Wᵀ + b of x (…, D), W (D', D) and b (D',), but for rounding as torch does; first derivatives only."""
+    if x.dim() > 1 and weight.dim() == 2 and _faster(x, weight, bias):
+        return _linear(x, weight, bias)
+    return functional.linear(x, weight, bias)
+
+
+def dropout_mask(shape: Sequence[int], rate: float, like: Tensor) -> Tensor:
+    """Draw a mask of a shape, in the type and on the device of `like`."""
+    return like.new_empty(shape).bernoulli_(1 - rate).div_(1 - rate)
+
+
+def locked_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
+    """Drop units of x (T, B, D) for all T steps: one mask (B, D) for the segment."""
+    if not training or not rate:
+        return x
+    return x * dropout_mask(x.shape[1:], rate, x)

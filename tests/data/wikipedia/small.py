@@ -6,14 +6,13 @@ import bz2
 import gzip
 import json
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from spanlm.data.wikipedia.articles import WikipediaConfig
-from spanlm.data.wikipedia.building import Built, build_corpus
+from spanlm.data.wikipedia import WikipediaConfig, build_corpus
 
 ROOT = Path(__file__).parents[3]
 SYLLABLES = ["ba", "ke", "lo", "mi", "nu", "ra", "se", "ti", "vo", "za", "dor", "fen", "gul", "hap"]
@@ -128,15 +127,19 @@ def _cut(content: bytes, parts: int) -> list[bytes]:
     return [content[begin : begin + size] for begin in range(0, len(content), size)]
 
 
-Build = Callable[..., Built]
-
-
-def build(sources: Path | Sequence[Path], out: Path, **options: Any) -> Built:
-    """Build with every word, in this process, unless told otherwise."""
+def build(sources: Path | Sequence[Path], out: Path, **options: Any) -> dict[str, Any]:
+    """Build with every word, in this process, unless other options are given; return the summary."""
     paths = (sources,) if isinstance(sources, Path) else tuple(sources)
     choice = {} if "vocabulary" in options else {"coverage": 1.0}
     report = options.pop("report", lambda progress: None)
     return build_corpus(WikipediaConfig(sources=paths, out=out, **{"jobs": 1, **choice, **options}), report)
+
+
+def reused(sources: Path | Sequence[Path], out: Path, **options: Any) -> int:
+    """Build; return how many shards were there."""
+    seen: list[int] = []
+    build(sources, out, report=lambda progress: seen.append(progress.reused), **options)
+    return seen[-1]
 
 
 def texts(folder: Path) -> dict[str, str]:

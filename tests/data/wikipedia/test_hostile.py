@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from spanlm.data.wikipedia.articles import ARTICLE_LIMIT, Article, Cutter, Line, Page, Skipped
+from spanlm.data.wikipedia import Article, cut_page
+from spanlm.data.wikipedia.sources import PAGE_LIMIT, Page
 from spanlm.errors import InputError
 from tests.data.limited import ends
 from tests.data.wikipedia.small import (
@@ -94,16 +94,13 @@ CASES = [("text", name) for name in TEXT] + [("wiki", name) for name in WIKI]
 
 def entry(kind: str, name: str, n: int) -> object:
     made = (TEXT if kind == "text" else WIKI)[name](n)
-    if kind == "text":
-        record: Line | Page = Line(0, 1, json.dumps({"id": "1", "title": "T", "text": made}).encode())
-    else:
-        record = Page("1", "T", "0", False, made)
-    return Cutter(Path("x"), "." if "categor" in name else None).cut(record)
+    page = Page("1", "T", made, silent=() if kind == "wiki" else None)
+    return cut_page(page, "." if "categor" in name else None)
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_a_small_hostile_article_is_read(kind: str, name: str) -> None:
-    assert isinstance(entry(kind, name, 6000), Article | Skipped)
+    assert isinstance(entry(kind, name, 6000), Article | str)
 
 
 def read_a_large_one(kind: str, name: str) -> None:
@@ -116,18 +113,16 @@ def test_a_large_hostile_article_ends(kind: str, name: str) -> None:
     assert ends(__name__, "read_a_large_one", kind, name)
 
 
-def test_markup_that_would_keep_the_parser_busy_is_told_and_skipped(tmp_path: Path) -> None:
+def test_markup_that_would_keep_the_parser_busy_is_skipped(tmp_path: Path) -> None:
     body = page("1", "Tangled", "{{a|" * 400) + page("2", "Deep", "{|\n| <b>\n" * 9 + "</b> | x\n|}\n" * 9)
     (tmp_path / "x.xml").write_bytes(dump(ARTICLES).replace(FOOTER.encode(), (body + FOOTER).encode()))
-    built = build(tmp_path / "x.xml", tmp_path / "out")
-    assert built.summary["skipped"] == {"malformed": 2}
-    assert [line.split(": ")[:2] for line in built.unread] == [["x.xml", "Tangled"], ["x.xml", "Deep"]]
+    assert build(tmp_path / "x.xml", tmp_path / "out")["skipped"] == {"malformed": 2}
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES]
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "xml"])
-def test_an_article_above_the_limit_is_told_and_skipped(tmp_path: Path, kind: str) -> None:
-    for long, skipped in ((ARTICLE_LIMIT - 1000, {}), (ARTICLE_LIMIT + 1, {"oversized": 1})):
+def test_an_article_above_the_limit_is_skipped(tmp_path: Path, kind: str) -> None:
+    for long, skipped in ((PAGE_LIMIT - 1000, {}), (PAGE_LIMIT + 1, {"oversized": 1})):
         if kind == "jsonl":
             line = json_line(ARTICLES[0], id="x", title="Long", text="It is so.\n\n" + "x" * long)
             content = json_lines(ARTICLES[:6]) + line + json_lines(ARTICLES[6:])
@@ -135,9 +130,7 @@ def test_an_article_above_the_limit_is_told_and_skipped(tmp_path: Path, kind: st
             body = page("x", "Long", "It is so.\n\n" + "x" * long) + FOOTER
             content = dump(ARTICLES).replace(FOOTER.encode(), body.encode())
         (tmp_path / f"x.{kind}").write_bytes(content)
-        built = build(tmp_path / f"x.{kind}", tmp_path / f"out {long}")
-        assert built.summary["skipped"] == skipped
-        assert [line.split(": ")[:2] for line in built.unread] == [[f"x.{kind}", "Long"]] * len(skipped)
+        assert build(tmp_path / f"x.{kind}", tmp_path / f"out {long}")["skipped"] == skipped
         ids = [row["id"] for row in listed(tmp_path / f"out {long}")]
         assert sorted(set(ids) - {"x"}) == sorted(made.id for made in ARTICLES) and ("x" in ids) is not bool(skipped)
 
@@ -202,7 +195,7 @@ def test_memory_is_bounded_whatever_a_file_expands_to(
 
 BUSY = """
 import multiprocessing, os, re, signal, sys, threading, time
-from spanlm.data.wikipedia.shards import in_order
+from spanlm.store.process import workers
 
 def busy(item):
     re.fullmatch(r"(a|aa)*b", "a" * item)  # holds the interpreter's lock for longer than anybody waits
@@ -216,7 +209,8 @@ def kill():
 
 if __name__ == "__main__":
     threading.Thread(target=kill).start()
-    list(in_order(busy, [90, 90, 90], 2))
+    with workers(2) as in_order:
+        list(in_order(busy, [90, 90, 90]))
 """
 
 
@@ -241,6 +235,6 @@ def test_no_worker_outlives_a_killed_parent_even_inside_a_long_call(tmp_path: Pa
 def test_long_words_are_no_words(tmp_path: Path) -> None:
     odd = json_line(ARTICLES[0], id="1", text=f"It is a {'word' * 400}. It is one.\n")
     (tmp_path / "x.jsonl").write_bytes(odd + json_lines(ARTICLES))
-    summary = build(tmp_path / "x.jsonl", tmp_path / "out").summary
+    summary = build(tmp_path / "x.jsonl", tmp_path / "out")
     assert summary["left_out_words"]["fragment"] == 4
     assert not any("wordword" in text for text in texts(tmp_path / "out").values())

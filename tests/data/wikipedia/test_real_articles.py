@@ -18,7 +18,7 @@ pytestmark = [
 
 def test_some_real_articles(tmp_path: Path) -> None:
     source = Path(os.environ["SPANLM_DATA"]) / "wikipedia"
-    told = build(source, tmp_path / "out", articles=150, jobs=2, vocabulary=12_000).summary
+    told = build(source, tmp_path / "out", articles=150, jobs=2, vocabulary=12_000)
     assert sum(split["articles"] for split in told["splits"].values()) == 150
     # the paper's sentences have 25 tokens, and its articles 3,300
     assert 23 < told["words_per_sentence"] < 29

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from spanlm.data.wikipedia.shards import Progress, in_order
+from spanlm.data.wikipedia import Progress
 from spanlm.errors import InputError, RunError
-from tests.data.wikipedia.small import ROOT, build, contents, json_lines, made_articles
+from spanlm.store.process import workers
+from tests.data.wikipedia.small import ROOT, build, contents, json_lines, made_articles, reused
 
 ARTICLES = made_articles(60)
 
@@ -67,7 +67,7 @@ def test_a_build_that_was_stopped_goes_on(
     with pytest.raises(Stop):
         build(folder, tmp_path / "out", vocabulary=50, jobs=jobs, report=stopping(phase, articles))
     assert not (tmp_path / "out").exists() and len(shards(tmp_path / "out")) == made
-    assert build(folder, tmp_path / "out", vocabulary=50).reused == made
+    assert reused(folder, tmp_path / "out", vocabulary=50) == made
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
     assert not list(tmp_path.glob(".*"))
 
@@ -79,13 +79,13 @@ def test_only_what_fits_is_used_again(folder: Path, tmp_path: Path) -> None:
         return shards(tmp_path / "out")
 
     stopped()
-    assert build(folder, tmp_path / "out", lowercase=True).reused == 0
+    assert reused(folder, tmp_path / "out", lowercase=True) == 0
     (tmp_path / "out").rename(tmp_path / "small")
     stopped()
     content = (folder / "1.jsonl").read_bytes()
     at = content.rindex(b".")
     (folder / "1.jsonl").write_bytes(content[: at - 1] + b"x" + content[at:])  # one letter of the last article
-    assert build(folder, tmp_path / "out").reused == 1  # of what came after it, articles may be repeated
+    assert reused(folder, tmp_path / "out") == 1  # of what came after it, articles may be repeated
     build(folder, tmp_path / "anew")
     assert contents(tmp_path / "out") == contents(tmp_path / "anew")
 
@@ -101,18 +101,18 @@ def test_a_damaged_shard_is_made_again(folder: Path, tmp_path: Path, damaged: st
     else:
         path = first if damaged == "manifest" else first.with_suffix(".jsonl")
         path.write_bytes(path.read_bytes()[:-9])
-    assert build(folder, tmp_path / "out").reused == 2
+    assert reused(folder, tmp_path / "out") == 2
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
 def test_damage_is_refused_again_and_the_sources_before_it_are_not_read_again(folder: Path, tmp_path: Path) -> None:
     path = folder / "2.jsonl"
     path.write_bytes(path.read_bytes()[:-60])
-    for reused in (False, True):
-        with pytest.raises(InputError, match=rf"2.jsonl: damaged at byte .*{'' if reused else 'are kept in'}"):
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"2\.jsonl: damaged at byte"):
             build(folder, tmp_path / "out")
         assert len(shards(tmp_path / "out")) == 2
-    assert build(folder, tmp_path / "out", keep_partial=True).reused == 2
+    assert reused(folder, tmp_path / "out", keep_partial=True) == 2
     with pytest.raises(Stop):
         build(folder, tmp_path / "other", keep_partial=True, report=stopping("counting", 1))
     with pytest.raises(InputError, match="damaged at byte"):
@@ -147,7 +147,7 @@ def test_killed_without_a_word(folder: Path, tmp_path: Path) -> None:
     assert len(workers) == 2
     await_end(workers)
     assert not (tmp_path / "out").exists()
-    assert build(folder, tmp_path / "out").reused == 2
+    assert reused(folder, tmp_path / "out") == 2
     build(folder, tmp_path / "whole")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
@@ -173,7 +173,8 @@ def test_a_worker_that_is_ended_from_outside(folder: Path, tmp_path: Path) -> No
     (folder / "3.jsonl").write_bytes(json_lines(made_articles(2000)[60:]))  # more than is under way
     with pytest.raises(RunError, match="a process was ended from outside"):
         build(folder, tmp_path / "out", jobs=2, report=report)
-    assert build(folder, tmp_path / "out").reused == len(shards(tmp_path / "out"))
+    made = len(shards(tmp_path / "out"))
+    assert reused(folder, tmp_path / "out") == made
     assert multiprocessing.active_children() == []
 
 
@@ -183,12 +184,12 @@ def test_no_room(folder: Path, tmp_path: Path) -> None:
     before, answer = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
-        with pytest.raises(RunError, match=r"File too large; make room and give the same command again: .* are kept"):
+        with pytest.raises(RunError, match="File too large; make room and give the same command again"):
             build(folder, tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, answer)
-    assert build(folder, tmp_path / "out").reused == 3
+    assert reused(folder, tmp_path / "out") == 3
 
 
 def test_only_one_at_a_time(folder: Path, tmp_path: Path) -> None:
@@ -207,9 +208,9 @@ def test_a_folder_that_holds_something_is_left_alone(folder: Path, tmp_path: Pat
     build(folder, tmp_path / "empty")
     before = contents(tmp_path / "empty")
     for name, message in (
-        ("mine", r"holds other files already \(novel.txt"),
-        ("empty", "holds a corpus already"),
-        ("file", "is a file"),
+        ("mine", "is there already"),
+        ("empty", "is there already"),
+        ("file", "is there already"),
         ("file/out", "cannot be made"),
     ):
         with pytest.raises(InputError, match=message):
@@ -228,28 +229,22 @@ def test_results_come_in_order_and_items_are_taken_as_they_are_needed(jobs: int)
             taken.append(item)
             yield item
 
-    with closing(in_order(math.factorial, counted(), jobs)) as results:
-        for number, result in enumerate(results):
-            assert result == (items[number], math.factorial(items[number]))
+    with workers(jobs) as in_order:
+        for number, result in enumerate(in_order(math.factorial, counted())):
+            assert result == math.factorial(items[number])
             assert len(taken) - number <= 1 + 2 * jobs
 
 
-def test_ctrl_c_is_for_the_parent_and_another_end_is_told() -> None:
-    with closing(in_order(math.factorial, range(1000), 2)) as results:
-        for _ in range(20):
-            next(results)
+def test_ctrl_c_is_for_the_parent() -> None:
+    with workers(2) as in_order:
+        results = in_order(math.factorial, range(1000))
+        for number in range(20):
+            assert next(results) == math.factorial(number)
             for process in multiprocessing.active_children():
                 os.kill(process.pid or 0, signal.SIGINT)
-        assert next(results) == (20, math.factorial(20))
-        for process in multiprocessing.active_children():
-            os.kill(process.pid or 0, signal.SIGKILL)
-        with pytest.raises(RunError, match="a process was ended from outside"):
-            list(results)
     assert multiprocessing.active_children() == []
 
 
 def test_a_mistake_of_the_function_is_not_hidden() -> None:
-    with closing(in_order(math.factorial, [1, -1, 2], 2)) as results:
-        assert next(results) == (1, 1)
-        with pytest.raises(ValueError, match="not defined for negative"):
-            next(results)
+    with pytest.raises(ValueError, match="not defined for negative"), workers(2) as in_order:
+        list(in_order(math.factorial, [1, -1, 2]))

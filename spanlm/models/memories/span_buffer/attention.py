@@ -91,8 +91,6 @@ def span_attention(
 
         α_t = softmax_j(w · tanh(key_j + query_t)),    r_t = Σ_j α_{t,j} value_j
 
-    Computed in float32 (float64 for float64 input) whatever the autocast.
-
     Args:
         query: (T, B, D), already projected; None: the scores are w · key_j.
         keys: (m + Q, F B, D), the spans, projected.
@@ -102,8 +100,8 @@ def span_attention(
         grid: where they lie.
 
     Returns:
-        The reads (T, B, H), zero where there is no span; the weights (T, B, m), oldest first; and (T, B) bool, where
-        there is a span.
+        In float32 or float64 the reads (T, B, H), zero where there is no span, and the weights (T, B, m), oldest first;
+        and (T, B) bool, where there is a span.
     """
     may_read = filled.unfold(0, grid.count, 1)[:-1]
     with torch.autocast(keys.device.type, enabled=False):

@@ -26,14 +26,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from spanlm.errors import InputError, require
-from spanlm.models.dropout import dropout_mask
-from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout
-from spanlm.models.memories.slots import cleared, with_steps
+from spanlm.errors import require
+from spanlm.models.interfaces import Attention, Init, Memory, MemoryConfig, Readout, Tensors
 from spanlm.models.memories.span_buffer.attention import Grid, span_attention
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig, SpanMixture
-from spanlm.models.ops.precision import wide
-from spanlm.models.state import Tensors
+from spanlm.models.ops.attention import cleared, with_steps
+from spanlm.models.ops.precision import dropout_mask, wide
 
 SpanScore = Literal["tanh", "literal"]
 Newest = Literal["before", "current"]
@@ -44,8 +42,6 @@ class SpanBufferConfig(MemoryConfig):
     """Attention over spans of the past and a gate that shares the prediction with it (Li et al., 2020).
 
     Attributes:
-        kind: which memory: none, key_value, ngram, recurrent_memory, attentive, pointer_sentinel or span_buffer.
-            Another kind has other fields.
         buffer_size: B, how many steps back the buffer reaches; it holds B / L spans.
         span_length: L; a span is h_i − h_{i−L+1}.
         words: the outputs themselves in place of spans, all B of them (the paper's "w/o RNN-minus"); span_length then
@@ -110,10 +106,21 @@ class SpanBufferConfig(MemoryConfig):
             require(value in choices, f"model.memory.{name}", value, " or ".join(choices))
         require(self.buffer_size >= 1, "model.memory.buffer_size", self.buffer_size, "at least 1")
         if not self.words:
-            _require_spans(self.buffer_size, self.span_length)
+            self._require_spans()
         size = self.attention_size
         require(size is None or size >= 1, "model.memory.attention_size", size, "at least 1, or null")
         require(0 <= self.dropout < 1, "model.memory.dropout", self.dropout, "in [0, 1)")
+
+    def _require_spans(self) -> None:
+        """Refuse spans of nothing, and buffers that hold no whole number of them."""
+        length, size = self.span_length, self.buffer_size
+        limit = "at least 2: h_i − h_i is zero. Use model.memory.words=true for the outputs themselves"
+        require(length >= 2, "model.memory.span_length", length, limit)
+        limit = f"at least model.memory.span_length={length}, to hold a span. Use {length} or more, or a smaller "
+        require(size >= length, "model.memory.buffer_size", size, f"{limit}span_length")
+        below = size // length * length
+        limit = f"a multiple of model.memory.span_length={length}. Use {below} or {below + length}."
+        require(size == below, "model.memory.buffer_size", size, limit)
 
     @property
     def stride(self) -> int:
@@ -148,24 +155,6 @@ class SpanBufferConfig(MemoryConfig):
     def build(self, hidden_size: int, vocabulary_size: int, init: Init) -> SpanBufferMemory:
         """Make the memory."""
         return SpanBufferMemory(self, hidden_size, init)
-
-
-def _require_spans(buffer_size: int, length: int) -> None:
-    """Refuse spans of nothing, and buffers that hold no whole number of them."""
-    limit = "at least 2: h_i − h_i is zero. Use model.memory.words=true for the outputs themselves"
-    require(length >= 2, "model.memory.span_length", length, limit)
-    require(
-        buffer_size >= length,
-        "model.memory.buffer_size",
-        buffer_size,
-        f"at least model.memory.span_length={length}, to hold a span. Use {length} or more, or a smaller span_length",
-    )
-    below = buffer_size // length * length
-    if buffer_size != below:
-        raise InputError(
-            f"model.memory.buffer_size={buffer_size}: must be a multiple of model.memory.span_length={length}. "
-            f"Use {below} or {below + length}."
-        )
 
 
 class SpanBufferMemory(Memory):

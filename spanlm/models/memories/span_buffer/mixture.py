@@ -1,6 +1,6 @@
 """Two predictions of one head and the gate between them (Li et al., 2020, Eq. 8-15).
 
-p is what the head says of the encoder's output, q what it says of what the span buffer read. λ is the buffer's share:
+p is the head's prediction from the encoder's output, q the one from what the span buffer read. λ is the buffer's share:
 
     p̃ = λ̂ q + (1 − λ̂) p                                      (9)
     λ  = softmax(g)_0,  λ̂ = softmax(g / T)_0                  (10, 14)
@@ -9,7 +9,7 @@ p is what the head says of the encoder's output, q what it says of what the span
 
 T is one temperature in training and another in evaluation; the paper uses 100 and 0.1. In training λ̂ is near ½ and the
 likelihood teaches both parts and hardly the gate; the gate learns from the reward, whose λ knows no temperature. The
-reward is a number to the gradient, as in REINFORCE: p and q do not learn from it. Where nothing is remembered p̃ = p and
+reward is a number to the gradient, as in REINFORCE: p and q do not learn from it. With an empty buffer p̃ = p and
 there is no reward. Under adversarial training p and q are those of the loss, with margins. All is computed in
 logarithms, so the paper's ε (1e-10, against p = 0) has no part in it.
 """
@@ -30,17 +30,12 @@ from spanlm.models.ops.precision import wide
 LEAST_LOG_SHARE = -20.0
 """Below it a negative reward no longer lowers λ: −η r log λ has no lower bound there."""
 
-
 LEAST_TEMPERATURE = 1e-6
-"""Of a gate. What is divided by it is float32, where smaller numbers overflow, and at last are 0 themselves."""
+"""Of a gate; float32 overflows with smaller ones."""
 
 
 def require_temperature(temperature: float, name: str) -> None:
-    """Refuse what is no temperature of a gate.
-
-    Raises:
-        InputError: it is below `LEAST_TEMPERATURE` or not finite.
-    """
+    """Refuse a temperature of a gate below `LEAST_TEMPERATURE`, and one that is not finite."""
     limit = f"from {LEAST_TEMPERATURE:g} on and finite; 0 would be a gate that only chooses: 0.01 is nearly that"
     require(LEAST_TEMPERATURE <= temperature < math.inf, name, temperature, limit)
 
@@ -117,8 +112,23 @@ class SpanMixture:
         Both predictions are asked for at once, one after the other as steps: masks that are locked in time are those
         of both.
         """
+        return self._scores(*self._log_prob_of_each(head, features, targets))
+
+    def score_twice(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Scores, Scores]:
+        """Score targets as `score` does, and with the temperature and the reward of training; the head is asked once.
+
+        Dynamic evaluation counts the one and learns from the other.
+        """
+        each = self._log_prob_of_each(head, features, targets)
+        return self._scores(*each), replace(self, training=True)._scores(*each)
+
+    def _log_prob_of_each(self, head: MixingHead, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log p and log q of targets, (T, B) each."""
         both = torch.cat([features, self.features.to(features.dtype)])
         log_p, log_q = head.own_log_prob(both, targets.repeat(2, 1), mixed=True).chunk(2)
+        return log_p, log_q
+
+    def _scores(self, log_p: Tensor, log_q: Tensor) -> Scores:
         reward = rewards(log_p.detach(), log_q.detach(), self.reward).where(self.filled, 0)
         metrics = self.metrics(log_p.detach(), log_q.detach(), reward)
         if not self.training:
@@ -140,10 +150,6 @@ class SpanMixture:
         features, gate, filled = map(function, (self.features, self.gate, self.filled))
         return replace(self, features=features, gate=gate, filled=filled)
 
-    def as_trained(self) -> SpanMixture:
-        """Return the same with the temperature and the reward of training."""
-        return replace(self, training=True)
-
     def log_shares(self) -> Tensor:
         """Log λ̂ and log(1 − λ̂), (T, B, 2), Eq. 14."""
         temperatures = self.temperatures
@@ -151,7 +157,7 @@ class SpanMixture:
         return (wide(self.gate) / t).log_softmax(-1)
 
     def mixed(self, log_p: Tensor, log_q: Tensor) -> Tensor:
-        """Log p̃ (Eq. 9) of one word a step, (T, B), or of all, (T, B, V); log p where nothing is remembered."""
+        """Log p̃ (Eq. 9) of one word a step, (T, B), or of all, (T, B, V); log p with an empty buffer."""
         shape = (*self.filled.shape, *[1] * (log_p.dim() - 2))
         share, rest = (x.reshape(shape) for x in self.log_shares().unbind(-1))
         return torch.where(self.filled.view(shape), torch.logaddexp(share + log_q, rest + log_p), log_p)
@@ -165,15 +171,15 @@ class SpanMixture:
 
     @torch.no_grad()
     def metrics(self, log_p: Tensor, log_q: Tensor, reward: Tensor) -> dict[str, Tensor]:
-        """What is summed over a text, (T, B) each; all but the last two are 0 where nothing is remembered.
+        """What is summed over a text, (T, B) each; all but the last two are 0 with an empty buffer.
 
         steps: 1; encoder_nll: −log p; buffer_nll: −log q; reward: r; gate: λ, without temperature; utilisation: 1 if
-        λ >= ½ (Eq. 15); oracle_utilisation: 1 if q > p; oracle_nll: −log max(p, q). Where nothing is remembered,
+        λ >= ½ (Eq. 15); oracle_utilisation: 1 if q > p; oracle_nll: −log max(p, q). With an empty buffer,
         other_nll: −log p; other_steps: 1.
         """
         share = wide(self.gate).log_softmax(-1)[..., 0].exp()
         one = torch.ones_like(share)
-        held = {
+        found = {
             "steps": one,
             "encoder_nll": -log_p,
             "buffer_nll": -log_q,
@@ -182,11 +188,11 @@ class SpanMixture:
             "utilisation": (share >= 0.5).to(share.dtype),
             "oracle_utilisation": (log_q > log_p).to(share.dtype),
             "oracle_nll": -torch.maximum(log_p, log_q),
+            "other_nll": -log_p,
+            "other_steps": one,
         }
-        others = {"other_nll": -log_p, "other_steps": one}
-        return {name: x.where(self.filled, 0) for name, x in held.items()} | {
-            name: x.where(~self.filled, 0) for name, x in others.items()
-        }
+        empty = ~self.filled
+        return {name: x.where(empty if "other" in name else self.filled, 0) for name, x in found.items()}
 
 
 def rewards(log_p: Tensor, log_q: Tensor, of: RewardConfig) -> Tensor:

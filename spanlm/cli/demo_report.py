@@ -1,4 +1,4 @@
-"""The demo report (`--tour`): what a newcomer wants to see of the model that was just trained."""
+"""The demo report (`--tour`): what the model that was just trained can do, for newcomers."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from spanlm.presets.li2020 import BASES, TOP
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_on
-from spanlm.reproduction.papers import BY_EPOCH, Details, Dynamic, Paper, Row, Section, Table
-from spanlm.reproduction.scales import LADDER
+from spanlm.reproduction import BY_EPOCH, Details, Dynamic, Paper, Row, Section, Table
+from spanlm.reproduction.scales import DynamicSearch, Proportional, Scale, Shortened
 
 PARTS = {
     "RNN": ("encoder", "using only sequential RNN"),
@@ -100,8 +100,7 @@ _DETAILS = (
         (BY_EPOCH,),
     ),
     Details(
-        "Trainings, finetuning included",
-        ("units", "parameters", "best epoch", "train ppl", "tokens/s", "minutes"),
+        "Trainings, finetuning included", ("units", "parameters", "best epoch", "train ppl", "tokens/s", "minutes")
     ),
     Details(
         "Dynamic evaluation: η and λ chosen on valid; MS: the mean squares of gradients",
@@ -142,12 +141,49 @@ def _both(label: str, on: Measured, ladder: str, analysis: str, remark: str) -> 
 _PTB_ROWS, (_TABLE_1, _TABLE_3) = _both("ptb", PENN_TREEBANK, "1", "3", _CONTRADICTIONS)
 _WT2_ROWS, (_TABLE_2, _TABLE_3_WT2) = _both("wt2", WIKITEXT_2, "2", "3-wt2", f"{_CONTRADICTIONS}{_MISPRINTED}")
 
+_SCALES = (
+    Scale(
+        name="smoke",
+        purpose="does everything run? minutes on the embedded corpus; the numbers mean nothing",
+        corpus="demo",
+        vocabulary_size=2_000,
+        sizes=Proportional(
+            width=0.025,
+            dropout=0.5,
+            recipe=Shortened(lr=10.0, epochs=2, switch_after=1, finetune_epochs=1),
+            experts=2,
+            buffer_size=64,
+        ),
+        dynamic=DynamicSearch(rates=(5e-5, 2e-4), decays=(0.002,), first_tokens=500, finalists=0, statistics=5),
+    ),
+    Scale(
+        name="small",
+        purpose="a fifth of every width; hours of two CPU cores (see --dry-run)",
+        precision="bf16",
+        sizes=Proportional(
+            width=0.2,
+            dropout=0.5,
+            recipe=Shortened(lr=20.0, epochs=6, switch_after=4, finetune_epochs=2),
+            experts=3,
+            buffer_size=256,
+        ),
+        dynamic=DynamicSearch(
+            rates=(5e-5, 1e-4, 2e-4, 4e-4),
+            decays=(0.0005, 0.002, 0.008, 0.032),
+            first_tokens=5_000,
+            finalists=3,
+            statistics=200,
+        ),
+    ),
+    Scale(name="paper", purpose="the papers' sizes and recipes; for a GPU", sizes=Proportional()),
+)
+
 LI = Paper(
     name="li2020",
     title="Li et al. 2020",
     rows={row.name: row for row in (*_PTB_ROWS, *_WT2_ROWS)},
     tables=(_TABLE_1, _TABLE_2, _TABLE_3, _TABLE_3_WT2),
-    scales=LADDER,
+    scales=_SCALES,
     sections=(
         Section(holds=lambda row: not isinstance(row.how, Dynamic), title="Without dynamic evaluation"),
         Section(title="With dynamic evaluation", label="test ppl, dynamic"),

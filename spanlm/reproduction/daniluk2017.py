@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from spanlm.presets.daniluk2017 import PAPER
-from spanlm.reproduction.papers import Details, Paper, Row, Table
-from spanlm.reproduction.scales import MATCHED
+from spanlm.reproduction import Details, Paper, Row, Table
+from spanlm.reproduction.scales import PAPER_UNITS, Matched, Scale
 
-WINDOWS = (1, 5, 10, 15)
-ORDERS = (2, 3, 4, 5)
 WINDOW_FAMILIES = {"rm": "RM(+tM-g)", "attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
 CLOZE_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
 
@@ -25,7 +23,7 @@ PUBLISHED_CLOZE: dict[str, tuple[float, float, float, float]] = {
 }
 """Figure 2d: accuracy on the real Children's Book Test by word class, in the order of CLOZE_CLASSES."""
 
-COLUMNS = (
+_COLUMNS = (
     *("units", "readout", "θ_M", "seeds", "valid ppl", "test ppl", "paper: valid", "paper: test"),
     *("best epoch", "train ppl", "tokens/s", "minutes"),
 )
@@ -35,17 +33,17 @@ def _row(name: str, title: str, curve: tuple[str, int] | None = None) -> Row:
     return Row(name=name, title=title, preset=f"daniluk2017/{name}", curve=curve)
 
 
-_ROWS = (
+_WINDOWS = tuple(
+    _row(f"{name}-w{window}", f"{title}, window {window}", (title, window))
+    for name, title in WINDOW_FAMILIES.items()
+    for window in (1, 5, 10, 15)
+)
+_ORDERS = tuple(_row(f"{order}-gram", f"{order}-gram RNN", ("N-gram RNN", order)) for order in (2, 3, 4, 5))
+_OTHERS = (
     _row("rnn", "RNN"),
     _row("lstm", "LSTM"),
     _row("fofe-hornn-3", "FOFE HORNN (3rd order)"),
     _row("gated-hornn-3", "Gated HORNN (3rd order)"),
-    *(
-        _row(f"{name}-w{window}", f"{title}, window {window}", (title, window))
-        for name, title in WINDOW_FAMILIES.items()
-        for window in WINDOWS
-    ),
-    *(_row(f"{order}-gram", f"{order}-gram RNN", ("N-gram RNN", order)) for order in ORDERS),
 )
 
 
@@ -58,31 +56,48 @@ def _accuracy(caption: str, by: str) -> Details:
     return Details(caption, (*(f"{by}: {title}" for title in CLOZE_CLASSES.values()), "test ppl"), notes=True)
 
 
+_SCALES = (
+    Scale(
+        name="smoke",
+        purpose="does everything run? a minute or two on the embedded corpus; the numbers mean nothing",
+        corpus="demo",
+        vocabulary_size=2_000,
+        sizes=Matched(units=16, max_epochs=1, init_range=0.4),
+    ),
+    Scale(
+        name="small",
+        purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
+        corpus="wikitext-2",
+        vocabulary_size=16_000,
+        precision="bf16",
+        sizes=Matched(units=64, training_tokens=12_500_000, max_epochs=8, init_range=0.2),
+    ),
+    Scale(
+        name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)
+    ),
+)  # fmt: skip
+
 DANILUK = Paper(
     name="daniluk2017",
     title=PAPER,
-    rows={row.name: row for row in _ROWS},
-    scales=MATCHED,
+    rows={row.name: row for row in (*_OTHERS, *_WINDOWS, *_ORDERS)},
+    scales=_SCALES,
     tables=(
         _figure(
             "2a",
             "Figure 2a: test perplexity by window size",
-            tuple(f"{name}-w{window}" for name in WINDOW_FAMILIES for window in WINDOWS),
-            columns=COLUMNS,
+            tuple(row.name for row in _WINDOWS),
+            columns=_COLUMNS,
             x_label="window",
         ),
         _figure(
-            "2b",
-            "Figure 2b: N-gram RNN by order",
-            tuple(f"{order}-gram" for order in ORDERS),
-            columns=COLUMNS,
-            x_label="N",
+            "2b", "Figure 2b: N-gram RNN by order", tuple(row.name for row in _ORDERS), columns=_COLUMNS, x_label="N"
         ),
         _figure(
             "2c",
             "Figure 2c: perplexity of all models",
-            ("rnn", "lstm", "fofe-hornn-3", "gated-hornn-3", "rm-w15", "attention-w10", "kv-w10", "kvp-w5", "4-gram"),
-            columns=COLUMNS,
+            (*(row.name for row in _OTHERS), "rm-w15", "attention-w10", "kv-w10", "kvp-w5", "4-gram"),
+            columns=_COLUMNS,
         ),
         _figure(
             "2d",

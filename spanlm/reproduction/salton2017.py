@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from spanlm.presets.preset import PENN_TREEBANK, WIKITEXT_2, Measured, reported_on
-from spanlm.reproduction.papers import Averaged, Cached, Details, Paper, Row, Section, Table
-from spanlm.reproduction.scales import PROPORTIONAL
+from spanlm.reproduction import Averaged, Cached, Details, Paper, Row, Section, Table
+from spanlm.reproduction.scales import Proportional, Scale
 
 PREDICTED_SHARE = {"valid": 0.95431, "test": 0.95437}
 """Of the tokens of Penn Treebank, those that are not the first of their sentence."""
@@ -165,8 +165,29 @@ _SECTIONS = (
         note="Not to be compared with the rows of running text. Their count: the first word of each sentence is not "
         "predicted, but counted, as in the paper's code; its numbers stand beside, and after them the same words per "
         "predicted one. A cache goes on over the lines",
-        label="test ppl, sentences",
+        label="test ppl, sentences, their count",
+        counted=("salton2017", "perplexity"),
     ),
+)
+
+_SCALES = (
+    Scale(
+        name="smoke",
+        purpose="does everything run? minutes on the embedded corpus; the numbers mean nothing",
+        corpus="demo",
+        vocabulary_size=2_000,
+        most_members=3,
+        sizes=Proportional(width=0.025, dropout=0.5, max_epochs=1),
+    ),
+    Scale(
+        name="small",
+        purpose="a fifth of every width; hours of one CPU core",
+        vocabulary_size=16_000,
+        most_members=3,
+        precision="bf16",
+        sizes=Proportional(width=0.2, dropout=0.5, max_epochs=8, update_words=800),
+    ),
+    Scale(name="paper", purpose="the papers' sizes and recipes; for a GPU", sizes=Proportional()),
 )
 
 SALTON = Paper(
@@ -188,7 +209,7 @@ SALTON = Paper(
             "with two <eos>, so that thousands of tokens cost next to nothing",
         ),
     ),
-    scales=PROPORTIONAL,
+    scales=_SCALES,
     sections=_SECTIONS,
     note="Over: test perplexity less that of the row named, which is counted alike, on the mean of the seeds that both "
     "have, or less the mean of an ensemble's own members. † is not in the paper's table",

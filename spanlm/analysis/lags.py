@@ -1,0 +1,355 @@
+"""Mean attention by lag (Daniluk et al. 2017, Figure 3b): measured, as the paper printed it, and side by side.
+
+    m_i = 100 / |F| · sum_{t in F} α_{t,i},   F = {t : the window of t is full}
+
+At the begin of a text the window holds fewer than L words, and fewer words share the same weight; those positions would
+lift the recent lags. Only full windows are averaged, and the positions left out are counted. A window that grows with
+the text is never full: there the nearest lags have a number each, all older words have one together, and F are the
+positions that have a word at each of the nearest lags. A span of several words has the lag of its last word.
+
+Column j of a window of L is lag L - 1 - j + n, where n is the nearest lag: 1 where the window ends at the step before,
+0 where it holds the current word, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spanlm.errors import InputError, require
+
+LAST = 5
+LEAST_SHOWN = 0.05
+"""Percent that one decimal can show: softmax rows miss 100 by rounding."""
+MOST_ROWS = 50
+"""Of a table: lags up to this many have a row each."""
+
+
+def _lag_range(window: int, nearest_lag: int, span: int = 1) -> range:
+    """Return the lag of each of `window` columns, oldest first; for spans the lag where each ends."""
+    return range((window - 1) * span + nearest_lag, nearest_lag - 1, -span)
+
+
+def signed(lag: int) -> str:
+    """Write a lag as the paper's axis does: −3 is three words back, 0 the current word."""
+    return f"−{lag}" if lag else "0"
+
+
+def axis_title(nearest_lag: int, span: int = 1) -> str:
+    """Return the title of an axis of lags."""
+    if span > 1:
+        return f"words back to the last word of a span of {span}"
+    return "words back" if nearest_lag else "words back (0: the current word)"
+
+
+# --- measured ---
+
+
+@dataclass(frozen=True)
+class LagProfile:
+    """Mean attention by lag.
+
+    Attributes:
+        percent: (L,) mean weight in percent, oldest lag first; sums to 100 but for `older` and `null_mass`.
+        positions: number of positions averaged: those whose window was full.
+        left_out: number of positions whose window was not full.
+        nearest_lag: the lag of the last number.
+        older: percent on lags beyond the first number, for a window that grows with the text; else None.
+        span: number of words in a slot: 1 for words, more for spans, which have the lag of their last word.
+    """
+
+    percent: tuple[float, ...]
+    positions: int
+    left_out: int
+    nearest_lag: int = 1
+    older: float | None = None
+    span: int = 1
+
+    @property
+    def window(self) -> int:
+        """L, the number of lags that have a number of their own."""
+        return len(self.percent)
+
+    @property
+    def lags(self) -> range:
+        """The lag of each number in `percent`, down to the nearest."""
+        return _lag_range(self.window, self.nearest_lag, self.span)
+
+    @property
+    def last_five(self) -> float:
+        """Percent of the attention on the five most recent words or spans (on all where L <= 5)."""
+        return sum(self.percent[-LAST:])
+
+    @property
+    def null_mass(self) -> float:
+        """Percent that lies on no word: on the sentinel of a pointer (its mean gate), on a zero slot."""
+        return max(0.0, 100 - sum(self.percent) - (self.older or 0.0))
+
+    @property
+    def counted(self) -> str:
+        """Which positions are averaged, in words."""
+        return "with a full window" if self.older is None else f"with at least {self.window} words to look back at"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as files have them."""
+        return {
+            "window": self.window,
+            "positions": self.positions,
+            "left_out": self.left_out,
+            "last_five_percent": self.last_five,
+            "on_no_step_percent": self.null_mass,
+            "older_percent": self.older,
+            "span": self.span,
+            "fixed": False,  # 0.1.0 had spans on a fixed grid, and readers of its files expect the key
+            "lags": list(self.lags),
+            "measured_percent": self.percent,
+        }
+
+
+class LagAccumulator:
+    """Sums attention by lag over a corpus of any size; it holds L numbers.
+
+    Args:
+        nearest: how many lags get a number of their own, for a window that grows with the text; None: the window has
+            one length.
+
+    Raises:
+        InputError: `nearest` is below 1.
+    """
+
+    def __init__(self, nearest: int | None = None) -> None:
+        require(nearest is None or nearest >= 1, "nearest", nearest, "at least 1")
+        self._nearest, self._older = nearest, 0.0
+        self.positions = self.left_out = 0
+        self.nearest_lag = self.span = 1
+        self._sum: NDArray[np.float64] | None = None
+
+    def update(self, weights: ArrayLike, slots: ArrayLike) -> None:
+        """Add rows of attention.
+
+        Args:
+            weights: (N, L), oldest lag first. L may change between calls if the window grows.
+            slots: (N,), how many slots, counted from the nearest, held a word. The weights do not show it: a weight can
+                be 0 in float32.
+
+        Raises:
+            InputError: L of a window of one length changed, or a weight is not finite.
+        """
+        rows, held = np.asarray(weights), np.asarray(slots)
+        older = np.zeros(len(rows))
+        if self._nearest is not None:
+            older = rows[:, : -self._nearest].sum(axis=1, dtype=np.float64)
+            rows = np.pad(rows, ((0, 0), (self._nearest, 0)))[:, -self._nearest :]
+        if self._sum is None:
+            self._sum = np.zeros(rows.shape[1])
+        window = len(self._sum)
+        require(rows.shape[1:] == (window,), "weights.shape", rows.shape, f"(N, {window}) as in the first update")
+        if not (np.isfinite(rows).all() and np.isfinite(older).all()):
+            raise InputError("weights: every weight must be a finite number")
+        full = held >= window
+        # float64: a test set has a million rows, and float32 stops adding small weights long before
+        self._sum += rows[full].sum(axis=0, dtype=np.float64)
+        self._older += float(older[full].sum())
+        self.positions += int(full.sum())
+        self.left_out += int((~full).sum())
+
+    def profile(self) -> LagProfile:
+        """Return the means so far.
+
+        Raises:
+            InputError: no position had a full window.
+        """
+        if self._sum is None or self.positions == 0:
+            wanted = "a full window" if self._nearest is None else f"{self._nearest} words to look back at"
+            raise InputError(f"attention by lag: none of {self.left_out} positions has {wanted}; give a longer text")
+        percent = tuple(float(mean) for mean in 100 * self._sum / self.positions)
+        older = None if self._nearest is None else 100 * self._older / self.positions
+        return LagProfile(percent, self.positions, self.left_out, self.nearest_lag, older, self.span)
+
+
+# --- published ---
+
+PUBLISHED_SOURCE = "Daniluk et al. 2017, Fig. 3b (Wikipedia test set)"
+ABOUT, HOLLOW = "≈", "Hollow mark"
+"""Mark of a number that was inferred: in tables, in figures."""
+
+
+@dataclass(frozen=True)
+class PublishedRow:
+    """One row of the paper's figure.
+
+    Attributes:
+        percent: (L,) mean weight in percent, oldest lag first.
+        nearest_lag: the lag of the last number. The figure's axis counts positions, −15 ... −1. Position −1 is the
+            word before the current one, lag 1, except for RM(+tM-g), whose window holds the current word: lag 0.
+        inferred_lags: lags whose number could not be read and was inferred from the others.
+        scaled: cut to a shorter window and scaled to sum to 100.
+    """
+
+    percent: tuple[float, ...]
+    nearest_lag: int = 1
+    inferred_lags: tuple[int, ...] = ()
+    scaled: bool = False
+
+    @property
+    def lags(self) -> range:
+        """The lag of each number in `percent`."""
+        return _lag_range(len(self.percent), self.nearest_lag)
+
+
+RECURRENT_MEMORY = "RM(+tM-g)"
+
+# the last number of RM(+tM-g) is illegible in what we have of the paper: it is what the others lack to 100
+PUBLISHED: dict[str, PublishedRow] = {
+    "attention": PublishedRow((4.6, 4.6, 4.7, 4.7, 4.9, 5.0, 5.2, 5.5, 5.8, 6.2, 6.8, 7.5, 8.8, 11.1, 14.7)),
+    "key-value": PublishedRow((4.2, 4.2, 4.3, 4.4, 4.5, 4.7, 5.0, 5.3, 5.8, 6.3, 7.1, 8.0, 9.5, 11.8, 14.9)),
+    "key-value-predict": PublishedRow((4.0, 4.0, 4.0, 4.1, 4.2, 4.4, 4.6, 4.9, 5.4, 5.9, 6.7, 7.8, 9.5, 12.5, 17.8)),
+    RECURRENT_MEMORY: PublishedRow(
+        (1.6, 2.1, 2.0, 2.1, 2.3, 2.3, 2.6, 2.9, 3.5, 4.1, 4.9, 5.9, 8.6, 15.2, 39.9),
+        nearest_lag=0,
+        inferred_lags=(0,),
+    ),
+}
+
+
+# --- side by side ---
+
+
+@dataclass(frozen=True)
+class MeasuredLags:
+    """What one model did on one text.
+
+    Attributes:
+        name: of the model, for columns and legends.
+        text: what it read: a corpus and a split.
+        profile: mean attention by lag.
+        model: the published model it can be compared with, a name in `PUBLISHED`, or None.
+    """
+
+    name: str
+    text: str
+    profile: LagProfile
+    model: str | None = None
+
+    @property
+    def published(self) -> PublishedRow | None:
+        """The paper's row: as printed, or for a shorter window cut and scaled to sum to 100; None for a longer one."""
+        row = None if self.model is None else PUBLISHED[self.model]
+        if row is None or self.profile.window > len(row.percent):
+            return None
+        if self.profile.window == len(row.percent):
+            return row
+        kept = row.percent[-self.profile.window :]
+        return replace(row, percent=tuple(100 * x / sum(kept) for x in kept), scaled=True)
+
+
+def check_alike(slots: Mapping[str, tuple[int, int]]) -> None:
+    """Refuse models whose shares by lag cannot be compared.
+
+    Args:
+        slots: for each model, by name, how many words a slot has and the nearest lag.
+
+    Raises:
+        InputError: words beside spans, or spans of another length or another nearest lag.
+    """
+    (first, of_first), *others = ((name, _what(*each)) for name, each in slots.items())
+    for name, what in others:
+        if what != of_first:
+            raise InputError(
+                f"by lag: {first} looks at {of_first} and {name} at {what}, whose shares cannot stand side by side: "
+                "name one alone, or such as look at the same"
+            )
+
+
+def _what(span: int, nearest_lag: int) -> str:
+    return "words" if span == 1 else f"spans of {span} words{'' if nearest_lag else ', up to the current word'}"
+
+
+def notes(measured: Sequence[MeasuredLags], rows: Sequence[PublishedRow] | None = None, mark: str = ABOUT) -> list[str]:
+    """Return what a reader of the numbers must know, a sentence each.
+
+    Args:
+        measured: the models.
+        rows: the paper's rows that are shown; None: all that `measured` can be compared with.
+        mark: how a number of the paper that was inferred is marked.
+    """
+    if rows is None:
+        rows = [one.published for one in measured if one.published is not None]
+    profiles = [one.profile for one in measured]
+    counted = " or ".join(dict.fromkeys(profile.counted for profile in profiles))
+    found = [f"Mean over positions {counted}: {', '.join(dict.fromkeys(one.text for one in measured))}."]
+    if (span := profiles[0].span) > 1:
+        found.append(f"A span of {span} words stands at the lag of its last word; none ends at the lags between.")
+    if len({(profile.window, profile.older is None) for profile in profiles}) > 1:
+        found.append("Shares of windows of different lengths cannot be compared with each other.")
+    older = [f"{one.name} {one.profile.older:.1f} %" for one in measured if one.profile.older is not None]
+    if older:
+        found.append(f"On older words, of memories that hold all since the last reset: {', '.join(older)}.")
+    null = [f"{one.name} {one.profile.null_mass:.1f} %" for one in measured if one.profile.null_mass >= LEAST_SHOWN]
+    if null:
+        found.append(f"On no word: {', '.join(null)}.")
+    if rows:
+        found.append(f"Paper: {PUBLISHED_SOURCE}.")
+    if any(row.scaled for row in rows):
+        found.append("The paper's windows are 15: for shorter ones its rows are cut, and scaled to sum to 100.")
+    if inferred := sorted({signed(lag) for row in rows for lag in row.inferred_lags}):
+        lags = ", ".join(inferred)
+        found.append(
+            f"{mark} (lag {lags}): illegible in the text of the paper that we have; what its row lacks to 100."
+        )
+    if any(row.nearest_lag == 0 for row in rows):
+        found.append("The paper's position −1 of RM(+tM-g) is the current word: lag 0 here.")
+    return found
+
+
+def lag_columns(measured: Sequence[MeasuredLags]) -> list[list[str]]:
+    """Return a table as rows of cells: a row for each lag, a column for each model and, beside it, for the paper.
+
+    Many lags are summed in groups; one model then has a column with the shares of equal weights.
+    """
+    profiles = [one.profile for one in measured]
+    first, span = profiles[0], profiles[0].span
+    far, near = max(profile.lags[0] for profile in profiles), min(profile.lags[-1] for profile in profiles)
+    groups = _lag_groups(range(far, near - 1, -span))
+    older = any(profile.older is not None for profile in profiles)
+    last = f"last {LAST}{' spans' if span > 1 else ''}"
+    columns = [["lag", *["older"] * older, *map(_label, groups), last, "positions"]]
+    for one in measured:
+        profile, row = one.profile, one.published
+        cells = _cells(groups, profile.lags, profile.percent)
+        beyond = "" if profile.older is None else f"{profile.older:.1f}"
+        columns.append([one.name, *[beyond] * older, *cells, f"{profile.positions:,}"])
+        if row is not None:
+            columns.append(["paper", *[""] * older, *_cells(groups, row.lags, row.percent, row.inferred_lags), ""])
+    if len(measured) == 1 and len(groups) < first.window:
+        equal = _cells(groups, first.lags, [100 / first.window] * first.window)
+        columns.append(["if equal", *[""] * older, *equal, ""])
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _lag_groups(lags: range) -> list[range]:
+    """Cut lags, oldest first, into the rows of a table: one each, or if they are many the nearest 1, 1, 2, 4, 8, …."""
+    if len(lags) <= MOST_ROWS:
+        return [lags[number : number + 1] for number in range(len(lags))]
+    edges = [0, *(2**power for power in range((len(lags) - 1).bit_length())), len(lags)]
+    return [lags[len(lags) - far : len(lags) - near] for near, far in pairwise(edges)][::-1]
+
+
+def _label(group: range) -> str:
+    nearest = signed(group[-1]) if group[-1] else "0 (current word)"
+    return f"{signed(group[0])} … {nearest}" if len(group) > 1 else nearest
+
+
+def _cells(groups: Sequence[range], lags: range, percent: Sequence[float], inferred: Sequence[int] = ()) -> list[str]:
+    """Write the share of each group, and of the nearest five lags."""
+    by_lag, cells = dict(zip(lags, percent, strict=True)), []
+    for group in (*groups, lags[-LAST:]):
+        there = [lag for lag in group if lag in by_lag]
+        about = ABOUT * any(lag in inferred for lag in there)
+        cells.append(f"{about}{sum(by_lag[lag] for lag in there):.1f}" if there else "")
+    return cells

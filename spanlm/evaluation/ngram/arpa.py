@@ -1,0 +1,321 @@
+r"""ARPA files, the text format of back-off n-gram models that SRILM, KenLM and others write.
+
+    \data\
+    ngram 1=4
+    ...
+    \1-grams:
+    -1.2<TAB>the<TAB>-0.3        log10 probability, words, log10 back-off weight; tabs or spaces between them
+    ...
+    \end\
+
+What is legal: lines before `\data\` that are empty or start with `#`; `\r\n`; a name that ends in `.gz`. The weight
+may be absent, and is 0, in the highest order and for an n-gram that starts no longer one; an n-gram that starts a
+longer one must be listed with its weight. A suffix of an n-gram may be absent (SRILM prunes so). `<UNK>` is `<unk>`;
+without it unknown words have the log10 probability -100, as in KenLM. Numbers are finite, probabilities at most 0.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NoReturn, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.errors import InputError, RunError
+from spanlm.evaluation.ngram.model import (
+    END,
+    MAX_ORDER,
+    START,
+    UNKNOWN,
+    ArpaModel,
+    Floats,
+    Integers,
+    Table,
+    contexts_of,
+)
+from spanlm.store.files import replacing
+
+_BLOCK = 1 << 16
+_NO_UNKNOWN = -100.0
+_COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d{1,15})")
+
+Rows = NDArray[np.int32]
+_UNKNOWN = (b"<unk>", b"<UNK>")
+
+
+def read_arpa(path: str | Path) -> ArpaModel:
+    """Read an ARPA file.
+
+    Raises:
+        InputError: The file cannot be read or breaks a rule of this module; names the line and what was expected.
+    """
+    path = Path(path)
+    try:
+        with _opened(path) as file:
+            return _Reader(path, file).model()
+    except (EOFError, zlib.error, OSError) as error:
+        problem = getattr(error, "strerror", None) or f"{error}; the file is damaged or cut short: copy it again"
+        raise InputError(f"{path}: cannot be read: {problem}") from None
+
+
+def fully_weighted(path: Path) -> bool:
+    """Say whether every n-gram below the highest order has a back-off weight after a tab, as `lmplz` writes them.
+
+    Tabs are counted, no line is looked at. A file that cannot be read is not fully weighted.
+    """
+    try:
+        with _opened(path) as file:
+            counts = _Reader(path, file).counts()
+            tabs = sum(block.count(b"\t") for block in iter(lambda: file.read(1 << 20), b""))
+    except (InputError, EOFError, zlib.error, OSError):
+        return False
+    return tabs == 2 * sum(counts) - counts[-1]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    with path.open("rb") as raw:
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if path.suffix == ".gz" else raw
+
+
+class _Reader:
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self.path, self.file = path, file
+        self.line = 0
+        self.section = "\\data\\"
+        self.words = [UNKNOWN]
+        self.ids: dict[bytes, int] = {}
+
+    def model(self) -> ArpaModel:
+        counts = self.counts()
+        ids, values, first = zip(*map(self._section, range(1, len(counts) + 1), counts), strict=True)
+        self._expect(b"\\end\\", "promises fewer n-grams")
+        return ArpaModel(tuple(self.words), tuple(self._tables(list(ids), list(values), first)))
+
+    def counts(self) -> list[int]:
+        r"""Read the section `\data\`: the number of n-grams of each order."""
+        self._expect(b"\\data\\", "", skip=b"#")
+        counts: list[int] = []
+        for raw in self.file:
+            self.line += 1
+            if not raw.strip():
+                break
+            found = _COUNT.fullmatch(raw.strip())
+            if found is None or int(found[1]) != len(counts) + 1:
+                self._refuse(
+                    self.line, f"section \\data\\: expected ngram {len(counts) + 1}=COUNT, found {_shown(raw)}"
+                )
+            counts.append(int(found[2]))
+        if not counts:
+            self._refuse(self.line + 1, "section \\data\\: expected ngram 1=COUNT")
+        if len(counts) > MAX_ORDER:
+            self._refuse(self.line, f"section \\data\\: order {len(counts)}: must be at most {MAX_ORDER}")
+        return counts
+
+    def _refuse(self, line: int, problem: str) -> NoReturn:
+        raise InputError(f"{self.path}: line {line}: {problem}")
+
+    def _expect(self, header: bytes, otherwise: str, skip: bytes = b"\n") -> None:
+        """Read on to a header line; lines that are empty or start with `skip` may come before it."""
+        for raw in self.file:
+            self.line += 1
+            line = raw.strip()
+            if line == header:
+                return
+            if line and not line.startswith(skip):
+                if line.startswith(b"mmap lm http://kheafield.com/code"):
+                    self._refuse(self.line, "this is KenLM's binary format; give the ARPA file it was built from")
+                why = f"; \\data\\ {otherwise}" if otherwise and not line.startswith(b"\\") else ""
+                self._refuse(self.line, f"expected {header.decode()}, found {_shown(line)}{why}")
+        cut = f"the file ends after section {self.section}" if self.line else "the file is empty"
+        self._refuse(self.line + 1, f"{cut}; expected {header.decode()}. If it is cut short, copy it again")
+
+    def _section(self, order: int, count: int) -> tuple[Rows, Floats, int]:
+        """Return (n, order) word ids, (2, n) probabilities and weights (NaN for none), and the first line's number."""
+        header = f"\\{order}-grams:"
+        self._expect(header.encode(), f"promises fewer {order - 1}-grams")
+        self.section, start, read = header, self.line + 1, 0
+        ids, values = [np.zeros((0, order), np.int32)], [np.zeros((2, 0), np.float32)]
+        while read < count:
+            rows = [line.split() for line in islice(self.file, min(_BLOCK, count - read))]
+            widths = np.fromiter(map(len, rows), np.int64, len(rows))
+            bad = np.flatnonzero((widths != order + 1) & (widths != order + 2))
+            if not rows or (len(bad) and (not rows[bad[0]] or rows[bad[0]][0].startswith(b"\\"))):
+                read += int(bad[0]) if rows else 0
+                self._refuse(
+                    start + read,
+                    f"section {header} ends after {read} n-grams; \\data\\ promises {count}. If the file "
+                    "is cut short, copy it again",
+                )
+            if len(bad):
+                self._refuse(
+                    start + read + int(bad[0]),
+                    f"section {header} expected a probability, {order} words and a back-off "
+                    f"weight or none, found {_shown(b' '.join(rows[bad[0]]))}",
+                )
+            ids.append(self._ids(rows, order, start + read))
+            values.append(self._values(rows, widths == order + 2, start + read))
+            read += len(rows)
+            self.line += len(rows)
+        for mark in (START, END) if order == 1 else ():
+            if mark.encode() not in self.ids:
+                self._refuse(self.line, f"section {header} must list {mark}")
+        return np.concatenate(ids), np.concatenate(values, axis=1), start
+
+    def _values(self, rows: list[list[bytes]], weighted: NDArray[np.bool_], line: int) -> Floats:
+        last = [row[-1] if has else b"0" for row, has in zip(rows, weighted.tolist(), strict=True)]
+        numbers = []
+        for name, texts in (("probability", [row[0] for row in rows]), ("back-off weight", last)):
+            try:
+                exact = list(map(float, texts))
+            except ValueError:
+                exact = list(map(_number, texts))
+            with np.errstate(over="ignore"):
+                numbers.append(np.array(exact).astype(np.float32))
+            wrong = ~np.isfinite(numbers[-1]) | (numbers[-1] > (0 if name == "probability" else np.inf))
+            for bad in np.flatnonzero(wrong)[:1]:
+                limit = "a finite number" + (", at most 0" if name == "probability" else "")
+                self._refuse(line + bad, f"section {self.section} log10 {name} {_shown(texts[bad])}: must be {limit}")
+        numbers[1][~weighted] = np.nan
+        return np.stack(numbers)
+
+    def _ids(self, rows: list[list[bytes]], order: int, line: int) -> Rows:
+        if order == 1:
+            return np.array([[self._new_word(row[1], line + at)] for at, row in enumerate(rows)], np.int32)
+        columns = [[self.ids.get(row[column], -1) for row in rows] for column in range(1, order + 1)]
+        ids = np.array(columns, np.int32).T
+        for bad in np.flatnonzero((ids < 0).any(axis=1))[:1]:
+            word = rows[bad][1 + int(np.flatnonzero(ids[bad] < 0)[0])]
+            self._refuse(line + bad, f"section {self.section} the word {_shown(word)} is not among the 1-grams")
+        return ids
+
+    def _new_word(self, word: bytes, line: int) -> int:
+        if word in self.ids:
+            self._refuse(line, f"section {self.section} {_shown(word)} is listed twice")
+        if word in _UNKNOWN:
+            self.ids |= dict.fromkeys(_UNKNOWN, 0)
+            return 0
+        try:
+            self.words.append(word.decode())
+        except UnicodeDecodeError:
+            self._refuse(line, f"section {self.section} {_shown(word)} is not UTF-8")
+        self.ids[word] = len(self.words) - 1
+        return self.ids[word]
+
+    def _tables(self, ids: list[Rows], values: list[Floats], first: tuple[int, ...]) -> list[Table]:
+        """Sort the n-grams, and check that none is there twice and that contexts are listed with their weights."""
+        size = len(self.words)
+        unigrams = np.array([[_NO_UNKNOWN], [0]], np.float32).repeat(size, axis=1)
+        unigrams[:, ids[0][:, 0]] = values[0]
+        tables = [Table(np.arange(size, dtype=np.uint64), *unigrams)]
+        lines = [np.zeros(0, np.int64)]
+        for order in range(2, len(ids) + 1):
+            suffixes = _indices(ids[order - 1][:, 1:], tables)
+            if (suffixes < 0).any():
+                _add_suffixes(ids, values)
+                return self._tables(ids, values, first)
+            keys = (suffixes * size + ids[order - 1][:, 0]).astype(np.uint64)
+            at = np.argsort(keys, kind="stable")
+            lines.append(first[order - 1] + at)
+            for bad in np.flatnonzero(np.diff(keys[at]) == 0)[:1]:
+                self._refuse(lines[-1][bad + 1], f"section \\{order}-grams: this n-gram is listed twice")
+            tables.append(Table(keys[at], *values[order - 1][:, at]))
+        for order, contexts in enumerate(contexts_of(tables), 2):
+            weights = np.where(contexts < 0, np.nan, tables[order - 2].backoff[contexts])
+            for bad in np.flatnonzero(np.isnan(weights) & ~np.isnan(tables[order - 1].log10))[:1]:
+                self._refuse(
+                    lines[order - 1][bad],
+                    f"section \\{order}-grams: the first {order - 1} words of this n-gram must "
+                    f"be in section \\{order - 1}-grams: with a back-off weight",
+                )
+        for table in tables:
+            np.nan_to_num(table.backoff, copy=False)
+        return tables
+
+
+def _indices(ids: Rows, tables: list[Table]) -> Integers:
+    """Return the index of n-grams given as rows of words; -1 for those that are not there."""
+    found = ids[:, -1].astype(np.int64)
+    for back in range(2, ids.shape[1] + 1):
+        found = tables[back - 1].find(found, ids[:, -back], len(tables[0].keys))
+    return found
+
+
+def _add_suffixes(ids: list[Rows], values: list[Floats]) -> None:
+    """Add the suffixes that are not listed, with NaN for their values; from the longest, whose suffixes count, too."""
+    for order in range(len(ids) - 1, 1, -1):
+        shorter = ids[order - 1]
+        unique, first = np.unique(np.concatenate([shorter, ids[order][:, 1:]]), axis=0, return_index=True)
+        added = unique[first >= len(shorter)]
+        ids[order - 1] = np.concatenate([shorter, added])
+        values[order - 1] = np.pad(values[order - 1], ((0, 0), (0, len(added))), constant_values=np.nan)
+
+
+def _number(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return np.nan
+
+
+def _shown(text: bytes) -> str:
+    return repr(text.strip()[:60].decode(errors="replace"))
+
+
+def write_arpa(model: ArpaModel, path: str | Path) -> None:
+    """Write a model as `lmplz` does: in its order, tab-separated, numbers in the fewest digits that give them back.
+
+    The file appears whole or not at all; it is compressed if its name ends in `.gz`.
+
+    Raises:
+        RunError: The file cannot be written.
+    """
+    path = Path(path)
+    try:
+        with replacing(path) as file:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6) as packed:
+                    packed.writelines(_lines(model))
+            else:
+                file.writelines(_lines(model))
+    except OSError as error:
+        raise RunError(f"{path}: cannot write the model: {error.strerror}; choose another folder") from error
+
+
+def _lines(model: ArpaModel) -> Iterable[bytes]:
+    counts = (len(table.keys) - int(np.isnan(table.log10).sum()) for table in model.tables)
+    yield b"\\data\\\n" + b"".join(b"ngram %d=%d\n" % item for item in enumerate(counts, 1))
+    for order, table in enumerate(model.tables, 1):
+        yield b"\n\\%d-grams:\n" % order
+        row = "%s\t" + " ".join(["%s"] * order) + "\t%s" * (order < model.order) + "\n"
+        for start in range(0, len(table.keys), _BLOCK):
+            rest = start + np.flatnonzero(~np.isnan(table.log10[start : start + _BLOCK]))
+            fields = [shortest(table.log10[rest]), *[shortest(table.backoff[rest])] * (order < model.order)]
+            for below in model.tables[order - 1 : 0 : -1]:
+                rest, first = below.split(len(model.words), rest)
+                fields.insert(-1 if order < model.order else len(fields), _spelled(model, first))
+            fields.insert(-1 if order < model.order else len(fields), _spelled(model, rest))
+            yield "".join(map(row.__mod__, zip(*fields, strict=True))).encode()
+    yield b"\n\\end\\\n"
+
+
+def _spelled(model: ArpaModel, ids: Integers) -> list[str]:
+    return list(map(model.words.__getitem__, ids.tolist()))
+
+
+def shortest(values: Floats) -> list[str]:
+    """Spell float32 numbers in the fewest digits that give them back, as KenLM prints them: -0.2, 0, 0.00001, 1e-7."""
+    unique, where = np.unique(values, return_inverse=True)
+    texts = [text.removesuffix(".0") for text in (unique + np.float32(0)).astype("U16").tolist()]
+    for at, text in enumerate(texts):
+        if "e" in text:
+            plain = abs(unique[at]) >= 1e-6
+            texts[at] = np.format_float_positional(unique[at], trim="-") if plain else text.replace("e-0", "e-")
+    return list(map(texts.__getitem__, where.tolist()))

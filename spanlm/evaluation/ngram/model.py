@@ -1,0 +1,261 @@
+r"""A back-off n-gram model in sorted arrays, and the questions that are asked of it.
+
+With h a context of at most n-1 words and h' the same context without its first word,
+
+    log10 p(w | h) = the listed value             if the n-gram (h w) is listed,
+                     b(h) + log10 p(w | h')       otherwise; b(h) is 0 where h is not listed.
+
+An n-gram (w_1 ... w_k) is stored under one integer: the index of its suffix (w_2 ... w_k) in the table of order k-1,
+times the vocabulary's size, plus w_1. Tables are sorted by this key: a match grows from the last word backwards, one
+binary search an order, and what matches at word t is the context of word t+1. Sums are in float32 and in KenLM's
+order: the longest match, then back-off weights from short contexts to long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.errors import InputError, require
+
+UNKNOWN, START, END = "<unk>", "<s>", "</s>"
+MAX_ORDER = 6
+_BATCH = 1024
+"""Sentences that are scored at a time."""
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The n-grams of one order, sorted by key.
+
+    Attributes:
+        keys: (n,) suffix index times vocabulary size plus first word; in order 1 the word's id.
+        log10: (n,) log10 p(w_k | w_1 ... w_{k-1}); NaN for one that is not listed but is the suffix of one that is.
+        backoff: (n,) log10 weight of the n-gram as a context.
+    """
+
+    keys: Keys
+    log10: Floats
+    backoff: Floats
+
+    def find(self, suffixes: Integers, first: NDArray[np.integer], size: int) -> Integers:
+        """Return the indices of n-grams given by suffix (-1: none) and first word; -1 for those that are not there."""
+        if not len(self.keys):
+            return np.full(len(suffixes), -1, np.int64)
+        keys = (np.maximum(suffixes, 0) * size + first).astype(np.uint64)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where((suffixes >= 0) & (self.keys[at] == keys), at, -1)
+
+    def split(self, size: int, part: slice | Integers = slice(None)) -> tuple[Integers, Integers]:
+        """Return the suffix index and the first word of n-grams."""
+        suffixes, first = np.divmod(self.keys[part], np.uint64(size))
+        return suffixes.astype(np.int64), first.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceScores:
+    """Scores of the words of a sentence and of the `</s>` after them.
+
+    Attributes:
+        log10: (n,) log10 p(word | words before), float32.
+        lengths: (n,) words in the longest listed n-gram that ends here.
+        oov: (n,) the word is not in the model's vocabulary, or is `<unk>` itself.
+    """
+
+    log10: Floats
+    lengths: NDArray[np.int8]
+    oov: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where the words of another vocabulary stand in a model's distribution.
+
+    Attributes:
+        ids: (V,) the model's id of each word, 0 (`<unk>`) for a word that the model does not have.
+        shift: (V,) added to log10 p: the K words with id 0 share p(<unk>) equally, -log10 K; 0 for the others.
+    """
+
+    ids: Integers
+    shift: Floats
+
+
+@dataclass(frozen=True)
+class ArpaModel:
+    """A back-off n-gram model of order 1 to 6. A state is the last words, by id, at most n-1.
+
+    Attributes:
+        words: The vocabulary in id order; id 0 is `<unk>`, and `<s>` and `</s>` are among them.
+        tables: One table an order.
+    """
+
+    words: tuple[str, ...]
+    tables: tuple[Table, ...]
+
+    def __post_init__(self) -> None:
+        require(1 <= self.order <= MAX_ORDER, "order", self.order, f"from 1 to {MAX_ORDER}")
+
+    @property
+    def order(self) -> int:
+        """Return the length of the longest n-grams."""
+        return len(self.tables)
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Return the id of each word."""
+        return {word: index for index, word in enumerate(self.words)}
+
+    @property
+    def initial(self) -> tuple[int, ...]:
+        """Return the state at the start of a sentence: `<s>`."""
+        return (self.ids[START],)[: self.order - 1]
+
+    def advance(self, state: Sequence[int], word: int) -> tuple[int, ...]:
+        """Return the state after a word; after `</s>` a new sentence starts."""
+        return self.initial if word == self.ids[END] else (*state, word)[-self.order + 1 or len(state) + 1 :]
+
+    def score(self, sentences: Iterable[Sequence[str]], end: bool = True) -> Iterator[SentenceScores]:
+        """Score sentences, each from `<s>`, in batches of bounded memory.
+
+        Args:
+            sentences: The words of each.
+            end: Score the `</s>` after each sentence, too.
+
+        Raises:
+            InputError: A sentence holds `<s>` or `</s>` as a word.
+        """
+        source = iter(sentences)
+        while batch := list(islice(source, _BATCH)):
+            ids = list(map(self._numbers, batch))
+            log10, lengths = self._scores(np.concatenate(ids), self.initial)
+            start = 0
+            for row in ids:
+                part = slice(start, start + len(row) - (not end))
+                yield SentenceScores(log10[part], lengths[part], row[: len(row) - (not end)] == 0)
+                start += len(row)
+
+    def log10_probs(self, ids: Integers, state: Sequence[int] | None = None) -> Floats:
+        """Return the log10 probability of each word of a stream; (T,).
+
+        Args:
+            ids: (T,) the words by id; `</s>` ends a sentence, after which the next starts from `<s>`.
+            state: The words before the first; None starts a sentence.
+        """
+        return self._scores(ids, self.initial if state is None else state)[0]
+
+    def distributions(
+        self, ids: Integers, state: Sequence[int] | None = None, columns: Columns | None = None
+    ) -> Floats:
+        """Return the distribution that predicts each word of a stream, as log10 probabilities; (T, V).
+
+        `distributions(ids)[t, ids[t]]` is `log10_probs(ids)[t]` bit for bit. Memory is 4 T V bytes: cut the stream and
+        pass the state on. `<s>`, which is never predicted, has -inf.
+
+        Args:
+            ids: (T,) the words by id, as for `log10_probs`; the last word changes nothing.
+            state: The words before the first; None starts a sentence.
+            columns: The vocabulary of the result; None is the model's own.
+        """
+        matches, since, places = self._matches(ids, self.initial if state is None else state)
+        unigrams = self.tables[0].log10.copy()
+        unigrams[self.ids[START]] = -np.inf
+        out: Floats = np.repeat(unigrams[None], len(ids), axis=0)
+        for length in range(1, self.order):
+            context = np.where(since[places] >= length, matches[length - 1][places - 1], -1)
+            rows = np.flatnonzero(context >= 0)
+            out[rows] += self.tables[length - 1].backoff[context[rows], None]
+            contexts, words, log10 = self._successors[length - 1]
+            first, last = (np.searchsorted(contexts, context[rows], side) for side in ("left", "right"))
+            many = last - first
+            at = np.arange(many.sum()) + np.repeat(first - np.cumsum(many) + many, many)
+            out[np.repeat(rows, many), words[at]] = log10[at]
+        if columns is not None:
+            out = out[:, columns.ids] + columns.shift
+        return out
+
+    def distribution(self, state: Sequence[int], columns: Columns | None = None) -> Floats:
+        """Return the log10 probability of every next word after a state; (V,)."""
+        row: Floats = self.distributions(np.zeros(1, np.int64), state, columns)[0]
+        return row
+
+    def columns(self, vocabulary: Vocabulary) -> Columns:
+        """Return where the words of `vocabulary` stand; its `<eos>` is `</s>`."""
+        ids = np.array([self.ids.get(END if word == EOS else word, 0) for word in vocabulary.words], np.int64)
+        unknown = ids == 0
+        return Columns(ids, np.where(unknown, -np.log10(max(1, unknown.sum())), 0).astype(np.float32))
+
+    @cached_property
+    def _successors(self) -> list[tuple[Integers, Integers, Floats]]:
+        """By length of the context, from 1: its index, sorted, the word after it, and that word's log10 p."""
+        successors, last = [], np.arange(len(self.words))
+        for table, contexts in zip(self.tables[1:], contexts_of(self.tables), strict=True):
+            last = last[table.split(len(self.words))[0]]
+            listed = np.flatnonzero(~np.isnan(table.log10))
+            listed = listed[np.argsort(contexts[listed], kind="stable")]
+            successors.append((contexts[listed], last[listed], table.log10[listed]))
+        return successors
+
+    def _numbers(self, sentence: Sequence[str]) -> Integers:
+        require_no_marks(sentence)
+        return np.array([*(self.ids.get(word, 0) for word in sentence), self.ids[END]], np.int64)
+
+    def _matches(self, ids: Integers, state: Sequence[int]) -> tuple[list[Integers], Integers, Integers]:
+        """Look up the n-grams that end at each place of a stream: the state, then words, `<s>` after each `</s>`.
+
+        Returns:
+            By order, the index of the n-gram that ends at each place, -1 for none; the words before each place in its
+            sentence; the place of each of `ids`.
+        """
+        before = np.array(state or (self.ids[START],), np.int64)
+        starts = np.zeros(len(ids), np.int64)
+        starts[1:] = ids[:-1] == self.ids[END]
+        stream = np.concatenate([before, np.insert(ids, np.flatnonzero(starts), self.ids[START])])
+        place = np.arange(len(stream))
+        since = place - np.maximum.accumulate(np.where(stream == self.ids[START], place, 0))
+        matches = [stream]
+        for length, table in enumerate(self.tables[1:], 2):
+            matches.append(np.full(len(stream), -1, np.int64))
+            at = np.flatnonzero((matches[-2] >= 0) & (since >= length - 1))
+            matches[-1][at] = table.find(matches[-2][at], stream[at - length + 1], len(self.words))
+        return matches, since, np.arange(len(ids)) + len(before) + np.cumsum(starts)
+
+    def _scores(self, ids: Integers, state: Sequence[int]) -> tuple[Floats, NDArray[np.int8]]:
+        matches, since, places = self._matches(ids, state)
+        log10, lengths = self.tables[0].log10[ids], np.ones(len(ids), np.int8)
+        for length in range(2, self.order + 1):
+            found = np.flatnonzero(matches[length - 1][places] >= 0)
+            values = self.tables[length - 1].log10[matches[length - 1][places[found]]]
+            listed = found[~np.isnan(values)]
+            log10[listed], lengths[listed] = values[~np.isnan(values)], length
+        for length in range(1, self.order):
+            context = matches[length - 1][places - 1]
+            backed_off = np.flatnonzero((context >= 0) & (since[places] >= length) & (lengths <= length))
+            log10[backed_off] += self.tables[length - 1].backoff[context[backed_off]]
+        return log10, lengths
+
+
+def require_no_marks(sentence: Sequence[str]) -> None:
+    """Raise InputError if a sentence holds `<s>` or `</s>` as a word."""
+    for mark in (START, END):
+        if mark in sentence:
+            raise InputError(f"a sentence holds {mark} as a word; it marks where sentences start and end: remove it")
+
+
+def contexts_of(tables: Sequence[Table]) -> Iterator[Integers]:
+    """Yield for each order from 2 on the index of every n-gram's context in the order below; -1 where it has none."""
+    size = len(tables[0].keys)
+    contexts = np.zeros(size, np.int64)  # of a single word: the empty one
+    for order, table in enumerate(tables[1:], 2):
+        suffixes, first = table.split(size)
+        contexts = first if order == 2 else tables[order - 2].find(contexts[suffixes], first, size)
+        yield contexts

@@ -1,0 +1,352 @@
+"""What a run knows of its progress and writes down: its position, its rows of metrics.jsonl, events for a watcher.
+
+Library code does not print: whoever wants to show a run is its `Watcher`.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus
+from spanlm.errors import RunError
+from spanlm.evaluation.perplexity import log_of, log_of_training
+from spanlm.evaluation.scoring import Tally, perplexity
+from spanlm.store.process import StopRequest
+from spanlm.store.run_folder import METRICS, MetricsLog
+from spanlm.training.config import TrainingConfig
+from spanlm.training.setup import WarmStart
+
+_LATEST = {"metrics_checksums", "config"}
+_ADDED = {*_LATEST, "stage", "stage_began", "losses", "averaging_since", "late_rate", "best_weights", "parts"}
+"""Fields that checkpoints of 0.1.0, and of the first versions, do not have."""
+
+
+@dataclass
+class Position:
+    """Where a training run stands between two steps.
+
+    Attributes:
+        rate: the learning rate of this epoch.
+        epoch: finished epochs.
+        segment: segments of this epoch that are done.
+        step: optimiser steps in all.
+        epoch_nll: summed NLL of this epoch so far, in nats.
+        epoch_tokens: predicted tokens of this epoch so far.
+        logged_nll: `epoch_nll` at the last row of metrics.jsonl.
+        logged_tokens: `epoch_tokens` at the last row of metrics.jsonl.
+        best_loss: best validation loss so far, nats a token; infinite before the first.
+        best_epoch: the epoch that had it, counted from 1; 0 before the first.
+        stale: epochs since then.
+        metrics_size: bytes of metrics.jsonl.
+        metrics_checksums: of its lines, as `MetricsLog` has them.
+        config: digest of the run's configuration.
+        data: digest of the corpus; a resumed run must find the same.
+        stage: 0, or the number of the finetune stage.
+        stage_began: finished epochs when the stage began.
+        losses: validation losses for the non-monotone test: of the epochs before averages, or of the finetune stage.
+        averaging_since: optimiser steps when averages began; None before.
+        late_rate: with averages and lagged rates, the rate of the next step.
+        best_weights: SHA-256 of the best weights, as `model.safetensors` has it.
+        parts: sums over this epoch so far of the head's metrics, by name.
+    """
+
+    rate: float
+    epoch: int = 0
+    segment: int = 0
+    step: int = 0
+    epoch_nll: float = 0.0
+    epoch_tokens: int = 0
+    logged_nll: float = 0.0
+    logged_tokens: int = 0
+    best_loss: float = math.inf
+    best_epoch: int = 0
+    stale: int = 0
+    metrics_size: int = 0
+    metrics_checksums: list[int] = field(default_factory=list)
+    config: str = ""
+    data: str = ""
+    stage: int = 0
+    stage_began: int = 0
+    losses: list[float] = field(default_factory=list)
+    averaging_since: int | None = None
+    late_rate: float = 0.0
+    best_weights: str = ""
+    parts: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; JSON has no infinity."""
+        return {**asdict(self), "best_loss": self.best_loss if self.best_epoch else None}
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> Position:
+        """Undo `to_json`; fields that older versions did not have get their defaults.
+
+        Raises:
+            RunError: a field is missing or unknown.
+        """
+        wrong = set(Position.__dataclass_fields__) ^ set(values)
+        if wrong and wrong not in (_LATEST, _ADDED):
+            raise RunError(
+                f"checkpoint: position.json: field {sorted(wrong)[0]}: was written by another version of spanlm."
+            )
+        best = math.inf if values["best_loss"] is None else values["best_loss"]
+        return Position(**{**values, "best_loss": best})
+
+    @property
+    def averaged_steps(self) -> int | None:
+        """Steps since averages began; None before."""
+        return None if self.averaging_since is None else self.step - self.averaging_since
+
+    @property
+    def stage_epochs(self) -> int:
+        """Finished epochs of this stage."""
+        return self.epoch - self.stage_began
+
+    @property
+    def averaged(self) -> bool:
+        """Whether averages of the weights are validated and saved."""
+        return self.averaging_since is not None
+
+    def stage_over(self, training: TrainingConfig) -> bool:
+        """Whether the stage in which the run stands has ended."""
+        if self.stage:
+            finetune = training.finetune
+            return self.stage_epochs >= finetune.epochs or stagnated(self.losses, finetune.nonmonotone)
+        waiting = training.optimizer.kind == "nt_asgd" and not self.averaged
+        impatient = training.patience is not None and self.stale >= training.patience
+        return self.epoch >= training.epochs or (impatient and not waiting)
+
+    def run_over(self, training: TrainingConfig) -> bool:
+        """Whether the last stage has ended."""
+        return self.stage >= training.finetune.stages and self.stage_over(training)
+
+    def advance(self, nll: float, tokens: int, metrics: Mapping[str, float]) -> None:
+        """Add a step, with the sums of its predicted tokens."""
+        self.step += 1
+        self.segment += 1
+        self.epoch_nll += nll
+        self.epoch_tokens += tokens
+        self.parts = {name: self.parts.get(name, 0.0) + value for name, value in metrics.items()}
+
+    def next_epoch(self, loss: float) -> bool:
+        """Close the epoch with its validation loss; return whether it is the best so far."""
+        self.epoch += 1
+        self.segment = self.epoch_tokens = self.logged_tokens = 0
+        self.epoch_nll = self.logged_nll = 0.0
+        self.parts = {}
+        improved = loss < self.best_loss
+        if improved:
+            self.best_loss, self.best_epoch, self.stale = loss, self.epoch, 0
+        else:
+            self.stale += 1
+        return improved
+
+    def averages_begin(self, training: TrainingConfig, loss: float) -> bool:
+        """Note an epoch's validation loss; if averages are due, begin them with the next step and return True.
+
+        They begin once, never end, and contain no weights from before. From then on patience counts anew.
+        """
+        optimizer = training.optimizer
+        if optimizer.kind != "nt_asgd":
+            return False
+        if self.stage or not self.averaged:
+            self.losses.append(loss)
+        last = optimizer.switch_after
+        due = stagnated(self.losses, optimizer.nonmonotone) if last is None else self.epoch >= last
+        if self.averaged or not due:
+            return False
+        self.averaging_since, self.stale = self.step, 0
+        return True
+
+    def begin_stage(self, rate: float) -> None:
+        """Begin the next finetune stage at its first step; it averages from there."""
+        self.stage += 1
+        self.stage_began, self.losses, self.rate = self.epoch, [], rate
+        self.averaging_since, self.stale = self.step, 0
+
+
+def stagnated(losses: Sequence[float], n: int) -> bool:
+    """Return whether the last of these validation losses is above the best of those more than n epochs before it.
+
+    This needs a loss before the last n + 1: it is never so before epoch n + 2. The test is that of the authors' code
+    (Merity et al., 2018): the paper prints the last n, which its authors call a misprint.
+    """
+    older = losses[: max(0, len(losses) - 1 - n)]
+    return bool(older) and losses[-1] > min(older)
+
+
+@dataclass(frozen=True)
+class StepEvent:
+    """An optimiser step; every `log_every`-th is a row of metrics.jsonl.
+
+    Attributes:
+        position: after the step, a copy.
+        segments: of the epoch.
+        rate: learning rate of the step.
+        gradient_norm: before clipping.
+        tokens: predicted ones of the step.
+        tokens_per_second: of the epoch, in this process.
+    """
+
+    position: Position
+    segments: int
+    rate: float
+    gradient_norm: float
+    tokens: int
+    tokens_per_second: float
+
+    def row(self) -> dict[str, Any]:
+        """Return the row: its loss is the mean since the row before, its parts are of the epoch so far."""
+        at = self.position
+        loss = (at.epoch_nll - at.logged_nll) / (at.epoch_tokens - at.logged_tokens)
+        parts = log_of_training(at.parts)
+        fields = {"epoch": at.epoch + 1, "rate": self.rate, "gradient_norm": self.gradient_norm}
+        return {"event": "train", "step": at.step, **fields, **({"parts": parts} if parts else {}), **_losses(loss)}
+
+
+@dataclass(frozen=True)
+class EpochEvent:
+    """A validation, which is a row of metrics.jsonl. Losses: mean NLL, nats a token.
+
+    Attributes:
+        position: after the epoch, a copy.
+        train_loss: of the weights as they moved through the epoch.
+        valid_loss: of the weights after it, or of their averages.
+        improved: whether that is the best so far.
+        tokens_per_second: of the epoch's training, in this process.
+        seconds: of the same.
+        train_parts: `evaluation.parts.log_of` the training.
+        valid_parts: the same of the validation.
+    """
+
+    position: Position
+    train_loss: float
+    valid_loss: float
+    improved: bool
+    tokens_per_second: float
+    seconds: float
+    train_parts: Mapping[str, float] = field(default_factory=dict)
+    valid_parts: Mapping[str, float] = field(default_factory=dict)
+
+    def row(self) -> dict[str, Any]:
+        """Return the row; parts of a text too short for a span are left out."""
+        at, parts = self.position, {"train": self.train_parts, "valid": self.valid_parts}
+        parts = {split: values for split, values in parts.items() if values}
+        fields = {"epoch": at.epoch, "train_loss": self.train_loss, "rate": at.rate}
+        of_parts = {"parts": parts} if parts else {}
+        return {"event": "valid", "step": at.step, **fields, **of_parts, **_losses(self.valid_loss)}
+
+
+def _losses(loss: float) -> dict[str, float]:
+    return {"loss": loss, "perplexity": perplexity(loss)}
+
+
+class Watcher:
+    """Is notified of a run's progress; this one does nothing."""
+
+    pauses: Sequence[float] = (5, 10, 15)
+    """Seconds to wait before each new attempt to write what the disk refused."""
+
+    def start(
+        self, config: RunConfig, corpus: Corpus, folder: Path, device: str, predicted: int, started: WarmStart | None
+    ) -> None:
+        """Before the first step of this process.
+
+        Args:
+            config: the whole run's.
+            corpus: the training data.
+            folder: of the run.
+            device: that trains it.
+            predicted: training tokens that an epoch predicts.
+            started: the weights of another run that this one begins with.
+        """
+
+    def step(self, event: StepEvent) -> None:
+        """After every optimiser step."""
+
+    def epoch(self, event: EpochEvent) -> None:
+        """After every validation."""
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""
+
+
+class Journal:
+    """Keeps the time and the metrics of one run, and notifies its watcher."""
+
+    def __init__(self, training: TrainingConfig, watcher: Watcher, folder: Path) -> None:
+        self._training, self._folder, self.watcher = training, folder, watcher
+        self.request = StopRequest()
+        self.begin_epoch()
+
+    def lasting(self, write: Callable[[], Any]) -> Any:
+        """Write something of the run; try again what the disk refuses for a moment, unless the run is to end."""
+        for pause in self.watcher.pauses:
+            try:
+                return write()
+            except RunError as error:
+                if getattr(error.__cause__, "errno", None) not in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
+                    raise
+                self.watcher.note(f"{error} Trying again in {pause:g} s.")
+                for _ in range(round(10 * pause)):
+                    if self.request.signal_number is not None:
+                        raise
+                    time.sleep(0.1)
+        return write()
+
+    @contextmanager
+    def open(self, position: Position) -> Iterator[None]:
+        """Open metrics.jsonl, cut to its size at the position, for the block."""
+        self._metrics = MetricsLog(self._folder / METRICS, position.metrics_size, position.metrics_checksums)
+        try:
+            yield
+        finally:
+            self._metrics.close()
+
+    def sync(self, position: Position) -> None:
+        """Wait until the disk has all rows, and note their size and checksums in the position."""
+        position.metrics_size, position.metrics_checksums = self.lasting(self._metrics.sync), self._metrics.checksums
+
+    def begin_epoch(self) -> None:
+        """Start the clock: an epoch begins, or goes on in this process."""
+        self._began, self._tokens, self._seconds = time.perf_counter(), 0, 0.0
+
+    @property
+    def _speed(self) -> float:
+        return self._tokens / self._seconds if self._tokens else 0.0
+
+    def step(self, position: Position, segments: int, rate: float, norm: float, tokens: int) -> None:
+        """Notify of a step (see `StepEvent`), and write a row after every `log_every` of them."""
+        self._tokens += tokens
+        self._seconds = time.perf_counter() - self._began
+        event = StepEvent(copy(position), segments, rate, norm, tokens, self._speed)
+        self.watcher.step(event)
+        if position.step % self._training.log_every == 0:
+            position.logged_nll, position.logged_tokens = position.epoch_nll, position.epoch_tokens
+            self._write(event)
+
+    def epoch(
+        self, position: Position, found: Tally, improved: bool, train_loss: float, train_parts: Mapping[str, float]
+    ) -> EpochEvent:
+        """Write the row of an epoch that was just closed; return the event for after its checkpoint."""
+        parts, pace = (train_parts, log_of(found.metrics, found.tokens)), (self._speed, self._seconds)
+        event = EpochEvent(copy(position), train_loss, found.loss, improved, *pace, *parts)
+        self._write(event)
+        return event
+
+    def _write(self, event: StepEvent | EpochEvent) -> None:
+        row, position = event.row(), event.position
+        if self._training.optimizer.kind == "nt_asgd":
+            row |= {"stage": position.stage, "averaged": position.averaged}
+        clock = {"tokens_per_second": round(event.tokens_per_second, 1), "time": datetime.now(UTC).isoformat()}
+        self.lasting(lambda: self._metrics.write({**row, **clock}))

@@ -1,0 +1,268 @@
+"""Mean attention by lag: measured, as Figure 3b printed it, and side by side in a table and in files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.analysis.export import save_lags
+from spanlm.analysis.lags import (
+    MOST_ROWS,
+    PUBLISHED,
+    RECURRENT_MEMORY,
+    LagAccumulator,
+    LagProfile,
+    MeasuredLags,
+    check_alike,
+    lag_columns,
+    notes,
+)
+from spanlm.errors import InputError
+
+from .conftest import mean_by_lag
+
+OPENING = [
+    [0.0, 0.0, 0.0],  # nothing to look at
+    [0.0, 0.0, 1.0],
+    [0.0, 0.3, 0.7],
+    [0.2, 0.3, 0.5],
+    [0.4, 0.1, 0.5],
+]
+
+
+def test_only_full_windows_are_averaged() -> None:
+    profile = mean_by_lag(OPENING)
+    assert profile.percent == pytest.approx((30, 20, 50))
+    assert (profile.positions, profile.left_out) == (2, 3)
+    assert list(profile.lags) == [3, 2, 1]
+
+
+def test_a_window_with_the_current_word_is_full_one_position_earlier() -> None:
+    profile = mean_by_lag([[0.0, 0.0, 1.0], [0.0, 0.3, 0.7], *OPENING[3:]], nearest_lag=0)
+    assert profile.percent == pytest.approx((30, 20, 50))
+    assert (profile.positions, profile.left_out) == (2, 2)
+    assert list(profile.lags) == [2, 1, 0]
+    only = mean_by_lag(np.ones((4, 1)), nearest_lag=0)
+    assert (only.positions, only.left_out, list(only.lags)) == (4, 0, [0])
+
+
+def test_what_lies_on_no_word_is_what_is_missing() -> None:
+    """A pointer's rows sum to one less its gate; the rows of the others to one."""
+    profile = mean_by_lag([[0.1, 0.3], [0.2, 0.2]], nearest_lag=0)
+    assert profile.null_mass == pytest.approx(60)
+    assert profile.last_five == pytest.approx(40)
+    assert mean_by_lag([[0.5, 0.5]]).null_mass == 0
+
+
+def held(rows: object) -> np.ndarray:
+    """How many slots held a word, where every one that did has weight."""
+    return np.count_nonzero(np.logical_or.accumulate(np.asarray(rows) > 0, axis=1), axis=1)
+
+
+GROWING = [[[0.0, 0.0, 1.0]], [[0.1, 0.2, 0.3, 0.4], [0.0, 0.0, 0.5, 0.5]], [[1.0]], [[0.2, 0.2, 0.2, 0.2, 0.2]]]
+
+
+def test_of_a_window_that_grows_the_nearest_lags_are_told_apart() -> None:
+    accumulator = LagAccumulator(nearest=3)
+    for rows in GROWING:
+        accumulator.update(rows, held(rows))
+    profile = accumulator.profile()
+    assert (profile.positions, profile.left_out, list(profile.lags)) == (2, 3, [3, 2, 1])
+    assert profile.percent == pytest.approx((20, 25, 30)) and profile.older == pytest.approx((10 + 40) / 2)
+    assert profile.null_mass == pytest.approx(0, abs=1e-9)
+    assert profile.counted == "with at least 3 words to look back at"
+
+
+def test_a_window_that_grows_and_never_reaches_the_nearest_lags_is_an_error() -> None:
+    accumulator = LagAccumulator(nearest=15)
+    accumulator.update(GROWING[0], [1])
+    with pytest.raises(InputError, match="none of 1 positions has 15 words to look back at"):
+        accumulator.profile()
+    with pytest.raises(InputError, match="nearest=0"):
+        LagAccumulator(nearest=0)
+
+
+@given(
+    st.integers(1, 6).flatmap(
+        lambda window: st.lists(
+            st.lists(st.lists(st.floats(0, 1, width=32), min_size=window, max_size=window), max_size=5),
+            min_size=1,
+            max_size=5,
+        )
+    )
+)
+def test_streaming_equals_whole(parts: list[list[list[float]]]) -> None:
+    rows = [row for part in parts for row in part]
+    streamed = LagAccumulator()
+    for part in parts:
+        if part:
+            full = len(part[0]) * (np.asarray(part)[:, 0] > 0)
+            streamed.update(np.asarray(part, dtype=np.float32), full)
+    if not any(row[0] > 0 for row in rows):
+        with pytest.raises(InputError, match="full window"):
+            streamed.profile()
+        return
+    whole = mean_by_lag(np.asarray(rows, dtype=np.float32))
+    assert streamed.profile().percent == pytest.approx(whole.percent, rel=1e-12)
+    assert (streamed.positions, streamed.left_out) == (whole.positions, whole.left_out)
+
+
+def test_a_full_window_may_have_no_weight_on_its_oldest_word() -> None:
+    accumulator = LagAccumulator()
+    accumulator.update([[0.0, 0.0, 1.0], [0.5, 0.25, 0.25], [0.0, 0.0, 1.0]], [3, 3, 1])
+    assert (accumulator.positions, accumulator.left_out) == (2, 1)
+    assert accumulator.profile().percent == pytest.approx((25, 12.5, 62.5))
+
+
+def test_what_cannot_be_summed_is_refused() -> None:
+    accumulator = LagAccumulator()
+    accumulator.update(np.ones((1, 3)), [3])
+    with pytest.raises(InputError, match=r"\(N, 3\)"):
+        accumulator.update(np.ones((1, 4)), [4])
+    with pytest.raises(InputError, match="finite"):
+        mean_by_lag([[0.5, float("nan")]])
+
+
+def test_nothing_seen_is_an_error_not_a_nan() -> None:
+    with pytest.raises(InputError, match="full window"):
+        LagAccumulator().profile()
+    with pytest.raises(InputError, match="none of 3 positions"):
+        mean_by_lag(OPENING[:3])
+
+
+# --- beside the paper ---
+
+RM = RECURRENT_MEMORY
+# typed from the paper, oldest position first; the last of the first row is what the others lack to 100
+FIGURE_3B = {
+    "RM(+tM-g)": "1.6 2.1 2.0 2.1 2.3 2.3 2.6 2.9 3.5 4.1 4.9 5.9 8.6 15.2 39.9",
+    "key-value-predict": "4.0 4.0 4.0 4.1 4.2 4.4 4.6 4.9 5.4 5.9 6.7 7.8 9.5 12.5 17.8",
+    "key-value": "4.2 4.2 4.3 4.4 4.5 4.7 5.0 5.3 5.8 6.3 7.1 8.0 9.5 11.8 14.9",
+    "attention": "4.6 4.6 4.7 4.7 4.9 5.0 5.2 5.5 5.8 6.2 6.8 7.5 8.8 11.1 14.7",
+}
+SHORT = MeasuredLags("kvp-w3", "a text", LagProfile((20.0, 30.0, 50.0), 97, 3), "key-value-predict")
+CURRENT = MeasuredLags("rm-w2", "a text", LagProfile((40.0, 60.0), 98, 1, 0), RM)
+UNKNOWN = MeasuredLags("mine", "a text", LagProfile((25.0, 75.0), 99, 2))
+WHOLE = MeasuredLags("single", "a text", LagProfile((20.0, 25.0, 30.0), 50, 40, older=25.0))
+POINTER = MeasuredLags("pointer", "a text", LagProfile((10.0, 27.5), 98, 1, 0))
+SPANS = LagProfile((20.0, 30.0, 50.0), 90, 8, span=4)
+
+
+def as_published(model: str) -> MeasuredLags:
+    row = PUBLISHED[model]
+    return MeasuredLags(model.lower(), "a text", LagProfile(row.percent, 1234, 15, row.nearest_lag), model)
+
+
+def written(folder: Path, suffix: str, *measured: MeasuredLags) -> str:
+    save_lags(measured, folder / f"a{suffix}")
+    return (folder / f"a{suffix}").read_text(encoding="utf-8")
+
+
+def test_every_number_is_that_of_the_figure() -> None:
+    assert {name: " ".join(map(str, row.percent)) for name, row in PUBLISHED.items()} == FIGURE_3B
+    for name, row in PUBLISHED.items():
+        assert sum(row.percent) == pytest.approx(100, abs=0.25)  # printed with one decimal
+        # position −1 is the current word for the recurrent memory alone, and its number is what the others lack
+        assert (row.lags[-1], row.inferred_lags) == ((0, (0,)) if name == RM else (1, ()))
+
+
+@pytest.mark.parametrize("model", PUBLISHED)
+def test_a_row_is_cut_to_a_shorter_window_and_not_made_longer(model: str) -> None:
+    row = PUBLISHED[model]
+    measured = {n: MeasuredLags("m", "t", LagProfile((100 / n,) * n, 9, 1), model) for n in (1, 5, 14, 15, 16)}
+    assert measured[15].published is row and measured[16].published is None and UNKNOWN.published is None
+    for window in (1, 5, 14):
+        cut = measured[window].published
+        assert cut is not None and cut.scaled and sum(cut.percent) == pytest.approx(100)
+        assert cut.lags == row.lags[-window:] and cut.inferred_lags == row.inferred_lags
+        ratios = [one / other for one, other in zip(cut.percent, row.percent[-window:], strict=True)]
+        assert ratios == pytest.approx([ratios[0]] * window)
+
+
+def test_every_lag_has_a_row_and_every_model_a_column_with_the_papers_beside() -> None:
+    # 9.5, 12.5 and 17.8 are 39.8 together; of RM the last two, 15.2 and 39.9, are 55.1
+    assert lag_columns([SHORT, CURRENT, UNKNOWN]) == [
+        ["lag", "kvp-w3", "paper", "rm-w2", "paper", "mine"],
+        ["−3", "20.0", "23.9", "", "", ""],
+        ["−2", "30.0", "31.4", "", "", "25.0"],
+        ["−1", "50.0", "44.7", "40.0", "27.6", "75.0"],
+        ["0 (current word)", "", "", "60.0", "≈72.4", ""],
+        ["last 5", "100.0", "100.0", "100.0", "≈100.0", "100.0"],
+        ["positions", "97", "", "98", "", "99"],
+    ]
+    assert lag_columns([SHORT, WHOLE])[:2] == [["lag", "kvp-w3", "paper", "single"], ["older", "", "", "25.0"]]
+
+
+@pytest.mark.parametrize("count", [1, 2, MOST_ROWS, MOST_ROWS + 1, 64, 65, 256])
+def test_many_lags_are_summed_in_groups_that_double(count: int) -> None:
+    percent = tuple(100 * np.arange(1, count + 1) / np.arange(1, count + 1).sum())
+    header, *rows, last, _ = lag_columns([MeasuredLags("long", "a", replace(SPANS, percent=percent))])
+    assert last[0] == "last 5 spans" and (header == ["lag", "long", "if equal"]) == (count > MOST_ROWS)
+    for column in range(1, len(header)):
+        assert sum(float(row[column]) for row in rows) == pytest.approx(100, abs=0.05 * len(rows) + 1e-9)
+    if count <= MOST_ROWS:
+        assert len(rows) == count
+        return
+    sizes = [float(row[2]) * count / 100 for row in reversed(rows)]
+    assert sizes[:-1] == pytest.approx([1, *(2**power for power in range(len(sizes) - 2))], abs=0.06 * count / 100)
+    assert [row[0] for row in rows[-3:]] == ["−13 … −9", "−5", "−1"] and rows[0][0].startswith(f"−{4 * count - 3}")
+
+
+def test_lags_of_other_things_do_not_stand_side_by_side() -> None:
+    for other in ((1, 1), (3, 1), (4, 0)):
+        with pytest.raises(InputError, match=r"one looks at spans of 4 words and two at "):
+            check_alike({"one": (4, 1), "two": other})
+    check_alike({"one": (1, 1), "two": (1, 0)})
+
+
+def test_notes_say_what_was_done_and_where_weights_do_not_sum_to_100() -> None:
+    said = " ".join(notes([SHORT, CURRENT, UNKNOWN]))
+    for part in ("a text.", "cannot be compared", "Fig. 3b", "scaled to sum to 100", "≈ (lag 0)", "lag 0 here"):
+        assert part in said, part
+    for part in ("cannot be compared", "Fig. 3b", "scaled", "≈", "lag 0", "no word"):
+        assert part not in " ".join(notes([UNKNOWN])), part
+    assert "On no word: pointer 62.5 %." in notes([SHORT, POINTER])
+    assert "On older words, of memories that hold all since the last reset: single 25.0 %." in notes([SHORT, WHOLE])
+
+
+def test_markdown_has_a_row_for_each_model_and_one_for_the_papers(tmp_path: Path) -> None:
+    piped = MeasuredLags("a|b", "a text", UNKNOWN.profile)
+    table, said = written(tmp_path, ".md", SHORT, CURRENT, piped).split("\n\n")
+    cells = [line.replace("\\|", "/").strip("| ").split(" | ") for line in table.splitlines()]
+    assert [row[0] for row in cells] == ["model", "---", "kvp-w3", "paper", "rm-w2", "paper", "a/b"]
+    assert cells[3][1:4] == ["23.9", "31.4", "44.7"] and "scaled to sum to 100" in said
+
+
+def test_csv_has_a_row_for_each_model_and_lag(tmp_path: Path) -> None:
+    rows = list(csv.DictReader(written(tmp_path, ".csv", SHORT, CURRENT, UNKNOWN).splitlines()))
+    assert [(row["run"], row["lag"]) for row in rows] == [
+        *(("kvp-w3", "3"), ("kvp-w3", "2"), ("kvp-w3", "1")),
+        *(("rm-w2", "1"), ("rm-w2", "0"), ("mine", "2"), ("mine", "1")),
+    ]
+    assert [float(row["measured_percent"]) for row in rows] == [20, 30, 50, 40, 60, 25, 75]
+    assert [row["published_inferred"] for row in rows] == ["0", "0", "0", "0", "1", "", ""]
+    assert float(rows[2]["published_percent"]) == pytest.approx(100 * 17.8 / 39.8)
+    assert written(tmp_path, ".csv", as_published(RM)).splitlines()[-2:] == ["1,15.2,15.2,0", "0,39.9,39.9,1"]
+    assert written(tmp_path, ".csv", SHORT).splitlines()[1:] == ["3,20.0,,", "2,30.0,,", "1,50.0,,"]
+
+
+def test_json_keeps_everything(tmp_path: Path) -> None:
+    measured = [SHORT, as_published(RM), UNKNOWN, POINTER]
+    content = json.loads(written(tmp_path, ".json", *measured))
+    short, current, mine, pointer = content["runs"]
+    assert (short["lags"], short["measured_percent"], short["positions"]) == ([3, 2, 1], [20, 30, 50], 97)
+    assert short["published"]["scaled"] and sum(short["published"]["percent"]) == pytest.approx(100)
+    assert (current["lags"][-1], current["published"]["inferred_lags"]) == (0, [0])
+    assert mine["published"] is None and pointer["on_no_step_percent"] == pytest.approx(62.5)
+    assert content["notes"] == notes(measured)
+    alone = json.loads(written(tmp_path, ".json", as_published("key-value")))
+    assert (alone["positions"], alone["left_out"], alone["window"], alone["fixed"]) == (1234, 15, 15, False)
+    assert alone["published_percent"] == alone["measured_percent"] and alone["published_model"] == "key-value"
+    assert json.loads(written(tmp_path, ".json", SHORT))["published_model"] is None
