@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError
+from spanlm.evaluation.prefix_tree import TextScore
 
 Region = tuple[int, int]
 """Of a sentence's words, separated by white space: the first and the last, from 1."""
@@ -128,7 +130,7 @@ def region_of(text: str, wanted: str, place: str) -> Region:
     Raises:
         InputError: they are not there, or are there more than once.
     """
-    words, asked = text.split(), wanted.split()
+    words, asked = written_words(text), written_words(wanted)
     first, dash, last = wanted.partition("-")
     if first.strip().isdigit() and (not dash or last.strip().isdigit()):
         start, end = int(first), int(last or first)
@@ -142,27 +144,26 @@ def region_of(text: str, wanted: str, place: str) -> Region:
     return starts[0] + 1, starts[0] + len(asked)
 
 
-def compare_pairs(
-    pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequence[tuple[list[float], bool]]]
-) -> list[Compared]:
+def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequence[TextScore]]) -> list[Compared]:
     """Compare the sentences of every pair.
 
     Args:
         pairs: to compare.
-        score: gives of each sentence log p of its words as written and of its line end, nats, and whether one is
-            outside the vocabulary.
+        score: gives log p of sentences.
 
     Raises:
         InputError: the sentences of a pair are equal.
     """
     for pair in pairs:
-        if pair.good.split() == pair.bad.split():
+        if written_words(pair.good) == written_words(pair.bad):
             raise InputError(f"{pair.place}: both sentences are {pair.good!r}. Leave it out.")
     scored = iter(score([text for pair in pairs for text in (pair.good, pair.bad)]))
-    found = []
-    for pair in pairs:
-        (good, good_oov), (bad, bad_oov) = next(scored), next(scored)
-        if pair.regions is not None:
-            good, bad = ([*values[a - 1 : b]] for values, (a, b) in zip((good, bad), pair.regions, strict=True))
-        found.append(Compared(pair, math.fsum(good), math.fsum(bad), good_oov or bad_oov))
-    return found
+    return [_compared(pair, next(scored), next(scored)) for pair in pairs]
+
+
+def _compared(pair: Pair, good: TextScore, bad: TextScore) -> Compared:
+    oov = bool(good.oov or bad.oov)
+    if pair.regions is None:
+        return Compared(pair, good.log_prob, bad.log_prob, oov)
+    (first, last), (bad_first, bad_last) = pair.regions
+    return Compared(pair, math.fsum(good.words[first - 1 : last]), math.fsum(bad.words[bad_first - 1 : bad_last]), oov)

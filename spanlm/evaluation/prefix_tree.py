@@ -6,16 +6,16 @@ step, from the states of the words before them, so that a step has as many strea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 import torch
 from torch import Tensor
 
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import NextWordModel
-from spanlm.models.state import LMState
+from spanlm.models.interfaces import LMState, NextWordModel
 
 STREAMS = 512
 """Words read side by side, at most."""
@@ -139,3 +139,38 @@ def _read(model: NextWordModel, levels: list[_Level], streams: int) -> Tensor:
         state = LMState.beside(states)
         values.append(found)
     return torch.cat(values)
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """Log-probabilities of a text by the words in which it is written.
+
+    Attributes:
+        words: log p of each word between white space, nats: the sum over the words that it is cut into; 0 where nothing
+            is predicted.
+        end: log p of its line end, or of the ends of its sentences where the model knows these.
+        oov: how many of its words are outside the vocabulary, or have a part that is.
+    """
+
+    words: list[float]
+    end: float
+    oov: int
+
+    @property
+    def log_prob(self) -> float:
+        """Log p of all of it, nats."""
+        return math.fsum([*self.words, self.end])
+
+
+def by_written_words(sizes: Sequence[int], values: Iterable[float], known: Iterable[bool], end: float) -> TextScore:
+    """Sum values of tokens over the words in which they were written.
+
+    Args:
+        sizes: tokens of each word.
+        values: of all tokens, in order.
+        known: whether the vocabulary has each.
+        end: log p of the ends.
+    """
+    value, in_vocabulary = iter(values), iter(known)
+    words = [math.fsum(islice(value, size)) for size in sizes]
+    return TextScore(words, end, sum(not all(list(islice(in_vocabulary, size))) for size in sizes))

@@ -8,11 +8,12 @@ import pytest
 
 from spanlm.errors import InputError
 from spanlm.evaluation.pairs import Accuracy, Pair, accuracies, compare_pairs, region_of
+from spanlm.evaluation.prefix_tree import TextScore
 
 
-def scores(texts: Sequence[str]) -> list[tuple[list[float], bool]]:
+def scores(texts: Sequence[str]) -> list[TextScore]:
     """A word costs its length, a line end 1; `?` is not in the vocabulary."""
-    return [([*(-float(len(word)) for word in text.split()), -1.0], "?" in text) for text in texts]
+    return [TextScore([-float(len(word)) for word in text.split()], -1.0, text.count("?")) for text in texts]
 
 
 def test_sums_ties_and_oov() -> None:

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from spanlm.evaluation.prefix_tree import Prefixes, score_texts
-from spanlm.models.config import ModelConfig
 from spanlm.models.encoders import LSTMConfig
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import (
     AnyMemoryConfig,
     AttentiveConfig,
