@@ -23,7 +23,7 @@ Minimal pairs: is the good sentence of each pair more probable than the bad one?
 sum over its words and its line end, each sentence read by itself. Equal ones are a wrong answer.
 
   spanlm pairs runs/demo pairs.jsonl --out answers.jsonl
-  spanlm pairs runs/demo pairs.csv --good grammatical --bad ungrammatical --by condition
+  spanlm pairs runs/demo pairs.csv --good yes --bad no --by condition
   spanlm pairs runs/demo pairs.csv --critical region
   spanlm pairs kn5.arpa pairs.jsonl
 

@@ -24,7 +24,7 @@ n-best lists of speech recognition or translation: score every hypothesis with l
 take the best of each list.
 
   spanlm rescore runs/kvp --nbest dev.nbest --refs dev.txt --tune
-  spanlm rescore runs/kvp --nbest test.nbest --weights kvp=0.6 words=1.2 --refs test.txt --out best.txt
+  spanlm rescore runs/kvp --nbest test.nbest --weights kvp=0.6 words=1.2
 
 The score of a hypothesis is its own (or its own scores, each), log p by each model, and its number of words, each with
 a weight; --tune finds those with the fewest word errors against --refs. Tune on other lists than you report. Formats:
