@@ -27,6 +27,8 @@ VERBS = {
     "train": "train a model: a preset, your own configuration, or (with nothing else) the demo",
     "evaluate": "perplexity of a trained model, with its protocol spelled out",
     "score": "surprisal, entropy and rank of every word of a text",
+    "pairs": "minimal pairs: is the good sentence more probable than the bad one?",
+    "rescore": "n-best lists of speech recognition or translation: the best anew, with tuned weights",
     "cloze": "which word fits a gap: accuracy on questions like those of the Children's Book Test",
     "attend": "where the model looked at each word: page, figure, table; or mean attention by lag",
     "generate": "let the model continue a prompt",

@@ -59,6 +59,11 @@ def tokenize(line: str, tokenizer: Tokenizer) -> list[str]:
     return words if tokenizer == "whitespace" else [part for word in words for part in cut_word(word, tokenizer)]
 
 
+def written_words(line: str) -> list[str]:
+    """Return what stands between ASCII white space, as it is written."""
+    return _WORD.findall(line)
+
+
 def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
     """Cut what stands between white space as "words" or "straight-words" does."""
     return _pattern().findall((word.replace("’", "'") if tokenizer == "straight-words" else word).lower())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from spanlm.data.cbt import Defect, Question, read_questions
 from spanlm.data.config import Split
 from spanlm.data.corpora import Corpus
 from spanlm.data.text import Text
-from spanlm.data.tokenizer import tokenize
+from spanlm.data.tokenizer import tokenize, written_words
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
@@ -41,7 +42,9 @@ from spanlm.evaluation.dynamic.tuning import (
 )
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.evaluation.generation import GenerationOptions, generate
+from spanlm.evaluation.pairs import Compared, Pair, compare_pairs
 from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buffer
+from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.evaluation.words import ScoreOptions, WordScore, score_words
@@ -135,6 +138,55 @@ class LoadedModel:
         pieces = self.texts.pieces(text.removesuffix("\n").split("\n") if isinstance(text, str) else text)
         self.texts.refuse_context(state)
         return score_words(self.model, self.vocabulary, pieces, options, opened=self.texts.predict_first)
+
+    def score_texts(self, texts: Sequence[str]) -> tuple[list[TextScore], Prefixes]:
+        """Give log p of many short texts, each by itself, and how much was read: beginnings in common are read once.
+
+        Words are cut, and lines into sentences, as those of the training were. Where first words were only read in
+        training (training.batching.predict_first), they count nothing.
+
+        Raises:
+            InputError: a text holds the reserved word <eos>.
+        """
+        sentences = [list(self._whole_sentences(text)) for text in texts]
+        ids = [
+            [*self.vocabulary.encode(words), *[self.vocabulary.eos_id] * closes]
+            for each in sentences
+            for words, closes in each
+        ]
+        opened = self.texts.predict_first
+        values, prefixes = score_texts(self.model, ids, self.vocabulary.eos_id, predict_first=opened)
+        found, value = [], iter(values)
+        for text, each in zip(texts, sentences, strict=True):
+            tokens: list[float] = []
+            ends: list[float] = []
+            for words, closes in each:
+                read = [*[0.0] * (not opened), *next(value)]
+                tokens += read[: len(words)]
+                ends += read[len(words) :][:closes]
+            sizes = [len(self.tokenize(word)) for word in written_words(text)]
+            known = (word in self.vocabulary for words, _ in each for word in words)
+            found.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
+        return found, prefixes
+
+    def _whole_sentences(self, text: str) -> Iterator[tuple[list[str], bool]]:
+        """Give the words of each line or sentence of a text, and whether it ends."""
+        words: list[str] = []
+        for piece in self.texts.pieces([text]):
+            words += piece.words
+            if piece.closes:
+                yield words, True
+                words = []
+        if words:
+            yield words, False
+
+    def compare(self, good: str, bad: str) -> Compared:
+        """Say which of two sentences is more probable, each with its line end, and by how much.
+
+        Raises:
+            InputError: both are the same.
+        """
+        return compare_pairs([Pair(good, bad)], lambda texts: self.score_texts(texts)[0])[0]
 
     def cloze(
         self,

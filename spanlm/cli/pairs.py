@@ -1,0 +1,127 @@
+"""`spanlm pairs RUN… PAIRS`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spanlm.cli.evaluation_report import gate_note
+from spanlm.cli.options import add_device, add_gate, add_runs, output, refuse_overwriting, verb_parser
+from spanlm.cli.render import grid, note, out, out_json
+from spanlm.cli.scorers import SCORERS, load_scorers, scorers_and_files
+from spanlm.data.tables import Row, read_table, table_kind
+from spanlm.errors import InputError
+from spanlm.evaluation.pairs import Accuracy, Pair, accuracies, compare_pairs, region_of
+from spanlm.runs.trained_model import LoadedModel
+from spanlm.store.plain import finite
+
+_DESCRIPTION = """
+Minimal pairs: is the good sentence of each pair more probable than the bad one? A sentence's log-probability is the
+sum over its words and its line end, each sentence read by itself. Equal ones are a wrong answer.
+
+  spanlm pairs runs/demo pairs.jsonl --out answers.jsonl
+  spanlm pairs runs/demo pairs.csv --good yes --bad no --by condition
+  spanlm pairs runs/demo pairs.csv --critical region
+  spanlm pairs kn5.arpa pairs.jsonl
+
+The pairs are a row each of a CSV or TSV file with a line of names, or of JSON lines, as those of BLiMP
+(sentence_good, sentence_bad, UID). Pairs with a word outside the vocabulary are counted apart, too: there both
+sentences may hold the same <unk>.
+"""
+_PARADIGMS = ("UID", "paradigm", "condition")
+
+
+def run(arguments: list[str]) -> None:
+    """Compare."""
+    options = _parsed(arguments)
+    runs, files = scorers_and_files(options)
+    if len(files) != 1:
+        raise InputError(f"{' '.join(files) or 'pairs'}: name one file of pairs after the models")
+    path = Path(files[0])
+    refuse_overwriting(options.out, [path])
+    pairs = _read(path, options)
+    ((_, model),) = load_scorers(runs, options, as_one=True)
+    compared = compare_pairs(pairs, lambda texts: model.score_texts(texts)[0])
+    if options.out is not None:
+        with output(options.out) as file:
+            for each in compared:
+                file.write(json.dumps(finite(each.to_json()), ensure_ascii=False, allow_nan=False) + "\n")
+    by = options.by or next((name for name in _PARADIGMS if name in pairs[0].fields), None)
+    groups = accuracies(compared, by) if by is not None else {}
+    whole = Accuracy.of(compared)
+    if options.json:
+        out_json(
+            {"pairs": whole.to_json(), "by": by, "groups": {name: each.to_json() for name, each in groups.items()}}
+        )
+        return
+    header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "accuracy"]
+    rows = [*groups.items(), ("all", whole)] if len(groups) != 1 else [("all", whole)]
+    grid(header, [[name, *_cells(each)] for name, each in rows])
+    if options.critical is not None:
+        out("Only the words of the critical region are compared.")
+    if isinstance(model, LoadedModel):
+        for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *gate_note(model)]:
+            note(line)
+
+
+_UNPREDICTED = (
+    "note: the first word of each sentence counts nothing: in this model's training it was only read "
+    "(training.batching.predict_first=false)"
+)
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = verb_parser("pairs", _DESCRIPTION)
+    add_runs(parser, "PAIRS", f"a file of pairs. {SCORERS}")
+    add_device(parser)
+    parser.add_argument("--good", default="sentence_good", metavar="COLUMN", help="of the acceptable sentences")
+    parser.add_argument("--bad", default="sentence_bad", metavar="COLUMN", help="of the others")
+    text = "count pairs by this column, too (default: UID, paradigm or condition, if there)"
+    parser.add_argument("--by", metavar="COLUMN", help=text)
+    text = "compare a region alone: a column with its words, or the number of its word (4, 4-6), in both sentences; "
+    parser.add_argument("--critical", metavar="COLUMN[,COLUMN]", help=f"{text}two columns: of the good, of the bad")
+    parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help="of the pairs (default: by the file's name)")
+    add_gate(parser)
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="JSON lines: every pair with its log-probabilities (nats)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
+    return parser.parse_intermixed_args(arguments)
+
+
+def _read(path: Path, options: argparse.Namespace) -> list[Pair]:
+    kind = options.format or table_kind(path)
+    if kind is None:
+        raise InputError(f"{path}: say by --format csv, tsv or jsonl what it is; the name does not")
+    regions: Sequence[str] = options.critical.split(",") if options.critical else ()
+    if len(regions) > 2:
+        raise InputError(f"--critical={options.critical}: must be one column, or two with a comma between them")
+    by = [options.by] if options.by else []
+    rows = read_table(path, kind, [options.good, options.bad, *regions, *by])
+    return [_pair(path, row, options, regions) for row in rows]
+
+
+def _pair(path: Path, row: Row, options: argparse.Namespace, columns: Sequence[str]) -> Pair:
+    place, values = f"{path}, line {row.line}", row.values
+    good, bad = (str(values[name]) for name in (options.good, options.bad))
+    found: Any = None
+    if columns:
+        wanted = [str(values[name]) for name in columns]
+        found = region_of(good, wanted[0], place), region_of(bad, wanted[-1], place)
+    return Pair(good, bad, found, values, place)
+
+
+def _cells(counted: Accuracy) -> list[str]:
+    low, high = counted.interval
+    with_oov = f"{counted.oov_correct / counted.oov:.1%}" if counted.oov else ""
+    return [
+        f"{counted.pairs:,}",
+        f"{counted.accuracy:.1%}",
+        f"{low:.1%} to {high:.1%}",
+        f"{counted.ties}",
+        f"{counted.oov:,}",
+        with_oov,
+    ]

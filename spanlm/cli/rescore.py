@@ -1,0 +1,238 @@
+"""`spanlm rescore RUN… --nbest FILE`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from spanlm.cli.options import add_device, add_gate, output, refuse_overwriting, verb_parser
+from spanlm.cli.render import grid, note, out, out_json, paragraph, table
+from spanlm.cli.scorers import SCORERS, load_scorers
+from spanlm.errors import InputError
+from spanlm.evaluation.prefix_tree import Prefixes
+from spanlm.rescoring.formats import Format, NBestList, read_nbest, read_references, write_nbest
+from spanlm.rescoring.rescore import WORDS, Scored, WordErrors, weight_grid, word_errors
+from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap
+from spanlm.store.plain import cells_line
+
+_DESCRIPTION = """
+n-best lists of speech recognition or translation: score every hypothesis with language models, weight the scores, and
+take the best of each list.
+
+  spanlm rescore runs/kvp --nbest dev.nbest --refs dev.txt --tune
+  spanlm rescore runs/kvp --nbest test.nbest --weights kvp=0.6 words=1.2
+
+The score of a hypothesis is its own (or its own scores, each), log p by each model, and its number of words, each with
+a weight; --tune finds those with the fewest word errors against --refs. Tune on other lists than you report. Formats:
+Moses, Kaldi, SRILM (plain, NBestList1.0), ESPnet folders, NeMo TSV, JSON lines; found out by themselves.
+"""
+_MORE = """
+Every score is a natural logarithm: SRILM's log10 and bytelogs are converted, Kaldi's costs negated. A list's
+hypotheses are scored each by itself, from the beginning of a line; what several have in common at their beginning is
+read once. The search moves one weight at a time, and sums of them, to the middle of the interval with the fewest
+errors (Och, 2003); the first score keeps the weight 1. Intervals of error rates are those of 1,000 draws of lists.
+
+--out has a line a list: `ID words`, or, of Moses and NeMo lists, which have numbers alone, the words. --nbest-out has
+all hypotheses in the format that was read, best first, with the models' scores and the new total.
+"""
+_BARE: tuple[Format, ...] = ("moses", "nemo")
+
+
+def run(arguments: list[str]) -> None:
+    """Rescore."""
+    options = _parsed(arguments)
+    given = _weights(options.weights or ())
+    if options.tune and options.refs is None:
+        raise InputError("--tune: needs --refs, what was said or meant, to count word errors")
+    lists, form = read_nbest(options.nbest, options.format, options.list_size)
+    references = None if options.refs is None else read_references(options.refs, lists)
+    refuse_overwriting(options.out, [path for path in (options.nbest, options.refs) if path is not None])
+    scored, prefixes, oov = _scored(lists, options)
+    if scored.first and not given and not options.tune:
+        names = " ".join(f"{name}=…" for name in (*scored.language, WORDS))
+        raise InputError(f"--weights: say how much each score counts ({names}), or add --tune and --refs")
+    weights, tuned = scored.weights(given), None
+    candidates = None if references is None else scored.candidates(references)
+    if options.tune:
+        assert candidates is not None  # refused above
+        tuned = scored.tune(candidates, weights)
+        weights = tuned.weights
+    errors = {} if candidates is None or references is None else _errors(scored, weights, references, candidates)
+    _write(scored, weights, candidates, form, options)
+    if options.json:
+        out_json(_found(scored, weights, tuned, errors, prefixes, form))
+        return
+    _print(scored, weights, tuned, errors, prefixes, form, oov, candidates)
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = verb_parser("rescore", _DESCRIPTION, more=_MORE)
+    parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=f"the folder of a trained run. {SCORERS}")
+    add_device(parser)
+    parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
+    parser.add_argument("--format", choices=get_args(Format), help="of the lists (default: found out)")
+    parser.add_argument("--list-size", type=int, metavar="N", help="hypotheses a list; NeMo's files do not say it")
+    text = "a line a list: `ID words`, `words (ID)`, or the words in the lists' order"
+    parser.add_argument("--refs", type=Path, metavar="FILE", help=text)
+    text = "of scores by name: a model's, the list's own, `words`; others count 1 (the list's own) or nothing"
+    parser.add_argument("--weights", nargs="+", metavar="NAME=W", help=text)
+    parser.add_argument(
+        "--tune", action="store_true", help="find the weights with the fewest word errors on these lists"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the best hypothesis of each list")
+    parser.add_argument(
+        "--scores", type=Path, metavar="FILE", help="every hypothesis with all its scores, tab-separated"
+    )
+    parser.add_argument("--nbest-out", type=Path, metavar="FILE", help="the lists, best first, in their format")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_gate(parser)
+    return parser.parse_intermixed_args(arguments)
+
+
+def _weights(given: Sequence[str]) -> dict[str, float]:
+    found = {}
+    for item in given:
+        name, equals, value = item.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not np.isfinite(found[name]):
+            raise InputError(f"--weights {item}: must be NAME=NUMBER, as lm=0.5")
+    return found
+
+
+def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored, Prefixes, int]:
+    """Score every hypothesis with every model; count the words that a model does not know."""
+    texts = [each.text for found in lists for each in found.hypotheses]
+    language: dict[str, list[list[float]]] = {}
+    prefixes, oov = Prefixes(), 0
+    for name, model in load_scorers(options.run, options, as_one=False):
+        found, read = model.score_texts(texts)
+        prefixes, oov = prefixes + read, oov + sum(score.oov for score in found)
+        values = iter(score.log_prob for score in found)
+        language[name] = [[next(values) for _ in each.hypotheses] for each in lists]
+    return Scored(lists, language), prefixes, oov
+
+
+def _errors(
+    scored: Scored, weights: Array, references: list[list[str]], candidates: Candidates
+) -> dict[str, WordErrors]:
+    """Count the word errors of the first hypotheses, of the best, and of those with the fewest."""
+    chosen = {"first": [0] * len(scored.lists), "rescored": scored.best(weights), "oracle": candidates.oracle}
+    return {name: word_errors(scored.lists, places, references, candidates) for name, places in chosen.items()}
+
+
+# --- files ---
+
+
+def _write(
+    scored: Scored, weights: Array, candidates: Candidates | None, form: Format, options: argparse.Namespace
+) -> None:
+    if options.out is not None:
+        with output(options.out) as file:
+            for found, place in zip(scored.lists, scored.best(weights), strict=True):
+                text = found.hypotheses[place].text
+                file.write(f"{text}\n" if form in _BARE else f"{found.id} {text}".rstrip() + "\n")
+    if options.nbest_out is not None:
+        write_nbest(options.nbest_out, form, scored.reordered(weights))
+    if options.scores is None:
+        return
+    with output(options.scores) as file:
+        file.write(cells_line(["id", "rank", "new_rank", "hypothesis", *scored.names, "score", "errors"]))
+        for number, found in enumerate(scored.lists):
+            totals = scored.scores[number] @ weights
+            new = np.argsort(np.argsort(-totals, kind="stable"), kind="stable") + 1
+            for rank, hypothesis in enumerate(found.hypotheses):
+                values = [f"{value:.6f}" for value in (*scored.scores[number][rank].tolist(), totals[rank])]
+                wrong = "NaN" if candidates is None else int(candidates.errors[number][rank])
+                file.write(cells_line([found.id, rank + 1, int(new[rank]), hypothesis.text, *values, wrong]))
+
+
+# --- what is printed ---
+
+
+def _found(
+    scored: Scored, weights: Array, tuned: Tuned | None, errors: Mapping[str, WordErrors], prefixes: Prefixes, form: str
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "format": form,
+        "lists": len(scored.lists),
+        "hypotheses": sum(map(len, scored.scores)),
+        "tokens": prefixes.tokens,
+        "tokens_read": prefixes.read,
+        "weights": dict(zip(scored.names, weights.tolist(), strict=True)),
+        "errors": {name: each.to_json() for name, each in errors.items()},
+    }
+    if tuned is not None:
+        intervals = dict(zip(scored.names, tuned.intervals, strict=True))
+        found["tuned"] = {"starts": tuned.starts, "intervals": {name: both for name, both in intervals.items() if both}}
+    return found
+
+
+def _print(
+    scored: Scored,
+    weights: Array,
+    tuned: Tuned | None,
+    errors: Mapping[str, WordErrors],
+    prefixes: Prefixes,
+    form: str,
+    oov: int,
+    candidates: Candidates | None,
+) -> None:
+    hypotheses = sum(map(len, scored.scores))
+    rows = [("lists", f"{len(scored.lists):,} with {hypotheses:,} hypotheses ({form})")]
+    share = f"{prefixes.read / max(1, prefixes.tokens):.0%} of {prefixes.tokens:,} tokens, beginnings in common once"
+    rows.append(("read", share))
+    table([*rows, *_weight_rows(scored, weights, tuned)])
+    if errors and candidates is not None:
+        out()
+        _print_errors(scored, weights, errors, candidates)
+    if tuned is not None and candidates is not None:
+        _print_tuned(scored, weights, candidates)
+    if oov:
+        note(f"note: {oov:,} words of hypotheses are outside a model's vocabulary, and are scored as <unk>")
+
+
+def _weight_rows(scored: Scored, weights: Array, tuned: Tuned | None) -> list[tuple[str, str]]:
+    intervals = (None,) * len(weights) if tuned is None else tuned.intervals
+    rows = []
+    for place, (name, weight) in enumerate(zip(scored.names, weights.tolist(), strict=True)):
+        both = intervals[place]
+        within = f"  as many errors from {both[0]:.4g} to {both[1]:.4g}" if both else ""
+        rows.append(("weights" if place == 0 else "", f"{name} {weight:.4g}{within}"))
+    return rows
+
+
+def _print_errors(scored: Scored, weights: Array, errors: Mapping[str, WordErrors], candidates: Candidates) -> None:
+    header = ["", "WER", "95 %", "errors", "subst.", "del.", "ins."]
+    rows = []
+    for name, each in errors.items():
+        low, high = each.interval
+        counts = (each.errors, each.substitutions, each.deletions, each.insertions)
+        rows.append([name, f"{each.rate:.2%}", f"{low:.2%} to {high:.2%}", *(f"{count:,}" for count in counts)])
+    grid(header, rows)
+    first, best = candidates.errors_of([0] * len(scored.lists)), candidates.errors_of(scored.best(weights))
+    low, high = bootstrap(best, candidates.words, other=first)
+    gained = (first.sum() - best.sum()) / max(1, candidates.words.sum())
+    paragraph(
+        f"Rescored against first: {gained:.2%} fewer (95 %: {low:.2%} to {high:.2%}), of {candidates.words.sum():,} "
+        "words of the references. Oracle: the hypothesis with the fewest errors of each list."
+    )
+
+
+def _print_tuned(scored: Scored, weights: Array, candidates: Candidates) -> None:
+    places = range(1, len(scored.names))
+    grids = [weight_grid(candidates, weights, place) for place in places]
+    out()
+    header = [cell for place in places for cell in (scored.names[place], "WER")]
+    rows = [
+        [cell for value, rate in row for cell in (f"{value:.3g}", f"{rate:.2%}")] for row in zip(*grids, strict=True)
+    ]
+    grid(header, rows, "word error rate by each weight, the others as tuned")
+    given = " ".join(f"{name}={weight:.6g}" for name, weight in zip(scored.names, weights.tolist(), strict=True))
+    paragraph(f"Tuned on these lists. For others: --weights {given}")

@@ -1,0 +1,118 @@
+"""Tables of stimuli: comma- or tab-separated with a line of names, or JSON lines; read row by row, of any length."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from spanlm.errors import InputError, nearest
+
+Kind = Literal["csv", "tsv", "jsonl"]
+
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+_SUFFIXES: dict[str, Kind] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Attributes:
+        line: where it begins in the file, from 1; of the names is line 1.
+        values: by the name of the column; text, and of JSON lines whatever stands there.
+    """
+
+    line: int
+    values: dict[str, Any]
+
+
+def table_kind(path: Path) -> Kind | None:
+    """Return which kind of table a file is by its name; None: of no kind."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return _SUFFIXES.get(suffixes[-1]) if suffixes else None
+
+
+def read_table(path: Path, kind: Kind, needed: Sequence[str]) -> Iterator[Row]:
+    """Read a table's rows, one after the other.
+
+    Args:
+        path: of the file; decompressed if its name ends in `.gz`.
+        kind: of the table.
+        needed: columns that must be there, and must not be empty in any row.
+
+    Raises:
+        InputError: the file cannot be read; it lacks a column; a row has more or fewer cells than there are names, an
+            empty cell in a needed column, or is no JSON object; names the line.
+    """
+    count = 0
+    with _opened(path) as file:
+        for row in _json_rows(path, file) if kind == "jsonl" else _cells(path, file, DELIMITERS[kind]):
+            for name in needed:
+                _require_cell(path, row, name)
+            count += 1
+            yield row
+    if not count:
+        raise InputError(f"{path}: the table has no rows")
+
+
+def _require_cell(path: Path, row: Row, name: str) -> None:
+    if name not in row.values:
+        names = ", ".join(row.values)
+        raise InputError(f"{path}, line {row.line}: no column {name}.{nearest(name, row.values)} There are: {names}.")
+    value = row.values[name]
+    if value is None or not str(value).strip():
+        raise InputError(f"{path}, line {row.line}: the column {name} is empty. Fill it, or leave the row out.")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[TextIO]:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as raw:
+            yield io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 ({error.reason}); convert it, or save it as `CSV UTF-8`") from None
+    except (OSError, EOFError) as error:
+        raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
+    reader = csv.reader(file, delimiter=delimiter, strict=True)
+    names: list[str] = []
+    line = 1
+    try:
+        for cells in reader:
+            if not names:
+                names = [cell.strip() for cell in cells]
+                _require_names(path, names)
+            elif cells:  # a blank line has none
+                if len(cells) != len(names):
+                    raise InputError(f"{path}, line {line}: {len(cells)} cells where there are {len(names)} columns")
+                yield Row(line, dict(zip(names, cells, strict=True)))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path}, line {line}: {error}") from None
+
+
+def _require_names(path: Path, names: list[str]) -> None:
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"{path}, line 1: two columns are called {twice[0]!r}")
+
+
+def _json_rows(path: Path, file: TextIO) -> Iterator[Row]:
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{path}, line {number}: not JSON ({error})") from None
+        if not isinstance(values, dict):
+            raise InputError(f'{path}, line {number}: a JSON object is needed, as {{"sentence": …}}')
+        yield Row(number, values)

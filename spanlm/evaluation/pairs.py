@@ -1,0 +1,169 @@
+"""Minimal pairs: is the good sentence of each pair more probable than the bad one (Warstadt et al., 2020, BLiMP)?
+
+A sentence's log-probability is Σ log p(word | <eos>, the words before it), its line end counted; with a region, only
+the region's words are summed, each with all that stands before it. Equal log-probabilities are a wrong answer, and are
+counted apart, as are pairs with a word outside the vocabulary, whose answer may be that of two <unk>.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from spanlm.data.tokenizer import written_words
+from spanlm.errors import InputError
+from spanlm.evaluation.prefix_tree import TextScore
+
+Region = tuple[int, int]
+"""Of a sentence's words, separated by white space: the first and the last, from 1."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sentences that differ in what is asked.
+
+    Attributes:
+        good: the acceptable one.
+        bad: the other.
+        regions: of both, what is compared; None: all of them.
+        fields: what else is known of the pair.
+        place: where it comes from, for errors.
+    """
+
+    good: str
+    bad: str
+    regions: tuple[Region, Region] | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    place: str = "pair"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a model says of a pair.
+
+    Attributes:
+        pair: which.
+        good: log p of the good sentence or its region, nats.
+        bad: of the bad one.
+        oov: whether either has a word outside the vocabulary.
+    """
+
+    pair: Pair
+    good: float
+    bad: float
+    oov: bool
+
+    @property
+    def correct(self) -> bool:
+        """Whether the good one is more probable; of equals neither is."""
+        return self.good > self.bad
+
+    @property
+    def tie(self) -> bool:
+        """Whether both are equally probable."""
+        return self.good == self.bad
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the pair's fields with what the model says."""
+        said = {"good": self.good, "bad": self.bad, "correct": self.correct, "tie": self.tie, "oov": self.oov}
+        return {**self.pair.fields, **said}
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How many pairs are answered right.
+
+    Attributes:
+        pairs: all of them.
+        correct: those whose good sentence is more probable.
+        ties: those with two equal ones, which are wrong.
+        oov: those with a word outside the vocabulary.
+        oov_correct: those of them that are answered right.
+    """
+
+    pairs: int
+    correct: int
+    ties: int
+    oov: int
+    oov_correct: int
+
+    @classmethod
+    def of(cls, compared: Iterable[Compared]) -> Accuracy:
+        """Count pairs."""
+        found = list(compared)
+        oov = [each for each in found if each.oov]
+        right = (sum(each.correct for each in those) for those in (found, oov))
+        correct, oov_correct = right
+        return cls(len(found), correct, sum(each.tie for each in found), len(oov), oov_correct)
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right answers."""
+        return self.correct / self.pairs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the accuracy."""
+        z, n, p = 1.959964, self.pairs, self.accuracy
+        centre, spread = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return max(0.0, (centre - spread) / (1 + z * z / n)), min(1.0, (centre + spread) / (1 + z * z / n))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, the accuracy and its interval."""
+        return {**vars(self), "accuracy": self.accuracy, "interval": list(self.interval)}
+
+
+def accuracies(compared: Sequence[Compared], column: str) -> dict[str, Accuracy]:
+    """Return the accuracy of the pairs with each value of a field, in the order of their first."""
+    groups: dict[str, list[Compared]] = defaultdict(list)
+    for each in compared:
+        groups[str(each.pair.fields.get(column, ""))].append(each)
+    return {value: Accuracy.of(those) for value, those in groups.items()}
+
+
+def region_of(text: str, wanted: str, place: str) -> Region:
+    """Return which words of a text are meant by their numbers (`4`, `4-6`) or by the words themselves.
+
+    Raises:
+        InputError: they are not there, or are there more than once.
+    """
+    words, asked = written_words(text), written_words(wanted)
+    first, dash, last = wanted.partition("-")
+    if first.strip().isdigit() and (not dash or last.strip().isdigit()):
+        start, end = int(first), int(last or first)
+        if not 1 <= start <= end <= len(words):
+            raise InputError(f"{place}: there are no words {wanted} in {text!r}, which has {len(words)}")
+        return start, end
+    starts = [n for n in range(len(words) - len(asked) + 1) if words[n : n + len(asked)] == asked]
+    if len(starts) != 1 or not asked:
+        count = "is not" if not starts else f"is {len(starts)} times"
+        raise InputError(f"{place}: {wanted!r} {count} in {text!r}. Give the number of its first word, as 4 or 4-6.")
+    return starts[0] + 1, starts[0] + len(asked)
+
+
+def compare_pairs(pairs: Sequence[Pair], score: Callable[[Sequence[str]], Sequence[TextScore]]) -> list[Compared]:
+    """Compare the sentences of every pair.
+
+    Args:
+        pairs: to compare.
+        score: gives log p of sentences.
+
+    Raises:
+        InputError: the sentences of a pair are equal.
+    """
+    for pair in pairs:
+        if written_words(pair.good) == written_words(pair.bad):
+            raise InputError(f"{pair.place}: both sentences are {pair.good!r}. Leave it out.")
+    scored = iter(score([text for pair in pairs for text in (pair.good, pair.bad)]))
+    return [_compared(pair, next(scored), next(scored)) for pair in pairs]
+
+
+def _compared(pair: Pair, good: TextScore, bad: TextScore) -> Compared:
+    oov = bool(good.oov or bad.oov)
+    if pair.regions is None:
+        return Compared(pair, good.log_prob, bad.log_prob, oov)
+    (first, last), (bad_first, bad_last) = pair.regions
+    return Compared(pair, math.fsum(good.words[first - 1 : last]), math.fsum(bad.words[bad_first - 1 : bad_last]), oov)

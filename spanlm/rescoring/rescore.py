@@ -1,0 +1,144 @@
+"""From lists and what language models say of their hypotheses to the best of each list, and how many words are wrong.
+
+The score of a hypothesis is Σ_k w_k · s_k over its first scores (the total alone, where the format has one, else all of
+them), log p by each language model, and its number of words; all logarithms are natural.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from spanlm.errors import InputError, nearest
+from spanlm.rescoring.formats import TOTAL, NBestList
+from spanlm.rescoring.weights import Array, Candidates, Tuned, bootstrap, choose, edit_distances, tune
+
+WORDS = "words"
+GRID = 11
+
+
+@dataclass(frozen=True)
+class WordErrors:
+    """The word errors of one hypothesis a list.
+
+    Attributes:
+        substitutions: words that stand for another one.
+        deletions: words of the references that are missing.
+        insertions: words that the references do not have.
+        words: of the references.
+        interval: 95 % of the word error rate, by drawing lists anew.
+    """
+
+    substitutions: int
+    deletions: int
+    insertions: int
+    words: int
+    interval: tuple[float, float]
+
+    @property
+    def errors(self) -> int:
+        """All of them."""
+        return self.substitutions + self.deletions + self.insertions
+
+    @property
+    def rate(self) -> float:
+        """The word error rate: errors by words of the references."""
+        return self.errors / max(1, self.words)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, the rate and its interval."""
+        return {**vars(self), "interval": list(self.interval), "errors": self.errors, "word_error_rate": self.rate}
+
+
+class Scored:
+    """Lists with all scores of their hypotheses.
+
+    Args:
+        lists: as they were read.
+        language: log p of every hypothesis of every list, in their order, by the name of the language model.
+    """
+
+    def __init__(self, lists: Sequence[NBestList], language: Mapping[str, Sequence[Sequence[float]]]) -> None:
+        self.lists = list(lists)
+        there = list(lists[0].hypotheses[0].scores)
+        self.first = [TOTAL] if TOTAL in there else there
+        self.language = list(language)
+        self.names = (*self.first, *self.language, WORDS)
+        self.scores: list[Array] = []
+        for place, found in enumerate(lists):
+            columns = [[each.scores[name] for each in found.hypotheses] for name in self.first]
+            columns += [list(values[place]) for values in language.values()]
+            columns.append([float(len(each.words)) for each in found.hypotheses])
+            self.scores.append(np.array(columns, dtype=np.float64).T)
+
+    def weights(self, given: Mapping[str, float]) -> Array:
+        """Return a weight of every score: those given, 1 of a first score that is not, 0 of what else is not.
+
+        Raises:
+            InputError: a weight of a score that is not there; names those that are.
+        """
+        for name in given:
+            if name not in self.names:
+                raise InputError(
+                    f"weights: no score {name}.{nearest(name, self.names)} There are {', '.join(self.names)}."
+                )
+        usual = dict.fromkeys(self.first or self.language[:1], 1.0)
+        return np.array([given.get(name, usual.get(name, 0.0)) for name in self.names])
+
+    def candidates(self, references: Sequence[Sequence[str]]) -> Candidates:
+        """Count the word errors of every hypothesis."""
+        pairs = zip(self.lists, references, strict=True)
+        errors = [edit_distances([each.words for each in found.hypotheses], words) for found, words in pairs]
+        return Candidates(self.names, self.scores, errors, np.array([len(words) for words in references]))
+
+    def tune(self, candidates: Candidates, first: Array, **how: Any) -> Tuned:
+        """Tune every weight but the first, which gives the scale; see `spanlm.rescoring.weights.tune`."""
+        return tune(candidates, first, list(range(1, len(self.names))), **how)
+
+    def best(self, weights: Array) -> list[int]:
+        """Return which hypothesis of each list is the best."""
+        return choose(self.scores, weights)
+
+    def reordered(self, weights: Array) -> list[NBestList]:
+        """Return the lists, best first, with log p of the language models and the new total among the scores."""
+        return [self._reordered(place, weights) for place in range(len(self.lists))]
+
+    def _reordered(self, place: int, weights: Array) -> NBestList:
+        scores, found = self.scores[place], self.lists[place]
+        totals = scores @ weights
+        hypotheses = []
+        for rank in np.argsort(-totals, kind="stable").tolist():
+            said = dict(zip(self.names, scores[rank].tolist(), strict=True))
+            before, language = found.hypotheses[rank].scores, {name: said[name] for name in self.language}
+            kept = {name: value for name, value in before.items() if name != TOTAL}
+            new = {**kept, **language, TOTAL: float(totals[rank])}
+            hypotheses.append(replace(found.hypotheses[rank], scores=new))
+        return NBestList(found.id, tuple(hypotheses))
+
+
+def word_errors(
+    lists: Sequence[NBestList], chosen: Sequence[int], references: Sequence[Sequence[str]], candidates: Candidates
+) -> WordErrors:
+    """Count substitutions, deletions and insertions of one hypothesis a list, by jiwer."""
+    import jiwer
+
+    said = [found.hypotheses[place].text for found, place in zip(lists, chosen, strict=True)]
+    # every list alone: jiwer joins nothing, and an empty reference has all words inserted
+    counted = jiwer.process_words([" ".join(words) for words in references], said)
+    interval = bootstrap(candidates.errors_of(chosen), candidates.words)
+    total = int(candidates.words.sum())
+    return WordErrors(counted.substitutions, counted.deletions, counted.insertions, total, interval)
+
+
+def weight_grid(candidates: Candidates, weights: Array, k: int, points: int = GRID) -> list[tuple[float, float]]:
+    """Return word error rates with weight k from 0 to twice its value, the others as they are."""
+    rates = []
+    for value in np.linspace(0.0, 2 * float(weights[k]) or 1.0, points):
+        changed = weights.copy()
+        changed[k] = value
+        errors = candidates.errors_of(choose(candidates.scores, changed)).sum()
+        rates.append((float(value), float(errors) / max(1, int(candidates.words.sum()))))
+    return rates

@@ -1,0 +1,221 @@
+"""The weights of a log-linear choice among hypotheses, tuned for the fewest word errors.
+
+The hypothesis that is chosen of a list is that with the greatest Σ_k w_k · s_k, the first of them where several are
+equal. How many words are wrong then changes only where another hypothesis comes to be the greatest, so along one weight
+it is constant in intervals, which are found exactly: each hypothesis is a line in that weight, and those chosen are the
+upper envelope of the lines (Och, 2003, "Minimum Error Rate Training in Statistical Machine Translation", §5). One
+weight after another goes to the middle of its best interval, and so does the sum of several in directions drawn by
+chance, until none helps; from several starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spanlm.errors import InputError, require
+
+STARTS = 8
+ROUNDS = 20
+RESAMPLES = 1000
+
+Array = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What is chosen from: of every list, the scores of its hypotheses and how many words of each are wrong.
+
+    Attributes:
+        names: of the scores, (K,).
+        scores: of every list, (hypotheses, K).
+        errors: of every list, the edit distance of its hypotheses to its reference, (hypotheses,).
+        words: of every list's reference.
+    """
+
+    names: tuple[str, ...]
+    scores: list[Array]
+    errors: list[Counts]
+    words: Counts
+
+    def errors_of(self, chosen: Sequence[int]) -> Counts:
+        """Return the errors of one hypothesis a list, (lists,)."""
+        return np.array([errors[place] for errors, place in zip(self.errors, chosen, strict=True)], dtype=np.int64)
+
+    @property
+    def oracle(self) -> list[int]:
+        """The hypothesis with the fewest errors of every list, the first of them."""
+        return [int(errors.argmin()) for errors in self.errors]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Weights that were found.
+
+    Attributes:
+        weights: (K,).
+        errors: with them.
+        intervals: of every weight, where it can lie so that the number of errors stays; None: it was not tuned.
+        starts: from how many points the search began.
+    """
+
+    weights: Array
+    errors: int
+    intervals: tuple[tuple[float, float] | None, ...]
+    starts: int
+
+
+def edit_distances(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> Counts:
+    """Return the least number of words to substitute, delete or insert, of every hypothesis."""
+    try:
+        from rapidfuzz.distance import Levenshtein
+    except ImportError:
+        raise InputError("word errors are counted by rapidfuzz and jiwer: pip install 'spanlm[rescore]'") from None
+    return np.array([Levenshtein.distance(list(words), list(reference)) for words in hypotheses], dtype=np.int64)
+
+
+def choose(scores: Sequence[Array], weights: Array) -> list[int]:
+    """Return which hypothesis of every list has the greatest weighted score; of equal ones the first."""
+    return [int((each @ weights).argmax()) for each in scores]
+
+
+def tune(candidates: Candidates, first: Array, tuned: Sequence[int], *, starts: int = STARTS, seed: int = 1) -> Tuned:
+    """Find weights with the fewest word errors.
+
+    Args:
+        candidates: of the lists to tune on; never those to report.
+        first: the weights to begin with, (K,).
+        tuned: which of them may change; one of the others must not be 0, as the choice has no scale.
+        starts: points to search from: `first`, and others drawn around it.
+        seed: of what is drawn.
+
+    Raises:
+        InputError: no list, or no weight to tune.
+    """
+    require(len(candidates.scores) > 0, "lists", 0, "at least 1")
+    require(len(tuned) > 0, "weights", 0, "at least 1 to tune")
+    generator = np.random.default_rng(seed)
+    # a weight matters in proportion to how far its scores differ within a list
+    spreads = np.mean([each.std(axis=0) for each in candidates.scores], axis=0)
+    scale = max(float(spreads @ np.abs(first)), 1e-9) / np.maximum(spreads, 1e-9)
+    moves = np.zeros((len(first), len(first)))
+    moves[tuned, tuned] = 1.0
+    axes = list(moves[tuned])
+    best: tuple[int, Array] | None = None
+    for start in range(starts):
+        weights = first.astype(np.float64)
+        if start:
+            weights[tuned] = generator.uniform(-0.5, 3.0, len(tuned)) * scale[tuned]
+        drawn = generator.normal(size=(len(axes), len(first))) * scale @ moves
+        found = _ascend(candidates, weights, [*axes, *drawn])
+        if best is None or found[0] < best[0]:
+            best = found
+    assert best is not None
+    errors, weights = best
+    intervals: list[tuple[float, float] | None] = [None] * len(weights)
+    for k, axis in zip(tuned, axes, strict=True):
+        low, high = _interval(*line_search(candidates, weights, axis))
+        intervals[k] = (float(weights[k]) + low, float(weights[k]) + high)
+    return Tuned(weights, errors, tuple(intervals), starts)
+
+
+def _ascend(candidates: Candidates, weights: Array, directions: Sequence[Array]) -> tuple[int, Array]:
+    """Move along one direction after another, each to the middle of its best interval, until none has fewer errors."""
+    errors = int(candidates.errors_of(choose(candidates.scores, weights)).sum())
+    for _ in range(ROUNDS):
+        before = errors
+        for direction in directions:
+            step, fewest = _best_step(*line_search(candidates, weights, direction))
+            if fewest < errors:
+                weights, errors = weights + step * direction, fewest
+        if errors == before:
+            break
+    return errors, weights
+
+
+def line_search(candidates: Candidates, weights: Array, direction: Array) -> tuple[Array, Counts]:
+    """Return how many words are wrong with weights + x · direction, for every x.
+
+    Args:
+        candidates: to choose from.
+        weights: (K,).
+        direction: (K,); of one weight, 1 there and 0 elsewhere.
+
+    Returns:
+        The n values of x at which another hypothesis is chosen somewhere, in order, and the errors below the first,
+        between each two, and above the last, (n + 1,).
+    """
+    edges: list[float] = []
+    changes: list[int] = []
+    errors = 0
+    for scores, wrong in zip(candidates.scores, candidates.errors, strict=True):
+        chosen, values = _envelope(scores @ weights, scores @ direction)
+        errors += int(wrong[chosen[0]])
+        edges += values
+        changes += np.diff(wrong[chosen]).tolist()
+    order = np.argsort(edges, kind="stable")
+    counts = errors + np.concatenate([[0], np.cumsum(np.array(changes, dtype=np.int64)[order])])
+    return np.array(edges, dtype=np.float64)[order], counts.astype(np.int64)
+
+
+def _envelope(heights: Array, slopes: Array) -> tuple[list[int], list[float]]:
+    """Return the lines height + value · slope that are the greatest from −∞ to ∞, and the values between them."""
+    order = np.lexsort((np.arange(len(slopes)), -heights, slopes))
+    chosen: list[int] = []
+    values: list[float] = []
+    for line in order.tolist():
+        if chosen and slopes[line] == slopes[chosen[-1]]:
+            continue  # lower, or the same and later in the list
+        while chosen:
+            top = chosen[-1]
+            value = float((heights[top] - heights[line]) / (slopes[line] - slopes[top]))
+            if not values or value > values[-1]:
+                values.append(value)
+                break
+            chosen.pop()
+            values.pop()
+        chosen.append(line)
+    return chosen, values[: len(chosen) - 1]
+
+
+def _best_step(edges: Array, counts: Counts) -> tuple[float, int]:
+    """Return the middle of the widest interval with the fewest errors, and these; neighbours with as many are one."""
+    fewest = int(counts.min())
+    if not len(edges):
+        return 0.0, fewest
+    # half the range of all edges is added at both ends, so that no interval is endless
+    reach = max(1.0, float(edges[-1] - edges[0])) / 2
+    bounds = np.concatenate([[edges[0] - reach], edges, [edges[-1] + reach]])
+    starts = np.flatnonzero((counts == fewest) & np.append(True, counts[:-1] != fewest))
+    ends = np.flatnonzero((counts == fewest) & np.append(counts[1:] != fewest, True)) + 1
+    widest = int((bounds[ends] - bounds[starts]).argmax())
+    return float(bounds[starts[widest]] + bounds[ends[widest]]) / 2, fewest
+
+
+def _interval(edges: Array, counts: Counts) -> tuple[float, float]:
+    """Return the interval around 0 in which the number of errors is the same."""
+    place = int(np.searchsorted(edges, 0.0))
+    other = np.flatnonzero(counts != counts[place])
+    low, high = other[other < place], other[other > place]
+    return float(edges[low[-1]]) if len(low) else -np.inf, float(edges[high[0] - 1]) if len(high) else np.inf
+
+
+def bootstrap(errors: Counts, words: Counts, *, other: Counts | None = None, seed: int = 1) -> tuple[float, float]:
+    """Return the 95 % interval of a word error rate, or of the difference to another choice's, by drawing lists anew.
+
+    Args:
+        errors: of every list.
+        words: of every list's reference.
+        other: errors of the other choice; the difference is `other` − `errors`.
+        seed: of what is drawn.
+    """
+    generator = np.random.default_rng(seed)
+    drawn = generator.integers(len(errors), size=(RESAMPLES, len(errors)))
+    wrong = errors if other is None else other - errors
+    rates = wrong[drawn].sum(1) / np.maximum(1, words[drawn].sum(1))
+    low, high = np.quantile(rates, [0.025, 0.975])
+    return float(low), float(high)

@@ -1,0 +1,94 @@
+"""`spanlm pairs`: what it counts is what the model says of each sentence by itself."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import spanlm
+from tests.cli.conftest import Cli
+from tests.conftest import TINY_WORDS
+
+A, B, C, D = TINY_WORDS[:4]
+PAIRS = [
+    {"sentence_good": f"{A} {B} {C}", "sentence_bad": f"{C} {A} {A}", "UID": "order", "at": "3"},
+    {"sentence_good": f"{D} {D} {A}", "sentence_bad": f"{A} {B} {C}", "UID": "order", "at": "3"},
+    {"sentence_good": f"{A} zebra {C}", "sentence_bad": f"{A} gnu {C}", "UID": "unknown", "at": "2-3"},
+]
+ARPA = "\\data\\\nngram 1=4\n\n\\1-grams:\n-1\t<unk>\n-99\t<s>\n-0.5\t</s>\n-0.7\ta\n\n\\end\\\n"
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    return path
+
+
+def nats(run: Path, text: str) -> list[float]:
+    """-log p of every word and of the line end."""
+    return [word.surprisal for word in spanlm.load(run).score(text, base=math.e, eos=True)]
+
+
+def test_every_pair_is_what_score_says(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:
+    counted = json.loads(cli("pairs", tiny_run, pairs, "--out", tmp_path / "o", "--json").done)
+    answers = [json.loads(line) for line in (tmp_path / "o").read_text().splitlines()]
+    for pair, answer in zip(PAIRS, answers, strict=True):
+        for which in ("good", "bad"):
+            assert answer[which] == pytest.approx(-sum(nats(tiny_run, pair[f"sentence_{which}"])), abs=1e-4)
+        assert answer["correct"] == (answer["good"] > answer["bad"])
+        assert {name: answer[name] for name in pair} == pair
+    assert answers[2]["tie"] and answers[2]["oov"] and not answers[2]["correct"]
+    assert counted["by"] == "UID"
+    assert counted["groups"]["unknown"]["ties"] == counted["pairs"]["oov"] == 1
+    assert counted["pairs"]["correct"] == sum(answer["correct"] for answer in answers)
+    lines = cli("pairs", tiny_run, pairs).done.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["order", "unknown", "all"]
+    alone = spanlm.load(tiny_run).compare(PAIRS[0]["sentence_good"], PAIRS[0]["sentence_bad"])
+    assert alone.good == pytest.approx(answers[0]["good"], abs=1e-5)
+
+
+def test_the_critical_region_alone(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:
+    cli("pairs", tiny_run, pairs, "--critical", "at", "--out", tmp_path / "o", "--json")
+    answers = [json.loads(line) for line in (tmp_path / "o").read_text().splitlines()]
+    assert answers[0]["good"] == pytest.approx(-nats(tiny_run, PAIRS[0]["sentence_good"])[2], abs=1e-5)
+    assert answers[2]["good"] == pytest.approx(-sum(nats(tiny_run, PAIRS[2]["sentence_good"])[1:3]), abs=1e-5)
+
+
+def test_columns_of_a_table_and_an_arpa_file(cli: Cli, tmp_path: Path) -> None:
+    with (tmp_path / "p.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("yes", "no", "kind"), ("a a", "b a", "x"), ("b", "a", "y")])
+    (tmp_path / "m.arpa").write_text(ARPA)
+    command = ("pairs", tmp_path / "m.arpa", tmp_path / "p.csv", "--good", "yes", "--bad", "no", "--by", "kind")
+    assert json.loads(cli(*command, "--json").done)["groups"]["x"]["accuracy"] == 1.0
+    assert json.loads(cli(*command, "--json").done)["groups"]["y"]["accuracy"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "parts"),
+    [
+        ('{"sentence_good": "a"}\n', (), ["line 1", "sentence_bad"]),
+        ('{"sentence_good": "a b", "sentence_bad": "a  b"}\n', (), ["line 1", "both sentences"]),
+        ('{"sentence_good": "a b", "sentence_bad": "a"}\n', ("--critical", "x,y,z"), ["--critical=x,y,z"]),
+        ('{"sentence_good": "a b", "sentence_bad": "a", "r": "c"}\n', ("--critical", "r"), ["line 1", "'c' is not in"]),
+        ('{"sentence_good": "a b", "sentence_bad": "a"}\n', ("--by", "item"), ["line 1", "no column item"]),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    cli: Cli, tiny_run: Path, tmp_path: Path, text: str, options: tuple[str, ...], parts: list[str]
+) -> None:
+    (tmp_path / "p.jsonl").write_text(text)
+    cli("pairs", tiny_run, tmp_path / "p.jsonl", *options, "--out", tmp_path / "o").refused(*parts)
+    assert not (tmp_path / "o").exists()
+
+
+def test_files_that_are_no_pairs(cli: Cli, tiny_run: Path, pairs: Path, tmp_path: Path) -> None:
+    cli("pairs", tiny_run).refused("name one file of pairs")
+    cli("pairs", tiny_run, pairs.rename(tmp_path / "pairs.txt")).refused("--format")
+    cli("pairs", tiny_run, tmp_path / "none.csv").refused("none.csv", "No such file")
+    (tmp_path / "m.arpa").write_text(ARPA)
+    cli("pairs", tiny_run, tmp_path / "m.arpa", tmp_path / "pairs.txt", "--format", "jsonl").refused("m.arpa", "alone")

@@ -1,0 +1,107 @@
+"""`spanlm rescore`: lists in, weights, the best of each out; the library's numbers are tested beside it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import spanlm
+from tests.cli.conftest import Cli
+from tests.conftest import TINY_WORDS
+
+A, B, C, D = TINY_WORDS[:4]
+LISTS = f"u1 ||| {A} {A} {C} ||| AM= -1 ||| -1\nu1 ||| {A} {B} {C} ||| AM= -1.5 ||| -1.5\n"
+LISTS += f"u2 ||| {D} ||| AM= -2 ||| -2\nu2 |||  ||| AM= -2.5 ||| -2.5\n"
+REFERENCES = f"u2 {D}\nu1 {A} {B} {C}\n"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    (tmp_path / "n.txt").write_text(LISTS)
+    (tmp_path / "r.txt").write_text(REFERENCES)
+    return tmp_path / "n.txt", tmp_path / "r.txt"
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
+
+
+def test_scores_are_those_of_score_and_files_hold_them(
+    cli: Cli, tiny_run: Path, files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    name, (lists, references) = tiny_run.name, files
+    command = ("rescore", tiny_run, "--nbest", lists, "--weights", f"{name}=2", "words=0.5", "total=1")
+    cli(
+        *command,
+        "--scores",
+        tmp_path / "s",
+        "--out",
+        tmp_path / "o",
+        "--nbest-out",
+        tmp_path / "n",
+        "--refs",
+        references,
+    )
+    found = rows(tmp_path / "s")
+    for row in found:
+        text = row["hypothesis"]
+        nats = -sum(word.surprisal for word in spanlm.load(tiny_run).score(text, base=math.e, eos=True))
+        assert float(row[name]) == pytest.approx(nats, abs=1e-4)
+        expected = float(row["total"]) + 2 * nats + 0.5 * len(text.split())
+        assert float(row["score"]) == pytest.approx(expected, abs=1e-3)
+    assert [row["errors"] for row in found] == ["1", "0", "0", "1"]
+    best = [row["hypothesis"] for row in found if row["new_rank"] == "1"]
+    assert (tmp_path / "o").read_text().splitlines() == best
+    again = [line.split(" ||| ") for line in (tmp_path / "n").read_text().splitlines()]
+    assert [fields[0] for fields in again] == ["u1", "u1", "u2", "u2"]
+    assert again[0][1] == best[0]
+    assert f"{name}=" in again[0][2]
+
+
+def test_tuning_is_reported_with_its_intervals(cli: Cli, tiny_run: Path, files: tuple[Path, Path]) -> None:
+    lists, references = files
+    command = ("rescore", tiny_run, "--nbest", lists, "--refs", references, "--tune")
+    found = json.loads(cli(*command, "--json").done)
+    assert found["errors"]["first"]["errors"] == 1
+    assert found["errors"]["oracle"]["errors"] == 0
+    assert found["errors"]["rescored"]["errors"] <= 1
+    for name, (low, high) in found["tuned"]["intervals"].items():
+        assert low is None or high is None or low <= found["weights"][name] <= high
+    assert found["tokens_read"] < found["tokens"]
+    shown = cli(*command).done
+    again = shown[shown.index("--weights") :].split()[1:]
+    same = json.loads(cli(*command[:-1], "--weights", *again, "--json").done)
+    assert same["errors"] == found["errors"]
+
+
+def test_without_scores_of_its_own_a_list_is_ranked_by_the_model(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "n").write_text(f"u1-1 {A} {A} {A} {A}\nu1-2 {A}\n")
+    cli("rescore", tiny_run, "--nbest", tmp_path / "n", "--out", tmp_path / "o")
+    assert (tmp_path / "o").read_text() == f"u1 {A}\n"  # more words are less probable
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ((), ["--weights", "--tune"]),
+        (("--tune",), ["--tune", "--refs"]),
+        (("--weights", "lm=1"), ["no score lm", "total"]),
+        (("--weights", "total"), ["total", "NAME=NUMBER"]),
+        (("--weights", "total=nan"), ["NAME=NUMBER"]),
+        (("--weights", "total=1", "--refs", "short"), ["short", "1 lines for 2 lists"]),
+        (("--weights", "total=1", "--format", "kaldi"), ["line 1", "u1"]),
+        (("--weights", "total=1", "--out", "n.txt"), ["n.txt", "is read"]),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    cli: Cli, tiny_run: Path, files: tuple[Path, Path], tmp_path: Path, options: tuple[str, ...], parts: list[str]
+) -> None:
+    (tmp_path / "short").write_text("hello\n")
+    cli("rescore", tiny_run, "--nbest", files[0], "--scores", tmp_path / "s", *options).refused(*parts)
+    assert not (tmp_path / "s").exists()
+    assert files[0].read_text() == LISTS

@@ -1,0 +1,75 @@
+"""Tables of stimuli: what is read, and what is refused with its line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.data.tables import Kind, Row, read_table, table_kind
+from spanlm.errors import InputError
+
+CELL = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8)
+
+
+@given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=5), st.sampled_from(["csv", "tsv", "jsonl"]))
+def test_what_pythons_writers_wrote_is_read(rows: list[tuple[str, str]], kind: Kind) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            if kind == "jsonl":
+                file.writelines(json.dumps({"a": a, "b": b}) + "\n" for a, b in rows)
+            else:
+                csv.writer(file, delimiter=",\t"[kind == "tsv"]).writerows([("a", "b"), *rows])
+        assert [row.values for row in read_table(path, kind, [])] == [{"a": a, "b": b} for a, b in rows]
+
+
+def test_lines_are_those_of_the_file_and_a_mark_of_order_and_gz_are_read(tmp_path: Path) -> None:
+    text = '\ufeffitem,sentence\r\n1,"The cat,\nshe said, sat."\r\n\r\n2,A dog.\r\n'
+    (tmp_path / "s.csv.gz").write_bytes(gzip.compress(text.encode()))
+    found = list(read_table(tmp_path / "s.csv.gz", "csv", ["sentence"]))
+    assert found == [
+        Row(2, {"item": "1", "sentence": "The cat,\nshe said, sat."}),
+        Row(5, {"item": "2", "sentence": "A dog."}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("a.csv", "csv"), ("a.TSV.gz", "tsv"), ("a.jsonl", "jsonl"), ("a.txt", None), ("a", None)]
+)
+def test_kind_by_name(name: str, kind: Kind | None) -> None:
+    assert table_kind(Path(name)) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "message"),
+    [
+        ("csv", "item,sent\n1,a\n", "line 2: no column sentence.*There are: item, sent"),
+        ("csv", "item,sentence\n1,a\n2,b,c\n", "line 3: 3 cells where there are 2 columns"),
+        ("csv", "item,sentence\n1,a\n2\n", "line 3: 1 cells"),
+        ("csv", "item,sentence\n1,a\n2, \n", "line 3: the column sentence is empty"),
+        ("csv", 'item,sentence\n1,"a\n', "line 2: "),
+        ("csv", "sentence,sentence\na,b\n", "two columns are called 'sentence'"),
+        ("csv", "item,sentence\n", "no rows"),
+        ("jsonl", '{"sentence": "a"}\n{"sentence": \n', "line 2: not JSON"),
+        ("jsonl", "[1]\n", "line 1: a JSON object"),
+        ("jsonl", '{"sentence": null}\n', "line 1: the column sentence is empty"),
+    ],
+)
+def test_what_is_wrong_is_named(kind: Kind, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(text)
+    with pytest.raises(InputError, match=message):
+        list(read_table(tmp_path / "t", kind, ["sentence"]))
+
+
+def test_not_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"sentence\ncaf\xe9\n")
+    with pytest.raises(InputError, match="UTF-8"):
+        list(read_table(tmp_path / "t.csv", "csv", ["sentence"]))

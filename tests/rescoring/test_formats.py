@@ -1,0 +1,149 @@
+"""n-best lists: what each format says, what is written is read again, and what is wrong is named with its place."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.errors import InputError
+from spanlm.rescoring.formats import (
+    TOTAL,
+    Format,
+    Hypothesis,
+    NBestList,
+    find_format,
+    read_nbest,
+    read_references,
+    write_nbest,
+)
+
+MOSES = "0 ||| the cat ||| LM0= -3.5 TM0= -1 -2 ||| -6.5 ||| 0-0 1-1\n0 |||  ||| LM0= -9 TM0= 0 -1 ||| -10\n"
+KALDI = "u-1-1 the cat\nu-1-2\nu-2-1 a\n"
+FILES: dict[str, tuple[dict[str, str], Format]] = {
+    "moses": ({"n.txt": MOSES}, "moses"),
+    "kaldi text": ({"n.txt": KALDI}, "kaldi"),
+    "kaldi": ({"n/words_text": KALDI, "n/acwt": "u-1-1 3\nu-1-2 4\nu-2-1 5\n", "n/note": "of today\n"}, "kaldi"),
+    "srilm": ({"n/u1.nbest": "-10 -2 2 the cat\n-11 -1 0\n", "n/u2": "-1 -1 1 a\n"}, "srilm"),
+    "decipher": ({"u1": "NBestList1.0\n(-1000) the cat\n(-1100)\n"}, "srilm"),
+    "espnet": (
+        {
+            "n/1best_recog/text": "u1 the cat\nu2 a\n",
+            "n/1best_recog/score": "u1 -1.5\nu2 tensor(-2.5, device='cuda:0')\n",
+            "n/2best_recog/text": "u1\n",
+            "n/2best_recog/score": "u1 -3\n",
+        },
+        "espnet",
+    ),
+    "nemo": ({"n.tsv": "the cat\t-1.5\n\t-2\n"}, "nemo"),
+    "jsonl": ({"n.jsonl": '{"id": 7, "hyps": [{"text": "the cat", "score": -1, "am": -2}, '
+                          '{"text": "", "score": -3, "am": -4}]}\n'}, "jsonl"),
+}  # fmt: skip
+
+
+def made(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder / next(iter(files)).split("/")[0]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_format_is_found_and_lists_are_read_and_written_again(name: str, tmp_path: Path) -> None:
+    files, expected = FILES[name]
+    path = made(tmp_path, files)
+    lists, format = read_nbest(path, list_size=2 if expected == "nemo" else None)
+    assert format == expected == find_format(path)
+    assert [each.text for each in lists[0].hypotheses] == ["the cat", ""]
+    again = tmp_path / "again"
+    write_nbest(again, format, lists)
+    assert read_nbest(again, format, list_size=2)[0] == lists
+
+
+def test_scores_are_natural_logarithms(tmp_path: Path) -> None:
+    def first(name: str) -> dict[str, float]:
+        path = made(tmp_path / name, FILES[name][0])
+        return read_nbest(path, list_size=2)[0][0].hypotheses[0].scores
+
+    assert first("moses") == {"LM0": -3.5, "TM0": -1.0, "TM0.2": -2.0, TOTAL: -6.5}
+    assert first("kaldi") == {"acwt": -3.0}
+    assert first("kaldi text") == {}
+    assert first("srilm") == pytest.approx({"ascore": -10 * math.log(10), "lscore": -2 * math.log(10)})
+    assert first("decipher") == pytest.approx({TOTAL: -102.4})
+    assert first("espnet") == {TOTAL: -1.5}
+    assert first("jsonl") == {"score": -1.0, "am": -2.0}
+
+
+def test_ids_and_their_order_are_kept(tmp_path: Path) -> None:
+    assert [each.id for each in read_nbest(made(tmp_path, FILES["kaldi"][0]))[0]] == ["u-1", "u-2"]
+    names = [each.id for each in read_nbest(made(tmp_path / "s", FILES["srilm"][0]))[0]]
+    assert names == ["u1", "u2"]
+
+
+def test_gz(tmp_path: Path) -> None:
+    (tmp_path / "n.gz").write_bytes(gzip.compress(MOSES.encode()))
+    assert read_nbest(tmp_path / "n.gz")[1] == "moses"
+
+
+@given(st.lists(st.lists(st.text("abÄ'", min_size=1, max_size=3), max_size=4), min_size=1, max_size=5))
+def test_jsonl_keeps_every_text(texts: list[list[str]]) -> None:
+    import tempfile
+
+    hypotheses = tuple(Hypothesis(" ".join(words), {TOTAL: -float(n)}) for n, words in enumerate(texts))
+    with tempfile.TemporaryDirectory() as folder:
+        write_nbest(Path(folder) / "n.jsonl", "jsonl", [NBestList("a", hypotheses)])
+        assert read_nbest(Path(folder) / "n.jsonl")[0] == [NBestList("a", hypotheses)]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"n.txt": MOSES + "1 ||| a ||| LM0= x TM0= 1 1 ||| 0\n"}, "line 3: the feature LM0 'x'"),
+        ({"n.txt": MOSES + "1 ||| a ||| LM0= nan TM0= 1 1 ||| 0\n"}, "not a finite number"),
+        ({"n.txt": MOSES + "1 ||| a ||| LM0= 1 ||| 0\n"}, "hypothesis 1 of 1 has the scores LM0, total"),
+        ({"n.txt": MOSES + "1 ||| a\n"}, "line 3: .* is not `ID"),
+        ({"n.txt": MOSES + MOSES.replace("0 |", "1 |") + MOSES}, "line 5: the id 0 comes again"),
+        ({"n.txt": "u-1 a\nu-1 b\n"}, "line 2: u-1 is there twice"),
+        ({"n.txt": "u-1 a\nhello b\n"}, "line 2: 'hello' is not an id"),
+        ({"n/words_text": "u-1 a\n", "n/acwt": "u-2 3\n"}, "acwt: has no score of u-1"),
+        ({"n": "NBestList2.0\n(-1) a ( st: 1 )\n"}, "NBestList2.0 is not read"),
+        ({"n.ctm": "u 1 0.0 0.1 a\n"}, "CTM"),
+        ({"n.txt": "Call me Ishmael.\n"}, "no known n-best list begins so"),
+        ({"n.jsonl": '{"id": 1, "hyps": [{"score": 3}]}\n'}, "line 1: is not"),
+        ({"n.jsonl": '{"id": 1, "hyps": [{"text": "a", "score": "3"}]}\n'}, "line 1: the score score is '3'"),
+        ({"n.tsv": "a\t-1\nb\t-2\nc\t-3\n"}, "3 lines are no whole number of lists of 2"),
+        ({"n.txt": ""}, "no known n-best list"),
+        ({"n/1best_recog/text": "u1 a\n", "n/1best_recog/score": "u2 1\n"}, "has no score of u1"),
+    ],
+)
+def test_what_is_wrong_is_named(files: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        read_nbest(made(tmp_path, files), list_size=2)
+
+
+def test_nemo_needs_the_size_of_its_lists(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="list_size"):
+        read_nbest(made(tmp_path, FILES["nemo"][0]))
+
+
+LISTS = [NBestList("u1", (Hypothesis("a"),)), NBestList("u2", (Hypothesis("b"),))]
+
+
+@pytest.mark.parametrize("text", ["u2 c d\nu1 a b\n", "c d (u2)\na b (u1)\n", "a b\nc d\n"])
+def test_references(text: str, tmp_path: Path) -> None:
+    (tmp_path / "r").write_text(text)
+    assert read_references(tmp_path / "r", LISTS) == [["a", "b"], ["c", "d"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("u1 a\nu3 b\n", "no reference of u2"), ("a\n", "1 lines for 2 lists"), ("u1 a\nu1 b\nu2 c\n", "line 2: u1")],
+)
+def test_references_that_do_not_fit(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "r").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_references(tmp_path / "r", LISTS)

@@ -1,0 +1,92 @@
+"""Weights: the exact line search against trying every value, the search against planted weights, the intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanlm.errors import InputError
+from spanlm.rescoring.weights import Candidates, bootstrap, choose, edit_distances, line_search, tune
+
+AXIS = np.array([0.0, 1.0, 0.5])
+
+
+def candidates(seed: int, lists: int = 6, most: int = 7, names: int = 3, *, whole: bool = False) -> Candidates:
+    generator = np.random.default_rng(seed)
+    sizes = generator.integers(1, most + 1, size=lists)
+    draw = (lambda n: generator.integers(-2, 3, size=(n, names)).astype(float)) if whole else None
+    scores = [draw(n) if draw else generator.normal(size=(n, names)) for n in sizes]
+    errors = [generator.integers(0, 6, size=n) for n in sizes]
+    return Candidates(tuple(f"s{k}" for k in range(names)), scores, errors, np.full(lists, 5))
+
+
+@given(st.integers(0, 10_000), st.booleans())
+def test_line_search_counts_what_choosing_counts(seed: int, whole: bool) -> None:
+    found = candidates(seed, whole=whole)
+    weights = np.array([1.0, 0.3, -0.2])
+    edges, counts = line_search(found, weights, AXIS)
+    assert len(counts) == len(edges) + 1
+    assert (np.diff(edges) >= 0).all()
+    bounds = np.concatenate([[-1e3], edges, [1e3]])
+    for low, high, count in zip(bounds, bounds[1:], counts, strict=False):
+        if high - low > 1e-9:  # between equal edges there is nothing to choose
+            moved = weights + (low + high) / 2 * AXIS
+            assert found.errors_of(choose(found.scores, moved)).sum() == count
+
+
+def test_of_equal_hypotheses_the_first_is_chosen() -> None:
+    assert choose([np.zeros((3, 2))], np.ones(2)) == [0]
+    found = Candidates(("a", "b"), [np.array([[0.0, 1.0], [0.0, 1.0]])], [np.array([2, 0])], np.array([2]))
+    assert line_search(found, np.ones(2), np.array([0.0, 1.0]))[1].tolist() == [2]
+
+
+def test_tuning_finds_planted_weights() -> None:
+    # the right hypothesis is the greatest exactly with the planted weights' signs and sizes
+    generator = np.random.default_rng(3)
+    planted = np.array([1.0, 0.6, 1.5])
+    scores = [generator.normal(size=(30, 3)) for _ in range(60)]
+    errors = [np.where(np.arange(30) == (each @ planted).argmax(), 0, 4) for each in scores]
+    found = Candidates(("am", "lm", "words"), scores, errors, np.full(60, 10))
+    alone = found.errors_of(choose(scores, np.array([1.0, 0.0, 0.0]))).sum()
+    result = tune(found, np.array([1.0, 0.0, 0.0]), [1, 2])
+    assert result.errors == found.errors_of(choose(scores, result.weights)).sum()
+    assert result.errors < alone / 10
+    assert result.weights == pytest.approx(planted, rel=0.15)
+    assert result.intervals[0] is None
+    for k in (1, 2):
+        interval = result.intervals[k]
+        assert interval is not None
+        assert interval[0] < result.weights[k] < interval[1]
+
+
+def test_tuning_never_makes_its_own_lists_worse_and_keeps_fixed_weights() -> None:
+    for seed in range(20):
+        found, first = candidates(seed), np.array([1.0, 0.5, 0.0])
+        result = tune(found, first, [1], starts=2)
+        assert result.errors <= found.errors_of(choose(found.scores, first)).sum()
+        assert result.weights[[0, 2]].tolist() == [1.0, 0.0]
+
+
+def test_edit_distances_are_of_words() -> None:
+    reference = ["the", "cat", "sat"]
+    hypotheses = [[], ["the", "cat", "sat"], ["the", "cat"], ["a", "cat", "sat", "down"], ["catthe", "sat"]]
+    assert edit_distances(hypotheses, reference).tolist() == [3, 0, 1, 2, 2]
+    assert edit_distances([["a"], []], []).tolist() == [1, 0]
+
+
+def test_bootstrap_holds_the_rate_and_is_none_wide_where_lists_are_alike() -> None:
+    generator = np.random.default_rng(0)
+    errors, words = generator.integers(0, 5, size=200), np.full(200, 10)
+    low, high = bootstrap(errors, words)
+    assert low < errors.sum() / words.sum() < high
+    assert bootstrap(np.full(9, 2), np.full(9, 8)) == (0.25, 0.25)
+    assert bootstrap(errors, words, other=errors) == (0.0, 0.0)
+
+
+def test_nothing_to_tune_is_refused() -> None:
+    with pytest.raises(InputError, match="weights"):
+        tune(candidates(0), np.ones(3), [])
+    with pytest.raises(InputError, match="lists"):
+        tune(Candidates(("a",), [], [], np.array([])), np.ones(1), [0])
