@@ -57,7 +57,7 @@ def run(arguments: list[str]) -> None:
             {"pairs": whole.to_json(), "by": by, "groups": {name: each.to_json() for name, each in groups.items()}}
         )
         return
-    header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "accuracy"]
+    header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "of them right"]
     rows = [*groups.items(), ("all", whole)] if len(groups) != 1 else [("all", whole)]
     grid(header, [[name, *_cells(each)] for name, each in rows])
     if options.critical is not None:
