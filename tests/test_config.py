@@ -53,6 +53,7 @@ def others(value: object) -> st.SearchStrategy[Any]:
     return st.none() | (st.one_of(numbers, names) if value is None else kinds[type(value)])
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_yaml_and_back(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -14,7 +14,7 @@ from tests.cli.test_cloze import BLOCKS
 from tests.data.wikipedia.small import dump, json_lines, made_articles
 
 REFUSED = """
-frobnicate | unknown verb frobnicate | train, evaluate, score, cloze, attend, generate, data
+frobnicate | unknown verb frobnicate | train, evaluate, score, pairs, rescore, cloze, attend, generate, data
 help wikipedia | unknown verb wikipedia | Did you mean 'data wikipedia'?
 trian | unknown verb trian | Did you mean 'train'?
 train dmo | unknown preset dmo | 'demo' | `spanlm presets`

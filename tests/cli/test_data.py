@@ -83,6 +83,7 @@ def test_damage_is_told_and_its_good_part_kept_on_request(cli: Cli, tmp_path: Pa
     assert f"damaged at byte {at} of its text (line {line})" in text and "1 such line(s) left out" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_and_the_same_command_goes_on(cli: Cli, tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "more.jsonl").write_bytes(json_lines(made_articles(2500)[40:]))
