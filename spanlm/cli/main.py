@@ -215,7 +215,8 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"spanlm {__version__}")
         return 0
     if verb not in VERBS:
-        raise InputError(f"unknown verb {verb}.{nearest(verb, [*VERBS, 'data wikipedia'])}")
+        like = nearest(verb, [*VERBS, "data wikipedia"]) or f" Choose from: {', '.join(VERBS)}."
+        raise InputError(f"unknown verb {verb}.{like}")
     stop_at_once(loading=True)
     module = importlib.import_module(f"spanlm.cli.{verb}")
     stop_at_once(loading=False)
