@@ -61,7 +61,8 @@ def refused(folder: Path, damaged: Path) -> str:
 def test_missing_truncated_or_flipped_anywhere_is_refused(two: Path, name: str) -> None:
     path, draw = two / "step-000000002" / name, random.Random(name)
     content = path.read_bytes()
-    places = range(0, len(content), 3) if name == "manifest.json" else draw.sample(range(len(content)), 80)
+    every = range(0, len(content), 3 if name == "manifest.json" else 1)
+    places = every if name == "manifest.json" else draw.sample(every, min(80, len(every)))
     flipped = [content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :] for place in places]
     lengths = sorted({len(content) * part // 40 for part in range(40)} | {len(content) - 1})
     for damaged in (*(content[:length] for length in lengths), *flipped):
