@@ -11,8 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from spanlm.cli.evaluation_report import described, run_field
+from spanlm.cli.evaluation_report import described, gate_note, run_field
 from spanlm.cli.options import (
+    add_attention,
     add_device,
     add_runs,
     keep_freed_memory,
@@ -119,6 +120,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("cloze", _DESCRIPTION)
     add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input")
     add_device(parser)
+    add_attention(parser)
     parser.add_argument(
         "--context",
         action="append",
@@ -182,7 +184,7 @@ def _show(model: LoadedModel, files: list[_File], macro: dict[ClozeContext, dict
         lines += [f"not scored: {defect}" for defect in file.defects[:MOST_SHOWN]]
         if len(file.defects) > MOST_SHOWN:
             lines.append(f"not scored: {len(file.defects) - MOST_SHOWN:,} more of {file.name} (--out lists all)")
-    lines += described(model)
+    lines += [*described(model), *gate_note(model)]
     if model.texts.line_by_line:
         lines.append("trained on lines that know nothing of each other: the sentences before a query are not read")
     if not model.texts.predict_first:

@@ -25,6 +25,7 @@ from spanlm.cli.evaluation_report import (
 )
 from spanlm.cli.options import (
     TUNED_ON,
+    add_attention,
     add_corpus,
     add_device,
     add_fields,
@@ -94,6 +95,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
     parser.add_argument("--parts", action="store_true", help=text)
     add_gate(parser)
+    add_attention(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return parser.parse_intermixed_args(arguments)
 

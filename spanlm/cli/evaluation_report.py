@@ -14,6 +14,7 @@ from spanlm.evaluation.dynamic.tuning import DynamicTuning
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import shown
 from spanlm.models.counting import count_parameters
+from spanlm.models.lesions import described_lesion
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 from spanlm.store.process import with_threads
@@ -41,10 +42,26 @@ def described(model: LoadedModel) -> list[str]:
 def run_field(model: LoadedModel) -> dict[str, Any]:
     """Return what identifies a model in JSON."""
     if not isinstance(model, TrainedEnsemble):
-        return {"run": str(model.folder)}
+        return {"run": str(model.folder), **attention_field(model)}
     head = model.model.head
     runs = [str(run.folder) for run in model.runs]
-    return {"runs": runs, "combination": head.combination, "weights": list(head.weights)}
+    return {"runs": runs, "combination": head.combination, "weights": list(head.weights), **attention_field(model)}
+
+
+def attention_field(model: object) -> dict[str, Any]:
+    """Return the lesion of a memory in JSON, where there is one."""
+    found = _lesions(model)
+    return {"attention": ", ".join(found)} if found else {}
+
+
+def attention_rows(model: LoadedModel) -> Rows:
+    """Return a row on the lesion of a memory, where there is one."""
+    return [("attention", f"{how}: {described_lesion(how)}; not trained so") for how in _lesions(model)]
+
+
+def _lesions(model: object) -> list[str]:
+    runs = model.runs if isinstance(model, TrainedEnsemble) else [model]
+    return list(dict.fromkeys(run.attention for run in runs if isinstance(run, TrainedModel) and run.attention))
 
 
 def gate_rows(model: LoadedModel) -> Rows:
@@ -56,10 +73,9 @@ def gate_rows(model: LoadedModel) -> Rows:
 
 
 def gate_note(model: LoadedModel) -> list[str]:
-    """Return a note that it is not the run's, for output that has no place for it."""
-    if not isinstance(model, TrainedModel) or model.gate_temperature == model.own_gate_temperature:
-        return []
-    return [f"note: {name}: {line}" for name, line in gate_rows(model)]
+    """Return notes that it or the attention are not the run's, for output that has no place for them."""
+    own = not isinstance(model, TrainedModel) or model.gate_temperature == model.own_gate_temperature
+    return [f"note: {name}: {line}" for name, line in [*([] if own else gate_rows(model)), *attention_rows(model)]]
 
 
 # --- an evaluation ---
@@ -80,6 +96,7 @@ def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str
             ("text", f"{result.corpus} {result.split}: {result.tokens:,} tokens"),
             ("protocol", result.protocol),
             *gate_rows(model),
+            *attention_rows(model),
             ("perplexity", shown(result.perplexity)),
             *changed,
             *_salton_rows(result),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
+ATTENTION = "--attention"
 TUNED_ON: Split = "valid"
 
 _MALLOPT = {-4: 0, -1: 2**31 - 1, -2: 64 * 2**20}
@@ -166,6 +167,24 @@ def add_gate(parser: VerbParser) -> None:
     )
 
 
+class _Attention(argparse.Action):
+    """Refuses what is no lesion as soon as it is read."""
+
+    def __call__(self, parser: object, namespace: object, value: Any, option: object = None) -> None:
+        from spanlm.models.lesions import require_lesion
+
+        require_lesion(value)
+        setattr(namespace, self.dest, value)
+
+
+def add_attention(parser: VerbParser) -> None:
+    """Add a lesion of the memory."""
+    text = "change where the trained model looks: at all slots of its memory alike (uniform), at an empty memory "
+    parser.add_argument(
+        ATTENTION, rare=True, action=_Attention, metavar="HOW", help=f"{text}(none), at the nearest K slots (window=K)"
+    )
+
+
 def check_gate(temperature: float | None, runs: int) -> None:
     """Refuse a temperature of several gates, or one that is too low, before anything is loaded."""
     if temperature is None:
@@ -177,17 +196,19 @@ def check_gate(temperature: float | None, runs: int) -> None:
     require_temperature(temperature, GATE)
 
 
-def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
-    """Load one run, with another temperature of its gate if one is given."""
+def load_run(
+    folder: Path, device: str, gate_temperature: float | None = None, attention: str | None = None
+) -> TrainedModel:
+    """Load one run, with another temperature of its gate or a lesion of its memory if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
     from spanlm.evaluation.perplexity import require_span_buffer
     from spanlm.runs.loading import load
 
     model = load(folder, device)
-    if gate_temperature is None:
-        return model
-    require_span_buffer(model.config.model.memory, GATE)
-    return model.at_gate_temperature(gate_temperature)
+    if gate_temperature is not None:
+        require_span_buffer(model.config.model.memory, GATE)
+        model = model.at_gate_temperature(gate_temperature)
+    return model if attention is None else model.with_attention(attention)
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
@@ -195,16 +216,19 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     from spanlm.models.ensemble import normalised
     from spanlm.runs.ensemble import load_ensemble
 
-    temperature: float | None = vars(options).get("gate_temperature")  # not every verb has that option
+    # not every verb has these options
+    temperature: float | None = vars(options).get("gate_temperature")
+    attention: str | None = vars(options).get("attention")
     check_gate(temperature, len(runs))
     if len(runs) > 1:
         normalised(options.weights, len(runs))  # before anything is loaded
         how: dict[str, Any] = {"weights": options.weights, "device": options.device}
-        return load_ensemble(runs, combination=options.combine or "linear", **how)
+        ensemble = load_ensemble(runs, combination=options.combine or "linear", **how)
+        return ensemble if attention is None else ensemble.with_attention(attention)
     for name, given in (("--combine", options.combine), ("--weights", options.weights)):
         if given is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
-    return load_run(runs[0], options.device, temperature)
+    return load_run(runs[0], options.device, temperature, attention)
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spanlm.cli.evaluation_report import gate_note
-from spanlm.cli.options import add_device, add_gate, add_runs, output, refuse_overwriting, verb_parser
+from spanlm.cli.evaluation_report import attention_field, gate_note
+from spanlm.cli.options import add_attention, add_device, add_gate, add_runs, output, refuse_overwriting, verb_parser
 from spanlm.cli.render import grid, note, out, out_json
 from spanlm.cli.scorers import SCORERS, load_scorers, scorers_and_files
 from spanlm.data.tables import Row, read_table, table_kind
@@ -54,7 +54,12 @@ def run(arguments: list[str]) -> None:
     whole = Accuracy.of(compared)
     if options.json:
         out_json(
-            {"pairs": whole.to_json(), "by": by, "groups": {name: each.to_json() for name, each in groups.items()}}
+            {
+                **attention_field(model),
+                "pairs": whole.to_json(),
+                "by": by,
+                "groups": {name: each.to_json() for name, each in groups.items()},
+            }
         )
         return
     header = [by or "", "pairs", "accuracy", "95 %", "ties", "with OOV", "of them right"]
@@ -85,6 +90,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--critical", metavar="COLUMN[,COLUMN]", help=f"{text}two columns: of the good, of the bad")
     parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help="of the pairs (default: by the file's name)")
     add_gate(parser)
+    add_attention(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="JSON lines: every pair with its log-probabilities (nats)"
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from spanlm.cli.evaluation_report import gate_note
 from spanlm.cli.options import (
     add_as_text,
+    add_attention,
     add_device,
     add_fields,
     add_gate,
@@ -62,6 +63,7 @@ def run(arguments: list[str]) -> None:
     parser.add_argument("--format", choices=("tsv", "jsonl"), default="tsv")
     add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
     add_gate(parser)
+    add_attention(parser)
     add_as_text(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.parse_intermixed_args(arguments)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spanlm.cli.options import load_run, load_runs, run_names
+from spanlm.cli.options import ATTENTION, load_run, load_runs, run_names
 from spanlm.errors import InputError
 from spanlm.store.run_folder import CONFIG
 
@@ -47,6 +47,8 @@ def load_scorers(
     files = [path for path in models if is_arpa(path)]
     if as_one and len(models) > 1 and files:
         raise InputError(f"{files[0]}: an n-gram model cannot be combined with others here; name it alone")
+    if files and vars(options).get("attention") is not None:
+        raise InputError(f"{ATTENTION}: an n-gram model, such as {files[0]}, does not attend; name runs alone")
     if as_one and not files:
         return [("", load_runs(models, options))]
     runs = [path for path in models if path not in files]

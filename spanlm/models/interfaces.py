@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor, nn
@@ -228,6 +228,16 @@ class MemoryConfig:
         """How many equal parts it splits the encoder's output into."""
         return 1
 
+    @property
+    def slots(self) -> int | None:
+        """How many slots it attends to at most; 0: it does not attend, None: no limit."""
+        return 0
+
+    def nearest(self, slots: int) -> Self:
+        """Return the same with so many slots, the nearest; only if it attends."""
+        window: dict[str, Any] = {"window": slots}
+        return replace(self, **window)
+
     def part_size(self, hidden_size: int, field: str) -> int:
         """Return the size of a part; refuse a `hidden_size` that their number, the option `field`, does not divide."""
         if hidden_size % self.parts:
@@ -258,6 +268,10 @@ class Memory(nn.Module, ABC):
     @abstractmethod
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H); `tokens` (T, B) are the words the encoder read at these steps."""
+
+    def equalise(self) -> None:
+        """From now on give all slots of a step equal weights; only if it attends."""
+        raise NotImplementedError
 
 
 class Head(nn.Module, ABC):

@@ -50,6 +50,11 @@ class TrainedEnsemble(LoadedModel):
         """The same members, combined alike, with other weights; None: equal ones."""
         return TrainedEnsemble(self.runs, self.model.head.combination, weights)
 
+    def with_attention(self, how: str) -> TrainedEnsemble:
+        """Return the same members, each with a lesion of its memory; see `TrainedModel.with_attention`."""
+        runs = [run.with_attention(how) for run in self.runs]
+        return TrainedEnsemble(runs, self.model.head.combination, self.model.head.weights)
+
     def evaluate_members(
         self,
         corpus: Corpus | str | None = None,

@@ -49,7 +49,8 @@ from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.evaluation.words import ScoreOptions, WordScore, score_words
 from spanlm.models.interfaces import NextWordModel
-from spanlm.models.language_model import LanguageModel
+from spanlm.models.language_model import LanguageModel, ModelConfig
+from spanlm.models.lesions import lesioned
 from spanlm.models.memories import SpanBufferConfig
 from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.models.ops.precision import Precision
@@ -265,6 +266,36 @@ class TrainedModel(LoadedModel):
 
     def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
         super().__init__(model, Texts(vocabulary, config, folder))
+        self.attention: str | None = None
+        """What `with_attention` was given; None: the attention is as it was trained."""
+        self._trained = self
+
+    def with_attention(self, how: str) -> TrainedModel:
+        """Return the same weights with a lesion of the memory, `how` of `spanlm.models.lesions`: they never learnt it.
+
+        All slots of a step have equal weights (uniform), nothing is remembered (none), or only the nearest K slots are
+        there (window=K). `config` stays the run's. Of a model with a lesion, the new one takes its place.
+
+        Raises:
+            InputError: `how` is none of these, the memory does not attend, or it has fewer than K slots.
+        """
+        trained = self._trained
+        model = lesioned(trained.model, trained._built(), how, self.title())
+        changed = TrainedModel(model, self.vocabulary, self.config, self.folder)
+        changed.attention, changed._trained = how, trained
+        return changed
+
+    def _built(self) -> ModelConfig:
+        """Return what `model` was built of: as the run's, but for the temperature of its gate."""
+        config, temperature = self.config.model, self.gate_temperature
+        if temperature is None or not isinstance(config.memory, SpanBufferConfig):
+            return config
+        return replace(config, memory=config.memory.at_temperature(temperature))
+
+    def _refuse_lesion(self) -> None:
+        if self.attention is not None:
+            why = "dynamic evaluation would learn with it: measure the one, then the other"
+            raise InputError(f"attention={self.attention}: {why}")
 
     def at_gate_temperature(self, temperature: float) -> TrainedModel:
         """Return the same weights with another temperature T of the gate, λ̂ ∝ exp(W_g h_t / T) (Li et al., 2020).
@@ -275,6 +306,8 @@ class TrainedModel(LoadedModel):
         Raises:
             InputError: the model has no gate, or T is below 1e-6 or not finite.
         """
+        if self.attention is not None:
+            return self._trained.at_gate_temperature(temperature).with_attention(self.attention)
         require_temperature(temperature, "gate_temperature")
         memory = require_span_buffer(self.config.model.memory, "gate_temperature").at_temperature(temperature)
         model = LanguageModel(replace(self.config.model, memory=memory), len(self.vocabulary))
@@ -317,6 +350,7 @@ class TrainedModel(LoadedModel):
         """
         if dynamic is None:
             return super().evaluate(corpus, split, state=state, batch_size=batch_size, precision=precision, cache=cache)
+        self._refuse_lesion()
         if cache is not None:
             raise InputError("dynamic evaluation and a cache do not go together: measure the one, then the other")
         loaded, part, protocol = self.texts.counted(corpus, split, state, batch_size, precision)
@@ -381,6 +415,7 @@ class TrainedModel(LoadedModel):
         Raises:
             InputError: neither statistics that belong to the weights nor the training text are there.
         """
+        self._refuse_lesion()
         other = self.gate_temperature if self.gate_temperature != self.own_gate_temperature else None
         path = self.folder / statistics_name(other)
         try:
@@ -422,6 +457,7 @@ class TrainedModel(LoadedModel):
             DivergedError: the weights diverged at every point; has the grid.
             RunError: the trained weights predict no finite numbers.
         """
+        self._refuse_lesion()
         loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
         grid = [*dynamic_grid(rates, decays, epsilon, length, loss), *also]
         statistics = statistics or self.dynamic_statistics(length=length, report=report)

@@ -84,6 +84,11 @@ class AttentiveConfig(MemoryConfig):
             require(not self.zero_slot, "model.memory.zero_slot", self.zero_slot, f"false {alone}")
 
     @property
+    def slots(self) -> int | None:
+        """The window, which may have no limit; 0 for `none`."""
+        return 0 if self.score == "none" else self.window
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         if self.score == "none":
@@ -120,6 +125,11 @@ class AttentiveMemory(Memory):
         """Empty slots: the outputs `values` (P, B, H) and which are `filled` (P, B); P is the window, or 0."""
         values = self.merge.weight.new_zeros(self.window or 0, batch_size, self.readout_size)
         return {"values": values, "filled": torch.zeros(values.shape[:2], dtype=torch.bool, device=values.device)}
+
+    def equalise(self) -> None:
+        """Let all scores be zero, that of a zero slot, too: the weights of `mean`."""
+        if self.scored:
+            nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H)."""

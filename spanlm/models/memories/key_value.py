@@ -60,6 +60,11 @@ class KeyValueConfig(MemoryConfig):
         return ROLES[self.roles]
 
     @property
+    def slots(self) -> int | None:
+        """The window L."""
+        return self.window
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         return f"{self.name} memory, window {self.window}"
@@ -91,6 +96,10 @@ class KeyValueMemory(Memory):
         empty = self.score.new_zeros(self.window, batch_size, self.readout_size)
         filled = torch.zeros(self.window, batch_size, dtype=torch.bool, device=empty.device)
         return {"keys": empty, "values": empty.clone(), "filled": filled}
+
+    def equalise(self) -> None:
+        """Let all scores be zero."""
+        nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, roles·k)."""

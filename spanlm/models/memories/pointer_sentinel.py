@@ -94,6 +94,11 @@ class PointerSentinelConfig(MemoryConfig):
         require(self.window >= 1, "model.memory.window", self.window, "at least 1")
 
     @property
+    def slots(self) -> int | None:
+        """The window L."""
+        return self.window
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         return f"pointer sentinel, window {self.window}"
@@ -112,6 +117,7 @@ class PointerSentinelMemory(Memory):
     def __init__(self, config: PointerSentinelConfig, hidden_size: int, init: Init) -> None:
         super().__init__()
         self.window, self.readout_size, self.pointer_loss = config.window, hidden_size, config.pointer_loss
+        self.equal = False
         self.query = nn.Linear(hidden_size, hidden_size)  # W, b
         self.sentinel = nn.Parameter(torch.empty(hidden_size))  # s
         init.start_all(self)
@@ -122,17 +128,29 @@ class PointerSentinelMemory(Memory):
         words = torch.zeros(self.window - 1, batch_size, dtype=torch.int64, device=keys.device)
         return {"keys": keys, "words": words, "filled": torch.zeros_like(words, dtype=torch.bool)}
 
+    def equalise(self) -> None:
+        """Let all words have equal weights; the sentinel keeps its own."""
+        self.equal = True
+
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Point from every step of h (T, B, H) to the words up to its own."""
         keys = torch.cat([cleared(state["keys"], state["filled"]).to(h.dtype), h])
         words = torch.cat([cleared(state["words"], state["filled"]), tokens])
         query = torch.tanh(self.query(h))
         log_weights, log_gate = sentinel_attention(query, keys, self.sentinel, state["filled"])
+        log_weights = _equal(log_weights) if self.equal else log_weights
         alone = self.training and self.pointer_loss
         pointer = Pointer(log_weights, words.unfold(0, self.window, 1), log_gate, alone)
         slots = {"keys": keys, "words": words, "filled": with_steps(state["filled"], len(h))}
         readout = Readout(h, Attention(partial(_weights, log_weights), nearest_lag=0), pointer)
         return readout, {name: x[len(h) :] for name, x in slots.items()}
+
+
+def _equal(log_weights: Tensor) -> Tensor:
+    """Spread what falls on the filled slots over them alike; one of them is the current step."""
+    empty = log_weights.isneginf()
+    each = log_weights.logsumexp(-1, keepdim=True) - (~empty).sum(-1, keepdim=True).log()
+    return each.expand_as(log_weights).masked_fill(empty, -torch.inf)
 
 
 def _weights(log_weights: Tensor) -> Tensor:

@@ -49,6 +49,11 @@ class RecurrentMemoryConfig(MemoryConfig):
         require(self.composition in _COMPOSITIONS, "model.memory.composition", self.composition, "gated or linear")
 
     @property
+    def slots(self) -> int | None:
+        """The window n."""
+        return self.window
+
+    @property
     def description(self) -> str:
         """What it is, in a few words."""
         lags = "" if self.temporal else ", no temporal matrices"
@@ -113,6 +118,12 @@ class RecurrentMemory(Memory):
         """No words."""
         words = torch.zeros(self.window - 1, batch_size, dtype=torch.int64, device=self.keys.weight.device)
         return {"words": words, "filled": torch.zeros_like(words, dtype=torch.bool)}
+
+    def equalise(self) -> None:
+        """Let all scores be zero."""
+        nn.init.zeros_(self.keys.weight)
+        if self.key_lags is not None:
+            nn.init.zeros_(self.key_lags)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H) at the words up to its own."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -131,6 +131,15 @@ class SpanBufferConfig(MemoryConfig):
         return self.buffer_size // self.stride
 
     @property
+    def slots(self) -> int | None:
+        """The spans m."""
+        return self.count
+
+    def nearest(self, slots: int) -> Self:
+        """Return the same with so many spans."""
+        return replace(self, buffer_size=slots * self.stride)
+
+    @property
     def reach(self) -> int:
         """How many steps lie between the two ends of a span; an output in place of one has a single end."""
         return self.stride - 1
@@ -179,6 +188,10 @@ class SpanBufferMemory(Memory):
         """No span."""
         states = self.score.new_zeros(self.carried, batch_size, self.readout_size)
         return {"states": states, "filled": torch.zeros(states.shape[:2], dtype=torch.bool, device=states.device)}
+
+    def equalise(self) -> None:
+        """Let all scores be zero; the gate stays."""
+        nn.init.zeros_(self.score)
 
     def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
         """Look back from every step of h (T, B, H)."""

@@ -1,0 +1,99 @@
+"""Lesions of memory: what a trained model predicts once its attention is taken away, as a whole or in part.
+
+    uniform     equal weights on the slots that exist
+    none        at every step the memory of a stream that has read nothing
+    window=K    the nearest K slots alone, with a softmax over them
+
+A slot is what a weight stands on: an output, a word or, of a span buffer, a span. Of a memory whose window holds the
+current word, that word is left by `none`, and is the first of K. What else a softmax is over keeps its place: the zero
+slot of an attentive memory is one of the slots; a pointer's sentinel is none, and keeps its share under `uniform`.
+
+No lesion needs code where scores are made or read. Equal weights are those of scores that are all zero; a narrower
+window is another configuration of the same weights; and a memory is empty where every step is a stream of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from torch import Tensor
+
+from spanlm.errors import InputError
+from spanlm.models.interfaces import Memory, NextWordModel, Readout, Tensors
+from spanlm.models.language_model import LanguageModel, ModelConfig
+
+_WINDOW = re.compile(r"window=([1-9]\d*)", re.ASCII)
+
+
+def require_lesion(how: str) -> int | None:
+    """Refuse what names no lesion; return the K of a window.
+
+    Raises:
+        InputError: neither uniform nor none nor window=K with K at least 1.
+    """
+    if how in ("uniform", "none"):
+        return None
+    if found := _WINDOW.fullmatch(how):
+        return int(found[1])
+    raise InputError(f"attention={how}: must be uniform, none or window=K, with a number K of slots, at least 1")
+
+
+def described_lesion(how: str) -> str:
+    """Say in a few words what is attended to."""
+    slots = require_lesion(how)
+    if slots is not None:
+        return "the nearest slot alone" if slots == 1 else f"the nearest {slots} slots alone"
+    return "equal weights on all slots" if how == "uniform" else "nothing is remembered"
+
+
+def lesioned(model: NextWordModel, config: ModelConfig, how: str, title: str) -> LanguageModel:
+    """Return a trained model of this configuration with a lesion; `title` names it in errors.
+
+    Raises:
+        InputError: `how` is no lesion, the memory does not attend, or its window is narrower than K.
+    """
+    nearest, slots = require_lesion(how), config.memory.slots
+    if slots == 0:
+        kinds = "key_value, recurrent_memory, attentive, pointer_sentinel or span_buffer"
+        raise InputError(f"attention={how}: {title}: does not attend. Name a run with model.memory.kind={kinds}.")
+    if nearest is not None and slots is not None and nearest > slots:
+        raise InputError(f"attention={how}: {title}: has {slots} slots. Use window={slots} or fewer.")
+    # of a stream that has read nothing, the narrowest memory holds as much as the widest
+    fewer = 1 if how == "none" else nearest
+    memory = config.memory if fewer is None else config.memory.nearest(fewer)
+    changed = LanguageModel(replace(config, memory=memory), model.vocabulary_size)
+    rows = {name: len(x) for name, x in changed.state_dict().items()}
+    # where each lag has a row, the oldest is the first
+    changed.load_state_dict({name: x[len(x) - rows[name] :] for name, x in model.state_dict().items()})
+    if how == "uniform":
+        changed.memory.equalise()
+    if how == "none":
+        changed.memory = Forgetful(changed.memory)
+    return changed.to(model.device).eval()
+
+
+class Forgetful(Memory):
+    """A memory that has read nothing at any step; no state."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__()
+        self.memory = memory
+        self.readout_size, self.gate_temperature = memory.readout_size, memory.gate_temperature
+
+    def init_state(self, batch_size: int) -> Tensors:
+        """Nothing is carried."""
+        return {}
+
+    def forward(self, h: Tensor, tokens: Tensor, state: Tensors) -> tuple[Readout, Tensors]:
+        """Look back from every step of h (T, B, H) as from the first of T · B streams."""
+        steps, streams = tokens.shape
+        fresh = self.memory.init_state(steps * streams)
+        readout, _ = self.memory(h.flatten(0, 1).unsqueeze(0), tokens.reshape(1, -1), fresh)
+
+        def in_steps(x: Tensor) -> Tensor:
+            return x.reshape(steps, streams, *x.shape[2:])
+
+        where = readout.attention
+        attention = None if where is None else replace(where, given=in_steps(where.weights))
+        return replace(readout.map(in_steps), attention=attention), {}
