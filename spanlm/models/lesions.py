@@ -62,7 +62,7 @@ def lesioned(model: NextWordModel, config: ModelConfig, how: str, title: str) ->
     # of a stream that has read nothing, the narrowest memory holds as much as the widest
     fewer = 1 if how == "none" else nearest
     memory = config.memory if fewer is None else config.memory.nearest(fewer)
-    changed = LanguageModel(replace(config, memory=memory), model.vocabulary_size)
+    changed = LanguageModel(replace(config, memory=memory), model.vocabulary_size).to(next(model.parameters()))
     rows = {name: len(x) for name, x in changed.state_dict().items()}
     # where each lag has a row, the oldest is the first
     changed.load_state_dict({name: x[len(x) - rows[name] :] for name, x in model.state_dict().items()})
@@ -70,7 +70,7 @@ def lesioned(model: NextWordModel, config: ModelConfig, how: str, title: str) ->
         changed.memory.equalise()
     if how == "none":
         changed.memory = Forgetful(changed.memory)
-    return changed.to(model.device).eval()
+    return changed.eval()
 
 
 class Forgetful(Memory):

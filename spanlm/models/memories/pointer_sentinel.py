@@ -149,7 +149,8 @@ class PointerSentinelMemory(Memory):
 def _equal(log_weights: Tensor) -> Tensor:
     """Spread what falls on the filled slots over them alike; one of them is the current step."""
     empty = log_weights.isneginf()
-    each = log_weights.logsumexp(-1, keepdim=True) - (~empty).sum(-1, keepdim=True).log()
+    filled = (~empty).sum(-1, keepdim=True, dtype=log_weights.dtype)
+    each = log_weights.logsumexp(-1, keepdim=True) - filled.log()
     return each.expand_as(log_weights).masked_fill(empty, -torch.inf)
 
 
