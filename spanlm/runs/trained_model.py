@@ -395,7 +395,8 @@ class TrainedModel(LoadedModel):
 
     def _to_attend(self, text: str, state: Context) -> tuple[list[str], dict[str, Any]]:
         words, starts = self.texts.to_attend(text, state)
-        return words, {"title": self.title(), "opened": self.texts.predict_first, "starts": starts}
+        lesion = "" if self.attention is None else f", attention {self.attention}"
+        return words, {"title": self.title(lesion), "opened": self.texts.predict_first, "starts": starts}
 
     def dynamic_statistics(
         self,

@@ -1,0 +1,109 @@
+"""`--attention`: what verbs print of a model with a lesion is what the library says of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import spanlm
+from spanlm.errors import InputError
+from spanlm.evaluation.dynamic.update import DynamicConfig
+from tests.cli.conftest import Cli
+from tests.cli.test_cloze import make_block
+from tests.conftest import TINY_WORDS
+
+TEXT = " ".join(TINY_WORDS[:6])
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("uniform", "equal weights on all slots"),
+        ("none", "nothing is remembered"),
+        ("window=2", "the nearest 2 slots alone"),
+    ],
+)
+def test_every_verb_has_it_and_says_so(cli: Cli, tiny_run: Path, tmp_path: Path, how: str, words: str) -> None:
+    model, option = spanlm.load(tiny_run), ("--attention", how)
+    changed = model.with_attention(how)
+    assert (model.attention, changed.attention) == (None, how)
+    note = f"note: attention: {how}: {words}; not trained so\n"
+
+    plain = json.loads(cli("evaluate", tiny_run, "--json").done)
+    found = json.loads(cli("evaluate", tiny_run, *option, "--json").done)
+    assert found["attention"] == how and "attention" not in plain
+    assert found["perplexity"] == changed.evaluate().perplexity != plain["perplexity"]
+    shown = " ".join(cli("evaluate", tiny_run, *option).done.split())
+    assert f"attention {how}: {words}; not trained so perplexity {found['perplexity']:.2f}" in shown
+
+    (tmp_path / "t.txt").write_text(f"{TEXT}\n")
+    scored = cli("score", tiny_run, "t.txt", *option, "--format", "jsonl")
+    rows = [json.loads(line)["surprisal"] for line in scored.out.splitlines()]
+    assert rows == [word.surprisal for word in changed.score(TEXT)]
+    assert scored.err == note
+
+    pair = {"sentence_good": TEXT, "sentence_bad": f"{TEXT} {TINY_WORDS[0]}"}
+    (tmp_path / "p.jsonl").write_text(json.dumps(pair) + "\n")
+    compared = cli("pairs", tiny_run, "p.jsonl", *option, "--out", "o")
+    answer = json.loads((tmp_path / "o").read_text())
+    assert answer["good"] == pytest.approx(changed.compare(*pair.values()).good, abs=1e-9)
+    assert compared.err == note
+    assert json.loads(cli("pairs", tiny_run, "p.jsonl", *option, "--json").done)["attention"] == how
+
+    (tmp_path / "q.txt").write_text(make_block(1))
+    assert json.loads(cli("cloze", tiny_run, "q.txt", *option, "--json").done)["attention"] == how
+    assert note.strip() in cli("cloze", tiny_run, "q.txt", *option).done
+
+
+def test_a_gate_keeps_its_temperature_in_either_order(span_run: Path) -> None:
+    model = spanlm.load(span_run)
+    found = {
+        (changed.attention, changed.gate_temperature, changed.evaluate().perplexity)
+        for changed in (
+            model.at_gate_temperature(0.2).with_attention("window=1"),
+            model.with_attention("window=1").at_gate_temperature(0.2),
+            model.with_attention("none").at_gate_temperature(0.2).with_attention("window=1"),
+        )
+    }
+    assert len(found) == 1 and {each[:2] for each in found} == {("window=1", 0.2)}
+
+
+def test_a_memory_of_the_whole_line_may_be_cut_to_any_window(unopened_run: Path) -> None:
+    model = spanlm.load(unopened_run)
+    few, many = (model.with_attention(f"window={slots}").evaluate().nll for slots in (1, 99))
+    assert few != pytest.approx(many, abs=1e-3) and many == pytest.approx(model.evaluate().nll, rel=1e-5)
+
+
+def test_of_several_runs_each_has_it(cli: Cli, tiny_run: Path, span_run: Path, lstm_run: Path) -> None:
+    found = json.loads(cli("evaluate", tiny_run, span_run, "--attention", "none", "--json").done)
+    alone = [spanlm.load(run).with_attention("none").evaluate().nll for run in (tiny_run, span_run)]
+    assert [member["nll"] for member in found["members"]] == pytest.approx(alone, rel=1e-6)
+    assert found["attention"] == "none"
+    refused = "lstm, no memory: does not attend"
+    cli("evaluate", tiny_run, lstm_run, "--attention", "none").refused("--attention=none: ", refused)
+
+
+def test_weights_that_follow_the_text_have_none(cli: Cli, tiny_run: Path) -> None:
+    cli("evaluate", tiny_run, "--attention", "none", "--dynamic").refused("--attention=none: dynamic evaluation")
+    model = spanlm.load(tiny_run).with_attention("uniform")
+    with pytest.raises(InputError, match="attention=uniform: dynamic evaluation"):
+        model.evaluate(dynamic=DynamicConfig())
+    with pytest.raises(InputError, match="attention=uniform: dynamic evaluation"):
+        model.tune_dynamic()
+
+
+def test_it_can_be_looked_into(tiny_run: Path) -> None:
+    model = spanlm.load(tiny_run)
+    weights = {how: model.with_attention(how).attend(TEXT).weights for how in ("uniform", "none")}
+    assert weights["uniform"][-1] == pytest.approx([1 / 3] * 3) and weights["none"].sum() == 0
+
+
+def test_bad_input(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    cli("score", "x", "--attention", "flat").refused("--attention=flat: must be uniform, none or window=K")
+    (tmp_path / "t.txt").write_text(TEXT)
+    cli("score", tiny_run, "t.txt", "--attention", "window=4").refused("--attention=window=4: ", "has 3 slots")
+    (tmp_path / "m.arpa").write_text("\\data\\\n")
+    (tmp_path / "p.jsonl").write_text('{"sentence_good": "a", "sentence_bad": "b"}')
+    cli("pairs", "m.arpa", "p.jsonl", "--attention", "none").refused("--attention: ", "m.arpa")
