@@ -56,6 +56,7 @@ perplexity without them, since a vocabulary with more <unk> makes a text easier.
   spanlm evaluate runs/demo --dynamic --tune-dynamic
   spanlm evaluate runs/spans --parts
   spanlm evaluate runs/spans --gate-temperature 1
+  spanlm evaluate runs/demo --attention none
   spanlm evaluate runs/family/seed-1 runs/family/seed-2 --tune-weights
 
 Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which

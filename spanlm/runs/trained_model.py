@@ -264,11 +264,13 @@ class LoadedModel:
 class TrainedModel(LoadedModel):
     """What `spanlm.load` gives: a model, its vocabulary, its config and its folder, and all that is done with them."""
 
+    attention: str | None = None
+    """What `with_attention` was given; None: the attention is as it was trained."""
+    _trained: TrainedModel | None = None
+    """Of a model with a lesion, the one without."""
+
     def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
         super().__init__(model, Texts(vocabulary, config, folder))
-        self.attention: str | None = None
-        """What `with_attention` was given; None: the attention is as it was trained."""
-        self._trained = self
 
     def with_attention(self, how: str) -> TrainedModel:
         """Return the same weights with a lesion of the memory, `how` of `spanlm.models.lesions`: they never learnt it.
@@ -279,7 +281,7 @@ class TrainedModel(LoadedModel):
         Raises:
             InputError: `how` is none of these, the memory does not attend, or it has fewer than K slots.
         """
-        trained = self._trained
+        trained = self._trained or self
         model = lesioned(trained.model, trained._built(), how, self.title())
         changed = TrainedModel(model, self.vocabulary, self.config, self.folder)
         changed.attention, changed._trained = how, trained
@@ -306,7 +308,7 @@ class TrainedModel(LoadedModel):
         Raises:
             InputError: the model has no gate, or T is below 1e-6 or not finite.
         """
-        if self.attention is not None:
+        if self._trained is not None and self.attention is not None:
             return self._trained.at_gate_temperature(temperature).with_attention(self.attention)
         require_temperature(temperature, "gate_temperature")
         memory = require_span_buffer(self.config.model.memory, "gate_temperature").at_temperature(temperature)

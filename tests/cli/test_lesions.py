@@ -12,6 +12,7 @@ from spanlm.errors import InputError
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from tests.cli.conftest import Cli
 from tests.cli.test_cloze import make_block
+from tests.cli.test_pairs import ARPA
 from tests.conftest import TINY_WORDS
 
 TEXT = " ".join(TINY_WORDS[:6])
@@ -104,6 +105,6 @@ def test_bad_input(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
     cli("score", "x", "--attention", "flat").refused("--attention=flat: must be uniform, none or window=K")
     (tmp_path / "t.txt").write_text(TEXT)
     cli("score", tiny_run, "t.txt", "--attention", "window=4").refused("--attention=window=4: ", "has 3 slots")
-    (tmp_path / "m.arpa").write_text("\\data\\\n")
+    (tmp_path / "m.arpa").write_text(ARPA)
     (tmp_path / "p.jsonl").write_text('{"sentence_good": "a", "sentence_bad": "b"}')
-    cli("pairs", "m.arpa", "p.jsonl", "--attention", "none").refused("--attention: ", "m.arpa")
+    cli("pairs", "m.arpa", "p.jsonl", "--attention", "none").refused("m.arpa", "n-gram model")
