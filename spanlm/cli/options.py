@@ -196,19 +196,17 @@ def check_gate(temperature: float | None, runs: int) -> None:
     require_temperature(temperature, GATE)
 
 
-def load_run(
-    folder: Path, device: str, gate_temperature: float | None = None, attention: str | None = None
-) -> TrainedModel:
-    """Load one run, with another temperature of its gate or a lesion of its memory if one is given."""
+def load_run(folder: Path, device: str, gate_temperature: float | None = None) -> TrainedModel:
+    """Load one run, with another temperature of its gate if one is given."""
     # here, since torch takes a second to load, and not every verb that has shared options needs it
     from spanlm.evaluation.perplexity import require_span_buffer
     from spanlm.runs.loading import load
 
     model = load(folder, device)
-    if gate_temperature is not None:
-        require_span_buffer(model.config.model.memory, GATE)
-        model = model.at_gate_temperature(gate_temperature)
-    return model if attention is None else model.with_attention(attention)
+    if gate_temperature is None:
+        return model
+    require_span_buffer(model.config.model.memory, GATE)
+    return model.at_gate_temperature(gate_temperature)
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
@@ -228,7 +226,8 @@ def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
     for name, given in (("--combine", options.combine), ("--weights", options.weights)):
         if given is not None:
             raise InputError(f"{name}: is for several runs; name more than {runs[0]}")
-    return load_run(runs[0], options.device, temperature, attention)
+    model = load_run(runs[0], options.device, temperature)
+    return model if attention is None else model.with_attention(attention)
 
 
 def tuning_part(model: LoadedModel, options: argparse.Namespace, option: str, otherwise: str) -> Corpus:
