@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from spanlm.data.corpora import load_corpus as load_corpus
     from spanlm.evaluation.cache import CacheConfig as CacheConfig
     from spanlm.evaluation.dynamic.update import DynamicConfig as DynamicConfig
+    from spanlm.interop.hf import to_hf as to_hf
     from spanlm.presets import PRESETS as PRESETS
     from spanlm.presets import find_preset as find_preset
     from spanlm.runs.ensemble import TrainedEnsemble as TrainedEnsemble
@@ -42,6 +43,7 @@ _HOMES = {
     "load": "spanlm.runs.loading",
     "load_corpus": "spanlm.data.corpora",
     "load_ensemble": "spanlm.runs.ensemble",
+    "to_hf": "spanlm.interop.hf",
     "train": "spanlm.training.run",
 }
 
