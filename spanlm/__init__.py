@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from spanlm.data.corpora import load_corpus as load_corpus
     from spanlm.evaluation.cache import CacheConfig as CacheConfig
     from spanlm.evaluation.dynamic.update import DynamicConfig as DynamicConfig
+    from spanlm.interop.hf import to_hf as to_hf
     from spanlm.presets import PRESETS as PRESETS
     from spanlm.presets import find_preset as find_preset
     from spanlm.runs.ensemble import TrainedEnsemble as TrainedEnsemble
     from spanlm.runs.ensemble import load_ensemble as load_ensemble
     from spanlm.runs.loading import load as load
+    from spanlm.runs.scorer import Scorer as Scorer
     from spanlm.runs.trained_model import TrainedModel as TrainedModel
     from spanlm.training.run import train as train
 
@@ -36,12 +38,14 @@ _HOMES = {
     "Corpus": "spanlm.data.corpora",
     "DynamicConfig": "spanlm.evaluation.dynamic.update",
     "RunConfig": "spanlm.config",
+    "Scorer": "spanlm.runs.scorer",
     "TrainedEnsemble": "spanlm.runs.ensemble",
     "TrainedModel": "spanlm.runs.trained_model",
     "find_preset": "spanlm.presets",
     "load": "spanlm.runs.loading",
     "load_corpus": "spanlm.data.corpora",
     "load_ensemble": "spanlm.runs.ensemble",
+    "to_hf": "spanlm.interop.hf",
     "train": "spanlm.training.run",
 }
 

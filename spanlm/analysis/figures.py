@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from spanlm.analysis.curves import Curve
 from spanlm.analysis.lags import HOLLOW, LAST, LagProfile, MeasuredLags, PublishedRow, axis_title, notes
 from spanlm.analysis.utilisation import EXPLAINED, Utilisation, spread_epochs
 from spanlm.errors import InputError, require
@@ -304,6 +305,53 @@ def utilisation_figure(title: str, measured: Sequence[Utilisation], caption: str
     axes.set_xticks([1, *(tick for tick in ticks if 1 < tick <= longest)])
     axes.set_xlabel("epoch")
     _frame(axes, title, keys, " ".join([caption, f"{EXPLAINED}.", _PAPER]).strip())
+    return figure
+
+
+# --- learning curves ---
+
+
+@styled()
+def curves_figure(curves: Sequence[Curve], x_label: str) -> Figure:
+    """Draw the perplexity of valid as a line for each run, that of train as a thin one with hollow marks.
+
+    Of several seeds the line is the mean, and a band goes from the least to the greatest. The vertical axis is
+    logarithmic: equal heights are equal changes in percent.
+
+    Raises:
+        InputError: there are more runs than can be told apart.
+    """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
+
+    check_series(len(curves))
+    figure, (axes,) = _plot(500, 260)
+    axes.set_yscale("log")
+    keys: list[Artist] = []
+    for curve, style in zip(curves, STYLES, strict=False):
+        marked = spread_epochs(len(curve.x), _FEW_MARKS if len(curve.x) > _MOST_MARKS else len(curve.x))
+        for runs, look in ((curve.train, {"linewidth": 0.75, **_hollow(style, 4)}), (curve.valid, {"markersize": 5})):
+            columns = list(zip(*runs, strict=True))
+            means = [sum(column) / len(column) for column in columns]
+            line = _line(axes, curve.x, means, style, markevery=marked, label=curve.name, **look)
+            if len(runs) > 1:
+                axes.fill_between(curve.x, [*map(min, columns)], [*map(max, columns)], color=style.colour, alpha=0.15)
+        keys.append(line)
+    grey = Style(MUTED, "o")
+    keys.append(_line(axes, [], [], grey, label="valid", markersize=5))
+    keys.append(_line(axes, [], [], grey, label="train", linewidth=0.75, **_hollow(grey, 4)))
+    values = [value for curve in curves for run in (*curve.train, *curve.valid) for value in run]
+    axes.set_ylim(0.93 * min(values), 1.07 * max(values))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.2, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(MaxNLocator(10, steps=[1, 2, 5, 10], integer=True))
+    axes.grid(axis="y")
+    axes.set_xlabel(x_label)
+    _note(axes, "perplexity", (0, 1), (0, 5))
+    caption = "train: of the weights as they moved through the epoch, with dropout. The vertical axis is logarithmic."
+    seeds = max(len(curve.valid) for curve in curves)
+    caption += f" Bands go from the least to the greatest of {seeds} seeds." if seeds > 1 else ""
+    _frame(axes, "Learning curves", keys, caption, above=24)
     return figure
 
 

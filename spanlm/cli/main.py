@@ -32,6 +32,8 @@ VERBS = {
     "cloze": "which word fits a gap: accuracy on questions like those of the Children's Book Test",
     "attend": "where the model looked at each word: page, figure, table; or mean attention by lag",
     "generate": "let the model continue a prompt",
+    "plot": "learning curves of runs: perplexity of train and valid, seeds as bands",
+    "export": "a trained model for Hugging Face's transformers",
     "data": "make a corpus to train on: articles of Wikipedia, prepared as in the paper",
     "presets": "the published table rows that can be trained by name",
     "reproduce": "the tables of a paper, run again: measured and published side by side",

@@ -7,9 +7,10 @@ import os
 import re
 import shlex
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from spanlm.cli.demo_report import print_demo_report
 from spanlm.cli.main import VerbParser
@@ -36,6 +37,7 @@ from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.presets import PRESETS, find_preset
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, FolderInUse, locked
+from spanlm.training.progress import Watcher
 from spanlm.training.run import finished, refuse_changes, train
 from spanlm.training.setup import refuse_unfit
 
@@ -96,9 +98,9 @@ def run(arguments: list[str]) -> None:
     folder = own.out or free_folder(own.preset, config)
     try:
         if own.seeds is not None:
-            _train_family(config, corpus, folder, own.seeds, resume=own.resume)
+            _train_family(config, corpus, folder, own.seeds, resume=own.resume, track=own.track)
         else:
-            train_and_report(config, corpus, folder, resume=own.resume)
+            train_and_report(config, corpus, folder, resume=own.resume, track=own.track)
         if own.tour:
             print_demo_report(config, corpus, folder)
     except Interrupted as stop:
@@ -108,11 +110,19 @@ def run(arguments: list[str]) -> None:
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
 
 
-def train_and_report(config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool) -> None:
-    """Train with a report on the terminal."""
-    with TrainingReport() as report:
-        position = train(config, corpus, folder, report, resume=resume)
+def train_and_report(config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool, track: str | None) -> None:
+    """Train with a report on the terminal, and in a tracker."""
+    with TrainingReport() as report, _tracked(report, track) as watcher:
+        position = train(config, corpus, folder, watcher, resume=resume)
     report.ended(position, folder)
+
+
+def _tracked(report: TrainingReport, tracker: Any) -> AbstractContextManager[Watcher]:
+    if tracker is None:
+        return nullcontext(report)
+    from spanlm.interop.tracking import Tracked
+
+    return closing(Tracked(report, tracker))
 
 
 # --- options ---
@@ -148,6 +158,8 @@ def _own_parser() -> VerbParser:
     parser.add_argument("--match-parameters", metavar="LSTMn|NUMBER", help=text)
     parser.add_argument("--config", type=Path, metavar="FILE", help="read the configuration from YAML")
     parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
+    text = "write numbers, a generated text and an attention figure to this tracker, too"
+    parser.add_argument("--track", choices=("tensorboard", "wandb", "trackio"), help=text)
     text = "after training: test perplexity beside a same-size LSTM's, three generated lines and the attention page "
     text += "(default: of the demo alone)"
     parser.add_argument("--tour", action=argparse.BooleanOptionalAction, help=text)
@@ -320,7 +332,9 @@ def _members_begun(folder: Path) -> list[Path]:
     return sorted((path for path, seed in found.items() if seed.isdecimal()), key=lambda path: int(found[path]))
 
 
-def _train_family(config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *, resume: bool) -> None:
+def _train_family(
+    config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *, resume: bool, track: str | None
+) -> None:
     """Train FOLDER/seed-S for `seeds` seeds, from the configuration's on, but those finished or trained elsewhere."""
     first = config.training.seed
     configs = [replace(config, training=replace(config.training, seed=first + n)) for n in range(seeds)]
@@ -337,7 +351,7 @@ def _train_family(config: RunConfig, corpus: Corpus, folder: Path, seeds: int, *
                 out(f"{this}, {path}: finished before; {best}")
                 continue
             out(f"{this}: {path}")
-            train_and_report(member, corpus, path, resume=resume)
+            train_and_report(member, corpus, path, resume=resume, track=track)
             out()
         except FolderInUse:
             out(f"{this}, {path}: passed over, since another process trains it")

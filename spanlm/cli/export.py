@@ -1,0 +1,33 @@
+"""`spanlm export RUN --to hf --out DIR`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spanlm.cli.options import verb_parser
+from spanlm.cli.render import out
+from spanlm.runs.loading import load
+
+_DESCRIPTION = """
+Write a trained model as another library reads it. hf: a folder for Hugging Face's transformers, with its tokenizer:
+
+  spanlm export runs/demo --to hf --out demo-hf
+  python -c "import spanlm.interop.hf, transformers as t; print(t.AutoModelForCausalLM.from_pretrained('demo-hf'))"
+
+The folder holds no model code: `import spanlm.interop.hf` makes the classes known, or trust_remote_code=True does. It
+needs the extra: pip install 'spanlm[hf]'.
+"""
+
+
+def run(arguments: list[str]) -> None:
+    """Export."""
+    parser = verb_parser("export", _DESCRIPTION)
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run")
+    parser.add_argument("--to", choices=("hf",), default="hf", help="the library (default: hf)")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+    options = parser.parse_intermixed_args(arguments)
+    model = load(options.run, "cpu")
+    from spanlm.interop.hf import export
+
+    export(model, options.out)
+    out(f"{options.out}: {model.title()}, for transformers; its words are in tokenizer.json")

@@ -1,0 +1,343 @@
+"""A trained model in Hugging Face's `transformers` (extra `hf`), and back from its folder.
+
+    from spanlm.interop.hf import to_hf            # registers AutoConfig and AutoModelForCausalLM
+    model, tokenizer = to_hf(spanlm.load("runs/demo"))
+    model(**tokenizer("the name is bound", return_tensors="pt"), output_attentions=True)
+
+The model wraps `LanguageModel` itself, so every encoder, memory and head is there. Tensors are batch-first here:
+
+    input_ids, attention_mask, labels (B, N) → loss, logits (B, N, V), attentions ((B, 1, N, L),), state
+
+`logits` are log p(next word), normalised, natural logarithm. `state` is what the streams carry (`LMState`): pass it in
+with the words that follow. Padding on either side costs nothing and changes nothing: time is cut where rows begin and
+end, and only the rows that have words there are read.
+
+The text of a run is lines, each opened and closed by <eos>, which is the tokenizer's `bos_token`, `eos_token` and
+`pad_token`; it writes <eos> for a line end within a text, and opens none by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from spanlm.config import RunConfig
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.errors import InputError
+from spanlm.models.interfaces import LMState, Readout
+from spanlm.models.language_model import LanguageModel
+from spanlm.runs.trained_model import LoadedModel, TrainedModel
+
+try:
+    import transformers
+    from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+    from tokenizers.models import WordLevel
+except ImportError:
+    raise InputError("Hugging Face needs more: pip install 'spanlm[hf]'") from None
+
+# \w and the letters of `spanlm.data.tokenizer`, as the library's expressions name them
+_LETTER = r"[\p{L}\p{N}\p{M}_\u200c\u200d]"
+_WORDS = rf"{UNK}|(?:[\p{{L}}\p{{Nl}}\p{{No}}]\.){{2,}}(?!{_LETTER})|{_LETTER}+(?:['’.,\-]{_LETTER}+)*|[^ \t\n\r\v\f]"
+
+IGNORED = -100
+"""The label of a position that the loss leaves out."""
+
+MODELING = "modeling_spanlm.py"
+"""The file in an exported folder by which `trust_remote_code` finds the installed package; it holds no model."""
+
+
+class SpanlmConfig(transformers.PreTrainedConfig):  # type: ignore[misc]
+    """What an exported folder says of its model.
+
+    Attributes:
+        run: `model` as in a run's config.yaml; `tokenizer` and `lines` of its text; `predict_first`.
+    """
+
+    model_type = "spanlm"
+    is_stateful = True
+
+    run: dict[str, Any] | None = None
+    vocab_size: int = 2
+    hidden_size: int = 1
+    num_hidden_layers: int = 1
+    num_attention_heads: int = 1
+    tie_word_embeddings: bool = False
+    use_cache: bool = True
+
+
+@dataclass
+class SpanlmOutput(transformers.utils.ModelOutput):  # type: ignore[misc]
+    """What the model gives for words (B, N).
+
+    Attributes:
+        loss: mean −log p of the labels, nats, each predicted at the position before it.
+        logits: (B, N, V) log p(next word); 0 where there is padding.
+        state: after the last word of each row.
+        attentions: one tensor (B, 1, N, L): column j is lag L − 1 − j + `nearest_lag` of the model: how
+            many words back; zero where there is padding.
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    state: LMState | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+class SpanlmForCausalLM(transformers.PreTrainedModel, transformers.GenerationMixin):  # type: ignore[misc]
+    """A recurrent language model of this package.
+
+    Raises:
+        InputError: the configuration has no model, or one that this version does not know.
+    """
+
+    config_class = SpanlmConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    _is_stateful = True
+
+    def __init__(self, config: SpanlmConfig) -> None:
+        super().__init__(config)
+        if config.run is None:
+            raise InputError("config.json has no `run`: export a run by `spanlm export RUN --to hf --out DIR`")
+        model = RunConfig.from_tree({"model": config.run["model"]}, "config.json, run").model
+        self.model = LanguageModel(model, config.vocab_size)
+        self._tied_weights_keys = {name: "model.embedding.weight" for name in _tied(self.model)}
+        config.tie_word_embeddings = bool(self._tied_weights_keys)
+        self.post_init()
+
+    def _init_weights(self, module: torch.nn.Module) -> None:
+        """Leave what `LanguageModel` drew."""
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False
+
+    @classmethod
+    def from_pretrained(cls, *arguments: Any, **more: Any) -> Any:
+        """Load as `transformers` does, with each weight at an address of its own.
+
+        Mapped from a file, they lie at odd addresses, and the last bits of a product depend on where its factors lie.
+        """
+        found = super().from_pretrained(*arguments, **more)
+        for parameter in (found[0] if isinstance(found, tuple) else found).parameters():
+            parameter.data = parameter.data.clone()
+        return found
+
+    def get_input_embeddings(self) -> torch.nn.Module:
+        """Return the words' vectors."""
+        return self.model.embedding
+
+    def set_input_embeddings(self, value: torch.nn.Module) -> None:
+        """Refuse: the head's words would be others."""
+        raise InputError("the vocabulary of a trained model cannot be changed; train one with the words that you need")
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        state: LMState | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> SpanlmOutput | tuple[Any, ...]:
+        """Read words (B, N) after `state`, or from the beginning; see `SpanlmOutput`."""
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask[:, -input_ids.shape[1] :]
+        mask = mask.bool()
+        state = self.model.init_state(len(input_ids)) if state is None else state
+        logits: list[Tensor] = []
+        weights: list[Tensor] = []
+        for rows, columns in _rectangles(mask):
+            log_p, looked, state = self._read(input_ids[rows, columns].T, state, rows, bool(output_attentions))
+            logits.append(_on_rows(log_p, rows, len(input_ids)))
+            weights += [] if looked is None else [_on_rows(looked, rows, len(input_ids))]
+        found = torch.cat(logits, 1)
+        output = SpanlmOutput(
+            loss=None if labels is None else _loss(found, labels),
+            logits=found,
+            state=None if use_cache is False else state,
+            attentions=(_aligned(weights).unsqueeze(1),) if output_attentions else None,
+        )
+        return output if return_dict is not False else output.to_tuple()
+
+    def _read(
+        self, tokens: Tensor, state: LMState, rows: Tensor, attention: bool
+    ) -> tuple[Tensor, Tensor | None, LMState]:
+        """Read words (T, n) of some of the rows, n of B; the state that comes out is that of all."""
+        others = torch.tensor(sorted({*range(_streams(state))} - {*rows.tolist()}), device=rows.device).long()
+        readout, after = self.model(tokens, state.select(rows) if len(others) else state)
+        log_p = self.model.head.log_probs(readout).transpose(0, 1)
+        if len(others):
+            after = LMState.beside([state.select(others), after]).select(torch.cat([others, rows]).argsort())
+        if not attention:
+            return log_p, None, after
+        if readout.attention is None:
+            raise InputError("output_attentions: this model looks back at nothing that has weights")
+        return log_p, readout.attention.by_lag().transpose(0, 1), after
+
+    @property
+    def nearest_lag(self) -> int:
+        """How many words back the last column of `attentions` is; 0 is the word just read."""
+        word = torch.zeros(1, 1, dtype=torch.long, device=self.model.device)
+        readout: Readout = self.model(word, self.model.init_state(1))[0]
+        if readout.attention is None:
+            raise InputError("nearest_lag: this model looks back at nothing that has weights")
+        return readout.attention.nearest_lag
+
+    def square_attentions(self, attentions: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """Return weights (B, 1, N, L) by lag as (B, 1, N, N) by word, as BertViz draws them; older words are left out.
+
+        Row n is the word that was read last, column m the word that was looked at.
+        """
+        return tuple(_by_word(each, self.nearest_lag) for each in attentions)
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        state: LMState | None = None,
+        next_sequence_length: int | None = None,
+        **more: Any,
+    ) -> dict[str, Any]:
+        """Return what `forward` is given: with a `state`, the words that it has not read."""
+        if next_sequence_length is not None:
+            input_ids = input_ids[:, -next_sequence_length:]
+        asked = {name: more.get(name) for name in ("use_cache", "output_attentions")}
+        return {"input_ids": input_ids, "attention_mask": attention_mask, "state": state, **asked}
+
+    def _update_model_kwargs_for_generation(
+        self, outputs: SpanlmOutput, model_kwargs: dict[str, Any], *arguments: Any, **more: Any
+    ) -> dict[str, Any]:
+        changed: dict[str, Any] = super()._update_model_kwargs_for_generation(outputs, model_kwargs, *arguments, **more)
+        return changed if outputs.state is None else {**changed, "state": outputs.state}
+
+    @staticmethod
+    def _reorder_cache(state: LMState, beams: Tensor) -> LMState:
+        return state.select(beams)
+
+
+def to_hf(trained: LoadedModel) -> tuple[SpanlmForCausalLM, transformers.PreTrainedTokenizerFast]:
+    """Return a trained model and its tokenizer as `transformers` knows them; the weights are copied.
+
+    Raises:
+        InputError: several models as one, or one that is no `LanguageModel`.
+    """
+    if not isinstance(trained, TrainedModel) or not isinstance(trained.model, LanguageModel):
+        raise InputError(f"{trained.folder}: only a single recurrent model can be exported; name one run")
+    config, model = trained.config, trained.model
+    run = {
+        "model": asdict(config.model),
+        "tokenizer": config.data.effective_tokenizer,
+        "lines": config.data.lines,
+        "predict_first": config.training.batching.predict_first,
+    }
+    eos = trained.vocabulary.eos_id
+    hf = SpanlmConfig(
+        run=run,
+        vocab_size=len(trained.vocabulary),
+        hidden_size=model.encoder.output_size,
+        num_hidden_layers=getattr(config.model.encoder, "layers", 1),
+        bos_token_id=eos,
+        eos_token_id=eos,
+        pad_token_id=eos,
+        architectures=[SpanlmForCausalLM.__name__],
+    )
+    wrapped = SpanlmForCausalLM(hf)
+    wrapped.model.load_state_dict(model.state_dict())
+    return wrapped.to(model.device).eval(), tokenizer_of(trained.vocabulary, config.data.effective_tokenizer)
+
+
+def export(trained: LoadedModel, folder: Path) -> None:
+    """Write a folder that `from_pretrained` of `transformers` reads; see `to_hf`.
+
+    With `import spanlm.interop.hf` before, or with trust_remote_code=True, which runs the one line of MODELING.
+
+    Raises:
+        InputError: as `to_hf`; the folder is there and not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"--out={folder}: is there and not empty; name a new folder")
+    model, tokenizer = to_hf(trained)
+    model.config.auto_map = {
+        "AutoConfig": f"{MODELING[:-3]}.{SpanlmConfig.__name__}",
+        "AutoModelForCausalLM": f"{MODELING[:-3]}.{SpanlmForCausalLM.__name__}",
+    }
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    names = f"{SpanlmConfig.__name__}, {SpanlmForCausalLM.__name__}"
+    (folder / MODELING).write_text(f"from spanlm.interop.hf import {names}  # noqa: F401\n")
+
+
+def tokenizer_of(vocabulary: Vocabulary, tokenizer: str) -> transformers.PreTrainedTokenizerFast:
+    """Return a tokenizer that cuts lines into words as `spanlm.data.tokenizer.tokenize` does, with <eos> between lines.
+
+    Sentences are not cut: where the training's lines were cut into sentences (`data.lines`), give one a line.
+    """
+    fast = Tokenizer(WordLevel(dict(zip(vocabulary.words, range(len(vocabulary)), strict=True)), unk_token=UNK))
+    changes: list[Any] = [normalizers.Replace("\n", f" {EOS} ")]
+    if tokenizer == "straight-words":
+        changes.append(normalizers.Replace("’", "'"))
+    if tokenizer != "whitespace":
+        changes.append(normalizers.Lowercase())
+    fast.normalizer = normalizers.Sequence(changes)
+    pattern = r"[^ \t\n\r\v\f]+" if tokenizer == "whitespace" else f"{EOS}|{_WORDS}"
+    fast.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
+    special = {f"{name}_token": EOS for name in ("bos", "eos", "pad")}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=fast, unk_token=UNK, **special)
+
+
+def _tied(model: LanguageModel) -> list[str]:
+    """Return the names of the parameters that are the words' vectors, but for their own."""
+    words = model.embedding.weight
+    names = [f"model.{name}" for name, value in model.named_parameters(remove_duplicate=False) if value is words]
+    return [name for name in names if name != "model.embedding.weight"]
+
+
+def _streams(state: LMState) -> int:
+    return next(iter(state.flat().values())).shape[1]
+
+
+def _rectangles(mask: Tensor) -> Iterator[tuple[Tensor, slice]]:
+    """Cut (B, N) where any row begins or ends: the rows that have words there, and the columns."""
+    changes = (mask[:, 1:] != mask[:, :-1]).any(0).nonzero().squeeze(1) + 1
+    for start, stop in pairwise([0, *changes.tolist(), mask.shape[1]]):
+        yield mask[:, start].nonzero().squeeze(1), slice(start, stop)
+
+
+def _on_rows(values: Tensor, rows: Tensor, count: int) -> Tensor:
+    """Return (n, T, …) of some rows as (B, T, …), zero on the others."""
+    if len(rows) == count:
+        return values
+    return values.new_zeros(count, *values.shape[1:]).index_copy(0, rows, values)
+
+
+def _aligned(weights: list[Tensor]) -> Tensor:
+    """Join parts (B, T, L) whose last columns are the same lag."""
+    longest = max(part.shape[-1] for part in weights)
+    return torch.cat([pad(part, (longest - part.shape[-1], 0)) for part in weights], 1)
+
+
+def _by_word(weights: Tensor, nearest_lag: int) -> Tensor:
+    count, window = weights.shape[-2:]
+    square = weights.new_zeros(*weights.shape[:-1], count)
+    for column in range(window):
+        lag = window - 1 - column + nearest_lag
+        if lag < count:
+            square.diagonal(-lag, -2, -1).copy_(weights[..., lag:, column])
+    return square
+
+
+def _loss(log_p: Tensor, labels: Tensor) -> Tensor:
+    """Mean −log p of labels (B, N), each from the position before it."""
+    return torch.nn.functional.nll_loss(log_p[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED)
+
+
+transformers.AutoConfig.register(SpanlmConfig.model_type, SpanlmConfig)
+transformers.AutoModelForCausalLM.register(SpanlmConfig, SpanlmForCausalLM)

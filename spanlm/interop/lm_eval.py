@@ -1,0 +1,143 @@
+"""A trained model in EleutherAI's `lm_eval` (extra `eval`).
+
+    from lm_eval import simple_evaluate
+    from spanlm.interop.lm_eval import SpanlmLM
+    simple_evaluate(model=SpanlmLM("runs/demo"), tasks=["my_task"], task_manager=…)
+
+Importing this module registers the name `spanlm`: simple_evaluate(model="spanlm", model_args="run=runs/demo").
+
+Every text is opened by <eos>, as a line of the training was, and words are cut as there. A line end within a text is
+<eos>, and what stands before it stays in the state, but for a model that was trained on lines alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from spanlm.data.vocabulary import EOS
+from spanlm.errors import InputError
+from spanlm.evaluation.words import WordScore, words_of
+from spanlm.runs.loading import load
+from spanlm.runs.trained_model import LoadedModel
+
+try:
+    from lm_eval.api.model import LM
+    from lm_eval.api.registry import register_model
+except ImportError:
+    raise InputError("lm-eval needs more: pip install 'spanlm[eval]'") from None
+
+LENGTH = 256
+"""Words that are generated where a task says nothing."""
+
+
+class SpanlmLM(LM):  # type: ignore[misc]
+    """A run, or a loaded model, that answers the requests of a task. Log-probabilities are natural.
+
+    Of several answers to one question that are equally probable, as where both hold the same <unk>, the last one counts
+    as the best: tasks of pairs, such as BLiMP's, name the right one first, so that a tie is wrong, as in
+    `spanlm pairs`.
+
+    Args:
+        run: folder of a run, or a model from `load` or `load_ensemble`.
+        ends: count the line end (<eos>) after each text, too, as `spanlm pairs` does.
+        device: as of `load`.
+        batch_size, max_batch_size: without effect; texts are read side by side by themselves.
+
+    Raises:
+        InputError: as `load`.
+    """
+
+    def __init__(
+        self,
+        run: str | Path | LoadedModel,
+        *,
+        ends: bool | str = False,
+        device: str | None = None,
+        batch_size: object = None,
+        max_batch_size: object = None,
+    ) -> None:
+        super().__init__()
+        # lm_eval asks for a GPU wherever nothing is said
+        self.trained = run if isinstance(run, LoadedModel) else load(run, "cpu" if device == "cpu" else "auto")
+        self.ends = ends in (True, "True", "true")
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Name the words, for caches of requests."""
+        return f"spanlm-{self.trained.vocabulary.hash[:16]}"
+
+    def loglikelihood(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """Give log p(continuation | context) of each request, and whether each of its words was the likeliest."""
+        pairs = [request.args for request in requests]
+        texts = [context + continuation for context, continuation in pairs]
+        found = []
+        for (context, _), text, rows in zip(pairs, texts, self._rows(texts), strict=True):
+            scored = rows[self._tokens(context, text) :]
+            found.append((_log_p(scored), all(row.rank == 1 for row in scored)))
+        return _last_of_equals(requests, found)
+
+    def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
+        """Give log p of each whole text."""
+        return [_log_p(rows) for rows in self._rows([request.args[0] for request in requests])]
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """Continue each context up to one of the strings `until`, or `max_gen_toks` words."""
+        return [self._continued(context, how) for context, how in (request.args for request in requests)]
+
+    def _continued(self, context: str, how: dict[str, Any]) -> str:
+        until = how.get("until") or []
+        stops, text = [until] if isinstance(until, str) else until, ""
+        sampled = {"temperature": float(how.get("temperature", 1.0)), "top_k": how.get("top_k"), "top_p": None}
+        options = sampled | {"top_p": how.get("top_p")} if how.get("do_sample") else {"top_k": 1}
+        for word in self.trained.words(context, length=int(how.get("max_gen_toks", LENGTH)), **options):
+            text += "\n" if word == EOS else word if text.endswith("\n") else f" {word}"
+            if cut := [text.index(stop) for stop in stops if stop in text]:
+                return text[: min(cut)]
+        return text
+
+    def _rows(self, texts: Sequence[str]) -> list[list[WordScore]]:
+        """Score every token of each text: those of one line side by side, the others each by itself."""
+        ended = [text + "\n" * (self.ends and not text.endswith("\n")) for text in texts]
+        numbers, lines = range(len(ended)), [text for text in ended if "\n" not in text]
+        scored = groupby(self.trained.score(lines, state="line", base=math.e), key=lambda row: row.sentence)
+        found = {sentence - 1: list(rows) for sentence, rows in scored}
+        of_lines = iter(found.get(number, []) for number in numbers)
+        return [self._stream(text) if "\n" in text else next(of_lines) for text in ended]
+
+    def _stream(self, text: str) -> list[WordScore]:
+        """Score a text of several lines, their ends, too, but for what would end the last one."""
+        alone = self.trained.texts.line_by_line or not self.trained.texts.predict_first
+        rows = self.trained.score(text.split("\n"), state="line" if alone else "carry", base=math.e, eos=True)
+        found = list(rows)
+        return found[:-1] if found[-1].word == EOS else found
+
+    def _tokens(self, context: str, text: str) -> int:
+        """Count what `_rows` has of a context that a text begins with."""
+        words = words_of(self.trained.texts.pieces(context.split("\n")))
+        words = words[:-1] if words[-1:] == [EOS] else words
+        return len(words) if "\n" in text else sum(word != EOS for word in words)
+
+
+def _log_p(rows: Sequence[WordScore]) -> float:
+    """Sum what was predicted: first words that a model only reads have no probability."""
+    return 0.0 - math.fsum(row.surprisal for row in rows if row.rank is not None)
+
+
+def _last_of_equals(requests: Sequence[Any], found: list[tuple[float, bool]]) -> list[tuple[float, bool]]:
+    """Lower all but the last of a question's equal log-probabilities by the least that a float can be."""
+    places: dict[tuple[Any, Any, float], list[int]] = defaultdict(list)
+    for place, (request, (log_p, _)) in enumerate(zip(requests, found, strict=True)):
+        places[request.task_name, request.doc_id, log_p].append(place)
+    changed = list(found)
+    for (_, _, log_p), equals in places.items():
+        for place in equals[:-1]:
+            changed[place] = math.nextafter(log_p, -math.inf), found[place][1]
+    return changed
+
+
+register_model("spanlm")(SpanlmLM)

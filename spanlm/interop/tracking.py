@@ -1,0 +1,181 @@
+"""A training's numbers, a sample of text and an attention figure in an experiment tracker.
+
+`tensorboard` (extra `track`) writes into the run's folder; `wandb` and `trackio`, which has the same interface, are the
+user's own installations. metrics.jsonl stays the truth: what a tracker gets is read from the same events.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from spanlm.config import RunConfig
+from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import EOS
+from spanlm.errors import InputError
+from spanlm.runs.loading import load
+from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.files import run_name
+from spanlm.training.progress import EpochEvent, StepEvent, Watcher
+from spanlm.training.setup import WarmStart
+
+Tracker = Literal["tensorboard", "wandb", "trackio"]
+
+WORDS = 24
+"""Words of the text that is read, and of the one that is generated, after each epoch that was the best so far."""
+
+_INSTALL = {"tensorboard": "'spanlm[track]'", "wandb": "wandb", "trackio": "trackio"}
+_NUMBERS = {"loss", "perplexity", "train_loss", "rate", "gradient_norm", "tokens_per_second"}
+
+
+class Sink(Protocol):
+    """Where numbers, texts and figures go."""
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        """Write numbers by name."""
+
+    def show(self, text: str, figure: NDArray[np.uint8] | None, step: int) -> None:
+        """Write a generated text, and a figure (height, width, 3) of the attention if there is any."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class _TensorBoard:
+    def __init__(self, folder: Path, config: RunConfig, step: int) -> None:
+        _imported("tensorboard")
+        from torch.utils.tensorboard import SummaryWriter
+
+        # what an interrupted run wrote after its checkpoint is written once more
+        self._writer: Any = SummaryWriter(str(folder / "tensorboard"), purge_step=step)
+        self._writer.add_text("config", "\n".join(f"    {line}" for line in config.to_yaml().splitlines()), step)
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def show(self, text: str, figure: NDArray[np.uint8] | None, step: int) -> None:
+        self._writer.add_text("generated", text, step)
+        if figure is not None:
+            self._writer.add_image("attention", figure, step, dataformats="HWC")
+        self._writer.flush()
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Api:
+    """`wandb`, or what has its interface."""
+
+    def __init__(self, name: str, folder: Path, config: RunConfig) -> None:
+        self._api = _imported(name)
+        self._run = self._api.init(project="spanlm", name=run_name(folder), config=config.to_tree())
+
+    def write(self, values: Mapping[str, float], step: int) -> None:
+        self._api.log(dict(values), step=step)
+
+    def show(self, text: str, figure: NDArray[np.uint8] | None, step: int) -> None:
+        shown: dict[str, Any] = {"generated": text}
+        if figure is not None:
+            shown["attention"] = self._api.Image(figure)
+        self._api.log(shown, step=step)
+
+    def close(self) -> None:
+        self._api.finish()
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(f"--track={name}: needs more: pip install {_INSTALL[name]}") from None
+
+
+class Tracked(Watcher):
+    """Passes a training's events on to its watcher, and to a tracker.
+
+    Raises:
+        InputError: the tracker is not installed.
+    """
+
+    def __init__(self, watcher: Watcher, tracker: Tracker) -> None:
+        _imported(tracker)
+        self._watcher, self._tracker = watcher, tracker
+        self._sink: Sink | None = None
+        self.pauses = watcher.pauses
+
+    def start(
+        self, config: RunConfig, corpus: Corpus, folder: Path, device: str, predicted: int, started: WarmStart | None
+    ) -> None:
+        """Open the tracker."""
+        self._watcher.start(config, corpus, folder, device, predicted, started)
+        self._folder, self._config = folder, config
+        words = corpus.vocabulary.words
+        read = [words[token] for token in corpus.splits["valid"].ids[:WORDS].tolist()]
+        self._text = " ".join("\n" if word == EOS else word for word in read).strip()
+
+    def step(self, event: StepEvent) -> None:
+        """Write the numbers of a step that has a row in metrics.jsonl."""
+        self._watcher.step(event)
+        if event.position.step % self._config.training.log_every == 0:
+            self._write("train", event.row(), event.position.step)
+
+    def epoch(self, event: EpochEvent) -> None:
+        """Write the numbers of a validation and, of the best so far, a text and a figure."""
+        self._watcher.epoch(event)
+        step = event.position.step
+        self._write("valid", {**event.row(), "tokens_per_second": event.tokens_per_second}, step)
+        if event.improved:
+            # a model that is made draws its first weights: the training's own draws stay as they are
+            with torch.random.fork_rng():
+                run = load(self._folder, "cpu")
+                self._opened(step).show(_generated(run), _attention(run, self._text), step)
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        self._watcher.note(text)
+
+    def close(self) -> None:
+        """Close the tracker."""
+        if self._sink is not None:
+            self._sink.close()
+
+    def _write(self, event: str, row: Mapping[str, Any], step: int) -> None:
+        self._opened(step).write({f"{event}/{name}": row[name] for name in sorted(row.keys() & _NUMBERS)}, step)
+
+    def _opened(self, step: int) -> Sink:
+        if self._sink is None:
+            folder, config = self._folder, self._config
+            board = self._tracker == "tensorboard"
+            self._sink = _TensorBoard(folder, config, step) if board else _Api(self._tracker, folder, config)
+        return self._sink
+
+
+def _generated(run: TrainedModel) -> str:
+    try:
+        words = list(islice(run.words("", length=WORDS, temperature=0.8), WORDS))
+    except InputError:  # a model that knows no first words
+        return ""
+    return " ".join("\n" if word == EOS else word for word in words)
+
+
+def _attention(run: TrainedModel, text: str) -> NDArray[np.uint8] | None:
+    from matplotlib.image import imread
+
+    from spanlm.analysis.figures import figure_bytes
+    from spanlm.analysis.word_figures import heatmap
+
+    try:
+        figure = heatmap(run.attend(text, state="line"))
+    except InputError:  # a model that looks at no words
+        return None
+    pixels = imread(io.BytesIO(figure_bytes(figure, ".png")), format="png")
+    return np.asarray(pixels[..., :3] * 255, dtype=np.uint8)

@@ -1,0 +1,64 @@
+"""Learning curves are those of metrics.jsonl, over epochs, steps and minutes, of one run and of several seeds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from spanlm.analysis.curves import By, curve_of
+from spanlm.cli.main import main
+from spanlm.errors import InputError
+
+
+def log(folder: Path, losses: list[float]) -> Path:
+    """Write the log of a run: an epoch takes ten steps and two minutes."""
+    folder.mkdir(parents=True)
+    rows = [{"event": "train", "step": 5, "epoch": 1, "loss": 9.0, "time": "2026-01-01T00:01:00+00:00"}]
+    for epoch, loss in enumerate(losses, 1):
+        time = f"2026-01-01T00:{2 * epoch:02}:00+00:00"
+        rows.append(
+            {"event": "valid", "step": 10 * epoch, "epoch": epoch, "train_loss": loss + 1, "loss": loss, "time": time}
+        )
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+@pytest.mark.parametrize(("by", "x"), [("epochs", (1, 2, 3)), ("steps", (10, 20, 30)), ("minutes", (2, 4, 6))])
+def test_a_run_is_drawn_over_what_is_asked(tmp_path: Path, by: By, x: tuple[float, ...]) -> None:
+    curve = curve_of(log(tmp_path / "run", [3.0, 2.0, 1.5]), "run", by)
+    assert curve.x == x
+    assert curve.valid == (pytest.approx([math.exp(3), math.exp(2), math.exp(1.5)]),)
+    assert curve.train[0][0] == pytest.approx(math.exp(4))
+
+
+def test_seeds_are_one_curve_as_long_as_the_shortest(tmp_path: Path) -> None:
+    log(tmp_path / "family/seed-1", [3.0, 2.0, 1.0])
+    log(tmp_path / "family/seed-2", [4.0, 3.0])
+    curve = curve_of(tmp_path / "family", "family")
+    assert curve.x == (1, 2)
+    assert [len(run) for run in curve.valid] == [2, 2]
+
+
+def test_the_verb_draws_and_says_the_best(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log(tmp_path / "a", [3.0, 2.0])
+    log(tmp_path / "b/seed-1", [3.0, 1.0])
+    log(tmp_path / "b/seed-2", [3.0, 1.5])
+    arguments = ["plot", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "c.svg")]
+    assert main(arguments) == 0
+    first = (tmp_path / "c.svg").read_bytes()
+    assert main(arguments) == 0
+    assert (tmp_path / "c.svg").read_bytes() == first
+    printed = capsys.readouterr().out
+    assert f"{math.exp(2):.2f} after epoch 2 of 2" in printed
+    assert f"{(math.exp(1) + math.exp(1.5)) / 2:.2f} after epoch 2 of 2, mean of 2 seeds" in printed
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="name the folder of a run"):
+        curve_of(tmp_path, "none")
+    with pytest.raises(InputError, match="no epoch is finished"):
+        curve_of(log(tmp_path / "new", []), "new")
+    assert main(["plot", str(tmp_path / "new"), "--out", "curves.txt"]) == 2

@@ -1,0 +1,194 @@
+"""A model of `transformers` is the model of the run: any cut, any padding, beams, files, surprisal."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.testing import assert_close
+
+import spanlm
+from spanlm.data.config import Tokenizer as Rule
+from spanlm.data.tokenizer import tokenize
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.errors import InputError
+from spanlm.models.language_model import LanguageModel
+from tests.goldens.small import command, make_text, shrunk
+
+transformers = pytest.importorskip("transformers", reason="pip install 'spanlm[hf]'")
+from spanlm.interop import hf  # noqa: E402 - needs transformers
+
+QUICK = (
+    "daniluk2017/kvp-w5",
+    "daniluk2017/gated-hornn-3",
+    "daniluk2017/4-gram",
+    "daniluk2017/rm-w5",
+    "salton2017/combined-ptb",
+    "merity2017/pointer-ptb",
+    "li2020/mos-ps-at-snb-ptb",
+)
+WORDS = ("the", "cat", "sat", "on", "a", "mat", ".", "dog", EOS, UNK)
+
+
+def wrapped(name: str) -> Any:
+    """A published row in small, not trained, in evaluation mode."""
+    torch.manual_seed(1)
+    config = shrunk(name, "text").model
+    made = hf.SpanlmForCausalLM(
+        hf.SpanlmConfig(
+            run={"model": spanlm.RunConfig(model=config).to_tree()["model"]},
+            vocab_size=len(WORDS),
+            eos_token_id=8,
+            pad_token_id=8,
+            bos_token_id=8,
+        )
+    )
+    return made.eval()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[spanlm.TrainedModel]:
+    """A run of a few steps."""
+    folder = tmp_path_factory.mktemp("hf")
+    config = shrunk("daniluk2017/kvp-w5", str(make_text(folder / "text")), epochs=1)
+    spanlm.train(config, spanlm.load_corpus(config.data), folder / "run")
+    yield spanlm.load(folder / "run", "cpu")
+
+
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in spanlm.PRESETS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_cuts_padding_and_beams_change_nothing(name: str) -> None:
+    model = wrapped(name)
+    ids = torch.randint(0, 8, (3, 9), generator=torch.Generator().manual_seed(2))
+    whole = model(ids)
+    first = model(ids[:, :4])
+    second = model(ids[:, 4:], state=first.state)
+    assert_close(torch.cat([first.logits, second.logits], 1), whole.logits, atol=2e-5, rtol=0)
+    assert_close(whole.logits.exp().sum(-1), torch.ones(3, 9))
+    for left in (True, False):
+        rows = [row[: 9 - 3 * number] for number, row in enumerate(ids)]
+        missing = [(9 - len(row), 0) if left else (0, 9 - len(row)) for row in rows]
+        padded = torch.stack([pad(row, gap, value=9) for row, gap in zip(rows, missing, strict=True)])
+        mask = torch.stack([pad(torch.ones_like(row), gap) for row, gap in zip(rows, missing, strict=True)])
+        found = model(padded, attention_mask=mask)
+        after = model(ids[:, :1], state=found.state).logits
+        for number, row in enumerate(rows):
+            alone = model(row[None])
+            own = found.logits[number, mask[number].bool()]
+            assert_close(own, alone.logits[0], atol=2e-5, rtol=0)
+            assert_close(after[number], model(ids[number, None, :1], state=alone.state).logits[0], atol=2e-5, rtol=0)
+    how = {"max_new_tokens": 6, "num_beams": 3, "eos_token_id": None}
+    assert torch.equal(model.generate(ids, **how), model.generate(ids, use_cache=False, **how))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
+def test_a_saved_model_is_the_same_to_the_bit(name: str, tmp_path: Path) -> None:
+    model = wrapped(name)
+    model.save_pretrained(tmp_path)
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    ids = torch.arange(8)[None]
+    assert torch.equal(again(ids).logits, model(ids).logits)
+
+
+def test_surprisal_loss_and_words_are_those_of_the_run(run: spanlm.TrainedModel) -> None:
+    model, tokenizer = spanlm.to_hf(run)
+    text = "the cat sat on the mat .\nzebra said N"
+    ids = torch.tensor([[tokenizer.eos_token_id, *tokenizer(text).input_ids]])
+    scores = list(run.score(text, state="carry", base=math.e, eos=True))[:-1]
+    assert tokenizer.convert_ids_to_tokens(ids[0, 1:]) == [UNK if row.oov else row.word for row in scores]
+    with torch.no_grad():
+        output = model(ids, labels=ids)
+    own = -output.logits[0, :-1].gather(-1, ids[0, 1:, None]).squeeze(-1)
+    assert own.tolist() == pytest.approx([row.surprisal for row in scores], abs=1e-6)
+    assert_close(output.loss, own.mean())
+    some = ids.clone()
+    some[0, :5] = hf.IGNORED
+    assert_close(model(ids, labels=some).loss, own[4:].mean())
+
+
+def test_gradients_are_those_of_the_model(run: spanlm.TrainedModel) -> None:
+    model, _ = spanlm.to_hf(run)
+    ids = torch.arange(8)[None]
+    model(ids, labels=ids).loss.backward()
+    assert isinstance(run.model, LanguageModel)
+    run.model.zero_grad()
+    log_p, _ = run.model.log_prob(ids[:, :-1].T, ids[:, 1:].T, run.model.init_state(1))
+    (-log_p.mean()).backward()
+    for one, other in zip(model.model.parameters(), run.model.parameters(), strict=True):
+        assert_close(one.grad, other.grad)
+
+
+def test_attention_is_that_of_the_run(run: spanlm.TrainedModel) -> None:
+    model, tokenizer = spanlm.to_hf(run)
+    text = "the cat sat on the mat ."
+    record = run.attend(text)
+    ids = torch.tensor([[tokenizer.eos_token_id, *tokenizer(text).input_ids]])
+    with torch.no_grad():
+        weights = model(ids, output_attentions=True).attentions
+    assert weights[0].shape == (1, 1, ids.shape[1], record.window)
+    assert_close(weights[0][0, 0, : len(record)], torch.tensor(record.weights))
+    (square,) = model.square_attentions(weights)
+    for word in range(ids.shape[1]):
+        for other in range(ids.shape[1]):
+            column = record.window - 1 + model.nearest_lag - (word - other)
+            expected = weights[0][0, 0, word, column] if 0 <= column < record.window else 0.0
+            assert float(square[0, 0, word, other]) == float(expected)
+
+
+def test_a_model_without_attention_says_so() -> None:
+    with pytest.raises(InputError, match="looks back at nothing"):
+        wrapped("daniluk2017/lstm")(torch.zeros(1, 2, dtype=torch.long), output_attentions=True)
+
+
+TEXTS = st.text(st.sampled_from("aB zé'’.,-N1½_\t <>unkeos\u0301\u200dİ猫\"$%(!)")).filter(lambda text: EOS not in text)
+
+
+@pytest.mark.parametrize("rule", ["whitespace", "words", "straight-words"])
+@settings(max_examples=300, deadline=None)
+@given(lines=st.lists(TEXTS, min_size=1, max_size=3))
+def test_words_are_cut_as_in_training(rule: Rule, lines: list[str]) -> None:
+    expected = [word for line in lines for word in [*tokenize(line, rule), EOS]][:-1]
+    words = list(dict.fromkeys([EOS, UNK, *expected]))
+    tokenizer = hf.tokenizer_of(Vocabulary(tuple(words)), rule)
+    assert tokenizer.convert_ids_to_tokens(tokenizer("\n".join(lines)).input_ids) == expected
+
+
+def test_the_verb_writes_a_folder_that_another_process_reads(run: spanlm.TrainedModel, tmp_path: Path) -> None:
+    command("export", run.folder, "--to", "hf", "--out", tmp_path / "out")
+    program = (
+        "import sys, torch, transformers as t; folder = sys.argv[1]; "
+        "model = t.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True); "
+        "words = t.AutoTokenizer.from_pretrained(folder)('the cat sat', return_tensors='pt'); "
+        "print(float(model(words.input_ids).logits.double().sum()))"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(tmp_path / "modules")}
+    command_line = [sys.executable, "-c", program, str(tmp_path / "out")]
+    found = subprocess.run(command_line, env=environment, capture_output=True, text=True, check=True).stdout
+    model, tokenizer = spanlm.to_hf(run)
+    expected: Tensor = model(tokenizer("the cat sat", return_tensors="pt").input_ids).logits.double().sum()
+    assert float(found) == pytest.approx(expected.item(), abs=1e-3)
+
+
+def test_what_cannot_be_exported_is_refused(run: spanlm.TrainedModel, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="name one run"):
+        hf.to_hf(spanlm.TrainedEnsemble([run, run]))
+    (tmp_path / "there").write_text("")
+    with pytest.raises(InputError, match="not empty"):
+        hf.export(run, tmp_path)
+    with pytest.raises(InputError, match="spanlm export"):
+        hf.SpanlmForCausalLM(hf.SpanlmConfig())

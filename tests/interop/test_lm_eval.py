@@ -1,0 +1,105 @@
+"""Tasks of lm_eval give what `spanlm pairs`, `score` and `evaluate` give."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import spanlm
+from tests.goldens.small import command, make_text, shrunk
+
+lm_eval = pytest.importorskip("lm_eval", reason="pip install 'spanlm[eval]'")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the library's own warnings
+PAIRS = [
+    ("the cat sat on the mat .", "the cat mat the on ."),
+    ("a dog ran .", "a ran dog ."),
+    ("the zebra sat .", "the giraffe sat ."),  # both <unk>: a tie
+    ("He said the name .", "said the He name ."),
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[spanlm.TrainedModel]:
+    """A run of a few steps."""
+    folder = tmp_path_factory.mktemp("eval")
+    config = shrunk("daniluk2017/kvp-w5", str(make_text(folder / "text")), epochs=1)
+    spanlm.train(config, spanlm.load_corpus(config.data), folder / "run")
+    yield spanlm.load(folder / "run", "cpu")
+
+
+def model(run: spanlm.TrainedModel, **options: Any) -> Any:
+    """The run as a model of lm_eval."""
+    from spanlm.interop.lm_eval import SpanlmLM
+
+    return SpanlmLM(run, **options)
+
+
+def request(*arguments: object, doc: int = 0) -> SimpleNamespace:
+    """A request as a task makes it."""
+    return SimpleNamespace(args=arguments, task_name="t", doc_id=doc)
+
+
+@pytest.mark.parametrize("folder", [False, True], ids=["object", "by name"])
+def test_a_local_task_of_pairs_gives_the_accuracy_of_the_verb(
+    run: spanlm.TrainedModel, tmp_path: Path, folder: bool
+) -> None:
+    file = tmp_path / "pairs.jsonl"
+    lines = [json.dumps({"sentence_good": good, "sentence_bad": bad}) for good, bad in PAIRS]
+    file.write_text("\n".join(lines) + "\n")
+    task = {
+        "task": "local_pairs",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(file)}, "cache_dir": str(tmp_path / "cache")},
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "",
+        "target_delimiter": "",
+        "doc_to_choice": "{{[sentence_good, sentence_bad]}}",
+        "doc_to_target": 0,
+        "metric_list": [{"metric": "acc"}],
+    }
+    import spanlm.interop.lm_eval  # makes the name known
+
+    assert spanlm.interop.lm_eval
+    how = (
+        {"model": "spanlm", "model_args": f"run={run.folder},ends=True"} if folder else {"model": model(run, ends=True)}
+    )
+    found = lm_eval.simple_evaluate(tasks=[task], device="cpu", bootstrap_iters=0, **how)
+    told = json.loads(command("pairs", run.folder, file, "--json"))["pairs"]
+    assert found["results"]["local_pairs"]["acc,none"] == told["accuracy"]
+    assert told["ties"] == 1
+
+
+def test_continuations_are_scored_after_their_context(run: spanlm.TrainedModel) -> None:
+    asked = [request("the cat", " sat on the mat ."), request("", "the cat"), request("the cat .\nthe", " dog\n")]
+    found = model(run).loglikelihood(asked)
+    rows = list(run.score("the cat sat on the mat .", base=math.e))
+    assert found[0][0] == pytest.approx(-sum(row.surprisal for row in rows[2:]))
+    assert found[0][1] == all(row.rank == 1 for row in rows[2:])
+    assert found[1][0] == pytest.approx(-sum(row.surprisal for row in rows[:2]))
+    stream = list(run.score("the cat .\nthe dog", state="carry", base=math.e, eos=True))
+    assert found[2][0] == pytest.approx(-sum(row.surprisal for row in stream[5:]))
+
+
+def test_a_whole_text_has_the_likelihood_of_evaluate(run: spanlm.TrainedModel, tmp_path: Path) -> None:
+    text = "the cat sat .\n\nhe ran to the dog .\nzebra\n"
+    (tmp_path / "text.txt").write_text(text)
+    told = run.evaluate(str(tmp_path / "text.txt"), state="carry")
+    (found,) = model(run).loglikelihood_rolling([request(text)])
+    assert -found == pytest.approx(told.nll, rel=1e-6)
+
+
+def test_generation_stops_where_it_is_asked_to(run: spanlm.TrainedModel) -> None:
+    words = run.generate("the cat", length=12, top_k=1)
+    text = "".join("\n" if word == "<eos>" else f" {word}" for word in words).replace("\n ", "\n")
+    long, short = model(run).generate_until(
+        [request("the cat", {"max_gen_toks": 12}), request("the cat", {"until": [f" {words[2]}"], "max_gen_toks": 12})]
+    )
+    assert long == text
+    assert short == text[: text.index(f" {words[2]}")]
