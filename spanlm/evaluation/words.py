@@ -114,7 +114,8 @@ class WordScore:
     """One word of a text.
 
     Attributes:
-        sentence: which line, from 1; likewise `index`, the word of the line.
+        sentence: which line, from 1.
+        index: which word of the line, from 1.
         word: as written, or as the tokenizer has it.
         surprisal: −log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted.
         entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
