@@ -285,7 +285,8 @@ class _WordScorer:
                     attention = attention_of(readout)
                     looked = _looked_values(attention)
                     values = *_word_values(self.model.head.log_probs(readout), came), *looked
-                    self.reach = attention.weights.shape[-1] * attention.stride + attention.nearest_lag
+                    # a memory that grows has a slot more at the next step
+                    self.reach = 1 + attention.weights.shape[-1] * attention.stride + attention.nearest_lag
                 else:
                     log_p, state = self.model.log_probs(inputs, state)
                     values = _word_values(log_p, came)
