@@ -48,8 +48,6 @@ Where the model looked.
   spanlm attend runs/demo --text "the name is bound ." --out look.html
   spanlm attend runs/demo --file chapter.txt --out look.csv
   spanlm attend runs/demo --file stimuli.csv --column sentence --out look.csv
-  spanlm attend runs/demo --document 3 --words 60 --out article.svg
-  spanlm attend runs/demo --by-lag --split valid --out lags.svg
   spanlm attend runs/kv runs/kvp --by-lag --split valid --out lags.svg
   spanlm attend runs/single --sentence "the law which he wrote was long ."
   spanlm attend runs/single runs/combined --flatness --split valid
@@ -62,6 +60,8 @@ Words are cut as in the training text, and lines into sentences if its lines wer
 it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
 """
 _MORE = """
+  spanlm attend runs/demo --document 3 --words 60 --out article.svg
+  spanlm attend runs/demo --by-lag --split valid --out lags.svg
   spanlm attend runs/single runs/combined --sentence "the law was long ." --out triangles.svg
   spanlm attend runs/spans --from 5000 --words 600 --out spans.svg
   spanlm attend runs/spans --by-epoch --out use.svg
@@ -111,8 +111,8 @@ def _parser() -> VerbParser:
     add_device(parser)
     what = parser.add_argument_group("what to read, one of")
     what.add_argument("--text", help="this text")
-    what.add_argument("--file", type=Path, help="this file: plain text, or a table (CSV, TSV, JSON lines)")
-    what.add_argument("--column", metavar="COLUMN", help="of a table: what is in this column, each row by itself")
+    what.add_argument("--file", type=Path, help="this file: plain text, or a table")
+    what.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
     what.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
     what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
     what.add_argument(

@@ -42,23 +42,27 @@ from spanlm.store.provenance import made
 
 _DESCRIPTION = """
 Surprisal −log p(word | context) of every word, the entropy of the distribution it was drawn from, its rank in it, and
-whether the vocabulary has it. The first word of a line is scored from the line end before it (<eos>), so no word is
-left out. Text is cut into words as the training text was, and lines into sentences if its lines were
-(data.lines=sentences: a sentence then is what a line is to others); it streams, whatever its size.
+whether the vocabulary has it. Text is cut into words as the training text was, and lines into sentences if its lines
+were (data.lines=sentences: a sentence then is what a line is to others); it streams, whatever its size.
 
-  spanlm score runs/demo stimuli.csv --text sentence --keep item,condition --out surprisal.csv
+  spanlm score runs/demo stimuli.csv --text sentence --out surprisal.csv
   spanlm score runs/demo text.txt --base 2 > surprisal.tsv
   echo "the name is bound ." | spanlm score runs/demo - --format jsonl
 
-Of a table (CSV, TSV, JSON lines) each row is an item, a context of its own, and each word of it as written a row, with
-its place in the item's text, the tokens that it is cut into, the entropy reduction, and the item's own columns. Several
-runs give a row each (column `run`), unless --combine makes one of them. OUT.meta.json beside --out says how the numbers
-were made and what each column is. Of plain text a row is a token, and several runs are one, unless --rows words.
+Of a table (CSV, TSV, JSON lines) each row is an item, a context of its own. Each word of it as written gives a row with
+its place, its tokens, its entropy reduction and the item's own columns, and so for each of several runs (column `run`).
+Of plain text each token gives a row, and several runs are one.
 """
 _MORE = """
-A model that was trained on sentences of which the first word is only read (training.batching.predict_first=false) has
-no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), with a note on
-standard error. Each line stands alone there; --state has no other choice.
+The first word of a line is scored from the line end before it (<eos>), so no word is left out. A model that was trained
+on sentences of which the first word is only read (training.batching.predict_first=false) has no distribution to draw
+that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), with a note on standard error. Each
+line stands alone there; --state has no other choice.
+
+Beside --out of a table OUT.meta.json says how the numbers were made, and what each column is. The kind that comes out
+is that of --format, of --out's name, or of what was read, and of plain text in tokens TSV unless --format says
+otherwise. Several runs of a table are one if --combine or --weights is given; with --rows words plain text is treated
+as a table of lines.
 
 Words that hold a quotation mark are quoted, as R (read.delim, read.csv), pandas and spreadsheets read it. Of several
 files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context begins
@@ -129,18 +133,18 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add_runs(parser, "FILE", "text files or tables [.gz]; - or nothing: standard input")
     add_device(parser)
     table = parser.add_argument_group("tables")
-    text = "read tables, and score what is in this column"
+    text = "score what is in this column"
     table.add_argument("--text", "--column", dest="column", metavar="COLUMN", help=text)
-    text = "the columns that each row repeats (default: all but that of the text)"
+    text = "columns to repeat (default: all but the text's)"
     table.add_argument("--keep", metavar="COLUMN[,…]", help=text)
-    text = "with --state carry: a new context where this column's value changes (default: the file is one)"
+    text = "with --state carry: a new value begins a new context"
     table.add_argument("--document", metavar="COLUMN", help=text)
-    text = "a word as it is written, or what the model reads (default: words of tables, tokens of plain text)"
+    text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
     parser.add_argument("--rows", choices=("words", "tokens"), help=text)
-    text = "of the output (default: of a table that of --out's name, else its own; of plain text tsv)"
+    text = "of the output (default: of a table its own; else tsv)"
     parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help=text)
     text = "what is read (default: by the file's name, or by its first line)"
-    parser.add_argument("--input", choices=("csv", "tsv", "jsonl", "text"), help=text)
+    parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
     add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
     add_gate(parser)
     add_as_text(parser)

@@ -53,7 +53,7 @@ class ScoreOptions:
         base: of the logarithm: 2 gives bits, e nats, 10 bans
         oov: words outside the vocabulary: score as <unk> and flag, or refuse (error)
         eos: give line ends rows, too
-        looks: say of every word where the model looked: the entropy of its attention, and the largest weight
+        looks: give columns on where the model looked, too
 
     Raises:
         InputError: a value outside its range.
