@@ -8,11 +8,11 @@ import math
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from itertools import chain, groupby, islice, tee
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO, get_args
 
 from spanlm.cli.evaluation_report import gate_note
 from spanlm.cli.options import (
@@ -168,6 +168,8 @@ def _kind(path: Path, options: argparse.Namespace) -> Kind | None:
     if options.column is None:
         if kind is not None:
             refuse_without_column(path, kind, "--text")
+        if options.input in get_args(Kind):
+            raise InputError(f"--input={options.input}: say by --text which column of {path} holds the text")
         return None
     kind = kind or first_line_kind(path)
     if kind is None:
@@ -207,20 +209,27 @@ def _cells(score: WordScore | WrittenScore) -> _Row:
 
 @dataclass
 class _Items:
-    """The items of files, and their rows by every model; `kept` are the columns that are repeated."""
+    """The items of files, and their rows by every model.
+
+    Attributes:
+        kept: columns that are repeated; those of the first row if they are empty at first.
+        named: the column with the name of the file, where there are several.
+    """
 
     options: argparse.Namespace
     models: Mapping[str, LoadedModel]
     how: ScoreOptions
     form: str
-    kept: list[str] = field(default_factory=list)
+    kept: list[str]
+    named: tuple[str, ...] = ()
 
     def rows(self, names: Sequence[str], files: Sequence[tuple[Path, Kind | None]]) -> Iterator[_Row]:
+        self.named = ("file",) * (len(files) > 1)
         for path, kind in files:
             if path.is_file():  # errors are found before hours of work; what is a pipe cannot be read twice
                 deque(self._read(path, kind), maxlen=0)
         for name, (path, kind) in zip(names, files, strict=True):
-            file = {"file": name} if len(files) > 1 else {}
+            file = dict.fromkeys(self.named, name)
             items, *copies = tee(self._read(path, kind), len(self.models) + 1)
             each = [self._scored(*both) for both in zip(self.models.values(), copies, strict=True)]
             for number, (item, *found) in enumerate(zip(items, *each, strict=True), 1):
@@ -234,7 +243,7 @@ class _Items:
         if kind is None:
             yield from map(_Item, lines_of(Text(path, as_text=options.as_text)))
             return
-        taken = {"file", "run", *_columns(options.rows, self.models, self.how)}
+        taken = {*self.named, *_columns(options.rows, self.models, self.how)}
         needed = [options.column, *([] if options.document is None else [options.document])]
         for row in read_table(path, kind, needed, self.kept):
             place, text = f"{path}, line {row.line}", str(row.values[options.column])

@@ -42,7 +42,7 @@ def table_kind(path: Path) -> Kind | None:
 
 def first_line_kind(path: Path) -> Kind | None:
     """Return which kind of table a file is by its first line; None: none, or a pipe, which could not be read again."""
-    if not path.is_file():
+    if path.exists() and not path.is_file():
         return None
     with _opened(path) as file:
         line = file.readline().strip()

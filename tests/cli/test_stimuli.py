@@ -172,6 +172,7 @@ def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_
         ("item,text\n1,a\n", "--text text --keep item,item", ["the output has a column item"]),
         ("item,text\n1,a\n", "--text text --document item", ["--document=item", "--state carry"]),
         ("item,text\n1,a\n", "--text text --state document", ["--state=document", "--document COLUMN"]),
+        ("", "--input jsonl", ["--input=jsonl: say by --text which column"]),
         ("item,text\n1,a\n", "--keep item --as-text", ["--keep: is for tables"]),
         ("item,text\n1,a\n", "--text text --as-text", ["--text=text: is for tables"]),
     ],
@@ -197,12 +198,15 @@ def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
     ]
     Path("one.txt").write_text("the cat\n")
     cli("score", tiny_run, "one.txt", "--text", "text").refused("one.txt", "--input csv, tsv or jsonl")
+    cli("score", tiny_run, "none.txt", "--text", "text").refused("none.txt: cannot be read (No such file")
     Path("list.txt").write_text("".join(f"{n} ||| the cat ||| lm= 1 ||| 2\n" for n in range(9)))
     cli("score", tiny_run, "list.txt").refused("Moses", "spanlm rescore --nbest")
 
 
 def test_several_tables_have_a_column_of_their_names(cli: Cli, tiny_run: Path) -> None:
     rows = read(cli("score", tiny_run, write("a.csv"), write("b.jsonl", ITEMS[:1]), "--text", "text").out)
+    own = read(cli("score", tiny_run, write("d.csv", [{"file": "f", "run": "r", "text": "a"}]), "--text", "text").out)
+    assert (own[0]["file"], own[0]["run"]) == ("f", "r"), "of one file and one run these are free"
     assert [row["file"] for row in rows if row["index"] == "1"] == ["a.csv"] * 3 + ["b.jsonl"]
     cli("score", tiny_run, "a.csv", write("c.csv", [{"text": "a"}]), "--text", "text").refused(
         "c.csv, line 2: no column"
