@@ -255,3 +255,20 @@ def test_what_the_page_shows_can_be_done(cli: Cli, words_run: Path) -> None:
     assert len(items) == 30 and len(rows) == sum(len(item["sentence"].split()) for item in items)
     assert ",".join(rows[0]) in page and all(f"`{name}`" in page for name in rows[0])
     assert [row["word"] for row in rows if row["index"] == row["verb"]] == ["is"] * 30
+
+
+def test_of_items_in_sentences_and_of_first_words_that_are_only_read(
+    cli: Cli, sentence_run: Path, unopened_run: Path, span_run: Path
+) -> None:
+    item = f"{A} {B} . {C.title()} {D} . {A}"
+    command = (write("s.jsonl", [{"text": item}] * 3), "--text", "text", "--base", "e")
+    rows = [json.loads(line) for line in cli("score", sentence_run, *command, "--eos").out.splitlines()]
+    expected = [score.surprisal for score in spanlm.load(sentence_run).score(item, base=math.e, eos=True)]
+    assert [row["word"] for row in rows if row["sentence"] == 2 and row["word"] != "<eos>"] == item.split()
+    assert [row["surprisal"] for row in rows] == pytest.approx(expected * 3, rel=1e-5)
+    rows = [json.loads(line) for line in cli("score", unopened_run, *command).out.splitlines()]
+    assert [row["index"] for row in rows if row["surprisal"] is None] == [1] * 3
+    assert [row["index"] for row in rows if row["entropy_reduction"] is None] == [1] * 3
+    cli("score", unopened_run, *command, "--state", "carry").refused("--state=carry")
+    rows = [json.loads(line) for line in cli("score", span_run, *command, "--looks").out.splitlines()]
+    assert any(row["attention_word"] for row in rows)
