@@ -27,12 +27,14 @@ class Excerpt:
         source: the place in the corpus, in words.
         first: number of the first word, from 1, in the document or split.
         starts: index of the first word of each document, or of each other context that knows nothing of what is before.
+        places: of items of a table, the item of each word and its number there, both from 1.
     """
 
     words: list[str]
     source: str
     first: int
     starts: Sequence[int] = (0,)
+    places: Sequence[tuple[int, int]] = ()
 
 
 def excerpt(

@@ -118,6 +118,8 @@ def _shortest(weights: NDArray[np.float32]) -> NDArray[np.float64]:
 # --- one text ---
 
 CSV_COLUMNS = ("position", "word", "target", "surprisal_nats", "lag", "source_position", "source_word", "weight")
+PLACE_COLUMNS = ("sentence", "index", "surprisal", "oov", "source_oov")
+"""Of a table's items, as `score` has them; surprisal in bits."""
 
 
 def save_attention(record: AttentionRecord, path: PathLike) -> None:
@@ -127,13 +129,15 @@ def save_attention(record: AttentionRecord, path: PathLike) -> None:
     * `.svg`, `.png`, `.pdf`: a heat map, words by lags.
     * `.csv`: one row for each position and lag whose slot held a word, oldest lag first. Positions count from
       0, the opening `<eos>`; lag 0 is the word at the position itself. In R: `read.csv(path, na.strings = "")`,
-      or the word NA is taken for a gap.
-    * `.npz`: without pickle the arrays words, targets, weights, surprisal_nats, title, and (N, K)
+      or the word NA is taken for a gap. Of a table's items `PLACE_COLUMNS` follow.
+    * `.npz`: without pickle the arrays words, targets, weights, surprisal_nats, unknown, title, (N, K)
       expected_words, expected_probabilities, whose short rows end in "" and 0; column j of weights is lag lags[j].
     """
     writers = {
         ".html": lambda: render_page(record).encode("utf-8"),
-        ".csv": lambda: csv_bytes([CSV_COLUMNS, *_attention_rows(record)]),
+        ".csv": lambda: csv_bytes(
+            [(*CSV_COLUMNS, *(PLACE_COLUMNS if record.places else ())), *_attention_rows(record)]
+        ),
         ".npz": lambda: _attention_npz(record),
     }
     _save(path, ATTENTION_SUFFIXES, writers, lambda: heatmap(record))
@@ -144,7 +148,11 @@ def _attention_rows(record: AttentionRecord) -> Iterator[Row]:
     for t, column in np.argwhere(record.occupied).tolist():
         word, target, surprisal = record.words[t], record.targets[t], float(record.surprisal[t])
         lag = record.lags[column]
-        yield t, word, target, surprisal, lag, t - lag, record.words[t - lag], float(weights[t, column])
+        place: Row = ()
+        if record.places:
+            oov = (int(word in record.unknown) for word in (target, record.words[t - lag]))
+            place = (*record.places[t], float(record.bits[t]), *oov)
+        yield t, word, target, surprisal, lag, t - lag, record.words[t - lag], float(weights[t, column]), *place
 
 
 def _attention_npz(record: AttentionRecord) -> bytes:
@@ -160,6 +168,7 @@ def _attention_npz(record: AttentionRecord) -> bytes:
         surprisal_nats=record.surprisal,
         expected_words=np.array([[word for word, _ in row] for row in padded], dtype=str),
         expected_probabilities=np.array([[chance for _, chance in row] for row in padded], dtype=np.float64),
+        unknown=np.array(sorted(record.unknown), dtype=str),
         title=np.array(record.title, dtype=str),
     )
     return file.getvalue()

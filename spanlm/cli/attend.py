@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from spanlm.cli.options import (
 from spanlm.cli.render import note, out
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher
+from spanlm.data.tables import first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import EOS
 from spanlm.errors import InputError, require
@@ -46,8 +47,7 @@ Where the model looked.
 
   spanlm attend runs/demo --text "the name is bound ." --out look.html
   spanlm attend runs/demo --file chapter.txt --out look.csv
-  spanlm attend runs/demo --document 3 --words 60 --out article.svg
-  spanlm attend runs/demo --by-lag --split valid --out lags.svg
+  spanlm attend runs/demo --file stimuli.csv --column sentence --out look.csv
   spanlm attend runs/kv runs/kvp --by-lag --split valid --out lags.svg
   spanlm attend runs/single --sentence "the law which he wrote was long ."
   spanlm attend runs/single runs/combined --flatness --split valid
@@ -60,6 +60,8 @@ Words are cut as in the training text, and lines into sentences if its lines wer
 it does: Penn Treebank is lower case, with N for numbers and 's and n't apart.
 """
 _MORE = """
+  spanlm attend runs/demo --document 3 --words 60 --out article.svg
+  spanlm attend runs/demo --by-lag --split valid --out lags.svg
   spanlm attend runs/single runs/combined --sentence "the law was long ." --out triangles.svg
   spanlm attend runs/spans --from 5000 --words 600 --out spans.svg
   spanlm attend runs/spans --by-epoch --out use.svg
@@ -109,7 +111,8 @@ def _parser() -> VerbParser:
     add_device(parser)
     what = parser.add_argument_group("what to read, one of")
     what.add_argument("--text", help="this text")
-    what.add_argument("--file", type=Path, help="this file")
+    what.add_argument("--file", type=Path, help="this file: plain text, or a table")
+    what.add_argument("--column", metavar="COLUMN", help="of a table (CSV, TSV, JSON lines): this column")
     what.add_argument("--sentence", action="append", metavar="WORDS", help="this sentence; can be given again")
     what.add_argument("--document", type=int, metavar="N", help="document N of a split of a corpus; the first is 1")
     what.add_argument(
@@ -175,7 +178,7 @@ def _check(options: argparse.Namespace, what: str) -> None:
     The files that a text can be written to depend on the model, and are checked when that is loaded.
     """
     view, count = VIEWS[what], len(options.runs)
-    for name in (*_CORPUS, *_TEXT, "--words"):
+    for name in (*_CORPUS, *_TEXT, "--words", "--column"):
         if (value := _of(options, name)) is not None and name not in view.uses:
             users = [user for user, other in VIEWS.items() if name in other.uses]
             raise InputError(f"{name}={value}: is for {' and '.join(users)}, not for {what}")
@@ -186,6 +189,8 @@ def _check(options: argparse.Namespace, what: str) -> None:
         several = [name for name, other in VIEWS.items() if other.suffixes]
         raise InputError(f"{count} runs: {what} takes one; several stand side by side with {' and '.join(several)}")
     check_gate(options.gate_temperature, count)
+    if options.column is not None and options.state == "document":
+        raise InputError("--state=document: rows of a table are no documents; take line or carry")
     suffix = export.checked_suffix(options.out, view.suffixes) if view.suffixes and options.out is not None else None
     if suffix in FIGURES and what != "--sentence":  # where each run has a panel of its own
         check_series(count)
@@ -210,7 +215,8 @@ def _text(options: argparse.Namespace) -> None:
         **({} if options.top is None else {"expected": options.top}),
     }
     if not model.has_spans:
-        export.save_attention(attend_words(model.model, model.vocabulary, text.words, **how), options.out)
+        record = attend_words(model.model, model.vocabulary, text.words, places=text.places, **how)
+        export.save_attention(record, options.out)
         return
     spans = attend_spans(model.model, model.vocabulary, text.words, first_token=text.first, **how)
     if options.out is not None:
@@ -234,24 +240,36 @@ def _excerpt(model: TrainedModel, options: argparse.Namespace) -> Excerpt:
         starts = {"carry": [0], "document": found.starts, "line": lines}
         state = options.state or ("line" if model.texts.line_by_line else "carry")
         return replace(found, source=f": {found.source}", starts=starts[state])
-    if options.text is not None:
-        pieces = model.texts.pieces(options.text.split("\n"))
-    else:
-        pieces = _file_pieces(model, options.file, options.as_text)
+    read = options.text.split("\n") if options.text is not None else _lines(options)
+    pieces = _few(model.texts.pieces(read), options.file)
     words, starts_of_lines = text_to_attend(pieces, options.state or "line")
     if any(word not in model.vocabulary for word in words):
         for line in model.texts.unk_notes():
             note(f"note: {line}")
-    return Excerpt(words, "", 1, starts_of_lines)
+    places = [(one.sentence, one.start + n) for one in pieces for n in range(len(one.words) + one.closes)]
+    return Excerpt(words, "", 1, starts_of_lines, places[: len(words)] if options.column is not None else ())
 
 
-def _file_pieces(model: TrainedModel, file: Path, as_text: bool) -> Iterator[Piece]:
-    held = 0
-    for piece in model.texts.pieces(Text(file, as_text=as_text)):
+def _lines(options: argparse.Namespace) -> Text | Iterator[str]:
+    """Return the text of a file, or the rows of its column, a line each."""
+    kind = table_kind(options.file)
+    if options.column is None:
+        if kind is not None and not options.as_text:
+            refuse_without_column(options.file, kind, "--column")
+        return Text(options.file, as_text=options.as_text)
+    if (kind := kind or first_line_kind(options.file)) is None:
+        raise InputError(f"--file={options.file}: is no table that has a column {options.column}: CSV, TSV, JSON lines")
+    return (str(row.values[options.column]) for row in read_table(options.file, kind, [options.column]))
+
+
+def _few(pieces: Iterable[Piece], file: Path | None) -> list[Piece]:
+    found, held = [], 0
+    for piece in pieces:
         held += len(piece.words) + piece.closes
-        if held > MOST_WORDS:
+        if file is not None and held > MOST_WORDS:
             raise InputError(f"--file={file}: more than {MOST_WORDS:,} words and line ends; attend to a part of it")
-        yield piece
+        found.append(piece)
+    return found
 
 
 # --- several runs side by side ---
@@ -367,7 +385,7 @@ _TEXT = ("--gate-temperature", "--top", "--state")
 _STRETCH = View(_text, (*_CORPUS, *_TEXT, "--words"))
 VIEWS = {
     "--text": View(_text, _TEXT),
-    "--file": View(_text, _TEXT),
+    "--file": View(_text, (*_TEXT, "--column")),
     "--sentence": View(_sentences, (), export.SENTENCE_SUFFIXES),
     "--by-lag": View(_by_lag, _CORPUS, export.LAG_SUFFIXES),
     "--flatness": View(_flatness, _CORPUS, export.FLATNESS_SUFFIXES),

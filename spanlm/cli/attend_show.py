@@ -96,6 +96,8 @@ def print_spans(record: SpanRecord, temperature: float) -> None:
         shares = f"λ {record.gate[last]:.3f}, used as {record.used[last]:.3f} (T {temperature:g})"
         rows.append(("gate", f"{shares}: the {preferred} is preferred"))
         rows.append(("buffer alone", _expected(record, "buffer")))
+    if unknown := [word for word in dict.fromkeys([*read, record.targets[last]]) if word in record.unknown]:
+        rows.insert(2, ("read as <unk>", " ".join(unknown)))
     table([*rows, ("encoder alone", _expected(record, "encoder")), ("both", _expected(record, "mixture"))])
     looks = record.looks(last)
     if not looks:

@@ -54,19 +54,28 @@ def add_fields(parser: VerbParser, owner: type[DataclassInstance], *names: str, 
     are by field, as for `add_argument`. `field_values` makes the dataclass of what was given; where that refuses
     `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional ones or tuples.
     """
-    section = (inspect.getdoc(owner) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
-    meanings = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE))
-    types = get_type_hints(owner)
+    meanings, types = field_meanings(owner), get_type_hints(owner)
     for field in fields(owner):
         if names and field.name not in names:
             continue
         default = {"required": True} if field.default is MISSING else {"default": field.default}
-        meaning = " ".join(meanings[field.name].split()).removesuffix(".")
-        settings = {"help": meaning, **default, **_settings(types[field.name]), **changes.get(field.name, {})}
+        settings = {
+            "help": meanings[field.name],
+            **default,
+            **_settings(types[field.name]),
+            **changes.get(field.name, {}),
+        }
         value = settings.get("default")
         if value not in (None, False) and "default" not in settings["help"]:
             settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
         parser.add_argument(f"--{field.name.replace('_', '-')}", **settings)
+
+
+def field_meanings(owner: type[DataclassInstance]) -> dict[str, str]:
+    """Return what a dataclass's docstring has of its fields under `Attributes:`, each on one line."""
+    section = (inspect.getdoc(owner) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE)
+    return {name: " ".join(text.split()).removesuffix(".") for name, text in found}
 
 
 def _settings(kind: Any) -> dict[str, Any]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
-from dataclasses import asdict, fields
-from itertools import chain, islice
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from itertools import chain, groupby, islice, tee
 from pathlib import Path
+from typing import Any, NamedTuple, TextIO, get_args
 
 from spanlm.cli.evaluation_report import gate_note
 from spanlm.cli.options import (
@@ -17,83 +22,287 @@ from spanlm.cli.options import (
     add_fields,
     add_gate,
     add_runs,
+    check_gate,
+    field_meanings,
     field_values,
     load_runs,
     output,
     refuse_overwriting,
+    run_names,
     runs_and_files,
     verb_parser,
 )
 from spanlm.cli.render import note
+from spanlm.data.tables import DELIMITERS, Kind, first_line_kind, read_table, refuse_without_column, table_kind
 from spanlm.data.text import Text
-from spanlm.evaluation.words import ScoreOptions, WordScore
+from spanlm.errors import InputError
+from spanlm.evaluation.words import Looked, ScoreOptions, WordScore, WrittenScore, lines_of
+from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.plain import cells_line, finite
+from spanlm.store.provenance import made
 
 _DESCRIPTION = """
-One row for every word: its surprisal −log p(word | context), the entropy of the distribution it was drawn from, its
-rank in it, and whether the vocabulary has it. The first word of a line is scored from the line end before it (<eos>),
-so no word is left out. Text is cut into words as the training text was, and lines into sentences if its lines were
-(data.lines=sentences: a sentence then is what a line is to others); it streams, whatever its size.
+Surprisal −log p(word | context) of every word, the entropy of the distribution it was drawn from, its rank in it, and
+whether the vocabulary has it. Text is cut into words as the training text was, and lines into sentences if its lines
+were (data.lines=sentences: a sentence then is what a line is to others); it streams, whatever its size.
 
-A model that was trained on sentences of which the first word is only read (training.batching.predict_first=false) has
-no distribution to draw that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), with a note on
-standard error. Each line stands alone there; --state has no other choice.
-
-Rows are tab-separated; words that hold a quotation mark are quoted, as R (read.delim), pandas and spreadsheets read it.
-Of several files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context
-begins anew and lines are numbered from 1.
-
-  spanlm score runs/demo stimuli.txt --base 2 > surprisal.tsv
+  spanlm score runs/demo stimuli.csv --text sentence --out surprisal.csv
+  spanlm score runs/demo text.txt --base 2 > surprisal.tsv
   echo "the name is bound ." | spanlm score runs/demo - --format jsonl
+
+Of a table (CSV, TSV, JSON lines) each row is an item, a context of its own. Each word of it as written gives a row with
+its place, its tokens, its entropy reduction and the item's own columns, and so for each of several runs (column `run`).
+Of plain text each token gives a row, and several runs are one.
+"""
+_MORE = """
+The first word of a line is scored from the line end before it (<eos>), so no word is left out. A model that was trained
+on sentences of which the first word is only read (training.batching.predict_first=false) has no distribution to draw
+that word from: its row has NaN for surprisal, entropy and rank (null in jsonl), with a note on standard error. Each
+line stands alone there; --state has no other choice.
+
+Beside --out of a table OUT.meta.json says how the numbers were made, and what each column is. The kind that comes out
+is that of --format, of --out's name, or of what was read, and of plain text in tokens TSV unless --format says
+otherwise. Several runs of a table are one if --combine or --weights is given; with --rows words plain text is treated
+as a table of lines.
+
+Words that hold a quotation mark are quoted, as R (read.delim, read.csv), pandas and spreadsheets read it. Of several
+files the rows follow each other, and a first column (key, in jsonl) `file` names theirs; in each the context begins
+anew and lines are numbered from 1.
 """
 
 BASES = {"2": 2.0, "e": math.e, "10": 10.0}
+UNITS = {"2": "bits", "e": "nats", "10": "bans"}
+_FIRST = {True: "predicted from <eos>, the line end before it", False: "read, not predicted: NaN"}
 _UNSCORED = (
     "note: the first word of each line has no surprisal: in this model's training it was only read "
     "(training.batching.predict_first=false)"
 )
-COLUMNS = [field.name for field in fields(WordScore)]
+COLUMNS = [one.name for one in fields(WordScore) if one.name != "look"]
+
+_Row = dict[str, Any]
+
+
+class _Item(NamedTuple):
+    """A text to score: a row of a table, or a line of a file."""
+
+    text: str
+    kept: Mapping[str, Any] = {}
+    document: str = ""
 
 
 def run(arguments: list[str]) -> None:
     """Score."""
-    parser = verb_parser("score", _DESCRIPTION)
-    add_runs(parser, "FILE", "text files [.gz]; - or nothing: standard input")
+    options = _parsed(arguments)
+    runs, names = runs_and_files(options)
+    names = names or ["-"]
+    paths = [Path("/dev/stdin" if name == "-" else name) for name in names]
+    how = field_values(options, ScoreOptions, base=BASES[options.base])
+    kinds = [_kind(path, options) for path in paths]
+    options.rows = options.rows or ("tokens" if options.column is None else "words")
+    apart = options.column is not None or options.rows == "words"
+    form = options.format or (apart and (table_kind(options.out or Path()) or kinds[0])) or "tsv"
+    refuse_overwriting(options.out, paths)
+    models = _models(runs, options, apart)
+    items = _Items(options, models, how, form, options.keep.split(",") if options.keep else [])
+    if names == ["-"] and sys.stdin is not None and sys.stdin.isatty():
+        note("reading standard input; end it with Ctrl-D")
+    if apart:
+        rows = items.rows(names, list(zip(paths, kinds, strict=True)))
+    else:
+        rows = _token_rows(models[""], names, [Text(path, as_text=options.as_text) for path in paths], how)
+    # before anything is written: a file that cannot be read leaves nothing behind
+    first = list(islice(rows, 1))
+    header = list(first[0]) if first else [*["file"] * (len(names) > 1), *_columns(options.rows, models, how)]
+    count = unknown = 0
+    with output(options.out) as file:
+        write = partial(_write, file, form)
+        write(header, header)
+        for row in chain(first, rows):
+            count, unknown = count + 1, unknown + row["oov"]
+            write(header, row)
+    if apart and options.out is not None and (options.out.is_file() or not options.out.exists()):
+        with output(options.out.with_suffix(".meta.json")) as file:
+            file.write(json.dumps(_meta(items, names, header), ensure_ascii=False, indent=1) + "\n")
+    if apart and unknown:
+        note(f"note: {unknown:,} of {count:,} rows have a word outside the vocabulary (oov), which is scored as <unk>")
+    for line in dict.fromkeys(line for model in models.values() for line in _notes(model, bool(unknown))):
+        note(line)
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = verb_parser("score", _DESCRIPTION, more=_MORE)
+    add_runs(parser, "FILE", "text files or tables [.gz]; - or nothing: standard input")
     add_device(parser)
-    parser.add_argument("--format", choices=("tsv", "jsonl"), default="tsv")
+    table = parser.add_argument_group("tables")
+    text = "score what is in this column"
+    table.add_argument("--text", "--column", dest="column", metavar="COLUMN", help=text)
+    text = "columns to repeat (default: all but the text's)"
+    table.add_argument("--keep", metavar="COLUMN[,…]", help=text)
+    text = "with --state carry: a new value begins a new context"
+    table.add_argument("--document", metavar="COLUMN", help=text)
+    text = "words as written, or what the model reads (default: words of tables, tokens of plain text)"
+    parser.add_argument("--rows", choices=("words", "tokens"), help=text)
+    text = "of the output (default: of a table its own; else tsv)"
+    parser.add_argument("--format", choices=("csv", "tsv", "jsonl"), help=text)
+    text = "what is read (default: by the file's name, or by its first line)"
+    parser.add_argument("--input", rare=True, choices=("csv", "tsv", "jsonl", "text"), help=text)
     add_fields(parser, ScoreOptions, base={"type": str, "choices": tuple(BASES), "default": "2"})
     add_gate(parser)
     add_attention(parser)
     add_as_text(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
     options = parser.parse_intermixed_args(arguments)
-    runs, files = runs_and_files(options)
-    texts = [Text(Path("/dev/stdin" if name == "-" else name), as_text=options.as_text) for name in files or ["-"]]
-    refuse_overwriting(options.out, [text.path for text in texts])
-    model = load_runs(runs, options)
-    if not files and sys.stdin is not None and sys.stdin.isatty():
-        note("reading standard input; end it with Ctrl-D")
-    how = asdict(field_values(options, ScoreOptions, base=BASES[options.base]))
-    names = [{"file": name} for name in files] if len(files) > 1 else [{}]
-    rows = (name | vars(score) for name, text in zip(names, texts, strict=True) for score in model.score(text, **how))
-    # before anything is written: a file that cannot be read leaves nothing behind; what is a pipe cannot be read twice
+    options.as_text = options.as_text or options.input == "text"
+    if options.column is None and (given := [name for name in ("keep", "document") if vars(options)[name] is not None]):
+        raise InputError(f"--{given[0]}: is for tables; say by --text which column holds the text")
+    if options.column is not None and options.as_text:
+        raise InputError(f"--text={options.column}: is for tables, and --input text (--as-text) reads plain text")
+    if options.document is not None and options.state == "line":
+        raise InputError(f"--document={options.document}: each row is a context of its own; add --state carry")
+    if options.column is not None and options.document is None and options.state == "document":
+        raise InputError("--state=document: say by --document COLUMN what a document is, or take --state carry")
+    return options
+
+
+def _kind(path: Path, options: argparse.Namespace) -> Kind | None:
+    """Return which kind of table is read; None: plain text."""
+    kind: Kind | None = None if options.as_text else options.input or table_kind(path)
+    if options.column is None:
+        if kind is not None:
+            refuse_without_column(path, kind, "--text")
+        if options.input in get_args(Kind):
+            raise InputError(f"--input={options.input}: say by --text which column of {path} holds the text")
+        return None
+    kind = kind or first_line_kind(path)
+    if kind is None:
+        raise InputError(f"{path}: say by --input csv, tsv or jsonl what kind of table it is")
+    return kind
+
+
+def _models(runs: Sequence[Path], options: argparse.Namespace, apart: bool) -> dict[str, LoadedModel]:
+    """Load runs by name, each `apart`, or as one, which needs no name."""
+    if len(runs) == 1 or not apart or options.combine is not None or options.weights is not None:
+        return {"": load_runs(runs, options)}
+    check_gate(options.gate_temperature, len(runs))
+    return {name: load_runs([run], options) for name, run in zip(run_names(runs), runs, strict=True)}
+
+
+# --- tokens of plain text ---
+
+
+def _token_rows(model: LoadedModel, names: list[str], texts: list[Text], how: ScoreOptions) -> Iterator[_Row]:
+    # what is a pipe cannot be read twice
     for text in texts[1:]:
         if text.path.is_file() or text.path.is_dir() or not text.path.exists():
             next(model.texts.pieces(text), None)
-    first = list(islice(rows, 1))
-    unknown = False
-    with output(options.out) as file:
-        if options.format == "tsv":
-            file.write(cells_line([*names[0], *COLUMNS]))
-        for row in chain(first, rows):
-            unknown = unknown or row["oov"]
-            if options.format == "tsv":
-                file.write(cells_line(map(cell, row.values())))
-            else:
-                file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
-    unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
-    for line in [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *gate_note(model)]:
-        note(line)
+    for name, text in zip(names, texts, strict=True):
+        for score in model.score(text, **asdict(how)):
+            yield {"file": name} | _cells(score) if len(names) > 1 else _cells(score)
+
+
+def _cells(score: WordScore | WrittenScore) -> _Row:
+    row = dict(vars(score))
+    look = row.pop("look")
+    return row if look is None else row | {f"attention_{name}": value for name, value in vars(look).items()}
+
+
+# --- items ---
+
+
+@dataclass
+class _Items:
+    """The items of files, and their rows by every model.
+
+    Attributes:
+        kept: columns that are repeated; those of the first row if they are empty at first.
+        named: the column with the name of the file, where there are several.
+    """
+
+    options: argparse.Namespace
+    models: Mapping[str, LoadedModel]
+    how: ScoreOptions
+    form: str
+    kept: list[str]
+    named: tuple[str, ...] = ()
+
+    def rows(self, names: Sequence[str], files: Sequence[tuple[Path, Kind | None]]) -> Iterator[_Row]:
+        self.named = ("file",) * (len(files) > 1)
+        for path, kind in files:
+            if path.is_file():  # errors are found before hours of work; what is a pipe cannot be read twice
+                deque(self._read(path, kind), maxlen=0)
+        for name, (path, kind) in zip(names, files, strict=True):
+            file = dict.fromkeys(self.named, name)
+            items, *copies = tee(self._read(path, kind), len(self.models) + 1)
+            each = [self._scored(*both) for both in zip(self.models.values(), copies, strict=True)]
+            for number, (item, *found) in enumerate(zip(items, *each, strict=True), 1):
+                for model, scores in zip(self.models, found, strict=True):
+                    before = file | item.kept | ({"run": model} if model else {})
+                    yield from (before | _cells(score) | {"sentence": number} for score in scores)
+
+    def _read(self, path: Path, kind: Kind | None) -> Iterator[_Item]:
+        """Read items, and refuse what cannot be scored with its line."""
+        options = self.options
+        if kind is None:
+            yield from map(_Item, lines_of(Text(path, as_text=options.as_text)))
+            return
+        taken = {*self.named, *_columns(options.rows, self.models, self.how)}
+        needed = [options.column, *([] if options.document is None else [options.document])]
+        for row in read_table(path, kind, needed, self.kept):
+            place, text = f"{path}, line {row.line}", str(row.values[options.column])
+            own = [name for name in row.values if name != options.column]
+            self.kept = self.kept or own
+            if clash := [name for name in self.kept if name in taken or self.kept.count(name) > 1]:
+                raise InputError(f"{path}: the output has a column {clash[0]}; rename yours, or choose by --keep")
+            if options.keep is None and sorted(own) != sorted(self.kept):
+                raise InputError(f"{place}: has other columns than the first row; say by --keep which to repeat")
+            for model in self.models.values():
+                _refuse_words(model, text, place, self.how)
+            values = {name: row.values[name] for name in self.kept}
+            if self.form != "jsonl":  # JSON's numbers keep all their digits
+                values = {name: x if isinstance(x, str) else json.dumps(x) for name, x in values.items()}
+            yield _Item(text, values, *(str(row.values[name]) for name in needed[1:]))
+
+    def _scored(self, model: LoadedModel, items: Iterable[_Item]) -> Iterator[Sequence[WordScore | WrittenScore]]:
+        """Score items, one list each; a document goes on from no other."""
+        how, documents = asdict(self.how), [("", items)].__iter__()
+        if self.options.document is not None:
+            how["state"], documents = "document", groupby(items, key=lambda item: item.document)
+        for _, own in documents:
+            texts = (item.text for item in own)
+            if self.options.rows == "words":
+                yield from model.score_items(texts, **how)
+            else:  # an item has a token at least: empty cells are refused
+                yield from (list(scores) for _, scores in groupby(model.score(texts, **how), lambda x: x.sentence))
+
+
+def _refuse_words(model: LoadedModel, text: str, place: str, how: ScoreOptions) -> None:
+    try:
+        tokens = model.tokenize(text)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+    if how.oov == "error" and (unknown := [token for token in tokens if token not in model.vocabulary]):
+        raise InputError(f"{place}: {unknown[0]!r} is not in the vocabulary. Use --oov flag to score it as <unk>.")
+
+
+# --- what is written ---
+
+
+def _columns(rows: str, models: Mapping[str, LoadedModel], how: ScoreOptions) -> dict[str, str]:
+    """Return the columns that the model fills, with their meanings."""
+    owner = WrittenScore if rows == "words" else WordScore
+    found = {name: text for name, text in field_meanings(owner).items() if name != "look"}
+    looks = {f"attention_{name}": text for name, text in field_meanings(Looked).items()}
+    return {**({"run": "which model"} if len(models) > 1 else {}), **found, **(looks if how.looks else {})}
+
+
+def _write(file: TextIO, form: str, header: list[str], row: Any) -> None:
+    """Write a row, or the header, as a line."""
+    if form == "jsonl":
+        if row is not header:
+            file.write(json.dumps(finite(row), ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        cells = row if row is header else map(cell, row.values())
+        file.write(cells_line(cells, DELIMITERS[form]))
 
 
 def cell(value: object) -> object:
@@ -102,3 +311,34 @@ def cell(value: object) -> object:
     if isinstance(value, float) and not math.isnan(value):
         return f"{value:z.6f}"  # z: nothing is ever minus zero
     return int(value) if isinstance(value, bool) else "NaN" if value is None or value != value else value
+
+
+def _meta(items: _Items, names: list[str], header: list[str]) -> dict[str, Any]:
+    """Say how the rows were made, and what is in each column."""
+    options, how = items.options, items.how
+    meanings = _columns(options.rows, items.models, how)
+    models = {
+        name or model.folder.name: {
+            "memory": model.config.model.memory.description,
+            "vocabulary": {"words": len(model.vocabulary), "sha256": model.vocabulary.hash},
+            "tokenizer": model.config.data.effective_tokenizer,
+            "lines": model.config.data.lines,
+            "first_word": _FIRST[model.texts.predict_first],
+        }
+        for name, model in items.models.items()
+    }
+    return {
+        "format": 1,
+        "made": made(),
+        "files": [Path(name).name for name in names],
+        **{"text": options.column, "rows": options.rows, "document": options.document},
+        **{"state": how.state, "base": how.base, "unit": UNITS[options.base], "oov": how.oov},
+        **{"combine": options.combine, "weights": options.weights},
+        "runs": models,
+        "columns": {name: meanings.get(name, "of the item, as it was read") for name in header},
+    }
+
+
+def _notes(model: LoadedModel, unknown: bool) -> list[str]:
+    unlearnt = [f"note: {line}" for line in model.texts.unk_notes()] if unknown else []
+    return [*([] if model.texts.predict_first else [_UNSCORED]), *unlearnt, *gate_note(model)]

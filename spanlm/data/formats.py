@@ -14,6 +14,9 @@ from spanlm.errors import InputError
 FIRST_BYTES, MOST_LINES, LEAST_LINES = 1 << 16, 40, 5
 _CONVERT = "convert it to plain text, one sentence a line"
 _WIKIPEDIA = f"`spanlm data wikipedia` reads dumps of Wikipedia and WikiExtractor's JSON; if it is another, {_CONVERT}"
+_TABLE = "`spanlm score --text COLUMN` and `spanlm attend --column COLUMN` read tables"
+_ARPA = "an n-gram model, which is named in the place of a run"
+_NBEST = "`spanlm rescore --nbest` reads n-best lists"
 _FIELD = re.compile(r"[^\W\d][\w .#/()-]{0,39}")
 _NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
 # of an utterance: letters and digits, or three numbers, joined by - or _; a date is none
@@ -73,13 +76,13 @@ FORMATS = (
     Format("HTML", ".html .htm", rb"(?i)\s*<(!doctype html|html)\b"),
     Format("XML", ".xml", rb"\s*<(\?xml|mediawiki)\b", way=_WIKIPEDIA),
     Format("JSON", ".json .jsonl .ndjson", rb'\s*(\[\s*)?(\{\s*"[^"\n]*"\s*:|\[\s*"[^"\n]*"\s*[,\]])', way=_WIKIPEDIA),
-    Format("ARPA", ".arpa", rb"([^\n]*\n){0,30}?\\data\\\s*\n\s*ngram 1\s*="),
-    Format("CSV", ".csv", lines=lambda lines: _are_csv(lines, ",") or _are_csv(lines, ";")),
+    Format("ARPA", ".arpa", rb"([^\n]*\n){0,30}?\\data\\\s*\n\s*ngram 1\s*=", way=_ARPA),
+    Format("CSV", ".csv", lines=lambda lines: _are_csv(lines, ",") or _are_csv(lines, ";"), way=_TABLE),
     Format("CoNLL-U", ".conllu", rb"(#[^\n]*\n)*1\t[^\t\n]+\t"),
     Format("cloze questions", lines=_have_question, way="`spanlm cloze` reads them"),
-    Format("TSV", ".tsv", lines=_are_tsv),
-    Format("Moses (|||)", lines=lambda lines: all(" ||| " in line for line in lines)),
-    Format("Kaldi (utterance ids)", lines=_have_ids),
+    Format("TSV", ".tsv", lines=_are_tsv, way=_TABLE),
+    Format("Moses (|||)", lines=lambda lines: all(" ||| " in line for line in lines), way=_NBEST),
+    Format("Kaldi (utterance ids)", lines=_have_ids, way=_NBEST),
 )
 
 

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -39,13 +40,42 @@ def table_kind(path: Path) -> Kind | None:
     return _SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
-def read_table(path: Path, kind: Kind, needed: Sequence[str]) -> Iterator[Row]:
+def first_line_kind(path: Path) -> Kind | None:
+    """Return which kind of table a file is by its first line; None: none, or a pipe, which could not be read again."""
+    if path.exists() and not path.is_file():
+        return None
+    with _opened(path) as file:
+        line = file.readline().strip()
+    if line.startswith("{"):
+        return "jsonl"
+    return "tsv" if "\t" in line else "csv" if "," in line or ";" in line else None
+
+
+def refuse_without_column(path: Path, kind: Kind, option: str) -> None:
+    """Refuse a table that is to be read as text, and say which columns it has and how one is named.
+
+    What is no table although its name says so is left to whoever reads it as text.
+    """
+    try:
+        values = next(read_table(path, kind, ())).values
+    except InputError:
+        return
+    likely = next((name for name in values if name.lower() in ("sentence", "text", "stimulus")), None)
+    likely = likely or max(values, key=lambda name: len(str(values[name])))
+    raise InputError(
+        f"{path}: is a table with the columns {', '.join(values)}; say which holds the text, as in {option} {likely} "
+        "(--as-text reads all of it as text)"
+    )
+
+
+def read_table(path: Path, kind: Kind, needed: Sequence[str], also: Sequence[str] = ()) -> Iterator[Row]:
     """Read a table's rows, one after the other.
 
     Args:
         path: of the file; decompressed if its name ends in `.gz`.
         kind: of the table.
         needed: columns that must be there, and must not be empty in any row.
+        also: columns that must be there.
 
     Raises:
         InputError: the file cannot be read; it lacks a column; a row has more or fewer cells than there are names, an
@@ -54,20 +84,21 @@ def read_table(path: Path, kind: Kind, needed: Sequence[str]) -> Iterator[Row]:
     count = 0
     with _opened(path) as file:
         for row in _json_rows(path, file) if kind == "jsonl" else _cells(path, file, DELIMITERS[kind]):
-            for name in needed:
-                _require_cell(path, row, name)
+            for name in (*needed, *also):
+                _require_cell(path, row, name, empty=name not in needed)
             count += 1
             yield row
     if not count:
         raise InputError(f"{path}: the table has no rows")
 
 
-def _require_cell(path: Path, row: Row, name: str) -> None:
+def _require_cell(path: Path, row: Row, name: str, empty: bool) -> None:
     if name not in row.values:
-        names = ", ".join(row.values)
-        raise InputError(f"{path}, line {row.line}: no column {name}.{nearest(name, row.values)} There are: {names}.")
+        likely = nearest(name, row.values)
+        there = "" if "Choose" in likely else f" There are: {', '.join(row.values)}."
+        raise InputError(f"{path}, line {row.line}: no column {name}.{likely}{there}")
     value = row.values[name]
-    if value is None or not str(value).strip():
+    if not empty and (value is None or not str(value).strip()):
         raise InputError(f"{path}, line {row.line}: the column {name} is empty. Fill it, or leave the row out.")
 
 
@@ -83,7 +114,10 @@ def _opened(path: Path) -> Iterator[TextIO]:
 
 
 def _cells(path: Path, file: TextIO, delimiter: str) -> Iterator[Row]:
-    reader = csv.reader(file, delimiter=delimiter, strict=True)
+    first = file.readline()
+    if delimiter == "," not in first and ";" in first:  # where a comma is in numbers, spreadsheets write CSV so
+        delimiter = ";"
+    reader = csv.reader(chain([first], file), delimiter=delimiter, strict=True)
     names: list[str] = []
     line = 1
     try:

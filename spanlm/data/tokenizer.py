@@ -64,6 +64,11 @@ def written_words(line: str) -> list[str]:
     return _WORD.findall(line)
 
 
+def written_spans(line: str) -> list[tuple[int, int]]:
+    """Return where each of `written_words` begins and ends."""
+    return [found.span() for found in _WORD.finditer(line)]
+
+
 def cut_word(word: str, tokenizer: Tokenizer) -> list[str]:
     """Cut what stands between white space as "words" or "straight-words" does."""
     return _pattern().findall((word.replace("’", "'") if tokenizer == "straight-words" else word).lower())

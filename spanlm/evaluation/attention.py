@@ -58,6 +58,8 @@ class AttentionRecord:
         surprisal: (N,) float64, -ln p(target) in nats; NaN where nothing was predicted.
         nearest_lag: of the last column: 1 where the memory ends at the word before the one just read, 0 where it holds
             that word, too.
+        unknown: words that the vocabulary lacks: read as <unk>, shown as written.
+        places: of items of a table, which item each target is in, and its number there, both from 1, as in `score`.
 
     Raises:
         InputError: a number is infinite, or a weight is NaN or negative.
@@ -70,6 +72,8 @@ class AttentionRecord:
     expected: list[Expected]
     title: str
     nearest_lag: int = 1
+    unknown: frozenset[str] = frozenset()
+    places: Sequence[tuple[int, int]] = ()
 
     def __post_init__(self) -> None:
         """Refuse what a model with weights that are too large gives, so that no writer has to."""
@@ -146,6 +150,7 @@ class SpanRecord:
         chance: (N, 3) what each of `PARTS` gave the word that came; NaN of the buffer where it is not filled.
         first_token: number of `words[0]` in the text they are from; of a text of its own, its first word is 1.
         starts: positions of the first words of its contexts; no span reaches beyond its own.
+        unknown: words that the vocabulary lacks: read as <unk>, shown as written.
     """
 
     words: list[str]
@@ -163,6 +168,7 @@ class SpanRecord:
     title: str
     first_token: int = 0
     starts: Sequence[int] = (0,)
+    unknown: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self.words)
@@ -198,7 +204,8 @@ class SpanRecord:
             }
             for t in range(len(self.words))
         ]
-        return {"title": self.title, "span": self.span, "positions": positions}
+        unknown = sorted(self.unknown)
+        return {"title": self.title, "span": self.span, "unknown": unknown, "positions": positions}
 
 
 def attention_of(readout: Readout) -> Attention:
@@ -230,6 +237,7 @@ def attend_words(
     title: str = "",
     opened: bool = True,
     starts: Sequence[int] = (0,),
+    places: Sequence[tuple[int, int]] = (),
 ) -> AttentionRecord:
     """Read words, line ends among them, opened by <eos> and an empty state: as a document of a corpus is read.
 
@@ -260,6 +268,8 @@ def attend_words(
         expected=found.expected[0],
         title=title,
         nearest_lag=found.attention.nearest_lag,
+        unknown=_unknown(vocabulary, targets),
+        places=places if opened else places[1:],
     )
 
 
@@ -320,7 +330,12 @@ def attend_spans(
         title=title,
         first_token=first_token - opened,  # <eos> stands before it
         starts=starts,
+        unknown=_unknown(vocabulary, targets),
     )
+
+
+def _unknown(vocabulary: Vocabulary, words: Sequence[str]) -> frozenset[str]:
+    return frozenset(word for word in words if word not in vocabulary)
 
 
 class _Answers(NamedTuple):

@@ -12,22 +12,22 @@ one, so for what comes first in a line there is no distribution: no number is ma
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from spanlm.data.config import Lines, Tokenizer
 from spanlm.data.text import Text, pieces
-from spanlm.data.tokenizer import SentenceEnds, tokenize
+from spanlm.data.tokenizer import SentenceEnds, tokenize, written_spans
 from spanlm.data.vocabulary import EOS, Vocabulary
 from spanlm.errors import InputError, require
+from spanlm.evaluation.attention import attention_of
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import evaluating
-from spanlm.models.interfaces import LMState, NextWordModel
+from spanlm.models.interfaces import Attention, LMState, NextWordModel
 
 STEPS = 128
 """Steps computed at a time: (STEPS, streams, V) probabilities are held."""
@@ -38,8 +38,10 @@ LINES = 16
 WORDS = 2048
 """Words of a line scored at a time; a longer line is cut, and its state carried over."""
 
-_Values = tuple[float, float, int | None]
+_Values = tuple[Any, ...]
+"""Surprisal and entropy (nats) and rank; where it was asked for also entropy (nats), largest weight and lag of it."""
 _UNPREDICTED: _Values = (math.nan, math.nan, None)
+_LOOKED_AT_NOTHING: _Values = (math.nan, 0.0, None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,7 @@ class ScoreOptions:
         base: of the logarithm: 2 gives bits, e nats, 10 bans
         oov: words outside the vocabulary: score as <unk> and flag, or refuse (error)
         eos: give line ends rows, too
+        looks: give columns on where the model looked, too
 
     Raises:
         InputError: a value outside its range.
@@ -60,6 +63,7 @@ class ScoreOptions:
     base: float = 2.0
     oov: Literal["flag", "error"] = "flag"
     eos: bool = False
+    looks: bool = False
 
     def __post_init__(self) -> None:
         require(self.state in get_args(Context), "state", self.state, "carry, line or document")
@@ -88,16 +92,36 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class Looked:
+    """Where the model looked when it predicted a word: at earlier words, with weights a_i.
+
+    Attributes:
+        entropy: of the attention, −Σ p_i log p_i with p_i = a_i / Σ_j a_j, in the unit of the surprisal; NaN where
+            there was nothing to look at
+        word: with the largest weight, of equal ones the nearest; of a span of words the last of it
+        weight: the largest weight a_i
+        lag: how many words before the last one read that word stands (0: it is the last one read), as in `attend`
+    """
+
+    entropy: float
+    word: str
+    weight: float
+    lag: int | None
+
+
+@dataclass(frozen=True)
 class WordScore:
     """One word of a text.
 
     Attributes:
-        sentence: which line, from 1; likewise `index`, the word of the line.
+        sentence: which line, from 1.
+        index: which word of the line, from 1.
         word: as written, or as the tokenizer has it.
         surprisal: −log p(word), in the unit of `ScoreOptions.base`; NaN where nothing was predicted.
         entropy: of the distribution the word was drawn from, same unit; NaN where there is none.
         rank: 1 if no word was more probable; None where nothing was predicted.
         oov: not in the vocabulary: surprisal and rank are those of <unk>.
+        look: where the model looked, if `ScoreOptions.looks` asks for it.
     """
 
     sentence: int
@@ -107,6 +131,40 @@ class WordScore:
     entropy: float
     rank: int | None
     oov: bool
+    look: Looked | None = None
+
+
+@dataclass(frozen=True)
+class WrittenScore:
+    """One word of a text as it is written, between white space; a model may cut it into several tokens.
+
+    Attributes:
+        sentence: the item of a table, or the line of a text, from 1
+        index: the word of it, from 1
+        word: as written
+        start: where it begins in the text of its item, in characters from 0: text[start:end] is the word
+        end: where it ends there
+        tokens: what the model reads of it, with a space between two
+        surprisal: −log p(word | context), the sum over its tokens; NaN where a token was not predicted
+        entropy: H of the distribution that its first token was drawn from
+        entropy_reduction: max(0, H − H'), H' the entropy of what comes after its last token, a line end included
+        rank: of its first token: 1 if none was more probable
+        oov: one of its tokens is not in the vocabulary and is read as <unk>
+        look: where the model looked before its first token, if `ScoreOptions.looks` asks for it.
+    """
+
+    sentence: int
+    index: int
+    word: str
+    start: int
+    end: int
+    tokens: str
+    surprisal: float
+    entropy: float
+    entropy_reduction: float
+    rank: int | None
+    oov: bool
+    look: Looked | None = None
 
 
 def score_words(
@@ -122,8 +180,8 @@ def score_words(
     If lines are not `opened` by <eos>, what comes first in each is read and not predicted.
 
     Raises:
-        InputError: an out-of-vocabulary word with oov="error", or lines that are not opened with another state than
-            line.
+        InputError: an out-of-vocabulary word with oov="error", lines that are not opened with another state than line,
+            or a model that attends to nothing where it is asked where it looked.
     """
     state = options.state
     require(opened or state == "line", "state", state, "line where lines are not opened by <eos>")
@@ -174,11 +232,13 @@ class _WordScorer:
     def __init__(self, model: NextWordModel, vocabulary: Vocabulary, options: ScoreOptions, opened: bool) -> None:
         self.model, self.vocabulary, self.options = model, vocabulary, options
         self.opening = [vocabulary.eos_id] * opened
+        self.reach = 0
         self.forget()
 
     def forget(self) -> None:
         """Let the next words have nothing before them."""
         self.carried: tuple[list[int], LMState] | None = None
+        self.read = [EOS] * len(self.opening)
 
     def run(self, streams: list[list[Piece]], fresh: bool = True, carry: bool = False) -> Iterator[WordScore]:
         """Score streams side by side, each from the carried state of one or, if `fresh`, from an empty one."""
@@ -187,11 +247,15 @@ class _WordScorer:
         if fresh:
             self.forget()
         values = self._values([[target for piece in stream for target in self._targets(piece)] for stream in streams])
+        before = self.read
         if not carry:
             self.forget()
         for stream, column in zip(streams, map(iter, values), strict=True):
+            read = list(before)
             for piece in stream:
-                yield from self._rows(piece, list(islice(column, len(piece.words) + piece.closes)))
+                yield from self._rows(piece, column, read)
+            if carry:
+                self.read = read[max(0, len(read) - self.reach) :]
 
     def _targets(self, piece: Piece) -> list[int]:
         if self.options.oov == "error":
@@ -204,27 +268,47 @@ class _WordScorer:
         return self.vocabulary.encode(piece.words) + [self.vocabulary.eos_id] * piece.closes
 
     def _values(self, targets: list[list[int]]) -> list[list[_Values]]:
-        """(surprisal in nats, entropy in nats, rank) of every target of every column."""
+        """Values of every target of every column."""
         before, state = self.carried or (self.opening, self.model.init_state(len(targets)))
         read = [before + ids for ids in targets]
         longest, eos = max(map(len, read)), self.vocabulary.eos_id
         padded = torch.tensor([ids + [eos] * (longest - len(ids)) for ids in read], dtype=torch.long).T
         padded = padded.to(self.model.device)
-        found: list[list[_Values]] = [[] if before else [_UNPREDICTED] for _ in targets]
+        nothing = _UNPREDICTED + _LOOKED_AT_NOTHING * self.options.looks
+        found: list[list[_Values]] = [[] if before else [nothing] for _ in targets]
         with evaluating(self.model):
             for start in range(0, longest - 1, STEPS):
-                log_p, state = self.model.log_probs(padded[:-1][start : start + STEPS], state)
-                values = _word_values(log_p, padded[1:][start : start + STEPS])
+                inputs, came = (ids[start : start + STEPS] for ids in (padded[:-1], padded[1:]))
+                values: tuple[Tensor, ...]
+                if self.options.looks:
+                    readout, state = self.model(inputs, state)
+                    attention = attention_of(readout)
+                    looked = _looked_values(attention)
+                    values = *_word_values(self.model.head.log_probs(readout), came), *looked
+                    # a memory that grows has a slot more at the next step
+                    self.reach = 1 + attention.weights.shape[-1] * attention.stride + attention.nearest_lag
+                else:
+                    log_p, state = self.model.log_probs(inputs, state)
+                    values = _word_values(log_p, came)
                 for column, own in zip(found, zip(*(x.T.tolist() for x in values), strict=True), strict=True):
                     column += zip(*own, strict=True)
         self.carried = (read[0][-1:], state)
         return [column[: len(ids)] for column, ids in zip(found, targets, strict=True)]
 
-    def _rows(self, piece: Piece, values: list[_Values]) -> Iterator[WordScore]:
-        words, unit = piece.words + [EOS] * (piece.closes and self.options.eos), math.log(self.options.base)
-        for index, (word, (surprisal, entropy, rank)) in enumerate(zip(words, values, strict=False), piece.start):
-            oov = word not in self.vocabulary
-            yield WordScore(piece.sentence, index, word, surprisal / unit, entropy / unit, rank, oov)
+    def _rows(self, piece: Piece, values: Iterator[_Values], read: list[str]) -> Iterator[WordScore]:
+        """Give a piece's rows; `read` are the words before it, to which its own are added where looks are asked for."""
+        unit = math.log(self.options.base)
+        for index, word in enumerate([*piece.words, *[EOS] * piece.closes], piece.start):
+            surprisal, entropy, rank, *looked = next(values)
+            look = None
+            if looked:
+                spread, weight, lag = looked
+                at = int(lag) if weight > 0 else None
+                look = Looked(spread / unit, "" if at is None else read[-1 - at], weight, at)
+                read.append(word)
+            if self.options.eos or index < piece.start + len(piece.words):
+                oov = word not in self.vocabulary
+                yield WordScore(piece.sentence, index, word, surprisal / unit, entropy / unit, rank, oov, look)
 
 
 def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -236,6 +320,59 @@ def _word_values(log_p: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor
     # 0 − x, not −x: what is certain has surprisal and entropy 0, not -0.0
     entropy = 0.0 - torch.where(probability > 0, probability * log_p, 0.0).sum(-1, dtype=torch.float64)
     return 0.0 - own.squeeze(-1).double(), entropy, rank
+
+
+def _looked_values(attention: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    """Entropy (nats), largest weight and its lag, the nearest of equal ones, of attention (T, B, L)."""
+    # the nearest lag first, of which `max` takes the first; one more column, where no slot has been filled yet
+    weights = torch.nn.functional.pad(attention.by_lag().double().flip(-1), (0, 1))
+    share = weights / weights.sum(-1, keepdim=True)
+    largest, column = weights.max(-1)
+    return 0.0 - torch.xlogy(share, share).sum(-1), largest, column + attention.nearest_lag
+
+
+def written_scores(
+    text: str, scores: Sequence[WordScore], cut: Callable[[str], Sequence[str]], *, eos: bool = False
+) -> list[WrittenScore]:
+    """Join the scores of a line's tokens to those of the words in which it is written.
+
+    Args:
+        text: the line.
+        scores: of all its tokens, and of the <eos> at its end and after each of its sentences; in order.
+        cut: says which tokens a written word is cut into.
+        eos: give those <eos> rows, too, each with the number and the place of the word after it.
+    """
+    found: list[WrittenScore] = []
+    position = 0
+    for index, (start, end) in enumerate([*written_spans(text), (len(text), len(text))], 1):
+        own: list[WordScore] = []
+        size = len(cut(text[start:end]))
+        while position < len(scores) and (len(own) < size or start == end):
+            score, position = scores[position], position + 1
+            if score.word != EOS:
+                own.append(score)
+            elif eos:
+                numbers = score.surprisal, score.entropy, math.nan, score.rank, score.oov, score.look
+                found.append(WrittenScore(score.sentence, index, EOS, start, start, EOS, *numbers))
+        if own:
+            first, reduction = own[0], own[0].entropy - scores[position].entropy
+            found.append(
+                WrittenScore(
+                    sentence=first.sentence,
+                    index=index,
+                    word=text[start:end],
+                    start=start,
+                    end=end,
+                    tokens=" ".join(score.word for score in own),
+                    surprisal=math.fsum(score.surprisal for score in own),
+                    entropy=first.entropy,
+                    entropy_reduction=0.0 if reduction < 0 else reduction,  # NaN stays NaN
+                    rank=first.rank,
+                    oov=any(score.oov for score in own),
+                    look=first.look,
+                )
+            )
+    return found
 
 
 def lines_as_pieces(lines: Iterable[str], tokenizer: Tokenizer) -> Iterator[Piece]:
@@ -250,6 +387,14 @@ def text_as_pieces(text: Text, tokenizer: Tokenizer) -> Iterator[Piece]:
         raise InputError(f"{text.path}: the text is empty; give one with at least one line")
     yield first
     yield from found
+
+
+def lines_of(text: Text) -> Iterator[str]:
+    """Read a file's lines without their ends; InputError: it breaks a rule of `spanlm.data.text`."""
+    rest = ""
+    for piece in pieces(text):
+        *lines, rest = (rest + piece.decode()).split("\n")
+        yield from lines
 
 
 def in_lines(pieces: Iterable[Piece], lines: Lines, vocabulary: Vocabulary) -> Iterator[Piece]:

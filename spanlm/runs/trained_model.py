@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,7 +49,7 @@ from spanlm.evaluation.perplexity import Evaluation, evaluate, require_span_buff
 from spanlm.evaluation.prefix_tree import Prefixes, TextScore, by_written_words, score_texts
 from spanlm.evaluation.protocol import Context
 from spanlm.evaluation.scoring import Report, quiet
-from spanlm.evaluation.words import ScoreOptions, WordScore, score_words
+from spanlm.evaluation.words import ScoreOptions, WordScore, WrittenScore, score_words, written_scores
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.lesions import lesioned
@@ -123,6 +125,7 @@ class LoadedModel:
         base: float = 2.0,
         oov: Literal["flag", "error"] = "flag",
         eos: bool = False,
+        looks: bool = False,
     ) -> Iterator[WordScore]:
         """Give every word's surprisal, entropy and rank; see `spanlm.evaluation.words.score_words`.
 
@@ -135,10 +138,38 @@ class LoadedModel:
             InputError: an option outside its range, with oov="error" a word outside the vocabulary, a file that cannot
                 be read, or a `state` that the model cannot use, see `spanlm.runs.texts.Texts.refuse_context`.
         """
-        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos)
+        options = ScoreOptions(state=state, base=base, oov=oov, eos=eos, looks=looks)
         pieces = self.texts.pieces(text.removesuffix("\n").split("\n") if isinstance(text, str) else text)
         self.texts.refuse_context(state)
         return score_words(self.model, self.vocabulary, pieces, options, opened=self.texts.predict_first)
+
+    def score_items(
+        self, items: Iterable[str], *, state: Context = "line", eos: bool = False, **options: Any
+    ) -> Iterator[list[WrittenScore]]:
+        """Score words as they are written, those between white space, of items such as the sentences of a table.
+
+        Each item is a line to the model, whatever line ends it holds, and gives one list; the options are those of
+        `score`. By default an item is a context of its own; `state="carry"` goes on from item to item.
+
+        Raises:
+            InputError: as of `score`.
+        """
+        waiting = deque[str]()
+
+        def lines() -> Iterator[str]:
+            for item in items:
+                waiting.append(item)
+                yield item
+
+        done = 0
+        scored = self.score(lines(), state=state, eos=True, **options)
+        for number, scores in groupby(scored, key=lambda score: score.sentence):
+            for _ in range(done + 1, number):  # blank ones, which a model of sentences does not read
+                waiting.popleft()
+                yield []
+            done = number
+            yield written_scores(waiting.popleft(), list(scores), self.tokenize, eos=eos)
+        yield from ([] for _ in waiting)
 
     def score_texts(self, texts: Sequence[str]) -> tuple[list[TextScore], Prefixes]:
         """Give log p of many short texts, each by itself, and how much was read: beginnings in common are read once.

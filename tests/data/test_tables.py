@@ -51,7 +51,7 @@ def test_kind_by_name(name: str, kind: Kind | None) -> None:
 @pytest.mark.parametrize(
     ("kind", "text", "message"),
     [
-        ("csv", "item,sent\n1,a\n", "line 2: no column sentence.*There are: item, sent"),
+        ("csv", "item,sent\n1,a\n", "line 2: no column sentence.*item, sent"),
         ("csv", "item,sentence\n1,a\n2,b,c\n", "line 3: 3 cells where there are 2 columns"),
         ("csv", "item,sentence\n1,a\n2\n", "line 3: 1 cells"),
         ("csv", "item,sentence\n1,a\n2, \n", "line 3: the column sentence is empty"),

@@ -13,21 +13,46 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanlm.data.tokenizer import into_sentences
+from spanlm.data.config import Tokenizer
+from spanlm.data.tokenizer import into_sentences, tokenize
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation import words
+from spanlm.evaluation.attention import attend_spans, attend_words
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.words import ScoreOptions, WordScore, in_lines, lines_as_pieces, score_words
+from spanlm.evaluation.words import ScoreOptions, WordScore, in_lines, lines_as_pieces, score_words, written_scores
 from spanlm.models.encoders import LSTMConfig
+from spanlm.models.interfaces import Attention
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.memories import NoMemoryConfig
+from spanlm.models.memories import (
+    AnyMemoryConfig,
+    AttentiveConfig,
+    KeyValueConfig,
+    NoMemoryConfig,
+    PointerSentinelConfig,
+    SpanBufferConfig,
+)
+from spanlm.runs.texts import text_to_attend
 from tests.evaluation import reference
 from tests.evaluation.reference import CONTEXTS
 
 MODEL = reference.small_model()
 VOCABULARY = reference.VOCABULARY
+
+
+def looking(memory: AnyMemoryConfig) -> LanguageModel:
+    torch.manual_seed(1)
+    config = ModelConfig(embedding_size=6, encoder=LSTMConfig(hidden_size=6), memory=memory)
+    return LanguageModel(config, len(VOCABULARY)).double().eval()
+
+
+LOOKING = {
+    "key_value": looking(KeyValueConfig(roles=3, window=3)),
+    "attentive": looking(AttentiveConfig()),
+    "pointer_sentinel": looking(PointerSentinelConfig(window=4)),
+    "span_buffer": looking(SpanBufferConfig(buffer_size=6, span_length=2)),
+}
 
 
 def score(lines: Iterable[str], model: LanguageModel = MODEL, **options: Any) -> list[WordScore]:
@@ -223,3 +248,73 @@ def test_in_sentences_every_value_is_that_of_one_word_at_a_time(
     expected = [row for row in sentence_rows(lines, state) if eos or row.word != "<eos>"]
     with sized(sizes):
         assert_rows(score_sentences(joined(lines), state=state, eos=eos), expected, base=2)
+
+
+WRITTEN = st.text(st.sampled_from("aé.,'’\"- \t\n\rTHE the…猫\u0301"), min_size=0, max_size=40)
+
+
+def stub(tokens: Iterable[str]) -> list[WordScore]:
+    """Scores that tell the tokens apart; the last stands for what comes after them."""
+    return [WordScore(1, n, token, 2.0**n, n * 7 % 5, n, token == "the") for n, token in enumerate(tokens, 1)]
+
+
+@given(text=WRITTEN, tokenizer=st.sampled_from(["whitespace", "words", "straight-words"]), data=st.data())
+def test_words_as_written_have_their_place_and_the_sum_of_their_tokens(
+    text: str, tokenizer: Tokenizer, data: st.DataObject
+) -> None:
+    """Wherever sentences end: between words, within one or not at all."""
+    tokens = [
+        part for word in tokenize(text, tokenizer) for part in [word, EOS] if part != EOS or data.draw(st.booleans())
+    ]
+    scores = stub([*tokens, EOS])
+    found = written_scores(text, scores, lambda word: tokenize(word, tokenizer))
+    assert [text[one.start : one.end] for one in found] == [one.word for one in found] == text.split()
+    assert " ".join(one.tokens for one in found).split() == [token for token in tokens if token != EOS]
+    assert [one.index for one in found] == list(range(1, len(found) + 1))
+    for one in found:
+        own = [score for score in scores if 2.0**score.index in binary(one.surprisal)]
+        assert [score.word for score in own if score.word != EOS] == one.tokens.split()
+        assert (one.rank, one.entropy, one.oov) == (own[0].rank, own[0].entropy, any(x.oov for x in own))
+        assert one.entropy_reduction == max(0, own[0].entropy - scores[own[-1].index].entropy)
+    ends = written_scores(text, scores, lambda word: tokenize(word, tokenizer), eos=True)
+    assert [one for one in ends if one.word != EOS] == found
+    assert math.fsum(one.surprisal for one in ends) == math.fsum(score.surprisal for score in scores)
+
+
+def binary(number: float) -> list[float]:
+    """The powers of two that add up to it."""
+    return [2.0**n for n in range(200) if int(number) >> n & 1]
+
+
+@settings(max_examples=10, deadline=None)
+@given(lines=TEXTS.filter(lambda lines: bool(lines[0])), state=st.sampled_from(CONTEXTS), sizes=SIZES)
+@pytest.mark.parametrize("memory", ["key_value", "attentive", "pointer_sentinel", "span_buffer"])
+def test_looks_are_those_that_attend_records(
+    memory: str, lines: list[list[str]], state: Context, sizes: tuple[int, ...]
+) -> None:
+    model = LOOKING[memory]
+    words, starts = text_to_attend(lines_as_pieces(joined(lines), "whitespace"), state)
+    attend: Any = attend_spans if memory == "span_buffer" else attend_words
+    record = attend(model, VOCABULARY, words, starts=starts)
+    with sized(sizes):
+        rows = score(joined(lines), model, state=state, eos=True, looks=True, base=math.e)[: len(record)]
+    for t, (row, weights) in enumerate(zip(rows, np.asarray(record.weights, np.float64), strict=True)):
+        assert row.look is not None
+        if not weights.any():
+            assert (row.look.word, row.look.weight, row.look.lag) == ("", 0.0, None) and math.isnan(row.look.entropy)
+            continue
+        share = weights[weights > 0] / weights.sum()
+        assert row.look.entropy == pytest.approx(-(share * np.log(share)).sum(), abs=1e-5)
+        assert row.look.weight == pytest.approx(weights.max(), abs=1e-6)
+        assert row.look.lag is not None and row.look.word == record.words[t - row.look.lag]
+        column = len(weights) - 1 + record.nearest_lag - row.look.lag
+        assert weights[column] == pytest.approx(weights.max(), abs=1e-6)
+
+
+def test_of_equal_weights_the_nearest_is_named_and_lines_that_nothing_opens_begin_with_none() -> None:
+    model = LOOKING["key_value"]
+    looks = [row.look for row in score(["the cat sat on"], model, looks=True, opened=False)]
+    assert looks[0] is not None and math.isnan(looks[0].entropy) and looks[0].lag is None
+    weights = torch.full((1, 1, 3), 1 / 3)
+    entropy, largest, lag = words._looked_values(Attention(weights, nearest_lag=1))
+    assert (entropy.item(), largest.item(), lag.item()) == (pytest.approx(math.log(3)), pytest.approx(1 / 3), 1)

@@ -62,6 +62,7 @@ def render_page(record: AttentionRecord) -> str:
         "nearest": record.nearest_lag,
         # token t is the word read at position t, token t + 1 the one that came next
         "tokens": [record.words[0], *record.targets],
+        "unknown": sorted(record.unknown),
         # weights and probabilities in thousandths keep long texts small
         "weights": np.rint(_UNITS * record.weights.astype(np.float64)).astype(int).tolist(),
         "bits": finite(np.round(record.bits, 2).tolist()),
@@ -88,6 +89,7 @@ def render_span_page(record: SpanRecord) -> str:
         "eos": EOS,
         "span": record.span,
         "tokens": [record.words[0], *record.targets],
+        "unknown": sorted(record.unknown),
         "gate": gates,
         "newest": list(newest),
         "weights": [np.rint(_SPAN_UNITS * row).astype(int).tolist() for row in weights],

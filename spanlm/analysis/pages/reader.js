@@ -57,6 +57,10 @@ function readText(view) {
       line.append(" ");
       line.dir = "auto";
       words.push(word);
+      if (record.unknown.includes(token)) {
+        word.classList.add("unknown");
+        word.title = "not in the vocabulary: read as <unk>";
+      }
       if (i === 0) { word.classList.add("still"); return; } // it opens the text; nothing was guessed
       word.dataset.t = i - 1;
       if (spell(token).length === 1) word.classList.add("thin");

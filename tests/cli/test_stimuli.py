@@ -1,0 +1,274 @@
+"""`spanlm score` and `spanlm attend` on tables of stimuli."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import spanlm
+from spanlm.config import RunConfig
+from tests.cli.conftest import Cli
+from tests.cli.test_help import README, commands
+from tests.cli.test_score import spanlm_process
+from tests.conftest import TINY_WORDS, configure_anew
+
+A, B, C, D = TINY_WORDS[:4]
+ITEMS = [
+    {"item": "1", "condition": "long", "text": f"  {A.title()} {B},  {C}."},
+    {"item": "2", "condition": "short", "text": f'"Zebra" {D}\n{A}'},
+    {"item": "3", "condition": "short", "text": f"{A} {B} {C} {D}"},
+]
+WORDS = [
+    "sentence",
+    "index",
+    "word",
+    "start",
+    "end",
+    "tokens",
+    "surprisal",
+    "entropy",
+    "entropy_reduction",
+    "rank",
+    "oov",
+]
+LOOKS = ["attention_entropy", "attention_word", "attention_weight", "attention_lag"]
+
+
+def write(name: str, rows: list[dict[str, str]] = ITEMS) -> str:
+    kind = name.removesuffix(".gz").rpartition(".")[2]
+    with Path(name).open("w", newline="") as file:
+        if kind == "jsonl":
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if kind == "tsv" else ",")
+            writer.writeheader()
+            writer.writerows(rows)
+    return name
+
+
+def read(text: str, delimiter: str = ",") -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter))
+
+
+@pytest.fixture
+def words_run(tiny_run: Path, tmp_path: Path) -> Path:
+    """A run that cuts punctuation off and has no capitals."""
+    folder = shutil.copytree(tiny_run, tmp_path / "words")
+
+    def lowered(config: RunConfig) -> RunConfig:
+        return replace(config, data=replace(config.data, tokenizer="words"))
+
+    configure_anew(folder, lowered)
+    return folder
+
+
+def test_a_row_a_word_as_written_with_the_columns_of_its_item(cli: Cli, words_run: Path) -> None:
+    result = cli("score", words_run, write("s.csv"), "--text", "text", "--looks", "--out", "o.csv")
+    assert (result.status, result.out) == (0, "") and "outside the vocabulary" in result.err
+    rows = read(Path("o.csv").read_text())
+    assert list(rows[0]) == ["item", "condition", *WORDS, *LOOKS]
+    for number, item in enumerate(ITEMS, 1):
+        own = [row for row in rows if row["sentence"] == str(number)]
+        assert [row["word"] for row in own] == item["text"].split()
+        assert all(row["item"] == item["item"] and row["condition"] == item["condition"] for row in own)
+        assert [item["text"][int(row["start"]) : int(row["end"])] for row in own] == item["text"].split()
+        tokens = list(spanlm.load(words_run).score(" ".join(item["text"].split())))
+        assert " ".join(row["tokens"] for row in own) == " ".join(token.word for token in tokens)
+        assert math.fsum(float(row["surprisal"]) for row in own) == pytest.approx(
+            math.fsum(token.surprisal for token in tokens), abs=1e-4
+        )
+    told = json.loads(Path("o.meta.json").read_text())
+    assert list(told["columns"]) == list(rows[0]) and told["unit"] == "bits"
+    assert told["runs"]["words"]["vocabulary"]["sha256"] == spanlm.load(words_run).vocabulary.hash
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl"])
+def test_the_same_kind_comes_out_unless_another_is_named(cli: Cli, tiny_run: Path, kind: str) -> None:
+    command = ("score", tiny_run, write(f"s.{kind}"), "--text", "text", "--keep", "item")
+    same = cli(*command).out
+    expected = read(cli(*command, "--format", "csv").out)
+    if kind == "tsv":
+        assert read(same, "\t") == expected
+    else:
+        found = [json.loads(line) for line in same.splitlines()]
+        assert [(row["item"], row["word"], int(row["oov"])) for row in found] == [
+            (row["item"], row["word"], int(row["oov"])) for row in expected
+        ]
+    cli(*command, "--out", "o.csv")
+    assert read(Path("o.csv").read_text()) == expected
+
+
+def test_tokens_are_the_rows_of_a_text(cli: Cli, words_run: Path) -> None:
+    Path("s.txt").write_text("".join(" ".join(item["text"].split()) + "\n" for item in ITEMS))
+    plain = read(cli("score", words_run, "s.txt").out, "\t")
+    found = read(cli("score", words_run, write("s.csv"), "--text", "text", "--keep", "item", "--rows", "tokens").out)
+    assert [{name: row[name] for name in row if name != "item"} for row in found] == plain
+    assert [row["item"] for row in found] == [ITEMS[int(row["sentence"]) - 1]["item"] for row in plain]
+    words = read(cli("score", words_run, "s.txt", "--rows", "words").out, "\t")
+    again = read(cli("score", words_run, "s.csv", "--text", "text").out)
+    assert [(x["word"], x["surprisal"]) for x in words] == [(x["word"], x["surprisal"]) for x in again]
+
+
+def test_several_runs_stand_beside_each_other_or_are_one(cli: Cli, tiny_run: Path, lstm_run: Path) -> None:
+    command = ("score", "--text", "text", "--format", "jsonl", write("s.csv"))
+    both = [json.loads(line) for line in cli("score", tiny_run, lstm_run, *command[1:]).out.splitlines()]
+    for run in (tiny_run, lstm_run):
+        alone = [json.loads(line) for line in cli("score", run, *command[1:]).out.splitlines()]
+        assert [{name: row[name] for name in row if name != "run"} for row in both if row["run"] == run.name] == alone
+    one = [
+        json.loads(line)
+        for line in cli("score", tiny_run, lstm_run, *command[1:], "--combine", "linear").out.splitlines()
+    ]
+    for mixed, *each in zip(one, both[:3], both[3:6], strict=False):
+        chances = [2 ** -row["surprisal"] for row in each]
+        assert 2 ** -mixed["surprisal"] == pytest.approx(sum(chances) / 2, rel=1e-4)
+    cli("score", tiny_run, lstm_run, *command[1:], "--combine", "linear", "--looks").refused("attention of their own")
+    cli("score", lstm_run, *command[1:], "--looks").refused("attends to nothing")
+
+
+def test_a_document_goes_on_from_row_to_row_and_not_into_another(cli: Cli, tiny_run: Path) -> None:
+    command = (
+        "score",
+        tiny_run,
+        write("s.csv"),
+        "--text",
+        "text",
+        "--state",
+        "carry",
+        "--format",
+        "jsonl",
+        "--base",
+        "e",
+    )
+    rows = [json.loads(line) for line in cli(*command, "--document", "condition").out.splitlines()]
+    carried = [json.loads(line) for line in cli(*command).out.splitlines()]
+    model = spanlm.load(tiny_run)
+    lines = [" ".join(item["text"].split()) for item in ITEMS]
+    expected = [*model.score(lines[0], base=math.e), *model.score(lines[1:], state="carry", base=math.e)]
+    assert [row["surprisal"] for row in rows] == pytest.approx([row.surprisal for row in expected], rel=1e-5)
+    whole = list(model.score(lines, state="carry", base=math.e))
+    assert [row["surprisal"] for row in carried] == pytest.approx([row.surprisal for row in whole], rel=1e-5)
+    assert [row["sentence"] for row in rows] == [row.sentence for row in whole]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "parts"),
+    [
+        ("item,text\n1,a\n", "", ["is a table with the columns item, text", "--text text"]),
+        ("item,text\n1,a\n", "--text sent", ["line 2: no column sent"]),
+        ("item,text\n1,a\n", "--text text --keep items", ["line 2: no column items. Did you mean 'item'?"]),
+        ("item,text\n1,a\n2,b,c\n", "--text text", ["line 3: 3 cells"]),
+        ("item,text\n1,a\n2,\n", "--text text", ["line 3: the column text is empty"]),
+        ("item,text\n1,a\n2,b <eos>\n", "--text text", ["line 3: the word <eos> is reserved"]),
+        ("item,text\n1,the\n2,zebra\n", "--text text --oov error", ["line 3: 'zebra' is not in the vocabulary"]),
+        ("word,text\n1,a\n", "--text text", ["the output has a column word", "--keep"]),
+        ("item,text\n1,a\n", "--text text --keep item,item", ["the output has a column item"]),
+        ("item,text\n1,a\n", "--text text --document item", ["--document=item", "--state carry"]),
+        ("item,text\n1,a\n", "--text text --state document", ["--state=document", "--document COLUMN"]),
+        ("", "--input jsonl", ["--input=jsonl: say by --text which column"]),
+        ("item,text\n1,a\n", "--keep item --as-text", ["--keep: is for tables"]),
+        ("item,text\n1,a\n", "--text text --as-text", ["--text=text: is for tables"]),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_written(
+    cli: Cli, tiny_run: Path, text: str, options: str, parts: list[str]
+) -> None:
+    Path("s.csv").write_text(text)
+    cli("score", tiny_run, "s.csv", *options.split(), "--out", "o.csv").refused(*parts)
+    cli("score", tiny_run, "s.csv", *options.split()).refused(*parts)
+    assert not Path("o.csv").exists() and not Path("o.meta.json").exists()
+
+
+def test_kinds_that_no_name_tells(cli: Cli, tiny_run: Path) -> None:
+    expected = cli("score", tiny_run, write("s.csv"), "--text", "text", "--keep", "item").out
+    Path("s.txt").write_text(Path("s.csv").read_text())
+    assert cli("score", tiny_run, "s.txt", "--text", "text", "--keep", "item").out == expected
+    Path("semicolons.csv").write_text('item;text\n1;"the cat, the"\n')
+    assert [row["word"] for row in read(cli("score", tiny_run, "semicolons.csv", "--column", "text").out)] == [
+        "the",
+        "cat,",
+        "the",
+    ]
+    Path("one.txt").write_text("the cat\n")
+    cli("score", tiny_run, "one.txt", "--text", "text").refused("one.txt", "--input csv, tsv or jsonl")
+    cli("score", tiny_run, "none.txt", "--text", "text").refused("none.txt: cannot be read (No such file")
+    Path("list.txt").write_text("".join(f"{n} ||| the cat ||| lm= 1 ||| 2\n" for n in range(9)))
+    cli("score", tiny_run, "list.txt").refused("Moses", "spanlm rescore --nbest")
+
+
+def test_several_tables_have_a_column_of_their_names(cli: Cli, tiny_run: Path) -> None:
+    rows = read(cli("score", tiny_run, write("a.csv"), write("b.jsonl", ITEMS[:1]), "--text", "text").out)
+    own = read(cli("score", tiny_run, write("d.csv", [{"file": "f", "run": "r", "text": "a"}]), "--text", "text").out)
+    assert (own[0]["file"], own[0]["run"]) == ("f", "r"), "of one file and one run these are free"
+    assert [row["file"] for row in rows if row["index"] == "1"] == ["a.csv"] * 3 + ["b.jsonl"]
+    cli("score", tiny_run, "a.csv", write("c.csv", [{"text": "a"}]), "--text", "text").refused(
+        "c.csv, line 2: no column"
+    )
+
+
+@pytest.mark.slow
+def test_a_pipe_is_read_row_by_row_and_leaves_no_half_file(cli: Cli, tiny_run: Path) -> None:
+    write("s.csv")
+    command = ("score", tiny_run, "-", "--input", "csv", "--text", "text", "--keep", "item")
+    expected = cli("score", tiny_run, "s.csv", *command[5:]).out
+    assert spanlm_process(*command, input=Path("s.csv").read_bytes()).stdout.decode() == expected
+    broken = Path("s.csv").read_bytes() + b"4\n"
+    found = spanlm_process(*command, "--out", "o.csv", input=broken)
+    assert found.returncode == 2 and b"1 cells" in found.stderr
+    assert sorted(path.name for path in Path().iterdir()) == ["s.csv"]
+
+
+def test_attend_reads_the_same_items_at_the_same_places(cli: Cli, tiny_run: Path) -> None:
+    scored = cli(
+        "score", tiny_run, write("s.csv"), "--text", "text", "--rows", "tokens", "--format", "jsonl", "--eos"
+    ).out
+    cli("attend", tiny_run, "--file", "s.csv", "--column", "text", "--out", "a.csv").done  # noqa: B018 (checks)
+    rows = {(int(row["sentence"]), int(row["index"])): row for row in read(Path("a.csv").read_text())}
+    for score in map(json.loads, scored.splitlines()):
+        row = rows.get((score["sentence"], score["index"]))
+        assert (row is None) == (score["index"] == 1), "what comes first in an item looks at nothing"
+        if row is not None:
+            assert (row["target"], int(row["oov"])) == (score["word"], score["oov"])
+            assert float(row["surprisal"]) == pytest.approx(score["surprisal"], rel=1e-5)
+    cli("attend", tiny_run, "--file", "s.csv", "--out", "a.csv").refused("say which holds the text", "--column text")
+    cli("attend", tiny_run, "--text", "a", "--column", "text", "--out", "a.csv").refused("--column=text: is for --file")
+    cli("attend", tiny_run, "--file", "s.csv", "--column", "x", "--out", "a.csv").refused("line 2: no column x")
+    cli("attend", tiny_run, "--file", "s.csv", "--column", "text", "--out", "a.html")
+    assert '"unknown":["' in Path("a.html").read_text()
+
+
+def test_what_the_page_shows_can_be_done(cli: Cli, words_run: Path) -> None:
+    """Its commands, with another run in the place of the demo."""
+    shutil.copytree(words_run, "runs/demo")
+    shutil.copytree(README.parent / "examples", "examples")
+    page = (README.parent / "docs" / "score.md").read_text().partition("## Minimal pairs")[0]
+    for words in commands(page):
+        assert cli(*words).status == 0
+    rows, items = read(Path("surprisal.csv").read_text()), read(Path("examples/stimuli.csv").read_text())
+    assert len(items) == 30 and len(rows) == sum(len(item["sentence"].split()) for item in items)
+    assert ",".join(rows[0]) in page and all(f"`{name}`" in page for name in rows[0])
+    assert [row["word"] for row in rows if row["index"] == row["verb"]] == ["is"] * 30
+
+
+def test_of_items_in_sentences_and_of_first_words_that_are_only_read(
+    cli: Cli, sentence_run: Path, unopened_run: Path, span_run: Path
+) -> None:
+    item = f"{A} {B} . {C.title()} {D} . {A}"
+    command = (write("s.jsonl", [{"text": item}] * 3), "--text", "text", "--base", "e")
+    rows = [json.loads(line) for line in cli("score", sentence_run, *command, "--eos").out.splitlines()]
+    expected = [score.surprisal for score in spanlm.load(sentence_run).score(item, base=math.e, eos=True)]
+    assert [row["word"] for row in rows if row["sentence"] == 2 and row["word"] != "<eos>"] == item.split()
+    assert [row["surprisal"] for row in rows] == pytest.approx(expected * 3, rel=1e-5)
+    rows = [json.loads(line) for line in cli("score", unopened_run, *command).out.splitlines()]
+    assert [row["index"] for row in rows if row["surprisal"] is None] == [1] * 3
+    assert [row["index"] for row in rows if row["entropy_reduction"] is None] == [1] * 3
+    cli("score", unopened_run, *command, "--state", "carry").refused("--state=carry")
+    rows = [json.loads(line) for line in cli("score", span_run, *command, "--looks").out.splitlines()]
+    assert any(row["attention_word"] for row in rows)
