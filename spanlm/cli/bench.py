@@ -6,19 +6,18 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
+from spanlm.cli.options import add_device, add_fields, field_values, keep_freed_memory, verb_parser
 from spanlm.cli.render import grid, note, out
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 from spanlm.presets import PRESETS, find_preset
 from spanlm.store.process import pick_device
 from spanlm.store.provenance import provenance
-from spanlm.training.bench import TimedTraining, WatchedStep, time_training
+from spanlm.training.bench import BenchOptions, TimedTraining, WatchedStep, time_training
 
 _DESCRIPTION = """
 How fast presets, or configurations in files, train on this machine and on the corpus they name: what a step, an epoch
@@ -42,9 +41,8 @@ def run(arguments: list[str]) -> None:
     named = {name: _with_corpus(name, options) for name in options.names}
     device = pick_device(options.device, "--device")
     started = provenance(device)
-    how: dict[str, Any] = {"operations": options.operations, "threads": _numbers_of_threads(options.compare_threads)}
-    how["note"] = lambda text: note(f"measuring: {text}")
-    timed = {name: time_training(name, *one, device, options.rounds, **how) for name, one in named.items()}
+    asked = field_values(options, BenchOptions, threads=_numbers_of_threads(options.compare_threads))
+    timed = {name: time_training(name, *one, device, asked, note=_note) for name, one in named.items()}
     if options.json:
         trainings = {name: one.to_json() for name, one in timed.items()}
         report = {"started": started, "rounds": options.rounds, "trainings": trainings}
@@ -67,9 +65,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     text = "a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it"
     parser.add_argument("names", nargs="*", metavar="PRESET|FILE", help=text)
     add_device(parser)
-    parser.add_argument("--rounds", type=int, default=15, help="timed steps of each; the median counts (default 15)")
-    text = "profile a step: the N operations that take longest, on a GPU by its own time (default 0)"
-    parser.add_argument("--operations", type=int, default=0, metavar="N", help=text)
+    add_fields(parser, BenchOptions, "rounds", "operations")
     parser.add_argument("--compare-threads", action="store_true", help="time 1, 2, 4, … threads, too")
     parser.add_argument("--corpus", metavar="NAME|PATH", help="another one for every PRESET")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
@@ -78,11 +74,14 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     if not options.names:
         families = ", ".join(dict.fromkeys(name.replace("/", "/… ").split()[0] for name in PRESETS))
         raise InputError(f"bench: name a PRESET ({families}; `spanlm presets` lists all) or a YAML FILE to time.")
-    require(options.rounds >= 1, "--rounds", options.rounds, "at least 1")
-    require(options.operations >= 0, "--operations", options.operations, "at least 0")
+    field_values(options, BenchOptions)  # refuses numbers before anything is loaded
     if twice := [name for name in options.names if options.names.count(name) > 1]:
         raise InputError(f"{twice[0]}: is named twice; name each once")
     return options
+
+
+def _note(text: str) -> None:
+    note(f"measuring: {text}")
 
 
 def _numbers_of_threads(compared: bool) -> list[int]:

@@ -14,7 +14,9 @@ from typing import Any, TextIO
 from spanlm.cli.evaluation_report import described, run_field
 from spanlm.cli.options import (
     add_device,
+    add_fields,
     add_runs,
+    field_values,
     keep_freed_memory,
     load_runs,
     output,
@@ -26,10 +28,10 @@ from spanlm.cli.render import Progress, grid, out, out_json, paragraph
 from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import (
-    CONTEXTS,
     SCORES,
     Accuracy,
     ClozeContext,
+    ClozeOptions,
     ClozeTally,
     RankedQuestion,
     Score,
@@ -41,7 +43,7 @@ _DESCRIPTION = """
 Cloze questions in the format of the Children's Book Test: a model ranks the candidates for a gap by two scores, side
 by side. "sentence" is the log-probability of the whole query sentence with the candidate in it, given the context;
 "candidate" that of the candidate at its place. An answer is right only if it scores higher than every other one.
-Words outside the vocabulary are read and scored as <unk>.
+Words outside the vocabulary are read and scored as <unk>. Several --context are ranked one after another.
 
   spanlm cloze runs/cbt cbtest_NE_test_2500ex.txt --out ranks.jsonl
   spanlm cloze runs/cbt questions.txt.gz --context full --context query
@@ -97,7 +99,7 @@ def run(arguments: list[str]) -> None:
     refuse_overwriting(options.out, map(Path, options.questions))
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
-    contexts = model.texts.cloze_contexts(options.context and list(dict.fromkeys(options.context)))
+    contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))
     with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
         for file in files:
             file.tallies = {context: ClozeTally() for context in contexts}
@@ -119,27 +121,20 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("cloze", _DESCRIPTION)
     add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input")
     add_device(parser)
-    parser.add_argument(
-        "--context",
-        action="append",
-        choices=CONTEXTS,
-        help="what is read before the query: its context sentences (full, the default); nothing (query, the default of "
-        "models trained on single sentences, which can use no other); nothing, and of the query only the candidate "
-        "(none: how far the frequency of words goes). Several: give it again",
-    )
+    asked: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}
+    add_fields(parser, ClozeOptions, contexts=asked)
     text = "what the questions ask for (default: NE, CN, V or P from a file's name)"
     parser.add_argument("--class", dest="word_class", metavar="NAME", help=text)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
     parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
     parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
     parser.add_argument("--limit", type=int, metavar="N", help="of each file only the first N questions")
-    parser.add_argument("--batch-size", type=int, default=64, help="questions side by side (default 64)")
     options = parser.parse_intermixed_args(arguments)
     options.runs, options.questions = runs_and_files(options)
     if not options.questions:
         parser.error("the following arguments are required: QUESTIONS")
     require(options.limit is None or options.limit >= 1, "limit", options.limit, "at least 1")
-    require(options.batch_size >= 1, "batch_size", options.batch_size, "at least 1")
+    field_values(options, ClozeOptions, contexts=())  # refuses a batch size before anything is loaded
     return options
 
 

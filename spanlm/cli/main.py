@@ -11,11 +11,12 @@ import importlib
 import io
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, TextIO
 
 from spanlm import __version__
@@ -48,6 +49,19 @@ def _filled(text: str) -> str:
     )
 
 
+_LAST = ("--data-dir", "--device", "--precision", "--threads", "--as-text", "--json", "--help")
+"""Options that many verbs have come after those that are the verb's own."""
+
+_MORE = "more options"
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if "--help" in action.option_strings:
+            return "-h, --help [all]"
+        return super()._format_action_invocation(action)
+
+
 class _Help(argparse.Action):
     def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
         if value not in ("", "all"):
@@ -56,11 +70,18 @@ class _Help(argparse.Action):
         parser.exit()
 
 
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with other names for fields; those of a longer name or a path stay."""
+    fields = "|".join(map(re.escape, names)) or "(?!)"
+    return re.sub(rf"(?<![\w./-])(?:{fields})(?![\w/])", lambda found: names[found[0]], text)
+
+
 class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
     `current` was made last: that of the verb that runs. Options `elsewhere` are another parser's, suggested, too.
-    `more` is a description of what is in `--help all` alone.
+    `more` is a description of what is in `--help all` alone. `library_names` are the options of fields that messages of
+    the library name with a prefix.
     """
 
     current: ClassVar[VerbParser | None] = None
@@ -72,11 +93,13 @@ class VerbParser(argparse.ArgumentParser):
         super().__init__(
             prog=f"spanlm {verb}",
             description=_filled(description),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             add_help=False,
             allow_abbrev=False,
         )
-        self._more, self._rare = _filled(more), list[argparse.Action]()
+        self._more, self._rare = _filled(more), dict[str, argparse._ArgumentGroup]()
+        self._positionals.title = "arguments"
+        self.library_names: dict[str, str] = {}
         settings: dict[str, Any] = {"default": argparse.SUPPRESS} if help_action is _Help else {}
         meaning = "show the common options, or all of them"
         self.add_argument(
@@ -84,11 +107,14 @@ class VerbParser(argparse.ArgumentParser):
         )
         VerbParser.current = self
 
-    def add_argument(self, *names: Any, rare: bool = False, **settings: Any) -> argparse.Action:
-        """Add an argument; one that is `rare` is in `--help all` alone."""
-        action = super().add_argument(*names, **settings)
-        self._rare += [action] * rare
-        return action
+    def add_argument(self, *names: Any, rare: bool | str = False, **settings: Any) -> argparse.Action:
+        """Add an argument; one that is `rare` is in `--help all` alone, in the group of that name."""
+        if not rare:
+            return super().add_argument(*names, **settings)
+        group = _MORE if rare is True else rare
+        if group not in self._rare:
+            self._rare[group] = self.add_argument_group(group)
+        return self._rare[group].add_argument(*names, **settings)
 
     def help_text(self, everything: bool) -> str:
         """Return the help, with the rare options or without them."""
@@ -97,19 +123,18 @@ class VerbParser(argparse.ArgumentParser):
             action.nargs = getattr(action, "save_nargs", action.nargs)
         usage.add_usage(None, operands, [], prefix="")
         self.usage = f"{' '.join(usage.format_help().split())} [OPTIONS]"
+        last = {name: place for place, name in enumerate(_LAST)}
+        self._optionals._group_actions.sort(key=lambda action: last.get(action.option_strings[-1], -1))
         if everything:
+            self._action_groups.sort(key=lambda group: group.title == _MORE)
             self.epilog = self._more
             return self.format_help()
-        for action in self._rare:
+        rare = [action for group in self._rare.values() for action in group._group_actions]
+        for action in rare:
             action.help = argparse.SUPPRESS
-        more = f"\n`{self.prog} --help all` shows {len(self._rare)} more options, with more explanation.\n"
-        return self.format_help() + more * bool(self._rare)
-
-    def in_options(self, message: str) -> str:
-        """Return a message of the library that begins with a field, `top_p=7: …`, with this verb's option instead."""
-        field, equals, rest = message.partition("=")
-        action = self._option_string_actions.get(f"--{field.replace('_', '-')}") if equals else None
-        return f"{action.option_strings[-1]}{' ' if action.nargs else '='}{rest}" if action else message
+        count = f"{len(rare)} more options" if len(rare) > 1 else "one more option"
+        explained = ", with more explanation" if self._more else ""
+        return self.format_help() + f"\n`{self.prog} --help all` shows {count}{explained}.\n" * bool(rare)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting: `main` prints."""
@@ -118,6 +143,20 @@ class VerbParser(argparse.ArgumentParser):
             options = [name for action in self._actions for name in action.option_strings]
             message = f"unknown option {words[2]}.{nearest(words[2], [*options, *self.elsewhere])}"
         raise InputError(f"{message} (see `{self.prog} --help`)")
+
+
+def in_options(message: str) -> str:
+    """Return a message of the library with the verb's options for its fields.
+
+    Those are what it begins with, `top_p=7: …`, and wherever they are named those in `library_names`, as `cache.theta`.
+    """
+    parser, (field, equals, rest) = VerbParser.current, message.partition("=")
+    if parser is None:
+        return message
+    action = parser._option_string_actions.get(f"--{field.replace('_', '-')}") if equals else None
+    if action is not None:
+        message = f"{action.option_strings[-1]}{' ' if action.nargs else '='}{rest}"
+    return renamed(message, parser.library_names)
 
 
 def _overview() -> str:
@@ -144,10 +183,9 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a reader that is gone is no error
         return status
     except SpanlmError as error:
-        message, parser = " ".join(str(error).split()), VerbParser.current
-        if parser is not None and message.partition(": ")[0] not in arguments:  # a run may be named `base=2`
-            message = parser.in_options(message)
-        return _failed(message, error.exit_status)
+        message = " ".join(str(error).split())
+        named = message.partition(": ")[0] in arguments  # a run may be named `base=2`
+        return _failed(message if named else in_options(message), error.exit_status)
     except KeyboardInterrupt:
         return _failed("stopped", 128 + signal.SIGINT)
     except BrokenPipeError:

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
-from spanlm.cli.main import VerbParser
+from spanlm.cli.main import VerbParser, renamed
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
-from spanlm.errors import InputError, SpanlmError, require
+from spanlm.errors import InputError, require
 from spanlm.store.files import replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
 TUNED_ON: Split = "valid"
+
+_METAVARS = {int: "N", float: "X"}
 
 _MALLOPT = {-4: 0, -1: 2**31 - 1, -2: 64 * 2**20}
 """M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD of mallopt(3) in the GNU C library, and their values."""
@@ -46,26 +48,45 @@ def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = 
     return parser
 
 
-def add_fields(parser: VerbParser, owner: type[DataclassInstance], *names: str, **changes: Mapping[str, Any]) -> None:
+def add_fields(
+    parser: argparse._ActionsContainer,
+    owner: type[DataclassInstance],
+    *names: str,
+    prefix: str = "",
+    rare: str = "",
+    **changes: Mapping[str, Any],
+) -> None:
     """Add an option for each field, or for those in `names`, of a library dataclass, which explains and checks it.
 
     Type, choices and default are the field's; its help is what the class's docstring has under `Attributes:`; `changes`
-    are by field, as for `add_argument`. `field_values` makes the dataclass of what was given; where that refuses
-    `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional ones or tuples.
+    are by field, as for `VerbParser.add_argument`, and `option` for another name. `field_values` makes the dataclass of
+    what was given; where that refuses `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or
+    Literal, optional ones, tuples or sequences.
+
+    All are `rare`, in that group, unless `changes` say otherwise. With a `prefix` such as cache, a field `theta` is
+    `--cache-theta`, None if it was not given, and called `cache.theta` in messages of the library.
     """
     section = (inspect.getdoc(owner) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
     meanings = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE))
-    types = get_type_hints(owner)
-    for field in fields(owner):
-        if names and field.name not in names:
-            continue
+    wanted, types = [field for field in fields(owner) if not names or field.name in names], get_type_hints(owner)
+    dests = {field.name: f"{prefix}_{field.name}" if prefix else field.name for field in wanted}
+    spelt = {name: f"--{dest.rstrip('_').replace('_', '-')}" for name, dest in dests.items()}
+    spelt |= {name: change["option"] for name, change in changes.items() if "option" in change}
+    in_library = {f"{prefix}.{name.rstrip('_')}": option for name, option in spelt.items()} if prefix else {}
+    if isinstance(parser, VerbParser):
+        parser.library_names |= in_library
+    for field in wanted:
+        meaning = " ".join(meanings[field.name].split()).removesuffix(".").replace("%", "%%")
         default = {"required": True} if field.default is MISSING else {"default": field.default}
-        meaning = " ".join(meanings[field.name].split()).removesuffix(".")
-        settings = {"help": meaning, **default, **_settings(types[field.name]), **changes.get(field.name, {})}
+        change = {name: value for name, value in changes.get(field.name, {}).items() if name != "option"}
+        default |= {"rare": rare} if rare else {}
+        settings = {"dest": dests[field.name], "help": meaning, **default, **_settings(types[field.name]), **change}
         value = settings.get("default")
         if value not in (None, False) and "default" not in settings["help"]:
             settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
-        parser.add_argument(f"--{field.name.replace('_', '-')}", **settings)
+        if prefix:
+            settings |= {"help": renamed(settings["help"], in_library), "default": None, "required": False}
+        parser.add_argument(spelt[field.name], **settings)
 
 
 def _settings(kind: Any) -> dict[str, Any]:
@@ -74,16 +95,30 @@ def _settings(kind: Any) -> dict[str, Any]:
         return {"action": "store_true"}
     if get_origin(kind) is Literal:
         return {"choices": get_args(kind)}
-    if get_origin(kind) is tuple:
+    if get_origin(kind) in (tuple, Sequence):
         return {"nargs": "+", **_settings(get_args(kind)[0])}
     given = [one for one in get_args(kind) if one is not NoneType]  # of `X | None`
-    return _settings(given[0]) if given else {"type": kind}
+    return _settings(given[0]) if given else {"type": kind, "metavar": _METAVARS.get(kind)}
 
 
-def field_values(options: argparse.Namespace, owner: type[Owner], **changes: Any) -> Owner:
+def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = "", **changes: Any) -> Owner:
     """Make a library dataclass of the options that `add_fields` added, with `changes` for others."""
-    names = [field.name for field in fields(owner) if field.name in options]
-    return owner(**{name: getattr(options, name) for name in names} | changes)
+    given = given_with(options, prefix) if prefix else vars(options)
+    names = [field.name for field in fields(owner) if field.name in given]
+    return owner(**{name: given[name] for name in names} | changes)
+
+
+def given_with(options: argparse.Namespace, prefix: str) -> dict[str, Any]:
+    """Return the fields of a prefix for which options were given."""
+    start = f"{prefix}_"
+    found = {name: value for name, value in vars(options).items() if name.startswith(start) and value is not None}
+    return {name.removeprefix(start): value for name, value in found.items()}
+
+
+def refuse_given(options: argparse.Namespace, prefix: str, why: str) -> None:
+    """Raise InputError if an option of a prefix was given, without what it is for."""
+    for name in given_with(options, prefix):
+        raise InputError(f"{prefix}.{name.rstrip('_')}: {why}")
 
 
 class _Threads(argparse.Action):
@@ -142,13 +177,14 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
 
 def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
     """Add the runs, how several are combined, and `files` that may follow; the parser must intermix."""
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run;")
-    text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run")
+    text = f"more runs: all predict as one (an ensemble){f'; then {files_help}' if files else ''}"
     parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
-    text = "several runs: the average of their probabilities (linear, the default) or their normalised product"
-    parser.add_argument("--combine", choices=("linear", "geometric"), help=text)
-    text = "of several runs, in their order (default: equal)"
-    parser.add_argument("--weights", type=float, nargs="+", metavar="W", help=text)
+    several = "several runs as one"
+    text = "the average of their probabilities (linear, the default) or their normalised product (geometric)"
+    parser.add_argument("--combine", rare=several, choices=("linear", "geometric"), help=text)
+    text = "how much each counts, in their order (default: equally)"
+    parser.add_argument("--weights", rare=several, type=float, nargs="+", metavar="W", help=text)
 
 
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
@@ -254,24 +290,6 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     while len({*(names := ["/".join(path.parts[-parts:]) for path in paths])}) < len(paths):
         parts += 1
     return names
-
-
-def in_options(message: str, names: Mapping[str, str]) -> str:
-    """Return a message of the library with options in place of fields, such as `cache.window=` for `--cache=`."""
-    fields = "|".join(map(re.escape, names))
-    return re.sub(rf"(?<![\w.])(?:{fields})", lambda found: names[found[0]], message)
-
-
-@contextmanager
-def refusing_options(names: Mapping[str, str], more: str = "") -> Iterator[None]:
-    """Name options in what the library refuses within, as `in_options` does, with `more` at the end."""
-    try:
-        yield
-    except SpanlmError as error:
-        message = in_options(str(error), names)
-        if message != str(error):
-            error.args = (f"{message}{more}", *error.args[1:])
-        raise
 
 
 def keep_freed_memory() -> None:
