@@ -67,7 +67,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     add_device(parser)
     add_fields(parser, BenchOptions, "rounds", "operations")
     parser.add_argument("--compare-threads", action="store_true", help="time 1, 2, 4, … threads, too")
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="another one for every PRESET")
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="train on this one instead of each one's own")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)

@@ -40,17 +40,17 @@ from spanlm.evaluation.cloze import (
 from spanlm.runs.trained_model import LoadedModel
 
 _DESCRIPTION = """
-Cloze questions in the format of the Children's Book Test: a model ranks the candidates for a gap by two scores, side
-by side. "sentence" is the log-probability of the whole query sentence with the candidate in it, given the context;
-"candidate" that of the candidate at its place. An answer is right only if it scores higher than every other one.
-Words outside the vocabulary are read and scored as <unk>. Several --context are ranked one after another.
+Cloze questions in the format of the Children's Book Test: how often does the model put the right word into the gap?
+Candidates are ranked by two scores, side by side: "sentence" is the log-probability of the whole query sentence with
+the candidate in it, "candidate" that of the candidate at its place. An answer is right only if it scores higher than
+every other one. Words outside the vocabulary are read and scored as <unk>.
 
   spanlm cloze runs/cbt cbtest_NE_test_2500ex.txt --out ranks.jsonl
   spanlm cloze runs/cbt questions.txt.gz --context full --context query
 
-A question that is not one (no XXXXX, fewer than two candidates, an answer that is none of them, no candidate in the
-vocabulary, a line missing; of a model that predicts no first words, training.batching.predict_first=false, a gap that
-comes first) is counted and reported with its line, and is not scored.
+A question that cannot be scored is reported with its line and left out: a query without XXXXX, fewer than two
+candidates, an answer that is none of them, no candidate in the vocabulary, a missing line; or, if the model predicts no
+first words (training.batching.predict_first=false), a gap that comes first.
 """
 
 MOST_SHOWN = 20
@@ -121,14 +121,15 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("cloze", _DESCRIPTION)
     add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input")
     add_device(parser)
-    asked: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}
-    add_fields(parser, ClozeOptions, contexts=asked)
+    context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}
+    add_fields(parser, ClozeOptions, "contexts", contexts=context)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
     text = "what the questions ask for (default: NE, CN, V or P from a file's name)"
     parser.add_argument("--class", dest="word_class", metavar="NAME", help=text)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
-    parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
-    parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
     parser.add_argument("--limit", type=int, metavar="N", help="of each file only the first N questions")
+    parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
+    add_fields(parser, ClozeOptions, "batch_size")
+    parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
     options = parser.parse_intermixed_args(arguments)
     options.runs, options.questions = runs_and_files(options)
     if not options.questions:

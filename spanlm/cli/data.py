@@ -34,7 +34,7 @@ and test as 22.5 to 1.2 to 1.2 by words, cut into sentences and words (Penn Tree
 as N, words outside the vocabulary as <unk>, a blank line after every article.
 
   spanlm data wikipedia --source wiki/ --out wiki-corpus
-  spanlm data wikipedia --source enwiki.xml.bz2 --category "births$" --out people
+  spanlm data wikipedia --source enwiki.xml.bz2 --category births --out people
   spanlm data wikipedia --source wiki.jsonl.gz --coverage 0.97 --out wiki-corpus
   spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus
 

@@ -25,18 +25,18 @@ from spanlm.store.plain import visible
 from spanlm.store.process import stop_at_once
 
 VERBS = {
-    "train": "train a model: a preset, your own configuration, or (with nothing else) the demo",
+    "train": "train a model: the demo, a published preset, or your own text",
     "evaluate": "perplexity of a trained model, with its protocol spelled out",
     "score": "surprisal, entropy and rank of every word of a text",
     "pairs": "minimal pairs: is the good sentence more probable than the bad one?",
-    "rescore": "n-best lists of speech recognition or translation: the best anew, with tuned weights",
-    "cloze": "which word fits a gap: accuracy on questions like those of the Children's Book Test",
-    "attend": "where the model looked at each word: page, figure, table; or mean attention by lag",
+    "rescore": "n-best lists of speech recognition or translation, ranked anew",
+    "cloze": "which word fits a gap: questions like the Children's Book Test's",
+    "attend": "where the model looked at each word, as a page, figure or table",
     "generate": "let the model continue a prompt",
-    "data": "make a corpus to train on: articles of Wikipedia, prepared as in the paper",
+    "data": "make a corpus to train on from articles of Wikipedia",
     "presets": "the published table rows that can be trained by name",
-    "reproduce": "the tables of a paper, run again: measured and published side by side",
-    "bench": "speed: how long an epoch of a preset takes here, and where a step's time goes",
+    "reproduce": "the tables of a paper, run again: measured and published numbers",
+    "bench": "how long an epoch of a preset takes here, and what takes the time",
 }
 
 
@@ -58,7 +58,7 @@ _MORE = "more options"
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if "--help" in action.option_strings:
-            return "-h, --help [all]"
+            return "-h, --help [all]" if action.metavar else "-h, --help"
         return super()._format_action_invocation(action)
 
 
@@ -118,11 +118,20 @@ class VerbParser(argparse.ArgumentParser):
 
     def help_text(self, everything: bool) -> str:
         """Return the help, with the rare options or without them."""
-        usage, operands = self._get_formatter(), [action for action in self._actions if not action.option_strings]
-        for action in operands:  # while mixed operands and options are read, these have no number
-            action.nargs = getattr(action, "save_nargs", action.nargs)
-        usage.add_usage(None, operands, [], prefix="")
-        self.usage = f"{' '.join(usage.format_help().split())} [OPTIONS]"
+        words = [self.prog]
+        for action in self._actions:
+            if not action.option_strings:  # while mixed operands and options are read, these have no number
+                action.nargs = getattr(action, "save_nargs", action.nargs)
+                words.append(self._get_formatter()._format_args(action, action.dest))
+        for action in self._actions:
+            if action.option_strings and action.required:
+                words += [action.option_strings[-1], self._get_formatter()._format_args(action, action.dest)]
+        self.usage = f"{' '.join(words)} [OPTIONS]"
+        if not (self._rare or self._more):
+            self._option_string_actions["--help"].help, self._option_string_actions["--help"].metavar = (
+                "show this",
+                None,
+            )
         last = {name: place for place, name in enumerate(_LAST)}
         self._optionals._group_actions.sort(key=lambda action: last.get(action.option_strings[-1], -1))
         if everything:
@@ -166,7 +175,8 @@ def _overview() -> str:
         "usage: spanlm VERB [OPTIONS]\n\n"
         "Recurrent language models that look back.\n\n"
         f"verbs:\n{verbs}\n\n"
-        "`spanlm help VERB` explains a verb. `spanlm train` alone is the place to start: about a minute.\n"
+        "`spanlm train` alone is the place to start: it takes about a minute.\n"
+        "`spanlm help VERB` explains a verb.\n"
     )
 
 

@@ -139,7 +139,8 @@ def add_threads(parser: VerbParser) -> None:
 
 def add_device(parser: VerbParser) -> None:
     """Add the device."""
-    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+    text = "where to compute: auto (a GPU if there is one), cpu or cuda"
+    parser.add_argument("--device", default="auto", metavar="NAME", help=text)
 
 
 def add_as_text(parser: VerbParser) -> None:
