@@ -17,6 +17,7 @@ from spanlm.errors import InputError
 from spanlm.presets import PRESETS, find_preset
 from spanlm.store.process import pick_device
 from spanlm.store.provenance import provenance
+from spanlm.store.run_folder import CONFIG
 from spanlm.training.bench import BenchOptions, TimedTraining, WatchedStep, time_training
 
 _DESCRIPTION = """
@@ -92,6 +93,8 @@ def _numbers_of_threads(compared: bool) -> list[int]:
 
 def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Corpus]:
     path = Path(name)
+    if path.is_dir():
+        raise InputError(f"{name}: is a folder; name a preset, or a file such as {path / CONFIG}")
     is_file = path.is_file() or path.suffix in (".yaml", ".yml")
     config = RunConfig.load(path) if is_file else find_preset(name).config
     asked = {"corpus": options.corpus, "dir": options.data_dir}

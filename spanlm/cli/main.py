@@ -151,7 +151,10 @@ class VerbParser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments") and words[2].startswith("-"):
             options = [name for action in self._actions for name in action.option_strings]
             message = f"unknown option {words[2]}.{nearest(words[2], [*options, *self.elsewhere])}"
-        raise InputError(f"{message} (see `{self.prog} --help`)")
+        if wrong := re.fullmatch(r"argument (?:.*/)?(-\S+): invalid (int|float) value: '(.*)'", message):
+            option, kind, value = wrong.groups()
+            message = f"{option}={value}: must be a {'whole number' if kind == 'int' else 'number'}"
+        raise InputError(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
 
 
 def in_options(message: str) -> str:
