@@ -39,10 +39,10 @@ def run(arguments: list[str]) -> None:
     """Measure."""
     keep_freed_memory()
     options = _options(arguments)
+    asked = field_values(options, BenchOptions, threads=_numbers_of_threads(options.compare_threads))
     named = {name: _with_corpus(name, options) for name in options.names}
     device = pick_device(options.device, "--device")
     started = provenance(device)
-    asked = field_values(options, BenchOptions, threads=_numbers_of_threads(options.compare_threads))
     timed = {name: time_training(name, *one, device, asked, note=_note) for name, one in named.items()}
     if options.json:
         trainings = {name: one.to_json() for name, one in timed.items()}
@@ -75,7 +75,6 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     if not options.names:
         families = ", ".join(dict.fromkeys(name.replace("/", "/… ").split()[0] for name in PRESETS))
         raise InputError(f"bench: name a PRESET ({families}; `spanlm presets` lists all) or a YAML FILE to time.")
-    field_values(options, BenchOptions)  # refuses numbers before anything is loaded
     if twice := [name for name in options.names if options.names.count(name) > 1]:
         raise InputError(f"{twice[0]}: is named twice; name each once")
     return options

@@ -53,6 +53,8 @@ def run(arguments: list[str]) -> None:
     if corpus != "wikipedia":
         raise InputError(f"data {corpus}: no corpus that can be made.{nearest(corpus, ['wikipedia'])}")
     options = _wikipedia_parser().parse_args(rest)
+    if {"--coverage", "--vocabulary"} <= {argument.partition("=")[0] for argument in rest}:
+        raise InputError("--coverage and --vocabulary: both choose the size of the vocabulary; take one")
     config = field_values(options, WikipediaConfig, sources=tuple(options.sources))
     began = time.monotonic()
     with stop_request() as stop, Progress() as progress:
@@ -62,12 +64,9 @@ def run(arguments: list[str]) -> None:
 
 def _wikipedia_parser() -> VerbParser:
     parser = verb_parser("data wikipedia", _DESCRIPTION, threads=False)
-    source, out_ = {"option": "--source", "metavar": "PATH"}, {"metavar": "DIR"}
-    add_fields(parser, WikipediaConfig, "sources", "out", sources=source, out=out_)
-    size = parser.add_mutually_exclusive_group()
-    add_fields(size, WikipediaConfig, "vocabulary", "coverage", coverage={"metavar": "SHARE"})
-    others = ("category", "articles", "seed", "lowercase", "jobs", "keep_partial")
-    add_fields(parser, WikipediaConfig, *others, category={"metavar": "REGEX"})
+    changes: dict[str, Any] = {"sources": {"option": "--source", "metavar": "PATH"}, "out": {"metavar": "DIR"}}
+    changes |= {"coverage": {"metavar": "SHARE"}, "category": {"metavar": "REGEX"}}
+    add_fields(parser, WikipediaConfig, **changes)
     return parser
 
 

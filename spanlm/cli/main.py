@@ -58,7 +58,7 @@ _MORE = "more options"
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def _format_action_invocation(self, action: argparse.Action) -> str:
         if "--help" in action.option_strings:
-            return "-h, --help [all]" if action.metavar else "-h, --help"
+            return "-h, --help [all]"
         return super()._format_action_invocation(action)
 
 
@@ -101,7 +101,7 @@ class VerbParser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
         self.library_names: dict[str, str] = {}
         settings: dict[str, Any] = {"default": argparse.SUPPRESS} if help_action is _Help else {}
-        meaning = "show the common options, or all of them"
+        meaning = "show this; all: every option"
         self.add_argument(
             "-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning, **settings
         )
@@ -118,20 +118,14 @@ class VerbParser(argparse.ArgumentParser):
 
     def help_text(self, everything: bool) -> str:
         """Return the help, with the rare options or without them."""
-        words = [self.prog]
-        for action in self._actions:
-            if not action.option_strings:  # while mixed operands and options are read, these have no number
-                action.nargs = getattr(action, "save_nargs", action.nargs)
-                words.append(self._get_formatter()._format_args(action, action.dest))
-        for action in self._actions:
-            if action.option_strings and action.required:
-                words += [action.option_strings[-1], self._get_formatter()._format_args(action, action.dest)]
+        usage, words = self._get_formatter(), [self.prog]
+        for action in sorted(self._actions, key=lambda action: len(action.option_strings)):
+            action.help = renamed(action.help or "", self.library_names)
+            # while mixed operands and options are read, the former have no number
+            action.nargs = getattr(action, "save_nargs", action.nargs)
+            if action.required or not action.option_strings:
+                words += [*action.option_strings[-1:], usage._format_args(action, action.dest)]
         self.usage = f"{' '.join(words)} [OPTIONS]"
-        if not (self._rare or self._more):
-            self._option_string_actions["--help"].help, self._option_string_actions["--help"].metavar = (
-                "show this",
-                None,
-            )
         last = {name: place for place, name in enumerate(_LAST)}
         self._optionals._group_actions.sort(key=lambda action: last.get(action.option_strings[-1], -1))
         if everything:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
-from spanlm.cli.main import VerbParser, renamed
+from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, require
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 PROCESSORS = os.cpu_count() or 1
 GATE = "--gate-temperature"
 TUNED_ON: Split = "valid"
-
-_METAVARS = {int: "N", float: "X"}
 
 _MALLOPT = {-4: 0, -1: 2**31 - 1, -2: 64 * 2**20}
 """M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD of mallopt(3) in the GNU C library, and their values."""
@@ -49,7 +47,7 @@ def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = 
 
 
 def add_fields(
-    parser: argparse._ActionsContainer,
+    parser: VerbParser,
     owner: type[DataclassInstance],
     *names: str,
     prefix: str = "",
@@ -68,25 +66,21 @@ def add_fields(
     """
     section = (inspect.getdoc(owner) or "").partition("Attributes:\n")[2].partition("\n\n")[0]
     meanings = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", section, re.MULTILINE))
-    wanted, types = [field for field in fields(owner) if not names or field.name in names], get_type_hints(owner)
-    dests = {field.name: f"{prefix}_{field.name}" if prefix else field.name for field in wanted}
-    spelt = {name: f"--{dest.rstrip('_').replace('_', '-')}" for name, dest in dests.items()}
-    spelt |= {name: change["option"] for name, change in changes.items() if "option" in change}
-    in_library = {f"{prefix}.{name.rstrip('_')}": option for name, option in spelt.items()} if prefix else {}
-    if isinstance(parser, VerbParser):
-        parser.library_names |= in_library
-    for field in wanted:
+    types = get_type_hints(owner)
+    for field in fields(owner):
+        if names and field.name not in names:
+            continue
+        dest, kind = f"{prefix}_{field.name}" if prefix else field.name, _settings(types[field.name])
+        usual = {"required": True} if field.default is MISSING else {"default": field.default}
         meaning = " ".join(meanings[field.name].split()).removesuffix(".").replace("%", "%%")
-        default = {"required": True} if field.default is MISSING else {"default": field.default}
-        change = {name: value for name, value in changes.get(field.name, {}).items() if name != "option"}
-        default |= {"rare": rare} if rare else {}
-        settings = {"dest": dests[field.name], "help": meaning, **default, **_settings(types[field.name]), **change}
-        value = settings.get("default")
+        settings = {"dest": dest, "help": meaning, "rare": rare, **usual, **kind, **changes.get(field.name, {})}
+        option, value = settings.pop("option", f"--{dest.rstrip('_').replace('_', '-')}"), settings.get("default")
         if value not in (None, False) and "default" not in settings["help"]:
             settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
         if prefix:
-            settings |= {"help": renamed(settings["help"], in_library), "default": None, "required": False}
-        parser.add_argument(spelt[field.name], **settings)
+            parser.library_names[f"{prefix}.{field.name.rstrip('_')}"] = option
+            settings |= {"default": None, "required": False}
+        parser.add_argument(option, **settings)
 
 
 def _settings(kind: Any) -> dict[str, Any]:
@@ -98,7 +92,7 @@ def _settings(kind: Any) -> dict[str, Any]:
     if get_origin(kind) in (tuple, Sequence):
         return {"nargs": "+", **_settings(get_args(kind)[0])}
     given = [one for one in get_args(kind) if one is not NoneType]  # of `X | None`
-    return _settings(given[0]) if given else {"type": kind, "metavar": _METAVARS.get(kind)}
+    return _settings(given[0]) if given else {"type": kind, "metavar": {int: "N", float: "X"}.get(kind)}
 
 
 def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = "", **changes: Any) -> Owner:
@@ -110,9 +104,8 @@ def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = 
 
 def given_with(options: argparse.Namespace, prefix: str) -> dict[str, Any]:
     """Return the fields of a prefix for which options were given."""
-    start = f"{prefix}_"
-    found = {name: value for name, value in vars(options).items() if name.startswith(start) and value is not None}
-    return {name.removeprefix(start): value for name, value in found.items()}
+    found = {name.partition("_"): value for name, value in vars(options).items() if value is not None}
+    return {name: value for (first, _, name), value in found.items() if first == prefix and name}
 
 
 def refuse_given(options: argparse.Namespace, prefix: str, why: str) -> None:

@@ -64,8 +64,9 @@ def read_table(path: Path, kind: Kind, needed: Sequence[str]) -> Iterator[Row]:
 
 def _require_cell(path: Path, row: Row, name: str) -> None:
     if name not in row.values:
-        names = ", ".join(row.values)
-        raise InputError(f"{path}, line {row.line}: no column {name}.{nearest(name, row.values)} There are: {names}.")
+        like = nearest(name, row.values)
+        names = "" if "Choose from" in like else f" There are: {', '.join(row.values)}."
+        raise InputError(f"{path}, line {row.line}: no column {name}.{like}{names}")
     value = row.values[name]
     if value is None or not str(value).strip():
         raise InputError(f"{path}, line {row.line}: the column {name} is empty. Fill it, or leave the row out.")
