@@ -263,6 +263,8 @@ def output(path: Path | None) -> Iterator[TextIO]:
         raise InputError(f"--out={path}: is a folder. Name a file in it.")
     if not path.parent.is_dir():
         raise InputError(f"--out={path}: there is no folder {path.parent}. Make it first.")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"--out={path}: the folder may not be written to. Choose another.")
     with replacing(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         yield text
