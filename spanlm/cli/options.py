@@ -132,8 +132,7 @@ def add_threads(parser: VerbParser) -> None:
 
 def add_device(parser: VerbParser) -> None:
     """Add the device."""
-    text = "where to compute: auto (a GPU if there is one), cpu or cuda"
-    parser.add_argument("--device", default="auto", metavar="NAME", help=text)
+    parser.add_argument("--device", default="auto", metavar="NAME", help="auto (a GPU if there is one), cpu or cuda")
 
 
 def add_as_text(parser: VerbParser) -> None:
