@@ -6,19 +6,19 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from spanlm.cli.options import add_device, keep_freed_memory, verb_parser
+from spanlm.cli.options import add_device, add_fields, field_values, keep_freed_memory, verb_parser
 from spanlm.cli.render import grid, note, out
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus, load_corpus
-from spanlm.errors import InputError, require
+from spanlm.errors import InputError
 from spanlm.presets import PRESETS, find_preset
 from spanlm.store.process import pick_device
 from spanlm.store.provenance import provenance
-from spanlm.training.bench import TimedTraining, WatchedStep, time_training
+from spanlm.store.run_folder import CONFIG
+from spanlm.training.bench import BenchOptions, TimedTraining, WatchedStep, time_training
 
 _DESCRIPTION = """
 How fast presets, or configurations in files, train on this machine and on the corpus they name: what a step, an epoch
@@ -39,12 +39,11 @@ def run(arguments: list[str]) -> None:
     """Measure."""
     keep_freed_memory()
     options = _options(arguments)
+    asked = field_values(options, BenchOptions, threads=_numbers_of_threads(options.compare_threads))
     named = {name: _with_corpus(name, options) for name in options.names}
     device = pick_device(options.device, "--device")
     started = provenance(device)
-    how: dict[str, Any] = {"operations": options.operations, "threads": _numbers_of_threads(options.compare_threads)}
-    how["note"] = lambda text: note(f"measuring: {text}")
-    timed = {name: time_training(name, *one, device, options.rounds, **how) for name, one in named.items()}
+    timed = {name: time_training(name, *one, device, asked, note=_note) for name, one in named.items()}
     if options.json:
         trainings = {name: one.to_json() for name, one in timed.items()}
         report = {"started": started, "rounds": options.rounds, "trainings": trainings}
@@ -67,22 +66,22 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     text = "a published row (`spanlm presets` lists them), or a YAML file as `spanlm train --print_config` writes it"
     parser.add_argument("names", nargs="*", metavar="PRESET|FILE", help=text)
     add_device(parser)
-    parser.add_argument("--rounds", type=int, default=15, help="timed steps of each; the median counts (default 15)")
-    text = "profile a step: the N operations that take longest, on a GPU by its own time (default 0)"
-    parser.add_argument("--operations", type=int, default=0, metavar="N", help=text)
+    add_fields(parser, BenchOptions, "rounds", "operations")
     parser.add_argument("--compare-threads", action="store_true", help="time 1, 2, 4, … threads, too")
-    parser.add_argument("--corpus", metavar="NAME|PATH", help="another one for every PRESET")
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="train on this one instead of each one's own")
     parser.add_argument("--data-dir", metavar="DIR", help="where registered corpora are (default: $SPANLM_DATA)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
     if not options.names:
         families = ", ".join(dict.fromkeys(name.replace("/", "/… ").split()[0] for name in PRESETS))
         raise InputError(f"bench: name a PRESET ({families}; `spanlm presets` lists all) or a YAML FILE to time.")
-    require(options.rounds >= 1, "--rounds", options.rounds, "at least 1")
-    require(options.operations >= 0, "--operations", options.operations, "at least 0")
     if twice := [name for name in options.names if options.names.count(name) > 1]:
         raise InputError(f"{twice[0]}: is named twice; name each once")
     return options
+
+
+def _note(text: str) -> None:
+    note(f"measuring: {text}")
 
 
 def _numbers_of_threads(compared: bool) -> list[int]:
@@ -93,6 +92,8 @@ def _numbers_of_threads(compared: bool) -> list[int]:
 
 def _with_corpus(name: str, options: argparse.Namespace) -> tuple[RunConfig, Corpus]:
     path = Path(name)
+    if path.is_dir():
+        raise InputError(f"{name}: is a folder; name a preset, or a file such as {path / CONFIG}")
     is_file = path.is_file() or path.suffix in (".yaml", ".yml")
     config = RunConfig.load(path) if is_file else find_preset(name).config
     asked = {"corpus": options.corpus, "dir": options.data_dir}

@@ -6,45 +6,37 @@ import argparse
 from typing import Any
 
 from spanlm.cli.evaluation_report import Rows, both_counts, tuned_rows
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import TUNED_ON, in_options, refusing_options, tuning_part
+from spanlm.cli.main import VerbParser, in_options
+from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given, tuning_part
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError
-from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, require_grid, require_text
+from spanlm.evaluation.cache import CacheConfig, CacheOptions, CacheTuning, require_text
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.runs.trained_model import LoadedModel
-
-_OPTIONS = {"cache.window=": "--cache=", "cache.theta=": "--cache-theta=", "cache.lambda=": "--cache-lambda="}
 
 
 def add_cache(parser: VerbParser) -> None:
     """Add the options."""
-    text = "mix in a neural cache of the last C words; with --tune-cache, or --cache-theta and --cache-lambda"
-    parser.add_argument("--cache", type=int, metavar="C", help=text)
-    text = "how much likeness counts; several: a grid to tune"
-    parser.add_argument("--cache-theta", rare=True, type=float, nargs="+", metavar="θ", help=text)
-    text = "the cache's share, 0 to 1; several: a grid to tune"
-    parser.add_argument("--cache-lambda", rare=True, type=float, nargs="+", metavar="λ", help=text)
-    parser.add_argument("--tune-cache", action="store_true", help="first find the θ and λ that fit the valid part best")
+    common: dict[str, Any] = {
+        "window": {"option": "--cache", "dest": "cache", "metavar": "C", "rare": False},
+        "tune": {"option": "--tune-cache", "rare": False},
+    }
+    symbols = {"theta": {"metavar": "θ"}, "lambda_": {"metavar": "λ"}}
+    add_fields(parser, CacheOptions, prefix="cache", rare="neural cache", **common, **symbols)
+
+
+def _settings(options: argparse.Namespace) -> CacheOptions:
+    return field_values(options, CacheOptions, "cache", window=options.cache)
 
 
 def check_cache(options: argparse.Namespace) -> None:
     """Refuse what cannot be a cache, before anything is loaded."""
-    given = {"--cache-theta": options.cache_theta, "--cache-lambda": options.cache_lambda}
     if options.cache is None:
-        for name, value in {**given, "--tune-cache": options.tune_cache or None}.items():
-            if value is not None:
-                raise InputError(f"{name}: is for a cache; give the number of words that it keeps, as in --cache 500")
+        refuse_given(options, "cache", "is for a cache; give the number of words that it keeps, as in --cache 500")
         return
     if options.tune_weights:
         raise InputError("--tune-weights and --cache do not go together: tune the weights first, then give --weights")
-    for name, values in {} if options.tune_cache else given.items():
-        if values is None:
-            raise InputError(f"--cache={options.cache}: needs {name}, or --tune-cache, which finds what fits best")
-        if len(values) > 1:
-            raise InputError(f"{name}: {len(values)} values are a grid; choose one, or add --tune-cache")
-    with refusing_options(_OPTIONS):
-        require_grid((options.cache,), options.cache_theta or THETAS, options.cache_lambda or LAMBDAS)
+    _settings(options)
 
 
 def choose_cache(
@@ -53,15 +45,13 @@ def choose_cache(
     """Return the cache to evaluate with, or None, and how it was tuned, or None."""
     if options.cache is None:
         return None, None
-    with refusing_options(_OPTIONS, "; take a smaller --cache"):
-        require_text(options.cache, *model.texts.part(corpus, options.split))  # before minutes are spent on tuning
-        if not options.tune_cache:
-            (theta,), (lambda_,) = options.cache_theta, options.cache_lambda
-            return CacheConfig(window=options.cache, theta=theta, lambda_=lambda_), None
-        grid: dict[str, Any] = {"thetas": options.cache_theta or THETAS, "lambdas": options.cache_lambda or LAMBDAS}
-        valid = tuning_part(model, options, "--tune-cache", "--cache-theta and --cache-lambda")
-        how = {"state": options.state, "precision": options.precision}
-        tuning = model.tune_cache((options.cache,), valid, TUNED_ON, **grid, **how)
+    require_text(options.cache, *model.texts.part(corpus, options.split))  # before minutes are spent on tuning
+    asked = _settings(options)
+    if not asked.tune:
+        return CacheConfig(window=asked.window, theta=asked.thetas[0], lambda_=asked.lambdas[0]), None
+    valid = tuning_part(model, options, "--tune-cache", "--cache-theta and --cache-lambda")
+    how: dict[str, Any] = {"state": options.state, "precision": options.precision}
+    tuning = model.tune_cache((asked.window,), valid, TUNED_ON, thetas=asked.thetas, lambdas=asked.lambdas, **how)
     return tuning.best, tuning
 
 
@@ -86,5 +76,5 @@ def cache_rows(result: Evaluation, tuning: CacheTuning | None) -> Rows:
     if tuning is not None:
         best = tuning.best
         tuned = tuned_rows(result, tuning, f"θ {best.theta:g}, λ {best.lambda_:g} of {len(tuning.grid)} pairs")
-        rows += [(name, in_options(text, _OPTIONS)) for name, text in tuned]
+        rows += [(name, in_options(text)) for name, text in tuned]
     return rows

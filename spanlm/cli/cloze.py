@@ -15,7 +15,9 @@ from spanlm.cli.evaluation_report import described, gate_note, run_field
 from spanlm.cli.options import (
     add_attention,
     add_device,
+    add_fields,
     add_runs,
+    field_values,
     keep_freed_memory,
     load_runs,
     output,
@@ -27,10 +29,10 @@ from spanlm.cli.render import Progress, grid, out, out_json, paragraph
 from spanlm.data.cbt import Defect, Question, is_cbt_like, read_questions, word_class
 from spanlm.errors import InputError, require
 from spanlm.evaluation.cloze import (
-    CONTEXTS,
     SCORES,
     Accuracy,
     ClozeContext,
+    ClozeOptions,
     ClozeTally,
     RankedQuestion,
     Score,
@@ -39,17 +41,17 @@ from spanlm.evaluation.cloze import (
 from spanlm.runs.trained_model import LoadedModel
 
 _DESCRIPTION = """
-Cloze questions in the format of the Children's Book Test: a model ranks the candidates for a gap by two scores, side
-by side. "sentence" is the log-probability of the whole query sentence with the candidate in it, given the context;
-"candidate" that of the candidate at its place. An answer is right only if it scores higher than every other one.
-Words outside the vocabulary are read and scored as <unk>.
+Cloze questions in the format of the Children's Book Test: how often does the model put the right word into the gap?
+Candidates are ranked by two scores, side by side: "sentence" is the log-probability of the whole query sentence with
+the candidate in it, "candidate" that of the candidate at its place. An answer is right only if it scores higher than
+every other one. Words outside the vocabulary are read and scored as <unk>.
 
   spanlm cloze runs/cbt cbtest_NE_test_2500ex.txt --out ranks.jsonl
   spanlm cloze runs/cbt questions.txt.gz --context full --context query
 
-A question that is not one (no XXXXX, fewer than two candidates, an answer that is none of them, no candidate in the
-vocabulary, a line missing; of a model that predicts no first words, training.batching.predict_first=false, a gap that
-comes first) is counted and reported with its line, and is not scored.
+A question that cannot be scored is reported with its line and left out: a query without XXXXX, fewer than two
+candidates, an answer that is none of them, no candidate in the vocabulary, a missing line; or, if the model predicts no
+first words (training.batching.predict_first=false), a gap that comes first.
 """
 
 MOST_SHOWN = 20
@@ -98,7 +100,7 @@ def run(arguments: list[str]) -> None:
     refuse_overwriting(options.out, map(Path, options.questions))
     files = [_file(name, options.word_class) for name in options.questions]
     model = load_runs(options.runs, options)
-    contexts = model.texts.cloze_contexts(options.context and list(dict.fromkeys(options.context)))
+    contexts = model.texts.cloze_contexts(options.contexts and list(dict.fromkeys(options.contexts)))
     with output(options.out) if options.out else nullcontext() as records, Progress() as progress:
         for file in files:
             file.tallies = {context: ClozeTally() for context in contexts}
@@ -121,27 +123,21 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     add_runs(parser, "QUESTIONS", "files [.gz]; - is standard input")
     add_device(parser)
     add_attention(parser)
-    parser.add_argument(
-        "--context",
-        action="append",
-        choices=CONTEXTS,
-        help="what is read before the query: its context sentences (full, the default); nothing (query, the default of "
-        "models trained on single sentences, which can use no other); nothing, and of the query only the candidate "
-        "(none: how far the frequency of words goes). Several: give it again",
-    )
+    context: dict[str, Any] = {"option": "--context", "action": "append", "nargs": None, "default": None}
+    add_fields(parser, ClozeOptions, "contexts", contexts=context)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
     text = "what the questions ask for (default: NE, CN, V or P from a file's name)"
     parser.add_argument("--class", dest="word_class", metavar="NAME", help=text)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write a JSON object a line for every question")
-    parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
-    parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
     parser.add_argument("--limit", type=int, metavar="N", help="of each file only the first N questions")
-    parser.add_argument("--batch-size", type=int, default=64, help="questions side by side (default 64)")
+    parser.add_argument("--strict", action="store_true", help="stop at the first question that cannot be scored")
+    add_fields(parser, ClozeOptions, "batch_size")
+    parser.add_argument("--json", action="store_true", help="print the accuracies as one JSON object")
     options = parser.parse_intermixed_args(arguments)
     options.runs, options.questions = runs_and_files(options)
     if not options.questions:
         parser.error("the following arguments are required: QUESTIONS")
     require(options.limit is None or options.limit >= 1, "limit", options.limit, "at least 1")
-    require(options.batch_size >= 1, "batch_size", options.batch_size, "at least 1")
+    field_values(options, ClozeOptions, contexts=())  # refuses a batch size before anything is loaded
     return options
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.cli.main import VerbParser
-from spanlm.cli.options import verb_parser
+from spanlm.cli.options import add_fields, field_values, verb_parser
 from spanlm.cli.render import Progress, eta, out, table
-from spanlm.data.wikipedia import PAPER_VOCABULARY, WikipediaConfig, build_corpus
 from spanlm.data.wikipedia import Progress as Step
+from spanlm.data.wikipedia import WikipediaConfig, build_corpus
 from spanlm.errors import InputError, Interrupted, nearest
 from spanlm.store.process import StopRequest, stop_request
 
@@ -34,7 +34,7 @@ and test as 22.5 to 1.2 to 1.2 by words, cut into sentences and words (Penn Tree
 as N, words outside the vocabulary as <unk>, a blank line after every article.
 
   spanlm data wikipedia --source wiki/ --out wiki-corpus
-  spanlm data wikipedia --source enwiki.xml.bz2 --category "births$" --out people
+  spanlm data wikipedia --source enwiki.xml.bz2 --category births --out people
   spanlm data wikipedia --source wiki.jsonl.gz --coverage 0.97 --out wiki-corpus
   spanlm train daniluk2017/kvp-w5 --corpus wiki-corpus
 
@@ -52,8 +52,10 @@ def run(arguments: list[str]) -> None:
     corpus, *rest = arguments
     if corpus != "wikipedia":
         raise InputError(f"data {corpus}: no corpus that can be made.{nearest(corpus, ['wikipedia'])}")
-    options = vars(_wikipedia_parser().parse_args(rest))
-    config = WikipediaConfig(sources=tuple(options.pop("source")), **options)
+    options = _wikipedia_parser().parse_args(rest)
+    if {"--coverage", "--vocabulary"} <= {argument.partition("=")[0] for argument in rest}:
+        raise InputError("--coverage and --vocabulary: both choose the size of the vocabulary; take one")
+    config = field_values(options, WikipediaConfig, sources=tuple(options.sources))
     began = time.monotonic()
     with stop_request() as stop, Progress() as progress:
         summary = build_corpus(config, _Report(stop, progress))
@@ -62,41 +64,9 @@ def run(arguments: list[str]) -> None:
 
 def _wikipedia_parser() -> VerbParser:
     parser = verb_parser("data wikipedia", _DESCRIPTION, threads=False)
-    parser.add_argument(
-        "--source",
-        metavar="PATH",
-        nargs="+",
-        type=Path,
-        required=True,
-        help="JSON lines of WikiExtractor --json (.jsonl, .jsonl.gz), MediaWiki XML dumps (.xml, .xml.bz2, .xml.gz), "
-        "or folders of them",
-    )
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="the folder to make")
-    size = parser.add_mutually_exclusive_group()
-    size.add_argument(
-        "--vocabulary",
-        metavar="SIZE",
-        type=int,
-        default=PAPER_VOCABULARY,
-        help="keep the most frequent words of the training part: so many, <unk> and <eos> included (default "
-        f"{PAPER_VOCABULARY}, the paper's)",
-    )
-    size.add_argument(
-        "--coverage", metavar="SHARE", type=float, help="keep as few as are this share of its words, such as 0.97"
-    )
-    parser.add_argument(
-        "--category",
-        metavar="REGEX",
-        help="take only articles with a category in which this is found: the page's own [[Category:…]] links, in JSON "
-        'lines the field "category" or "categories"',
-    )
-    parser.add_argument("--articles", metavar="N", type=int, help="take the first N articles only")
-    parser.add_argument("--seed", type=int, default=1, help="decides which articles are held out (default 1)")
-    parser.add_argument("--lowercase", action="store_true", help="write words in small letters")
-    parser.add_argument("--jobs", metavar="N", type=int, help="processes (default: one a processor); changes no result")
-    parser.add_argument(
-        "--keep-partial", action="store_true", help="do without the rest of a damaged source, instead of refusing it"
-    )
+    changes: dict[str, Any] = {"sources": {"option": "--source", "metavar": "PATH"}, "out": {"metavar": "DIR"}}
+    changes |= {"coverage": {"metavar": "SHARE"}, "category": {"metavar": "REGEX"}}
+    add_fields(parser, WikipediaConfig, **changes)
     return parser
 
 

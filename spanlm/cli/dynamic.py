@@ -6,25 +6,23 @@ import argparse
 import math
 import signal
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 from spanlm.cli.evaluation_report import both_counts, tuned_rows
-from spanlm.cli.main import VerbParser
-from spanlm.cli.options import TUNED_ON, refusing_options, tuning_part
+from spanlm.cli.main import VerbParser, in_options
+from spanlm.cli.options import TUNED_ON, add_fields, field_values, refuse_given, tuning_part
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError, Interrupted
-from spanlm.evaluation.dynamic.statistics import DynamicLoss, DynamicStatistics
+from spanlm.errors import InputError, Interrupted, SpanlmError
+from spanlm.evaluation.dynamic.statistics import DynamicStatistics
 from spanlm.evaluation.dynamic.tuning import TRIALS, DynamicOptions, DynamicTuning
 from spanlm.evaluation.dynamic.update import DynamicConfig, require_loss
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import Report, edge_note
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
-_USUAL = DynamicConfig()
-_FIELDS = ("rate", "decay", "epsilon", "length", "loss", "convention", "statistics")
-_OPTIONS = {f"dynamic.{name}": f"--dynamic-{name}" for name in _FIELDS} | {"dynamic.tune": "--tune-dynamic"}
+_METAVARS = {"rate": "η", "decay": "λ", "epsilon": "ε"}
 
 
 @dataclass(frozen=True)
@@ -45,38 +43,18 @@ class DynamicChoice:
 
 def add_dynamic(parser: VerbParser) -> None:
     """Add the options."""
-
-    def add(name: str, text: str, **how: Any) -> None:
-        parser.add_argument(f"--dynamic-{name}", rare=True, help=text, **how)
-
     text = "let the weights follow the text, which is read as one stream (Krause et al., 2018); the defaults of η, λ "
     text += "and ε are those published for AWD-LSTM on Penn Treebank: `spanlm presets --json` has those of other models"
     parser.add_argument("--dynamic", action="store_true", help=text)
-    several = {"type": float, "nargs": "+"}
-    add("rate", f"how fast they learn (default {_USUAL.rate:g}); several: a grid to tune", metavar="η", **several)
-    add("decay", f"how fast they come back (default {_USUAL.decay:g}); several: a grid to tune", metavar="λ", **several)
-    text = f"how much weights with small gradients are held (default {_USUAL.epsilon:g})"
-    add("epsilon", text, type=float, metavar="ε")
-    text = f"they learn after every N words (default {_USUAL.length}; of others the defaults of η and λ are in "
-    add("length", f"{text}proportion to N)", type=int, metavar="N")
-    text = "what η, λ and ε are given in: that of the authors' current code (mean, the default), or that of their "
-    add("convention", f"{text}first release and the copies of it, as in MoS (sum)", choices=("mean", "sum"))
-    text = "what they learn from: the likelihood (the default), or, of a model with a span buffer, the loss of its "
-    add(
-        "loss", f"{text}training (its temperature, if annealed the last, and the reward)", choices=get_args(DynamicLoss)
-    )
-    text = "the first N segments (of 100 streams) of the training text are enough for the gradient statistics "
-    add("statistics", f"{text}(default: all of it)", type=int, metavar="N")
-    text = "first find the η and λ that fit the valid part best"
-    parser.add_argument("--tune-dynamic", action="store_true", help=text)
+    changes: dict[str, Any] = {name: {"metavar": metavar} for name, metavar in _METAVARS.items()}
+    changes["tune"] = {"option": "--tune-dynamic", "rare": False}
+    add_fields(parser, DynamicOptions, prefix="dynamic", rare="dynamic evaluation", **changes)
 
 
 def check_dynamic(options: argparse.Namespace, runs: int) -> None:
     """Refuse what cannot be dynamic evaluation, before anything is loaded."""
     if not options.dynamic:
-        for name, value in vars(options).items():
-            if (name.startswith("dynamic_") or name == "tune_dynamic") and value not in (None, False):
-                raise InputError(f"--{name.replace('_', '-')}: is for dynamic evaluation; add --dynamic")
+        refuse_given(options, "dynamic", "is for dynamic evaluation; add --dynamic")
         return
     if runs > 1:
         raise InputError("--dynamic: is for one run; there are no gradient statistics of several as one")
@@ -84,13 +62,7 @@ def check_dynamic(options: argparse.Namespace, runs: int) -> None:
         raise InputError("--dynamic and --cache do not go together: measure the one, then the other")
     if options.batch_size not in (None, 1):
         raise InputError(f"--batch-size={options.batch_size}: must be 1 with --dynamic: its weights follow one text")
-    with refusing_options(_OPTIONS):
-        _settings(options)
-
-
-def _settings(options: argparse.Namespace) -> DynamicOptions:
-    given = {name: value for name in _FIELDS if (value := getattr(options, f"dynamic_{name}")) is not None}
-    return DynamicOptions(tune=options.tune_dynamic, **given)
+    field_values(options, DynamicOptions, "dynamic")
 
 
 @contextmanager
@@ -100,17 +72,22 @@ def stopping_search(model: LoadedModel, options: argparse.Namespace) -> Iterator
         yield
     except KeyboardInterrupt:
         path = model.folder / TRIALS
-        if not (options.tune_dynamic and path.is_file()):
+        if not (options.dynamic_tune and path.is_file()):
             raise
         again = f"the finished trials are kept in {path}, and the same command goes on with them"
         raise Interrupted(f"stopped; {again}", signal.SIGINT) from None
 
 
-def refusing_dynamic(options: argparse.Namespace) -> AbstractContextManager[None]:
-    """Call η, λ and ε in errors what the options are called."""
-    converted = options.dynamic_convention == "sum"
-    which = " (These numbers are in the mean convention, the options in the other.)" if converted else ""
-    return refusing_options(_OPTIONS, which)
+@contextmanager
+def refusing_dynamic(options: argparse.Namespace) -> Iterator[None]:
+    """Say in errors that name η, λ or ε which convention their numbers are in, if it is another than the options'."""
+    try:
+        yield
+    except SpanlmError as error:
+        if options.dynamic_convention == "sum" and in_options(str(error)) != str(error):
+            which = "(These numbers are in the mean convention, the options in the other.)"
+            error.args = (f"{error} {which}", *error.args[1:])
+        raise
 
 
 def choose_dynamic(
@@ -120,11 +97,10 @@ def choose_dynamic(
     if not options.dynamic:
         return None
     assert isinstance(model, TrainedModel)  # `check_dynamic` refuses several runs
-    settings, valid = _settings(options), None
+    settings, valid = field_values(options, DynamicOptions, "dynamic"), None
     # what cannot be evaluated or tuned is refused before minutes are spent on statistics
     model.texts.protocol(*model.texts.part(corpus, options.split), options.state)
-    with refusing_options(_OPTIONS):
-        require_loss(settings.loss, model.model)
+    require_loss(settings.loss, model.model)
     if settings.tune:
         valid = tuning_part(model, options, "--tune-dynamic", "--dynamic-rate and --dynamic-decay")
     where: dict[str, Any] = {"data_dir": options.data_dir, "download": options.download, "report": report}
@@ -186,10 +162,10 @@ def _in_options(note: str, choice: DynamicChoice, tuning: DynamicTuning) -> str:
     field = note.partition("=")[0]
     if field not in ("dynamic.rate", "dynamic.decay"):
         return note
-    name, most = field.removeprefix("dynamic."), math.inf if field == "dynamic.rate" else 1.0
+    name, option, most = field.removeprefix("dynamic."), in_options(field), math.inf if field == "dynamic.rate" else 1.0
     best, tried = getattr(tuning.best, name), [getattr(point, name) for point in tuning.grid]
     given = choice.first_release[name] / best if choice.sum_convention else 1.0
     beyond = [best * factor for factor in ((1, 2, 4) if best == max(tried) else (1, 0.5, 0.25))]
     values = [f"{value * given:.3g}" for value in beyond if value <= most]
-    more = f" Try {_OPTIONS[field]} {' '.join(values)}" if len(values) > 1 else ""
-    return f"{edge_note(_OPTIONS[field], best * given, [value * given for value in tried])}{more}"
+    more = f" Try {option} {' '.join(values)}" if len(values) > 1 else ""
+    return f"{edge_note(option, best * given, [value * given for value in tried])}{more}"

@@ -12,10 +12,9 @@ _DESCRIPTION = """
 Write a trained model as another library reads it. hf: a folder for Hugging Face's transformers, with its tokenizer:
 
   spanlm export runs/demo --to hf --out demo-hf
-  python -c "import spanlm.interop.hf, transformers as t; print(t.AutoModelForCausalLM.from_pretrained('demo-hf'))"
 
-The folder holds no model code: `import spanlm.interop.hf` makes the classes known, or trust_remote_code=True does. It
-needs the extra: pip install 'spanlm[hf]'.
+The folder holds no model code: in Python `import spanlm.interop.hf` makes the classes known, or trust_remote_code=True
+does. It needs the extra: pip install 'spanlm[hf]'.
 """
 
 

@@ -12,24 +12,28 @@ from spanlm.data.vocabulary import EOS
 from spanlm.evaluation.generation import GenerationOptions
 
 _DESCRIPTION = """
-Continue a prompt, word by word. A line end (<eos>) is printed as one. The prompt is cut into words as the training text
-was, and into sentences if its lines were (data.lines=sentences); a line end in it is one.
+Continue a prompt, word by word. Where the model ends a line (<eos>), a line ends.
 
-After a line end a model goes on as it was trained: with what it remembers; or, of lines or sentences that know nothing
-of each other (training.batching.kind=sentences), with an empty state and memory, in which case only the prompt's last
-line is read. One that predicts no first words (training.batching.predict_first=false) needs a word to begin with, and
-ends where its line does.
-
+  spanlm generate runs/demo --prompt "the name" --length 100
   spanlm generate runs/demo --prompt "the name" --temperature 0.8 --top-p 0.9
+"""
+_MORE = """
+The prompt is cut into words as the training text was, and into sentences if its lines were (data.lines=sentences); a
+line end in it is <eos>.
+
+After a line end a model goes on as it was trained: with what it remembers, or, if it was trained on lines or sentences
+that know nothing of each other (training.batching.kind=sentences), with an empty state and memory; then only the
+prompt's last line is read. A model that predicts no first words (training.batching.predict_first=false) needs a word
+to begin with, and ends where its line does.
 """
 
 
 def run(arguments: list[str]) -> None:
     """Generate."""
-    parser = verb_parser("generate", _DESCRIPTION)
+    parser = verb_parser("generate", _DESCRIPTION, more=_MORE)
     add_runs(parser)
     add_device(parser)
-    parser.add_argument("--prompt", default="", help="words to continue (default: start a line)")
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="words to continue (default: start a line)")
     add_fields(parser, GenerationOptions)
     add_gate(parser)
     options = parser.parse_intermixed_args(arguments)

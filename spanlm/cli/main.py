@@ -11,11 +11,12 @@ import importlib
 import io
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, TextIO
 
 from spanlm import __version__
@@ -24,20 +25,20 @@ from spanlm.store.plain import visible
 from spanlm.store.process import stop_at_once
 
 VERBS = {
-    "train": "train a model: a preset, your own configuration, or (with nothing else) the demo",
+    "train": "train a model: the demo, a published preset, or your own text",
     "evaluate": "perplexity of a trained model, with its protocol spelled out",
     "score": "surprisal, entropy and rank of every word of a text",
     "pairs": "minimal pairs: is the good sentence more probable than the bad one?",
-    "rescore": "n-best lists of speech recognition or translation: the best anew, with tuned weights",
-    "cloze": "which word fits a gap: accuracy on questions like those of the Children's Book Test",
-    "attend": "where the model looked at each word: page, figure, table; or mean attention by lag",
+    "rescore": "n-best lists of speech recognition or translation, ranked anew",
+    "cloze": "which word fits a gap: questions like the Children's Book Test's",
+    "attend": "where the model looked at each word, as a page, figure or table",
     "generate": "let the model continue a prompt",
-    "plot": "learning curves of runs: perplexity of train and valid, seeds as bands",
+    "plot": "learning curves of runs: train and valid, seeds as bands",
     "export": "a trained model for Hugging Face's transformers",
-    "data": "make a corpus to train on: articles of Wikipedia, prepared as in the paper",
+    "data": "make a corpus to train on from articles of Wikipedia",
     "presets": "the published table rows that can be trained by name",
-    "reproduce": "the tables of a paper, run again: measured and published side by side",
-    "bench": "speed: how long an epoch of a preset takes here, and where a step's time goes",
+    "reproduce": "the tables of a paper, run again: measured and published numbers",
+    "bench": "how long an epoch of a preset takes here, and what takes the time",
 }
 
 
@@ -50,6 +51,19 @@ def _filled(text: str) -> str:
     )
 
 
+_LAST = ("--data-dir", "--device", "--precision", "--threads", "--as-text", "--json", "--help")
+"""Options that many verbs have come after those that are the verb's own."""
+
+_MORE = "more options"
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if "--help" in action.option_strings:
+            return "-h, --help [all]"
+        return super()._format_action_invocation(action)
+
+
 class _Help(argparse.Action):
     def __call__(self, parser: Any, namespace: argparse.Namespace, value: Any, option: object = None) -> None:
         if value not in ("", "all"):
@@ -58,11 +72,18 @@ class _Help(argparse.Action):
         parser.exit()
 
 
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """Return a text with other names for fields; those of a longer name or a path stay."""
+    fields = "|".join(map(re.escape, names)) or "(?!)"
+    return re.sub(rf"(?<![\w./-])(?:{fields})(?![\w/])", lambda found: names[found[0]], text)
+
+
 class VerbParser(argparse.ArgumentParser):
     """A parser whose errors are InputErrors that name the nearest option, with a short and a long help.
 
     `current` was made last: that of the verb that runs. Options `elsewhere` are another parser's, suggested, too.
-    `more` is a description of what is in `--help all` alone.
+    `more` is a description of what is in `--help all` alone. `library_names` are the options of fields that messages of
+    the library name with a prefix.
     """
 
     current: ClassVar[VerbParser | None] = None
@@ -74,44 +95,51 @@ class VerbParser(argparse.ArgumentParser):
         super().__init__(
             prog=f"spanlm {verb}",
             description=_filled(description),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Formatter,
             add_help=False,
             allow_abbrev=False,
         )
-        self._more, self._rare = _filled(more), list[argparse.Action]()
+        self._more, self._rare = _filled(more), dict[str, argparse._ArgumentGroup]()
+        self._positionals.title = "arguments"
+        self.library_names: dict[str, str] = {}
         settings: dict[str, Any] = {"default": argparse.SUPPRESS} if help_action is _Help else {}
-        meaning = "show the common options, or all of them"
+        meaning = "show this; all: every option"
         self.add_argument(
             "-h", "--help", nargs="?", const="", metavar="all", action=help_action, help=meaning, **settings
         )
         VerbParser.current = self
 
-    def add_argument(self, *names: Any, rare: bool = False, **settings: Any) -> argparse.Action:
-        """Add an argument; one that is `rare` is in `--help all` alone."""
-        action = super().add_argument(*names, **settings)
-        self._rare += [action] * rare
-        return action
+    def add_argument(self, *names: Any, rare: bool | str = False, **settings: Any) -> argparse.Action:
+        """Add an argument; one that is `rare` is in `--help all` alone, in the group of that name."""
+        if not rare:
+            return super().add_argument(*names, **settings)
+        group = _MORE if rare is True else rare
+        if group not in self._rare:
+            self._rare[group] = self.add_argument_group(group)
+        return self._rare[group].add_argument(*names, **settings)
 
     def help_text(self, everything: bool) -> str:
         """Return the help, with the rare options or without them."""
-        usage, operands = self._get_formatter(), [action for action in self._actions if not action.option_strings]
-        for action in operands:  # while mixed operands and options are read, these have no number
+        usage, words = self._get_formatter(), [self.prog]
+        for action in sorted(self._actions, key=lambda action: len(action.option_strings)):
+            action.help = renamed(action.help or "", self.library_names)
+            # while mixed operands and options are read, the former have no number
             action.nargs = getattr(action, "save_nargs", action.nargs)
-        usage.add_usage(None, operands, [], prefix="")
-        self.usage = f"{' '.join(usage.format_help().split())} [OPTIONS]"
+            if action.required or not action.option_strings:
+                words += [*action.option_strings[-1:], usage._format_args(action, action.dest)]
+        self.usage = f"{' '.join(words)} [OPTIONS]"
+        last = {name: place for place, name in enumerate(_LAST)}
+        self._optionals._group_actions.sort(key=lambda action: last.get(action.option_strings[-1], -1))
         if everything:
+            self._action_groups.sort(key=lambda group: group.title == _MORE)
             self.epilog = self._more
             return self.format_help()
-        for action in self._rare:
+        rare = [action for group in self._rare.values() for action in group._group_actions]
+        for action in rare:
             action.help = argparse.SUPPRESS
-        more = f"\n`{self.prog} --help all` shows {len(self._rare)} more options, with more explanation.\n"
-        return self.format_help() + more * bool(self._rare)
-
-    def in_options(self, message: str) -> str:
-        """Return a message of the library that begins with a field, `top_p=7: …`, with this verb's option instead."""
-        field, equals, rest = message.partition("=")
-        action = self._option_string_actions.get(f"--{field.replace('_', '-')}") if equals else None
-        return f"{action.option_strings[-1]}{' ' if action.nargs else '='}{rest}" if action else message
+        count = f"{len(rare)} more options" if len(rare) > 1 else "one more option"
+        explained = ", with more explanation" if self._more else ""
+        return self.format_help() + f"\n`{self.prog} --help all` shows {count}{explained}.\n" * bool(rare)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of exiting: `main` prints."""
@@ -119,7 +147,24 @@ class VerbParser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments") and words[2].startswith("-"):
             options = [name for action in self._actions for name in action.option_strings]
             message = f"unknown option {words[2]}.{nearest(words[2], [*options, *self.elsewhere])}"
-        raise InputError(f"{message} (see `{self.prog} --help`)")
+        if wrong := re.fullmatch(r"argument (?:.*/)?(-\S+): invalid (int|float) value: '(.*)'", message):
+            option, kind, value = wrong.groups()
+            message = f"{option}={value}: must be a {'whole number' if kind == 'int' else 'number'}"
+        raise InputError(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
+
+
+def in_options(message: str) -> str:
+    """Return a message of the library with the verb's options for its fields.
+
+    Those are what it begins with, `top_p=7: …`, and wherever they are named those in `library_names`, as `cache.theta`.
+    """
+    parser, (field, equals, rest) = VerbParser.current, message.partition("=")
+    if parser is None:
+        return message
+    action = parser._option_string_actions.get(f"--{field.replace('_', '-')}") if equals else None
+    if action is not None:
+        message = f"{action.option_strings[-1]}{' ' if action.nargs else '='}{rest}"
+    return renamed(message, parser.library_names)
 
 
 def _overview() -> str:
@@ -129,7 +174,8 @@ def _overview() -> str:
         "usage: spanlm VERB [OPTIONS]\n\n"
         "Recurrent language models that look back.\n\n"
         f"verbs:\n{verbs}\n\n"
-        "`spanlm help VERB` explains a verb. `spanlm train` alone is the place to start: about a minute.\n"
+        "`spanlm train` alone is the place to start: it takes about a minute.\n"
+        "`spanlm help VERB` explains a verb.\n"
     )
 
 
@@ -146,10 +192,9 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()  # here, where a reader that is gone is no error
         return status
     except SpanlmError as error:
-        message, parser = " ".join(str(error).split()), VerbParser.current
-        if parser is not None and message.partition(": ")[0] not in arguments:  # a run may be named `base=2`
-            message = parser.in_options(message)
-        return _failed(message, error.exit_status)
+        message = " ".join(str(error).split())
+        named = message.partition(": ")[0] in arguments  # a run may be named `base=2`
+        return _failed(message if named else in_options(message), error.exit_status)
     except KeyboardInterrupt:
         return _failed("stopped", 128 + signal.SIGINT)
     except BrokenPipeError:

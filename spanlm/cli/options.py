@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_o
 from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
-from spanlm.errors import InputError, SpanlmError, require
+from spanlm.errors import InputError, require
 from spanlm.store.files import replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
@@ -47,28 +47,39 @@ def verb_parser(verb: str, description: str, *, more: str = "", threads: bool = 
     return parser
 
 
-def add_fields(parser: VerbParser, owner: type[DataclassInstance], *names: str, **changes: Mapping[str, Any]) -> None:
+def add_fields(
+    parser: VerbParser,
+    owner: type[DataclassInstance],
+    *names: str,
+    prefix: str = "",
+    rare: str = "",
+    **changes: Mapping[str, Any],
+) -> None:
     """Add an option for each field, or for those in `names`, of a library dataclass, which explains and checks it.
 
     Type, choices and default are the field's; its help is what the class's docstring has under `Attributes:`; `changes`
-    are by field, as for `add_argument`. `field_values` makes the dataclass of what was given; where that refuses
-    `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or Literal, optional ones or tuples.
+    are by field, as for `VerbParser.add_argument`, and `option` for another name. `field_values` makes the dataclass of
+    what was given; where that refuses `top_k=0`, `main` prints `--top-k=0`. Fields are bool, int, float, str, Path or
+    Literal, optional ones, tuples or sequences.
+
+    All are `rare`, in that group, unless `changes` say otherwise. With a `prefix` such as cache, a field `theta` is
+    `--cache-theta`, None if it was not given, and called `cache.theta` in messages of the library.
     """
     meanings, types = field_meanings(owner), get_type_hints(owner)
     for field in fields(owner):
         if names and field.name not in names:
             continue
-        default = {"required": True} if field.default is MISSING else {"default": field.default}
-        settings = {
-            "help": meanings[field.name],
-            **default,
-            **_settings(types[field.name]),
-            **changes.get(field.name, {}),
-        }
-        value = settings.get("default")
+        dest, kind = f"{prefix}_{field.name}" if prefix else field.name, _settings(types[field.name])
+        usual = {"required": True} if field.default is MISSING else {"default": field.default}
+        meaning = meanings[field.name].replace("%", "%%")
+        settings = {"dest": dest, "help": meaning, "rare": rare, **usual, **kind, **changes.get(field.name, {})}
+        option, value = settings.pop("option", f"--{dest.rstrip('_').replace('_', '-')}"), settings.get("default")
         if value not in (None, False) and "default" not in settings["help"]:
             settings["help"] += f" (default {value:g})" if isinstance(value, float) else f" (default {value})"
-        parser.add_argument(f"--{field.name.replace('_', '-')}", **settings)
+        if prefix:
+            parser.library_names[f"{prefix}.{field.name.rstrip('_')}"] = option
+            settings |= {"default": None, "required": False}
+        parser.add_argument(option, **settings)
 
 
 def field_meanings(owner: type[DataclassInstance]) -> dict[str, str]:
@@ -84,16 +95,29 @@ def _settings(kind: Any) -> dict[str, Any]:
         return {"action": "store_true"}
     if get_origin(kind) is Literal:
         return {"choices": get_args(kind)}
-    if get_origin(kind) is tuple:
+    if get_origin(kind) in (tuple, Sequence):
         return {"nargs": "+", **_settings(get_args(kind)[0])}
     given = [one for one in get_args(kind) if one is not NoneType]  # of `X | None`
-    return _settings(given[0]) if given else {"type": kind}
+    return _settings(given[0]) if given else {"type": kind, "metavar": {int: "N", float: "X"}.get(kind)}
 
 
-def field_values(options: argparse.Namespace, owner: type[Owner], **changes: Any) -> Owner:
+def field_values(options: argparse.Namespace, owner: type[Owner], prefix: str = "", **changes: Any) -> Owner:
     """Make a library dataclass of the options that `add_fields` added, with `changes` for others."""
-    names = [field.name for field in fields(owner) if field.name in options]
-    return owner(**{name: getattr(options, name) for name in names} | changes)
+    given = given_with(options, prefix) if prefix else vars(options)
+    names = [field.name for field in fields(owner) if field.name in given]
+    return owner(**{name: given[name] for name in names} | changes)
+
+
+def given_with(options: argparse.Namespace, prefix: str) -> dict[str, Any]:
+    """Return the fields of a prefix for which options were given."""
+    found = {name.partition("_"): value for name, value in vars(options).items() if value is not None}
+    return {name: value for (first, _, name), value in found.items() if first == prefix and name}
+
+
+def refuse_given(options: argparse.Namespace, prefix: str, why: str) -> None:
+    """Raise InputError if an option of a prefix was given, without what it is for."""
+    for name in given_with(options, prefix):
+        raise InputError(f"{prefix}.{name.rstrip('_')}: {why}")
 
 
 class _Threads(argparse.Action):
@@ -114,7 +138,7 @@ def add_threads(parser: VerbParser) -> None:
 
 def add_device(parser: VerbParser) -> None:
     """Add the device."""
-    parser.add_argument("--device", default="auto", help="auto (a GPU if there is one), cpu, cuda")
+    parser.add_argument("--device", default="auto", metavar="NAME", help="auto (a GPU if there is one), cpu or cuda")
 
 
 def add_as_text(parser: VerbParser) -> None:
@@ -152,13 +176,14 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
 
 def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
     """Add the runs, how several are combined, and `files` that may follow; the parser must intermix."""
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run;")
-    text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
+    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run")
+    text = f"more runs: all predict as one (an ensemble){f'; then {files_help}' if files else ''}"
     parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
-    text = "several runs: the average of their probabilities (linear, the default) or their normalised product"
-    parser.add_argument("--combine", choices=("linear", "geometric"), help=text)
-    text = "of several runs, in their order (default: equal)"
-    parser.add_argument("--weights", type=float, nargs="+", metavar="W", help=text)
+    several = "several runs as one"
+    text = "the average of their probabilities (linear, the default) or their normalised product (geometric)"
+    parser.add_argument("--combine", rare=several, choices=("linear", "geometric"), help=text)
+    text = "how much each counts, in their order (default: equally)"
+    parser.add_argument("--weights", rare=several, type=float, nargs="+", metavar="W", help=text)
 
 
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
@@ -265,6 +290,8 @@ def output(path: Path | None) -> Iterator[TextIO]:
         raise InputError(f"--out={path}: is a folder. Name a file in it.")
     if not path.parent.is_dir():
         raise InputError(f"--out={path}: there is no folder {path.parent}. Make it first.")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"--out={path}: the folder may not be written to. Choose another.")
     with replacing(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         yield text
@@ -286,24 +313,6 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     while len({*(names := ["/".join(path.parts[-parts:]) for path in paths])}) < len(paths):
         parts += 1
     return names
-
-
-def in_options(message: str, names: Mapping[str, str]) -> str:
-    """Return a message of the library with options in place of fields, such as `cache.window=` for `--cache=`."""
-    fields = "|".join(map(re.escape, names))
-    return re.sub(rf"(?<![\w.])(?:{fields})", lambda found: names[found[0]], message)
-
-
-@contextmanager
-def refusing_options(names: Mapping[str, str], more: str = "") -> Iterator[None]:
-    """Name options in what the library refuses within, as `in_options` does, with `more` at the end."""
-    try:
-        yield
-    except SpanlmError as error:
-        message = in_options(str(error), names)
-        if message != str(error):
-            error.args = (f"{message}{more}", *error.args[1:])
-        raise
 
 
 def keep_freed_memory() -> None:

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from spanlm.data.batching import Segment
 from spanlm.data.corpora import Corpus
-from spanlm.errors import require
+from spanlm.errors import InputError, require
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.evaluation.scoring import Scored, edge_note, perplexity, score
 from spanlm.models.interfaces import NextWordModel, Readout
@@ -73,7 +73,12 @@ class CacheConfig:
 def require_text(window: int, corpus: Corpus, split: str) -> None:
     """Refuse, by an InputError, a window that has more words than the text."""
     tokens = len(corpus.splits[split])
-    require(window <= tokens, "cache.window", window, f"at most {tokens}: {corpus.name} {split} has no more tokens")
+    require(
+        window <= tokens,
+        "cache.window",
+        window,
+        f"at most {tokens}: {corpus.name} {split} has no more tokens; take a smaller cache.window",
+    )
 
 
 def as_one_stream(item: Scored) -> Scored:
@@ -137,6 +142,53 @@ LAMBDAS = tuple(number / 50 for number in range(31))
 """0 to 0.6. Published: 0.1 to 0.13 for large models; weak ones want more, and 0 is no cache."""
 
 
+def _require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
+    """Refuse, by an InputError, a grid that is empty or holds what no cache can have."""
+    for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
+        require(len(values) > 0, f"cache.{name}", "", "at least one value")
+    for window, theta, lambda_ in product(windows, thetas, lambdas):
+        CacheConfig(window=window, theta=theta, lambda_=lambda_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheOptions:
+    """A cache as a user gives it: one, or a grid to search.
+
+    Attributes:
+        window: mix in a neural cache of the last C words, with cache.tune, or cache.theta and cache.lambda
+        theta: how much likeness counts; several: a grid to tune
+        lambda_: the cache's share, 0 to 1; several: a grid to tune
+        tune: first find the θ and λ that fit the valid part best
+
+    Raises:
+        InputError: a value outside its range; without `tune`, several values, or none.
+    """
+
+    window: int
+    theta: Sequence[float] | None = None
+    lambda_: Sequence[float] | None = None
+    tune: bool = False
+
+    def __post_init__(self) -> None:
+        for name, values in {} if self.tune else {"theta": self.theta, "lambda": self.lambda_}.items():
+            if values is None:
+                how = f"needs cache.{name}, or cache.tune, which finds what fits best"
+                raise InputError(f"cache.window={self.window}: {how}")
+            if len(values) > 1:
+                raise InputError(f"cache.{name}: {len(values)} values are a grid; choose one, or add cache.tune")
+        _require_grid((self.window,), self.thetas, self.lambdas)
+
+    @property
+    def thetas(self) -> Sequence[float]:
+        """What to try."""
+        return THETAS if self.theta is None else self.theta
+
+    @property
+    def lambdas(self) -> Sequence[float]:
+        """What to try."""
+        return LAMBDAS if self.lambda_ is None else self.lambda_
+
+
 @dataclass(frozen=True)
 class Tried:
     """A point of the grid: C, θ, λ and the perplexity with that cache."""
@@ -191,7 +243,7 @@ def tune_cache(
     Raises:
         InputError: an empty grid, a value outside its range, a window longer than the text, or no such split.
     """
-    require_grid(windows, thetas, lambdas)
+    _require_grid(windows, thetas, lambdas)
     # a cache over lines needs them in the order of the text
     batcher = replace(protocol, batch_size=None).batcher(corpus, split, in_order=True)
     require_text(max(windows), corpus, split)
@@ -224,11 +276,3 @@ def _edges(best: Tried, windows: Sequence[int], thetas: Sequence[float], lambdas
     chosen = {"window": (best.window, windows), "theta": (best.theta, thetas), "lambda": (best.lambda_, lambdas)}
     notes = [edge_note(f"cache.{name}", value, values) for name, (value, values) in chosen.items()]
     return [note for note in notes if note]
-
-
-def require_grid(windows: Sequence[int], thetas: Sequence[float], lambdas: Sequence[float]) -> None:
-    """Refuse, by an InputError, a grid that is empty or holds what no cache can have."""
-    for name, values in (("window", windows), ("theta", thetas), ("lambda", lambdas)):
-        require(len(values) > 0, f"cache.{name}", "", "at least one value")
-    for window, theta, lambda_ in product(windows, thetas, lambdas):
-        CacheConfig(window=window, theta=theta, lambda_=lambda_)

@@ -64,6 +64,29 @@ BATCHES = 8
 """Batches of questions held at a time, so that those of one batch are about equally long."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClozeOptions:
+    """How questions are read; any `batch_size` gives the same values, up to rounding.
+
+    Attributes:
+        contexts: what is read before the query: its context sentences (full, the default); nothing (query, the default
+            of models trained on single sentences, which can use no other); nothing, and of the query only the candidate
+            (none: how far the frequency of words goes)
+        batch_size: questions side by side
+
+    Raises:
+        InputError: an unknown context, or a batch size below 1.
+    """
+
+    contexts: tuple[ClozeContext, ...] = ("full",)
+    batch_size: int = 64
+
+    def __post_init__(self) -> None:
+        for context in self.contexts:
+            require(context in CONTEXTS, "context", context, "none, query or full")
+        require(self.batch_size >= 1, "batch_size", self.batch_size, "at least 1")
+
+
 @dataclass(frozen=True, slots=True)
 class RankedQuestion:
     """A question, the context it was read with, both scores of each candidate (nats), and which of them are unknown."""
@@ -118,32 +141,28 @@ def rank_questions(
     vocabulary: Vocabulary,
     tokenizer: Tokenizer,
     questions: Iterable[Question | Defect],
+    options: ClozeOptions = ClozeOptions(),
     *,
-    contexts: Sequence[ClozeContext] = ("full",),
-    batch_size: int = 64,
     opened: bool = True,
 ) -> Iterator[RankedQuestion | Defect]:
     """Rank the candidates of questions, in their order, once with each context.
 
-    Any `batch_size` of questions side by side gives the same values, up to rounding.
-
     Returns:
-        For each question, its ranks in the order of `contexts`, or a defect: the one passed on, that its candidates
-        are all outside the vocabulary, or that they come first in a sentence that nothing opens.
+        For each question, its ranks in the order of `options.contexts`, or a defect: the one passed on, that its
+        candidates are all outside the vocabulary, or that they come first in a sentence that nothing opens.
 
     Raises:
-        InputError: an unknown context, one other than query where sentences are not opened, or a batch size below 1.
+        InputError: a context other than query where sentences are not opened.
     """
-    for context in contexts:
-        require(context in CONTEXTS, "context", context, "none, query or full")
+    for context in options.contexts:
         require(opened or context == "query", "context", context, "query where sentences are not opened by <eos>")
-    require(batch_size >= 1, "batch_size", batch_size, "at least 1")
-    return _ranked(_Ranker(model, vocabulary, tokenizer, opened), iter(questions), contexts, batch_size)
+    return _ranked(_Ranker(model, vocabulary, tokenizer, opened), iter(questions), options)
 
 
 def _ranked(
-    ranker: _Ranker, questions: Iterator[Question | Defect], contexts: Sequence[ClozeContext], batch_size: int
+    ranker: _Ranker, questions: Iterator[Question | Defect], options: ClozeOptions
 ) -> Iterator[RankedQuestion | Defect]:
+    contexts, batch_size = options.contexts, options.batch_size
     while items := list(islice(questions, batch_size * BATCHES)):
         prepared = [item if isinstance(item, Defect) else ranker.prepare(item) for item in items]
         gaps = sorted((item for item in prepared if isinstance(item, _Gap)), key=lambda gap: len(gap.context))

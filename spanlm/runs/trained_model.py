@@ -20,7 +20,7 @@ from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, SpanlmError
 from spanlm.evaluation.attention import AttentionRecord, SpanRecord, attend_spans, attend_words
 from spanlm.evaluation.cache import LAMBDAS, THETAS, CacheConfig, CacheTuning, tune_cache
-from spanlm.evaluation.cloze import ClozeContext, RankedQuestion, rank_questions
+from spanlm.evaluation.cloze import ClozeContext, ClozeOptions, RankedQuestion, rank_questions
 from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import (
     LENGTH,
@@ -58,7 +58,7 @@ from spanlm.models.memories.span_buffer import require_temperature
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.texts import State, Texts
 from spanlm.store.files import run_name
-from spanlm.store.provenance import provenance
+from spanlm.store.provenance import code_version
 
 
 class LoadedModel:
@@ -237,11 +237,10 @@ class LoadedModel:
             InputError: a context that is unknown or that the model cannot use, see
                 `spanlm.runs.texts.Texts.cloze_contexts`; a file that cannot be read or holds no question.
         """
-        contexts = self.texts.cloze_contexts(contexts)
+        options = ClozeOptions(contexts=self.texts.cloze_contexts(contexts), batch_size=batch_size)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
         tokenizer, opened = self.config.data.effective_tokenizer, self.texts.predict_first
-        how: dict[str, Any] = {"contexts": contexts, "batch_size": batch_size, "opened": opened}
-        return rank_questions(self.model, self.vocabulary, tokenizer, read, **how)
+        return rank_questions(self.model, self.vocabulary, tokenizer, read, options, opened=opened)
 
     def generate(
         self,
@@ -495,6 +494,6 @@ class TrainedModel(LoadedModel):
         loaded, part, protocol = self.texts.counted(corpus, split, state, precision=precision)
         grid = [*dynamic_grid(rates, decays, epsilon, length, loss), *also]
         statistics = statistics or self.dynamic_statistics(length=length, report=report)
-        trials = Trials(self.folder / TRIALS, provenance(self.model.device)["commit"])
+        trials = Trials(self.folder / TRIALS, code_version())
         how: dict[str, Any] = {"first_tokens": first_tokens, "finalists": finalists, "report": report, "trials": trials}
         return tune_dynamic(self.model, loaded, part, statistics, grid, protocol, **how)

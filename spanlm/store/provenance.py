@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -77,6 +78,16 @@ def commit_of(package: Path) -> tuple[str | None, bool | None]:
     commit = _git(package, "rev-parse", "HEAD")
     changes = _git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
     return commit, None if changes is None else bool(changes)
+
+
+@cache
+def code_version(package: Path = PACKAGE) -> str:
+    """Return the commit, with a digest of what was changed in it if anything was; of an installed copy its version."""
+    commit, changed = commit_of(package)
+    if not changed:
+        return commit or VERSION
+    changes = _git(package, "diff", "HEAD", "--no-ext-diff", "--full-index", "--", ".") or ""
+    return f"{commit} changed {hashlib.sha256(changes.encode()).hexdigest()}"
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -110,6 +110,8 @@ def read_weights(folder: Path, vocabulary: str) -> Weights:
     try:
         tensors, marks = read_tensors(path)
     except FileNotFoundError:
+        if path.exists():  # safetensors finds none that it must not read
+            raise InputError(f"{path}: may not be read. Change its permissions, or copy the run.") from None
         raise InputError(f"{path}: no such file. Is {folder} the folder of a run that finished an epoch?") from None
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{path}: damaged: {error}. Train again, or copy it again.") from None

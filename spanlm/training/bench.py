@@ -22,7 +22,7 @@ from torch.profiler import ProfilerActivity, profile
 from spanlm.config import RunConfig
 from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
-from spanlm.errors import RunError
+from spanlm.errors import RunError, require
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.scoring import score, tally
 from spanlm.models.counting import count_configured
@@ -34,6 +34,28 @@ from spanlm.training.trainer import Trainer
 Result = TypeVar("Result")
 
 _WARM_UP, _SCORED = 2, 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """What is timed.
+
+    Attributes:
+        rounds: timed steps of each, from all over an epoch; the median counts
+        operations: profile a step: the N operations that take longest, on a GPU by its own time (default 0)
+        threads: numbers of CPU threads to compare
+
+    Raises:
+        InputError: a number outside its range.
+    """
+
+    rounds: int = 15
+    operations: int = 0
+    threads: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        require(self.rounds >= 1, "rounds", self.rounds, "at least 1")
+        require(self.operations >= 0, "operations", self.operations, "at least 0")
 
 
 @dataclass(frozen=True)
@@ -101,10 +123,8 @@ def time_training(
     config: RunConfig,
     corpus: Corpus,
     device: torch.device,
-    rounds: int = 15,
+    options: BenchOptions,
     *,
-    operations: int = 0,
-    threads: Sequence[int] = (),
     note: Callable[[str], None] = lambda text: None,
 ) -> TimedTraining:
     """Time training steps of a configuration, as its first epoch does them, in each precision of the device.
@@ -114,9 +134,7 @@ def time_training(
         config: its precision and device are ignored.
         corpus: its data.
         device: to train on.
-        rounds: steps, from all over an epoch.
-        operations: of a profiled step to report; 0: do not profile.
-        threads: numbers of CPU threads to compare.
+        options: what to time.
         note: called with what is measured next.
 
     Raises:
@@ -129,7 +147,7 @@ def time_training(
         training = replace(config.training, precision=precision, device=str(device), log_every=2**31)
         trainer = idle_trainer(replace(config, training=training), corpus)
         try:
-            speeds.append(_speed(trainer, rounds, operations, threads))
+            speeds.append(_speed(trainer, options))
         except RunError as error:
             raise RunError(
                 f"{name}, {precision}: cannot be timed, since the loss or its gradient is soon not finite. Take a "
@@ -151,16 +169,17 @@ def idle_trainer(config: RunConfig, corpus: Corpus) -> Trainer:
         return Trainer(config, corpus, Path(folder), Watcher())
 
 
-def _speed(trainer: Trainer, rounds: int, operations: int, threads: Sequence[int]) -> TrainingSpeed:
-    precision, segments = trainer.config.training.precision, spread(trainer.batcher, rounds)
+def _speed(trainer: Trainer, options: BenchOptions) -> TrainingSpeed:
+    precision, segments = trainer.config.training.precision, spread(trainer.batcher, options.rounds)
     _warm_up(trainer)
     megabytes = step_megabytes(partial(trainer.step, segments[0]), trainer.device)
     milliseconds, rate = _step_speed(trainer, segments)
     before, by_threads = torch.get_num_threads(), dict[int, float]()
     valid = len(trainer.corpus.splits["valid"]) * _scoring_seconds(trainer.model, trainer.valid, precision)
+    operations = options.operations
     watched = watched_step(trainer.step, segments, trainer.device, operations) if operations else None
     try:
-        for count in threads:
+        for count in options.threads:
             torch.set_num_threads(count)
             _warm_up(trainer)
             by_threads[count] = _step_speed(trainer, segments)[1]

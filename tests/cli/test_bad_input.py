@@ -41,6 +41,7 @@ evaluate RUN --batch-size 0 | spanlm: --batch-size=0: must be at least 1
 evaluate RUN --cache 5 | --cache=5: needs --cache-theta, or --tune-cache
 evaluate RUN --cache-theta 1 | --cache-theta: is for a cache | --cache 500
 evaluate RUN --cache 5 --cache-theta 1 --cache-lambda 0.1 0.2 | --cache-lambda: 2 values | --tune-cache
+evaluate RUN --cache many | --cache=many: must be a whole number | `spanlm evaluate --help`
 evaluate RUN --cache 0 --tune-cache | --cache=0: must be at least 1
 evaluate RUN --cache 5 --cache-theta -1 --cache-lambda 0.1 | --cache-theta=-1.0: must be finite and at least 0
 evaluate RUN --cache 9999 --tune-cache | --cache=9999: must be at most 227: tiny test has no more
@@ -115,6 +116,9 @@ generate x --gate-temperature=nan | --gate-temperature=nan: must be from 1e-06 o
 generate RUN --gate-temperature 1 | --gate-temperature: this model has no span buffer (model.memory.kind=key_value)
 generate SPANS RUN --gate-temperature 1 | --gate-temperature: is for one run
 data wikipedia --source ~no-user/a.jsonl --out new | --source=~no-user/a.jsonl: no such file or folder
+bench folder | folder: is a folder; name a preset, or a file
+bench demo --rounds 0 | spanlm: --rounds=0: must be at least 1
+bench demo --rounds 1.5 | --rounds=1.5: must be a whole number
 data wikpedia | data wikpedia: no corpus that can be made | Did you mean 'wikipedia'?
 data wikipedia | required: --source, --out | see `spanlm data wikipedia --help`
 data wikipedia --source wiki.jsonl | required: --out
@@ -126,7 +130,7 @@ data wikipedia --source wiki.jsonl --out out --vocabulary 2 | --vocabulary=2: mu
 data wikipedia --source wiki.jsonl --out out --vocabulary many | --vocabulary | many
 data wikipedia --source wiki.jsonl --out out --coverage 97 | --coverage=97.0: must be above 0 and at most 1
 data wikipedia --source wiki.jsonl --out out --coverage nan | --coverage=nan: must be
-data wikipedia --source wiki.jsonl --out out --coverage 1 --vocabulary 9 | not allowed with
+data wikipedia --source wiki.jsonl --out out --coverage 1 --vocabulary 9 | --coverage and --vocabulary: | take one
 data wikipedia --source wiki.jsonl --out out --articles 2 | --articles=2: must be at least 3
 data wikipedia --source wiki.jsonl --out out --jobs 0 | --jobs=0: must be at least 1
 data wikipedia --source wiki.jsonl --out wiki.xml | --out= | wiki.xml: is there already

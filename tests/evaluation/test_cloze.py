@@ -23,6 +23,7 @@ from spanlm.evaluation.cloze import (
     SCORES,
     Accuracy,
     ClozeContext,
+    ClozeOptions,
     ClozeTally,
     RankedQuestion,
     macro_average,
@@ -87,7 +88,8 @@ def loop(
 def rank(
     questions: Sequence[Question | Defect] = QUESTIONS, model: LanguageModel = MODEL, **options: Any
 ) -> list[RankedQuestion | Defect]:
-    return list(rank_questions(model, VOCABULARY, options.pop("tokenizer", "whitespace"), questions, **options))
+    how: dict[str, Any] = {"tokenizer": options.pop("tokenizer", "whitespace"), "opened": options.pop("opened", True)}
+    return list(rank_questions(model, VOCABULARY, questions=questions, options=ClozeOptions(**options), **how))
 
 
 def ranks(questions: Sequence[Question | Defect], model: LanguageModel = MODEL, **options: Any) -> list[RankedQuestion]:
@@ -206,7 +208,7 @@ def test_questions_are_ranked_before_the_last_is_read() -> None:
             read += 1
             yield question()
 
-    found = rank_questions(MODEL, VOCABULARY, "whitespace", endless(), batch_size=2)
+    found = rank_questions(MODEL, VOCABULARY, "whitespace", endless(), ClozeOptions(batch_size=2))
     assert read == 0
     next(found)
     assert read == 2 * cloze.BATCHES

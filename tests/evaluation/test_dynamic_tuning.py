@@ -239,11 +239,11 @@ def test_a_file_that_cannot_be_written_stops_no_search(
 
 
 def test_a_trial_that_diverged_is_one(tmp_path: Path) -> None:
-    """Sums that are not finite are null in the file. Trials of another commit are not taken."""
+    """Sums that are not finite are null in the file. Trials of other code are not taken."""
     model, grid = reference.small_model(), some_grid(rates=(1e308, 0.003))
     searches = [
-        tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], grid, trials=Trials(tmp_path / TRIALS, commit))
-        for commit in ("one", "one", "other")
+        tune_dynamic(model, CORPUS, "test", statistics_of(model)[0], grid, trials=Trials(tmp_path / TRIALS, code))
+        for code in ("one", "one", "other")
     ]
     assert [found.read_before for found in searches] == [0, 4, 0]
     assert as_new(searches[1]) == searches[0] and math.isinf(searches[1].grid[0].first)

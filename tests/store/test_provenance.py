@@ -15,7 +15,7 @@ from spanlm.analysis.export import json_bytes
 from spanlm.errors import RunError
 from spanlm.store import VERSION
 from spanlm.store.process import processor_name
-from spanlm.store.provenance import PROVENANCE, commit_of, provenance, read_texts, record_start, starts
+from spanlm.store.provenance import PROVENANCE, code_version, commit_of, provenance, read_texts, record_start, starts
 
 CPU = torch.device("cpu")
 
@@ -42,6 +42,26 @@ def test_the_commit_is_that_of_the_checkout_and_of_nobody_elses(tmp_path: Path, 
     if changed:
         (package / "__init__.py").write_text("x = 1\n")
     assert commit_of(package) == ((None, None) if ignored else (git(tmp_path, "rev-parse", "HEAD"), changed))
+
+
+def test_the_version_of_the_code_is_the_commit_and_what_was_changed_in_it(tmp_path: Path) -> None:
+    """So that a search in an edited tree takes no trial of other edits, and goes on with its own."""
+    module = tmp_path / "__init__.py"
+
+    def version(text: str) -> str:
+        module.write_text(text)
+        commit_of.cache_clear()
+        code_version.cache_clear()
+        return code_version(tmp_path)
+
+    assert version("x = 1\n") == VERSION, "no checkout: an installed copy"
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    assert version("x = 1\n") == git(tmp_path, "rev-parse", "HEAD")
+    one, other = version("x = 2\n"), version("x = 3\n")
+    git(tmp_path, "add", ".")  # staged or not
+    assert version("x = 2\n") == one and len({one, other, version("x = 1\n")}) == 3
 
 
 def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

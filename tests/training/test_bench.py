@@ -13,7 +13,7 @@ import torch
 
 from spanlm.config import RunConfig
 from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
-from spanlm.training.bench import spread, time_training, watched_step
+from spanlm.training.bench import BenchOptions, spread, time_training, watched_step
 from tests.training.small import make_config, make_corpus, with_batching
 
 CPU = torch.device("cpu")
@@ -41,7 +41,7 @@ def test_segments_are_from_all_over_an_epoch() -> None:
 def test_whatever_can_be_trained_can_be_timed(config: RunConfig) -> None:
     """In both precisions and on the device that was asked for, whatever the configuration has."""
     strange = replace(config, training=replace(config.training, device="cuda", precision="bf16"))
-    speeds = time_training("a", strange, make_corpus(), CPU, rounds=25).speeds
+    speeds = time_training("a", strange, make_corpus(), CPU, BenchOptions(rounds=25)).speeds
     assert [speed.precision for speed in speeds] == ["fp32", "bf16"]
     assert all(speed.watched is speed.by_threads is None and speed.tokens_per_second > 0 for speed in speeds)
 

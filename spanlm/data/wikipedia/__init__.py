@@ -63,19 +63,22 @@ class WikipediaConfig:
     """Which articles become a corpus, and how.
 
     Attributes:
-        sources: Files or folders: JSON lines of WikiExtractor, or MediaWiki XML dumps.
-        out: The folder to make.
-        vocabulary: Size of the vocabulary, `<unk>` and `<eos>` included, as a model and `data.max_size` count it.
-        coverage: Choose the smallest vocabulary that has this share of the training part's words, instead.
-        category: Take only articles with a category in which this regular expression is found.
-        articles: Take no more than this many, the first ones.
-        seed: Decides which articles are held out.
-        jobs: Processes that cut text into words; None: one for each processor.
-        lowercase: Write words in small letters.
-        keep_partial: Keep what is good of a damaged source, instead of refusing it.
+        sources: JSON lines of WikiExtractor --json (.jsonl, .jsonl.gz), MediaWiki XML dumps (.xml, .xml.bz2, .xml.gz),
+            or folders of them
+        out: the folder to make
+        vocabulary: keep the most frequent words of the training part: so many, <unk> and <eos> included (default
+            77000, the paper's)
+        coverage: keep as few as are this share of its words, such as 0.97, instead
+        category: take only articles with a category in which this is found: the page's own [[Category:…]] links, in
+            JSON lines the field "category" or "categories"
+        articles: take the first N articles only
+        seed: decides which articles are held out
+        jobs: processes (default: one a processor); changes no result
+        lowercase: write words in small letters
+        keep_partial: do without the rest of a damaged source, instead of refusing it
 
     Raises:
-        InputError: A field is outside its limits.
+        InputError: a field is outside its limits.
     """
 
     sources: tuple[Path, ...]
@@ -90,15 +93,15 @@ class WikipediaConfig:
     keep_partial: bool = False
 
     def __post_init__(self) -> None:
-        require(self.vocabulary >= 3, "--vocabulary", self.vocabulary, "at least 3 (<eos>, <unk> and a word)")
+        require(self.vocabulary >= 3, "vocabulary", self.vocabulary, "at least 3 (<eos>, <unk> and a word)")
         share = self.coverage is None or (math.isfinite(self.coverage) and 0 < self.coverage <= 1)
-        require(share, "--coverage", self.coverage, "above 0 and at most 1, such as 0.97")
-        require(self.articles is None or self.articles >= 3, "--articles", self.articles, "at least 3")
-        require(self.jobs is None or self.jobs >= 1, "--jobs", self.jobs, "at least 1")
+        require(share, "coverage", self.coverage, "above 0 and at most 1, such as 0.97")
+        require(self.articles is None or self.articles >= 3, "articles", self.articles, "at least 3")
+        require(self.jobs is None or self.jobs >= 1, "jobs", self.jobs, "at least 1")
         try:
             re.compile(self.category or "")
         except re.error as error:
-            raise InputError(f"--category={self.category}: no regular expression ({error}); mend it") from error
+            raise InputError(f"category={self.category}: no regular expression ({error}); mend it") from error
 
 
 class Progress(NamedTuple):
@@ -176,7 +179,7 @@ def _too_few(config: WikipediaConfig, sources: Sequence[Source], shards: Shards)
         names = chain.from_iterable(_categories(page) for page in records if isinstance(page, Page))
         examples = ", ".join(list(dict.fromkeys(islice(names, 100)))[:5]) or "none"
         what = f"is found in no category of an article; there are, for example: {examples}"
-        return InputError(f"--category={config.category}: {what}")
+        return InputError(f"category={config.category}: {what}")
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in skipped.items()) or "nothing"
     return InputError(
         f"{', '.join(str(source.path) for source in sources[:3])}: {len(shards.articles) or 'no'} article(s) in it "
@@ -386,7 +389,7 @@ def choose_words(counts: Counter[str], vocabulary: int, coverage: float | None =
         vocabulary = min(3 + int(np.searchsorted(reached, coverage * int(reached[-1]))), every)
     if vocabulary > every:
         raise InputError(
-            f"--vocabulary={vocabulary}: the training part has only {len(counts):,} different words, {every:,} with "
+            f"vocabulary={vocabulary}: the training part has only {len(counts):,} different words, {every:,} with "
             f"<unk> and <eos>. Give --vocabulary {every} for all of them, fewer, or --coverage 0.97"
         )
     return Vocabulary.from_counts(counts, max_size=vocabulary)

@@ -119,16 +119,17 @@ class DynamicOptions:
     """The settings of a dynamic evaluation as a user gives them: one point, or a grid to search.
 
     Attributes:
-        rate: η, several only with `tune`; None: the published one, or with `tune` the published grid, in proportion
-            to the length.
-        decay: λ, likewise.
-        epsilon: ε; None: the published one.
-        length: tokens of a full segment.
-        loss: what the weights learn from.
-        convention: mean or sum, in which η, λ and ε are given (see `spanlm.evaluation.dynamic.update`); all three are
-            needed for sum.
-        statistics: how many segments of the training text to gather statistics on; None: all.
-        tune: search the grid.
+        rate: η, how fast the weights learn (default: 5e-05; to tune, the published grid); several: a grid to tune
+        decay: λ, how fast they come back (default: 0.002; to tune, the published grid); several: a grid to tune
+        epsilon: ε, how much weights with small gradients are held (default: 2e-05)
+        length: they learn after every N words (default: 5; of others the defaults of η and λ are in proportion to N)
+        loss: what they learn from: the likelihood, or, of a model with a span buffer, the loss of its training (its
+            temperature, if annealed the last, and the reward)
+        convention: what η, λ and ε, then all three, are given in: that of the authors' current code (mean), or that of
+            their first release and the copies of it, as in MoS (sum)
+        statistics: the first N segments (of 100 streams) of the training text are enough for the gradient statistics
+            (default: all of it)
+        tune: first find the η and λ that fit the valid part best
 
     Raises:
         InputError: a value outside its range, several values without `tune`, or too few for the convention.
@@ -184,19 +185,20 @@ class DynamicOptions:
 class Trials:
     """The trials of a run, in a file of one line each.
 
-    A line answers for a trial of the same settings, weights, text, protocol and code. A damaged line, or one of
+    A line answers for a trial of the same settings, weights, text, protocol and `code` (see
+    `spanlm.store.provenance.code_version`). A damaged line, or one of
     something else, is ignored. Where the file cannot be written, there is one warning, and the search goes on. Without
     a path nothing is kept. `seconds` has the duration of each trial that was taken from the file.
     """
 
-    def __init__(self, path: Path | None = None, commit: str | None = None) -> None:
-        self._path, self._commit = path, commit
+    def __init__(self, path: Path | None = None, code: str = "") -> None:
+        self._path, self._code = path, code
         self.seconds: list[float] = []
         self._lines = [] if path is None else _read_lines(path)
 
     def find(self, key: Mapping[str, Any]) -> Tally | None:
         """Return the sums of the trial with a key, if the file has it."""
-        wanted = {**key, "commit": self._commit}
+        wanted = {**key, "commit": self._code}
         for line in self._lines:
             if line["key"] == wanted:
                 self.seconds.append(line["seconds"])
@@ -207,7 +209,7 @@ class Trials:
         """Append a finished trial to the file."""
         if self._path is None:
             return
-        line = {"key": {**key, "commit": self._commit}, "seconds": seconds, "sums": finite(asdict(total))}
+        line = {"key": {**key, "commit": self._code}, "seconds": seconds, "sums": finite(asdict(total))}
         line["sha256"] = _digest(line)
         try:
             with own(self._path).open("ab+") as file:

@@ -102,7 +102,7 @@ def test_the_most_frequent_words_of_the_training_part_stay(source: Path, tmp_pat
 
 
 def test_a_vocabulary_of_more_words_than_there_are(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--vocabulary=77000: .* Give --vocabulary (\d+) for all") as refused:
+    with pytest.raises(InputError, match=r"vocabulary=77000: .* Give --vocabulary (\d+) for all") as refused:
         build(source, tmp_path / "out", vocabulary=77_000)
     every = int(str(refused.value).partition("Give --vocabulary ")[2].split()[0])
     assert not (tmp_path / "out").exists()
@@ -155,7 +155,7 @@ def test_categories_choose(tmp_path: Path, kind: str) -> None:
     chosen = [made.id for made in ARTICLES if made.category in ("Cities", "Novels")]
     assert [row["id"] for row in listed(tmp_path / "out")] == chosen
     assert summary["skipped"] == {"category": len(ARTICLES) - len(chosen)}
-    with pytest.raises(InputError, match=r"--category=cities: is found in no category .* People, Cities, Novels$"):
+    with pytest.raises(InputError, match=r"category=cities: is found in no category .* People, Cities, Novels$"):
         build(path, tmp_path / "none", category="cities")
     assert not list(tmp_path.glob("*none*"))
 
