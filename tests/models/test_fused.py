@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 
 from spanlm.models.encoders import AWDLSTMConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
 from spanlm.models.encoders.stacks import FusedLSTM, FusedRNN
-from spanlm.models.interfaces import Encoder
 from tests.models.small import EMBEDDING, assert_same, bitwise, build, values
 
 ENCODERS = [
@@ -24,7 +22,6 @@ every_encoder = pytest.mark.parametrize("config", ENCODERS, ids=lambda config: c
 STACKS = pytest.mark.parametrize(
     ("kind", "plain", "kernel"), [(FusedLSTM, nn.LSTM, "lstm"), (FusedRNN, nn.RNN, "rnn_tanh")], ids=["lstm", "rnn"]
 )
-cuda = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
 
 def carried(stack: Any, layers: int = 2) -> Any:
@@ -90,16 +87,6 @@ def test_weights_can_be_given_for_a_call(kind: Any, plain: Any, kernel: str) -> 
     assert_same(stack(x, carried(stack, 1))[0], found)
 
 
-def answers(encoder: Encoder, device: str) -> list[Tensor]:
-    """Of two segments in a row: outputs, states, gradients by every weight that learns; on the CPU."""
-    state = {n: values(*s.shape, seed=k).to(device) for k, (n, s) in enumerate(encoder.init_state(3).items())}
-    one, state = encoder(values(6, 3, EMBEDDING, seed=8).to(device), state)
-    two, state = encoder(values(2, 3, EMBEDDING, seed=9).to(device), state)
-    weights = [p for p in encoder.parameters() if p.requires_grad]
-    gradients = torch.autograd.grad(one.square().sum() + two.sum(), weights)
-    return [x.detach().cpu() for x in (one, two, *state.values(), *gradients)]
-
-
 @every_encoder
 def test_evaluation_with_gradients_is_evaluation(config: Any) -> None:
     """Nothing is drawn, the answer is that without gradients."""
@@ -111,11 +98,3 @@ def test_evaluation_with_gradients_is_evaluation(config: Any) -> None:
         expected = encoder(x, state)
     assert torch.equal(torch.get_rng_state(), before)
     assert_same([found[0], *found[1].values()], [expected[0], *expected[1].values()])
-
-
-@every_encoder
-@pytest.mark.parametrize("mark", [pytest.param(None, marks=cuda, id="cuda")])
-def test_a_gpu_gives_gradients_in_evaluation(config: Any, mark: None) -> None:
-    encoder = build(config, EMBEDDING)
-    twin = copy.deepcopy(encoder).to("cuda")
-    assert_same(answers(twin, "cuda"), answers(encoder, "cpu"), rtol=1e-9, atol=1e-10)
