@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.evaluation.dynamic.statistics import DYNAMIC
+from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
+from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics
 from spanlm.evaluation.dynamic.tuning import TRIALS
 from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.protocol import Protocol
 from tests.cli.conftest import Cli
 
 GIVEN = ("--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
@@ -47,7 +49,10 @@ def evaluated(cli: Cli, *arguments: object) -> dict[str, Any]:
 @pytest.mark.parametrize("state", ["auto", "carry", "line"])
 def test_json_is_the_evaluation_with_and_without(cli: Cli, run: Path, state: Any) -> None:
     result, model = evaluated(cli, run, "--dynamic", *GIVEN, "--state", state), spanlm.load(run)
-    adapted, plain = model.evaluate(state=state, dynamic=CONFIG), model.evaluate(state=state)
+    corpus, protocol = model.corpus(), Protocol(context="document" if state == "auto" else state)
+    gathered = gather_statistics(model.model, corpus, Protocol(context="document"))
+    adapted = evaluate_dynamic(model.model, corpus, "test", gathered, CONFIG, protocol)
+    plain = model.evaluate(state=state)
     assert adapted.perplexity != pytest.approx(plain.perplexity, rel=1e-3)
     for found, expected in ((result, adapted), (result["without_dynamic"], plain)):
         assert found["perplexity"] == pytest.approx(expected.perplexity) and found["protocol"] == expected.protocol

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation import protocol as module
 from spanlm.evaluation.cache import CacheConfig, CacheTuning, tune_cache, with_cache
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
@@ -25,7 +24,7 @@ from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS, TARGETS, evaluated, small_model
+from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, evaluated, small_model
 
 SIZE = len(reference.WORDS)
 USUAL = CacheConfig(window=7, theta=0.8, lambda_=0.3)
@@ -86,14 +85,14 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
 def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, window: int | None) -> None:
     model, cache = small_model(), None if window is None else replace(USUAL, window=window)
     usual = evaluated(model, cache, context=context, batch_size=batch_size)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "LENGTH", length)
-        result = evaluated(model, cache, context=context, batch_size=batch_size)
-    assert (result.tokens, result.unk_tokens, result.oov_tokens) == (TARGETS, 3, 2)
-    assert result.nll == pytest.approx(usual.nll, rel=1e-12)
+    batcher = Protocol(context=context, batch_size=batch_size).batcher(CORPUS, "test", in_order=True, length=length)
+    parts = score(model, batcher.segments())
+    parts = parts if cache is None else with_cache(parts, cache, across=context == "line")
+    assert -sum(float(x.log_p[x.segment.mask].sum()) for x in parts) == pytest.approx(usual.nll, rel=1e-12)
+    assert (usual.tokens, usual.unk_tokens, usual.oov_tokens) == (TARGETS, 3, 2)
     if context != "carry":
         one = evaluated(model, cache, context=context, batch_size=1)
-        assert result.nll == pytest.approx(one.nll, rel=1e-12) and result.protocol == one.protocol
+        assert usual.nll == pytest.approx(one.nll, rel=1e-12) and usual.protocol == one.protocol
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -135,19 +135,13 @@ def test_a_model_of_sentences_scores_the_sentences_of_a_line(sentence_run: Path)
     assert [row.surprisal for row in rows] == pytest.approx([row.surprisal for row in alone], rel=1e-5)
 
 
-def test_score_takes_a_file_as_it_streams(
-    model: TrainedModel, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_score_takes_a_file_as_it_streams(model: TrainedModel, text: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(text, encoding="utf-8")
     file = Text(tmp_path / "text.txt")
     for state in CONTEXTS:
         assert list(model.score(file, state=state, eos=True)) == list(model.score(text, state=state, eos=True))
-    monkeypatch.setattr("spanlm.data.text.CHUNK_BYTES", 1000)
-    (tmp_path / "bad.txt").write_bytes(b"the cat sat .\n" * 2_000 + b"\xff\n")
-    rows = model.score(Text(tmp_path / "bad.txt"))
-    assert next(rows).word == "the", "what is far behind has not been read"
-    with pytest.raises(InputError, match=r"bad\.txt: not UTF-8"):
-        list(rows)
+    (tmp_path / "bad.txt").write_bytes(b"the cat sat .\n" * 200_000 + b"\xff\n")
+    assert next(iter(model.score(Text(tmp_path / "bad.txt")))).word == "the", "what is far behind has not been read"
 
 
 def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
@@ -170,22 +164,6 @@ def test_attend_is_the_models_own_attention(model: TrainedModel) -> None:
         assert [word for word, _ in expected] == [model.vocabulary.word(i) for i in best]
         assert [p for _, p in expected] == pytest.approx([math.exp(row[i]) for i in best], abs=1e-6)
     assert record.title == f"{model.folder.name}, key-value-predict memory, window 3"
-
-
-@pytest.mark.parametrize(
-    ("run", "what", "text", "message"),
-    [
-        *(("tiny_run", "attend", empty, "no words") for empty in ("", "\n\n", "  ")),
-        ("lstm_run", "attend", "the cat", "attends to nothing"),
-        ("tiny_run", "attend_spans", "the cat", r"has no span buffer; attend\(text\) records"),
-        ("span_run", "attend", "the cat sat on the mat .", r"looks at spans, .* attend_spans"),
-    ],
-)
-def test_attend_needs_words_and_what_it_shows(
-    run: str, what: str, text: str, message: str, request: pytest.FixtureRequest
-) -> None:
-    with pytest.raises(InputError, match=message):
-        getattr(spanlm.load(request.getfixturevalue(run)), what)(text)
 
 
 def test_a_corpus_is_encoded_with_the_models_vocabulary(model: TrainedModel, tmp_path: Path) -> None:
@@ -215,11 +193,6 @@ def test_a_folder_of_runs_says_what_it_holds(tiny_run: Path, tmp_path: Path) -> 
         shutil.copytree(tiny_run, tmp_path / f"seed-{seed}")
     with pytest.raises(InputError, match=r"holds seed-1, seed-2, and is no run itself\. Name one of them"):
         spanlm.load(tmp_path)
-
-
-def test_a_span_buffer_shows_spans(span_run: Path) -> None:
-    record = spanlm.load(span_run).attend_spans("the cat sat .", expected=3)
-    assert record.words == ["<eos>", "the", "cat", "sat", "."]
 
 
 def swapped(folder: Path, *, hashed: bool) -> None:
