@@ -84,19 +84,6 @@ def test_the_published_grid_is_the_default(cli: Cli, run: Path, short: str) -> N
     assert len(tuning["grid"]) == 24 and (tuning["grid"][0]["rate"], tuning["grid"][-1]["decay"]) == (3e-5, 0.005)
 
 
-def test_tuning_is_reported(cli: Cli, run: Path, short: str) -> None:
-    grid = ("--corpus", short, "--tune-dynamic", "--dynamic-rate", "0.0001", "0.001", "--dynamic-decay", "0.01")
-    flat = " ".join(cli("evaluate", run, "--dynamic", *grid).done.split())
-    tuning = spanlm.load(run).tune_dynamic(short, rates=(0.0001, 0.001), decays=(0.01,))
-    assert (
-        f"tuned on short valid: η {tuning.best.rate:.3g}, λ 0.01 of 2 pairs; {tuning.perplexity:.2f} there, "
-        f"{tuning.plain:.2f} without" in flat
-    )
-    assert tuning.notes and all(note.replace("dynamic.", "--dynamic-") in flat for note in tuning.notes)
-    assert "optimistic" not in flat
-    assert "optimistic" in cli("evaluate", run, "--dynamic", *grid, "--split", "valid").done
-
-
 def test_the_first_releases_convention(cli: Cli, run: Path, short: str) -> None:
     old = {"rate": 0.05, "decay": 0.3, "epsilon": 0.02}
     options = [x for name, value in old.items() for x in (f"--dynamic-{name}", str(value))]
@@ -160,7 +147,8 @@ def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path,
     tuning = evaluated(cli, run, *how)["tuning"]
     rates, decays = ([point[name] for point in tuning["grid"]] for name in ("rate", "decay"))
     flat = " ".join(cli("evaluate", run, *how).done.split())
-    assert "dynamic." not in flat.replace("dynamic.safetensors", "")
+    assert "dynamic." not in flat.replace("dynamic.safetensors", "") and "optimistic" not in flat
+    assert "optimistic" in cli("evaluate", run, *how, "--split", "valid").done
     for name, tried, large, small in (("rate", rates, "1e-07", "1e-09"), ("decay", decays, "0.5", "0.01")):
         upwards = tuning["best"][name] == max(tried)
         best = large if upwards else small

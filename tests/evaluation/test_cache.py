@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -95,16 +95,6 @@ def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, win
         assert usual.nll == pytest.approx(one.nll, rel=1e-12) and usual.protocol == one.protocol
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_without_the_cache_it_is_the_plain_evaluation(context: Context) -> None:
-    found, plain = (evaluated(small_model(), cache, context=context) for cache in (USUAL, None))
-    assert found.without_cache is not None and plain.without_cache is None
-    assert replace(found.without_cache, tokens_per_second=0.0) == replace(plain, tokens_per_second=0.0)
-    assert abs(found.nll - plain.nll) > 0.1
-    kept = ("corpus", "split", "tokens", "oov_tokens", "unk_tokens")
-    assert [asdict(found)[name] for name in kept] == [asdict(plain)[name] for name in kept]
-
-
 def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
     model, lines = small_model(), reference.pieces("line")
     result = evaluated(model, USUAL, context="line")
@@ -152,25 +142,6 @@ def test_a_reset_empties_one_streams_cache() -> None:
         both = loop(model, a, USUAL) + loop(model, b, USUAL)
         expected = both if stream == 1 else _loop(model, a[:-1] + b[:-1], a[1:] + b[1:], USUAL, ())
         assert (-found[:, stream]).tolist() == pytest.approx(expected, rel=1e-12)
-
-
-def test_padding_is_not_remembered() -> None:
-    """In the middle of a stream, too: nothing says that it must stand at its end."""
-    model, words = small_model(), draw(8, 1)
-    (item,) = scored(model, (words, [True]))
-    mask = item.segment.mask.clone()
-    mask[2:4] = False
-    poisoned = item.readout.features.clone()
-    poisoned[2:4] = torch.nan
-    item = replace(item, segment=replace(item.segment, mask=mask), readout=Readout(poisoned))
-    (found,) = with_cache([item], replace(USUAL, window=8))
-    h, p = poisoned[:, 0], item.log_p[:, 0].exp()
-    for t in (4, 7):
-        pairs = [i for i in range(t) if i not in (2, 3)]
-        alike = torch.stack([(USUAL.theta * (h[t] @ h[i])).exp() for i in pairs])
-        hits = torch.tensor([float(words[i + 1, 0] == words[t + 1, 0]) for i in pairs]).double()
-        expected = (1 - USUAL.lambda_) * p[t] + USUAL.lambda_ * (alike * hits).sum() / alike.sum()
-        assert float(found.log_p[t, 0].exp()) == pytest.approx(float(expected), rel=1e-12)
 
 
 @pytest.mark.parametrize("cut", [4, 9, 13])
@@ -238,13 +209,6 @@ def test_the_edge_of_the_grid_is_noted() -> None:
     assert note == "cache.lambda=0.02 is the largest that was tried: the best may lie beyond."
     assert tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.02,)).notes == []
     assert tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.02, 1.0)).best.lambda_ == 0.02
-    best = (found := tuned(REPEATED, windows=(5, 20), thetas=(0.3, 60.0), lambdas=(0.01, 0.02))).best
-    ends = [(best.window, 5), (best.theta, 0.3), (best.lambda_, 0.01)]
-    assert found.notes == [
-        f"cache.{name}={value:g} is the {'smallest' if value == least else 'largest'} that was tried: "
-        "the best may lie beyond."
-        for name, (value, least) in zip(("window", "theta", "lambda"), ends, strict=True)
-    ]
 
 
 def test_no_helpful_cache_is_noted() -> None:

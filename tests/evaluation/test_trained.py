@@ -15,12 +15,10 @@ import pytest
 import torch
 
 import spanlm
-from spanlm.data.cbt import Defect
 from spanlm.data.config import DataConfig
 from spanlm.data.text import Text
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.evaluation.protocol import Context
 from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
@@ -50,15 +48,6 @@ def test_evaluate_and_score_are_a_loop_over_the_text(model: TrainedModel, text: 
     assert [row.surprisal for row in found] == pytest.approx([row.nll for row in rows], abs=1e-5)
     assert [row.entropy for row in found] == pytest.approx([row.entropy for row in rows], abs=1e-5)
     assert sum(row.surprisal for row in found) == pytest.approx(result.nll, rel=1e-6)
-
-
-def test_a_cache_is_tuned_on_one_part_and_used_on_another(model: TrainedModel) -> None:
-    tuned = model.tune_cache([9, 40], thetas=(0.2, 1.0), lambdas=(0.05, 0.2))
-    assert (tuned.text, tuned.tokens) == ("tiny valid", model.evaluate(split="valid").tokens)
-    assert tuned.perplexity == pytest.approx(model.evaluate(split="valid", cache=tuned.best).perplexity)
-    result = model.evaluate(cache=spanlm.CacheConfig(window=9, theta=0.2, lambda_=0.05))
-    assert result.without_cache is not None
-    assert result.without_cache.nll == model.evaluate().nll != result.nll
 
 
 def test_documents_of_a_text_that_is_one_are_refused(tmp_path: Path, model: TrainedModel) -> None:
@@ -92,39 +81,6 @@ def test_other_texts_of_a_model_of_books_are_read_as_books(tmp_path: Path, model
     assert len(corpus.splits["text"]) == 8
     assert corpus.splits["text"].documents.tolist() == [0, 4]
     assert len(model.corpus(str(path)).splits["text"]) == 16
-
-
-QUESTION = "The cat sat on the mat .\nthe XXXXX ran .\tdog\t\tcat|dog|zebra\n"
-
-
-def test_cloze_takes_a_file_or_questions(tmp_path: Path, model: TrainedModel) -> None:
-    path = tmp_path / "q.txt"
-    path.write_text(QUESTION + "\n" + QUESTION.replace("XXXXX", "_"))
-    ranked, defect = model.cloze(path, contexts=["query"])
-    assert isinstance(ranked, RankedQuestion) and isinstance(defect, Defect)
-    assert (ranked.question.line, ranked.context, ranked.oov) == (2, "query", (False, False, True))
-    assert defect.line == 5
-    (again,) = model.cloze([ranked.question], contexts=["query"], batch_size=1)
-    assert isinstance(again, RankedQuestion)
-    assert again.sentence == pytest.approx(ranked.sentence, rel=1e-5)
-    rows = list(model.score("the cat ran .", base=math.e, eos=True))
-    assert ranked.sentence[0] == pytest.approx(-sum(row.surprisal for row in rows), rel=1e-5)
-    assert ranked.candidate[0] == pytest.approx(-rows[1].surprisal, rel=1e-5)
-
-
-def test_a_model_of_single_sentences_is_asked_for_the_query_alone(tmp_path: Path, sentence_run: Path) -> None:
-    model = spanlm.load(sentence_run)
-    path = tmp_path / "q.txt"
-    path.write_text(QUESTION.replace("zebra", "mat"))
-    (ranked,) = model.cloze(path)
-    assert isinstance(ranked, RankedQuestion)
-    assert ranked.context == "query"
-    rows = list(model.score("the dog ran .", base=math.e, eos=True))
-    assert ranked.sentence[1] == pytest.approx(-sum(row.surprisal for row in rows), rel=1e-5)
-    both = list(model.cloze(path, contexts=["none", "query"]))
-    assert [item.context for item in both if isinstance(item, RankedQuestion)] == ["none", "query"]
-    with pytest.raises(InputError, match=r"context=full: .* was trained on lines .* Take context query, or none"):
-        model.cloze(path, contexts=["query", "full"])
 
 
 def test_a_model_of_sentences_scores_the_sentences_of_a_line(sentence_run: Path) -> None:

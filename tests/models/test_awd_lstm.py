@@ -58,17 +58,6 @@ def test_it_is_the_loop_with_the_same_masks(
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
-def test_names_are_those_of_plain_layers_and_stay_so() -> None:
-    """Before, during and after training: what is stored can be read without this code."""
-    encoder = stack(2, **NOISY)
-    names = [f"layers.{n}.{weight}_l0" for n in range(2) for weight in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-    for training in (True, False, True):
-        encoder.train(training)(*inputs(encoder))
-        assert list(encoder.state_dict()) == [name for name, _ in encoder.named_parameters()] == names
-        assert all(type(p) is nn.Parameter and p.is_leaf and p.requires_grad for p in encoder.parameters())
-        assert not list(encoder.buffers())
-
-
 def test_layers_start_as_the_library_starts_them() -> None:
     """Uniform in one over the root of each layer's own size, forget gates and both biases, too."""
     torch.manual_seed(0)

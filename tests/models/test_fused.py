@@ -54,24 +54,6 @@ def test_it_is_the_librarys_module(kind: Any, plain: Any, kernel: str, dtype: to
 
 
 @STACKS
-@pytest.mark.parametrize(
-    ("training", "enabled", "expected"),
-    [(True, True, (0.4, True)), (True, False, (0.4, True)), (False, True, (0.0, True)), (False, False, (0.0, False))],
-)
-def test_the_kernel_trains_wherever_a_gradient_may_be_asked_for(
-    kind: Any, plain: Any, kernel: str, training: bool, enabled: bool, expected: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The dropout between the layers acts in training alone."""
-    told: list[tuple[float, bool]] = []
-    run = getattr(torch, kernel)
-    monkeypatch.setattr(torch, kernel, lambda *given: (told.append((given[5], given[6])), run(*given))[1])
-    stack = kind(5, 4, 2, dropout=0.4).train(training)
-    with torch.set_grad_enabled(enabled):
-        stack(values(6, 3, 5).float(), carried(stack))
-    assert told == [expected]
-
-
-@STACKS
 def test_weights_can_be_given_for_a_call(kind: Any, plain: Any, kernel: str) -> None:
     """By name, tensors that are no parameters, too; afterwards the module has its own."""
     stack, x = kind(5, 4).double(), values(6, 3, 5)
