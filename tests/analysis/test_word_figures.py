@@ -129,7 +129,6 @@ def test_a_panel_says_which_model_how_flat_and_which_words_are_unknown() -> None
     written = texts(triangle_figure([[unknown]]))
     assert written.count("zebra <unk>") == 2 and written.count("<unk>") == 2
     assert sum(text.endswith("… <unk>") for text in written) == 2, "a long word is cut, its mark is not"
-    assert any("lacks" in text for text in written)
 
 
 @pytest.mark.parametrize("name", ["sliding", "words", "one span"])

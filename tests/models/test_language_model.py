@@ -81,6 +81,15 @@ def test_later_words_change_nothing_before_them(config: ModelConfig, last: int, 
 
 
 @every_model
+def test_double_precision_changes_only_rounding(config: ModelConfig) -> None:
+    tokens, targets = words(6, 2), words(6, 2, seed=1)
+    models = [language_model(config, dtype) for dtype in (torch.float64, torch.float32)]
+    wide, narrow = (answers(model, tokens, targets, model.init_state(2)) for model in models)
+    assert {x.dtype for x in narrow} == {torch.float32}
+    torch.testing.assert_close([x.double() for x in narrow], wide, rtol=1e-4, atol=1e-4)
+
+
+@every_model
 def test_targets_are_not_read(config: ModelConfig) -> None:
     """A target decides which probability is reported at its own step, and nothing else."""
     model = language_model(config)

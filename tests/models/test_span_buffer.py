@@ -63,16 +63,6 @@ def test_one_mask_for_what_asks_gates_predicts_and_is_read() -> None:
         assert_same(readout.attention.weights[:, b : b + 1], one.attention.weights)
 
 
-def test_what_is_kept_is_not_dropped() -> None:
-    """Nor is anything in evaluation."""
-    h, config = values(7, 3, HIDDEN), replace(SMALL, dropout=0.4)
-    (_, dropped), memory = trained(config, h)
-    (plain, after), _ = trained(SMALL, h)
-    assert bitwise(dropped, after)
-    evaluated, _ = read(memory.eval(), h, after_prefix(memory, 8, batch=3))
-    assert bitwise(evaluated, plain)
-
-
 def test_a_model_drops_nothing_twice_and_hands_on_the_whole_output() -> None:
     config = model_config(LSTMConfig(hidden_size=HIDDEN), replace(SMALL, dropout=0.4), SoftmaxConfig())
     model, tokens = language_model(config).train(), words(9, 8)
