@@ -144,6 +144,19 @@ def test_a_reset_empties_one_streams_cache() -> None:
         assert (-found[:, stream]).tolist() == pytest.approx(expected, rel=1e-12)
 
 
+def test_padding_is_not_remembered() -> None:
+    """In the middle of a stream, too: it is as if it were not there."""
+    (item,) = scored(small_model(), (draw(8, 1), [True]))
+    mask = item.segment.mask.clone()
+    mask[2:4] = False
+    poisoned = item.readout.features.masked_fill(~mask.unsqueeze(-1), torch.nan)
+    kept = mask[:, 0]
+    short = replace(item.segment, inputs=item.segment.inputs[kept], targets=item.segment.targets[kept], mask=mask[kept])
+    (padded,) = with_cache([replace(item, segment=replace(item.segment, mask=mask), readout=Readout(poisoned))], USUAL)
+    (found,) = with_cache([Scored(short, item.log_p[kept], Readout(poisoned[kept]))], USUAL)
+    torch.testing.assert_close(padded.log_p[kept], found.log_p, rtol=1e-12, atol=0)
+
+
 @pytest.mark.parametrize("cut", [4, 9, 13])
 def test_later_words_change_nothing_bit_by_bit(cut: int) -> None:
     model, words = small_model().float(), draw(20, 2)
