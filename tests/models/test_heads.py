@@ -12,7 +12,6 @@ from spanlm.models.heads import SoftmaxConfig
 from spanlm.models.interfaces import Readout
 from tests.models import small
 from tests.models.small import assert_same, build, values, words
-from tests.reference import grid, linear_softmax
 
 SIZE, VOCABULARY = 6, 13
 
@@ -46,17 +45,6 @@ def test_one_target_is_one_column_of_all(config: Any, scale: float) -> None:
         list(torch.autograd.grad((every * mask).sum(), leaves)),
         atol=1e-10,
     )
-
-
-def test_a_projection_stands_before_the_softmax() -> None:
-    """softmax(W* (P h + b_P) + b), against the loop."""
-    head = head_of(SoftmaxConfig(tied=True, projection=True))
-    features, targets = values(4, 3, SIZE), words(4, 3, size=VOCABULARY)
-    projection = head.projection
-    rows = [[projection.weight.mv(x) + projection.bias for x in step] for step in features]
-    expected = linear_softmax(grid(rows), head.weight, head.bias)
-    assert_same(head.log_probs(Readout(features)), expected)
-    assert_same(head.log_prob(Readout(features), targets), expected.gather(-1, targets[..., None]).squeeze(-1))
 
 
 def test_the_penalty_is_the_sum_of_squares() -> None:

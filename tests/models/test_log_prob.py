@@ -111,17 +111,6 @@ def test_any_shape_and_gradient_in_any_chunks(
         assert_same(with_gradients(run(op, leaves, targets), asked, kind), expected)
 
 
-def test_no_margin_is_a_margin_of_zero() -> None:
-    (x, margin, weight, bias, log_prior), targets = OPS["mixture, even"].inputs(SMALL)
-    none = torch.zeros_like(margin)
-    for even in (True, False):
-        found = [mixture_log_prob(x, log_prior, weight, bias, targets, m, even=even) for m in (None, none)]
-        assert bitwise(*found)
-    assert bitwise(
-        linear_log_prob(x[:, 0], weight, bias, targets), linear_log_prob(x[:, 0], weight, bias, targets, none[:, 0])
-    )
-
-
 @every_op
 @every_kind
 def test_only_what_needs_a_gradient_gets_one(op: Op, kind: str, division: None) -> None:
