@@ -7,7 +7,7 @@ than the window, or empty. Every function returns new lists and leaves its argum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -156,39 +156,19 @@ class Projections:
     w_x: Tensor
 
 
-def attention(h: Tensor, past: Past, window: int, p: Projections) -> tuple[Tensor, Tensor, Past]:
-    """Eq. 1-4: one vector is key, value and what the next word is predicted from."""
-    return look_back(h, past, window, p, lambda o: (o, o, o))
-
-
-def key_value(h: Tensor, past: Past, window: int, p: Projections) -> tuple[Tensor, Tensor, Past]:
-    """Eq. 6-10: h = [k; v], keys are compared, values are read, the current value predicts."""
-
-    def parts(o: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        k = len(o) // 2
-        return o[:k], o[k:], o[k:]
-
-    return look_back(h, past, window, p, parts)
-
-
-def key_value_predict(h: Tensor, past: Past, window: int, p: Projections) -> tuple[Tensor, Tensor, Past]:
-    """Eq. 11-12: h = [k; v; p], the third part does nothing but predict."""
-
-    def parts(o: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        k = len(o) // 3
-        return o[:k], o[k : 2 * k], o[2 * k :]
-
-    return look_back(h, past, window, p, parts)
-
-
-def look_back(
-    h: Tensor, past: Past, window: int, p: Projections, parts: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
-) -> tuple[Tensor, Tensor, Past]:
+def look_back(h: Tensor, past: Past, window: int, p: Projections, roles: int) -> tuple[Tensor, Tensor, Past]:
     """For each step: score the outputs of the last `window` steps, average their values, combine.
 
     The current output is not among them. Nothing remembered: r = 0 and no weights.
+    With 1 role (Eq. 1-4) an output is key, value and what the next word is predicted from, with 2 (Eq. 6-10)
+    h = [k; v] and the value predicts, with 3 (Eq. 11-12) h = [k; v; p] and the third part does nothing else.
     Weights are (T, B, window), the last column one step back; columns before the stream's start are 0.
     """
+
+    def parts(output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        pieces = output.chunk(roles)
+        return pieces[0], pieces[min(1, roles - 1)], pieces[-1]
+
     features, weights = blank(h), blank(h)
     after = [list(outputs) for outputs in past]
     for b, t in places(h):

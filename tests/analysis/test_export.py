@@ -16,7 +16,6 @@ import pytest
 
 from spanlm.analysis.export import CSV_COLUMNS, save_attention, save_flatness, save_sentence_maps
 from spanlm.analysis.sentences import FlatnessAccumulator, mean_flatness
-from spanlm.errors import InputError, RunError
 from spanlm.evaluation.attention import AttentionRecord
 
 from .conftest import HOSTILE, WORDS, make_record, make_sentence
@@ -54,26 +53,6 @@ def test_every_suffix_writes_its_format(tmp_path: Path, save: Callable[..., None
     assert one.read_bytes() == again.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("failure", "error"),
-    [(OSError(28, "No space left on device"), RunError), (PermissionError(), InputError)],
-)
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, record: AttentionRecord, monkeypatch: pytest.MonkeyPatch, failure: OSError, error: type[Exception]
-) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("old")
-
-    def fail(_: int) -> None:
-        raise failure
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(error, match=r"a\.csv"):
-        save_attention(record, path)
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a.csv"]
-
-
 @pytest.mark.parametrize("nearest_lag", [0, 1])
 def test_csv_has_a_row_for_each_occupied_slot(tmp_path: Path, record: AttentionRecord, nearest_lag: int) -> None:
     record = replace(record, nearest_lag=nearest_lag)
@@ -87,11 +66,6 @@ def test_csv_has_a_row_for_each_occupied_slot(tmp_path: Path, record: AttentionR
         assert row["source_word"] == record.words[position - lag]
         assert float(row["surprisal_nats"]) == record.surprisal[position]
         assert np.float32(row["weight"]) == record.weights[position, record.lags.index(lag)]
-
-
-def test_csv_gives_hostile_words_back(tmp_path: Path, hostile: AttentionRecord) -> None:
-    rows = _csv_rows(tmp_path / "a.csv", hostile)
-    assert [row["target"] for row in rows if row["lag"] == "1"] == hostile.targets[1:]
 
 
 def _csv_rows(path: Path, record: AttentionRecord) -> list[dict[str, str]]:

@@ -162,24 +162,6 @@ def test_lags_of_other_things_do_not_stand_side_by_side() -> None:
     check_alike({"one": (1, 1), "two": (1, 0)})
 
 
-def test_notes_say_what_was_done_and_where_weights_do_not_sum_to_100() -> None:
-    said = " ".join(notes([SHORT, CURRENT, UNKNOWN]))
-    for part in ("a text.", "cannot be compared", "Fig. 3b", "scaled to sum to 100", "≈ (lag 0)", "lag 0 here"):
-        assert part in said, part
-    for part in ("cannot be compared", "Fig. 3b", "scaled", "≈", "lag 0", "no word"):
-        assert part not in " ".join(notes([UNKNOWN])), part
-    assert "On no word: pointer 62.5 %." in notes([SHORT, POINTER])
-    assert "On older words, of memories that hold all since the last reset: single 25.0 %." in notes([SHORT, WHOLE])
-
-
-def test_markdown_has_a_row_for_each_model_and_one_for_the_papers(tmp_path: Path) -> None:
-    piped = MeasuredLags("a|b", "a text", UNKNOWN.profile)
-    table, said = written(tmp_path, ".md", SHORT, CURRENT, piped).split("\n\n")
-    cells = [line.replace("\\|", "/").strip("| ").split(" | ") for line in table.splitlines()]
-    assert [row[0] for row in cells] == ["model", "---", "kvp-w3", "paper", "rm-w2", "paper", "a/b"]
-    assert cells[3][1:4] == ["23.9", "31.4", "44.7"] and "scaled to sum to 100" in said
-
-
 def test_csv_has_a_row_for_each_model_and_lag(tmp_path: Path) -> None:
     rows = list(csv.DictReader(written(tmp_path, ".csv", SHORT, CURRENT, UNKNOWN).splitlines()))
     assert [(row["run"], row["lag"]) for row in rows] == [

@@ -17,7 +17,7 @@ import pytest
 from spanlm.analysis.pages import render_page, render_span_page
 from spanlm.evaluation.attention import PARTS, AttentionRecord, SpanRecord
 
-from .conftest import HOSTILE, make_record, make_spans, mean_by_lag
+from .conftest import HOSTILE, WORDS, make_record, make_spans, mean_by_lag
 
 
 class Page(HTMLParser):
@@ -61,7 +61,7 @@ both_pages = pytest.mark.parametrize("spans", [False, True], ids=["words", "span
 
 @both_pages
 def test_words_cannot_become_markup(spans: bool) -> None:
-    title = '<b onload="x">&</title><script>'
+    title = '{{record}}<b onload="x">&</title><script>'
     text = page_of([*HOSTILE, *HOSTILE], spans=spans, title=title)
     plain, page = Page(page_of(["a", "b"], spans=spans)), Page(text)
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
@@ -69,13 +69,6 @@ def test_words_cannot_become_markup(spans: bool) -> None:
     assert page.inside("title") == page.inside("h1") == [title]
     data = text.split('<script id="record" type="application/json">')[1].split("</script>")[0]
     assert not set(data) & set("<>&\u2028")
-
-
-@both_pages
-def test_a_word_that_looks_like_a_placeholder_stays_a_word(spans: bool) -> None:
-    page = Page(page_of(["{{script}}", "{{policy}}"], spans=spans, title="{{record}}"))
-    assert page.record()["tokens"][1:] == ["{{script}}", "{{policy}}"]
-    assert page.inside("title") == ["{{record}}"]
 
 
 @both_pages
@@ -110,21 +103,15 @@ def test_the_policy_names_exactly_the_script_and_the_style(spans: bool) -> None:
     }
 
 
-def test_the_page_holds_the_record(record: AttentionRecord) -> None:
+@pytest.mark.parametrize("nearest", [0, 1])
+def test_the_page_holds_the_record(nearest: int) -> None:
+    record = make_record(WORDS, 3, nearest_lag=nearest)
     content = Page(render_page(record)).record()
-    assert (content["window"], content["nearest"]) == (3, 1)
+    assert (content["window"], content["nearest"]) == (3, nearest)
     np.testing.assert_allclose(np.array(content["weights"]) / 1000, record.weights, atol=0.0005001)
     np.testing.assert_allclose(content["bits"], record.bits, atol=0.005001)
     assert content["expected"][2] == [["sat", 0.5], ["other", 0.25]]
-    assert content["mean"] == pytest.approx(mean_by_lag(record.weights).percent, abs=0.005)
-
-
-def test_the_page_knows_of_the_current_word(record: AttentionRecord, current: AttentionRecord) -> None:
-    content = Page(render_page(current)).record()
-    assert (content["window"], content["nearest"]) == (3, 0)
-    assert content["mean"] == pytest.approx(mean_by_lag(current.weights, 0).percent, abs=0.005)
-    assert "known without looking back" in render_page(record)
-    assert "known without looking back" not in render_page(current), "it is looked at like the others"
+    assert content["mean"] == pytest.approx(mean_by_lag(record.weights, nearest).percent, abs=0.005)
 
 
 def test_a_window_that_grows_has_no_mean_and_the_darkest_blue_is_that_of_rows_with_a_choice() -> None:

@@ -14,7 +14,6 @@ from spanlm.analysis.sentences import (
     FlatnessAccumulator,
     SentenceMap,
     attend_sentence,
-    common_scale,
     mean_flatness,
     scale_top,
     triangle_lines,
@@ -23,8 +22,7 @@ from spanlm.data.batching import make_batcher
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
-from spanlm.evaluation import attention as reading
-from spanlm.evaluation.attention import attend_words
+from spanlm.evaluation.attention import STEPS, attend_words
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig
@@ -47,6 +45,10 @@ def make_model(memory: Any) -> LanguageModel:
     torch.manual_seed(0)
     config = ModelConfig(embedding_size=5, encoder=LSTMConfig(hidden_size=6), memory=memory, init_range=0.7)
     return LanguageModel(config, len(VOCABULARY)).eval()
+
+
+LONG = TEXT * 6
+"""More words than are read at a time."""
 
 
 def make_map(config: Any, words: list[str] = WORDS) -> SentenceMap:
@@ -81,21 +83,14 @@ def test_a_map_has_every_weight_at_its_word(config: Any) -> None:
 
 
 @pytest.mark.parametrize("config", ATTENDING)
-def test_a_text_in_parts_is_the_text_whole(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_in_parts_is_the_text_whole(config: Any) -> None:
     """Of a memory that grows, later parts have wider windows."""
-    whole = attend_words(make_model(config), VOCABULARY, TEXT)
-    monkeypatch.setattr(reading, "STEPS", 5)
-    parts = attend_words(make_model(config), VOCABULARY, TEXT)
-    assert parts.window == whole.window
-    np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-6)
-
-
-def test_a_text_with_too_many_weights_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "STEPS", 5)
-    monkeypatch.setattr(reading, "MOST_WEIGHTS", len(TEXT) * 12)
-    with pytest.raises(InputError, match=rf"{len(TEXT)} words, each with 14 weights or more, .*part of it"):
-        attend_words(make_model(AttentiveConfig()), VOCABULARY, TEXT)
-    assert attend_words(make_model(AttentiveConfig(window=12)), VOCABULARY, TEXT).window == 12
+    model, parts = make_model(config), attend_words(make_model(config), VOCABULARY, LONG)
+    with torch.no_grad():
+        words = torch.tensor(VOCABULARY.encode([EOS, *LONG[:-1]])).unsqueeze(1)
+        whole = model(words, model.init_state(1))[0].attention.by_lag()[:, 0]
+    assert len(LONG) > STEPS and parts.window == whole.shape[-1]
+    np.testing.assert_allclose(parts.weights, whole, atol=1e-6)
 
 
 @pytest.mark.parametrize("config", ATTENDING)
@@ -168,16 +163,6 @@ def test_a_sentence_of_one_word_has_no_flatness() -> None:
     both, long = mean_flatness(two), mean_flatness(two[1:])
     assert both is not None and long is not None
     assert (both.overall, both.left_out) == (long.overall, long.left_out + 2)
-
-
-def test_the_scale_is_common_and_not_set_by_rows_of_few_words() -> None:
-    one, other = make_map(AttentiveConfig(score="single")), make_map(AttentiveConfig())
-    tops = [common_scale([each])[0] for each in (one, other)]
-    assert common_scale([one, other]) == (max(tops), True)
-    settled = np.concatenate([each.matrix[6:].ravel() for each in (one, other)])
-    settled = settled[~np.isnan(settled)]
-    assert (settled > max(tops)).mean() <= 0.05
-    assert max(tops) <= 2 * np.quantile(settled, 0.95)
 
 
 @pytest.mark.parametrize(

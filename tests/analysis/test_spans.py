@@ -15,8 +15,7 @@ import torch
 import spanlm
 from spanlm.analysis.export import save_spans
 from spanlm.errors import InputError
-from spanlm.evaluation import attention as reading
-from spanlm.evaluation.attention import PARTS, SpanRecord, attend_spans
+from spanlm.evaluation.attention import MOST_WEIGHTS, PARTS, STEPS, SpanRecord, attend_spans
 from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel
 from spanlm.models.memories import SpanBufferConfig
@@ -24,7 +23,8 @@ from tests.evaluation import reference
 from tests.evaluation.reference import VOCABULARY
 from tests.evaluation.test_parts import span_model
 
-TEXT = [word for line in reference.TEXT for word in [*line, "<eos>"]]
+TEXT = [word for line in reference.TEXT * 5 for word in [*line, "<eos>"]]
+assert len(TEXT) > STEPS, "more than is read at a time"
 MEMORIES = {
     "sliding": SpanBufferConfig(buffer_size=6, span_length=3),
     "words": SpanBufferConfig(buffer_size=4, words=True),
@@ -52,9 +52,7 @@ def ends(position: int, kind: str) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", MEMORIES)
-@pytest.mark.parametrize("steps", [3, 128])
-def test_every_weight_has_its_words(kind: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "STEPS", steps)
+def test_every_weight_has_its_words(kind: str) -> None:
     model = span_model(memory=MEMORIES[kind])
     record = recorded(model)
     length = 1 if kind == "words" else 3
@@ -132,7 +130,7 @@ def test_files_hold_every_position(tmp_path: Path) -> None:
         assert float(row["weight"]) == record.weights[t, record.weights.shape[1] - (t - last)]
 
 
-def test_what_cannot_be_shown_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_shown_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"looks at no spans.*model\.memory\.kind=span_buffer"):
         recorded(reference.small_model())
     with pytest.raises(InputError, match="expected=0"):
@@ -143,8 +141,6 @@ def test_what_cannot_be_shown_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         attend_spans(span_model(), VOCABULARY, TEXT[:1], opened=False)
     with pytest.raises(InputError, match=r"cannot write \.npz"):
         save_spans(recorded(span_model()), tmp_path / "a.npz")
-    monkeypatch.setattr(reading, "MOST_WEIGHTS", 6 * len(TEXT))
-    assert len(recorded(span_model()).words) == len(TEXT)
-    wider = replace(MEMORIES["sliding"], buffer_size=9)
-    with pytest.raises(InputError, match=r"each with 9 weights or more, has too many weights"):
-        recorded(span_model(memory=wider))
+    wide, many = span_model(memory=replace(MEMORIES["sliding"], buffer_size=60)), 1 + MOST_WEIGHTS // 60
+    with pytest.raises(InputError, match=rf"{many:,} words, each with 60 weights or more, has too many weights"):
+        attend_spans(wide, VOCABULARY, ["the"] * many)

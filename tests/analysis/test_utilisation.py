@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spanlm.analysis.export import save_utilisation
-from spanlm.analysis.utilisation import Utilisation, read_utilisation, spread_epochs
+from spanlm.analysis.utilisation import Utilisation, read_utilisation
 from spanlm.errors import InputError
 
 ONE = Utilisation("one", (0.5, 0.02, 0.1), (0.3, 0.1, 0.08))
@@ -47,14 +46,6 @@ def test_a_run_without_any_use_is_refused(tmp_path: Path, rows: list[dict[str, A
         read_utilisation(run_folder(tmp_path / "r", *rows), "r")
     with pytest.raises(InputError, match=r"x: has no metrics\.jsonl"):
         read_utilisation(tmp_path / "x", "x")
-
-
-@pytest.mark.parametrize("count", [1, 2, 11, 12, 13, 500])
-def test_epochs_are_spread_from_the_first_to_the_last(count: int) -> None:
-    found = spread_epochs(count, 12)
-    assert len(found) == min(count, 12) and (found[0], found[-1]) == (0, count - 1)
-    steps = {b - a for a, b in pairwise(found)}
-    assert not steps or max(steps) - min(steps) <= 1
 
 
 def test_data_has_every_epoch_of_every_run(tmp_path: Path) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 
-from spanlm.analysis.figures import figure_bytes
-from spanlm.analysis.sentences import SentenceMap, common_scale, scale_top
+from spanlm.analysis.sentences import SentenceMap, scale_top
 from spanlm.analysis.word_figures import (
     MOST_STEPS,
     ROW_LIMIT,
@@ -81,15 +79,6 @@ def places(figure: Any) -> dict[str, list[tuple[float, float]]]:
     return found
 
 
-@pytest.mark.slow
-def test_of_many_cells_a_map_is_an_image_and_its_words_stay_text() -> None:
-    many = heatmap(make_record(["<eos>", *(f"w{n % 9}" for n in range(210))], 11))
-    (_, weights), *_ = cells(many)
-    svg = figure_bytes(many, ".svg")
-    assert len(weights) > 2000 and b"<image" in svg and b">came next</text>" in svg
-    assert b"<image" not in figure_bytes(KINDS["text: a window"](), ".svg")
-
-
 @pytest.mark.parametrize("record", TEXTS.values(), ids=TEXTS)
 def test_a_cell_stands_in_the_row_of_its_position_and_the_column_of_its_lag(record: AttentionRecord) -> None:
     figure = heatmap(record)
@@ -107,11 +96,7 @@ def test_a_cell_stands_in_the_row_of_its_position_and_the_column_of_its_lag(reco
     assert all(f"{bits:.1f}" in found for bits in record.bits)
 
 
-def test_a_large_weight_has_its_word_and_a_long_text_is_refused() -> None:
-    record = TEXTS["a window"]
-    named = sum(len(found) for found in places(heatmap(record)).values())
-    others = places(heatmap(replace(record, weights=0.1 * record.weights)))
-    assert named - sum(map(len, others.values())) == (record.weights >= 0.12).sum()
+def test_a_long_text_is_refused() -> None:
     with pytest.raises(InputError, match="a figure of 401 words: must be at most 400"):
         heatmap(make_record(["w"] * (ROW_LIMIT + 2), 3))
 
@@ -119,7 +104,7 @@ def test_a_large_weight_has_its_word_and_a_long_text_is_refused() -> None:
 @pytest.mark.parametrize("one", SENTENCES.values(), ids=SENTENCES)
 def test_every_weight_of_a_sentence_is_in_the_row_and_the_column_of_its_words(one: SentenceMap) -> None:
     figure = triangle_figure([[one]])
-    found, lag = places(figure), one.record.nearest_lag
+    found = places(figure)
     for word in {*one.record.words, *one.record.targets}:
         assert any(shows(text, word) for text in found)
     ((corners, weights),) = cells(figure)
@@ -128,42 +113,6 @@ def test_every_weight_of_a_sentence_is_in_the_row_and_the_column_of_its_words(on
     rows, columns = np.nonzero(there)
     width, height = ((21.5, 15), (13.5, 12), (9, 9))[(len(one.record) > 24) + (len(one.record) > 40)]
     np.testing.assert_allclose(corners - corners[0], np.c_[width * (columns - columns[0]), height * (rows - rows[0])])
-    if len(set(one.record.words)) == len(one.record.words) and len(one.record) < 40:
-        # the head of a column stands just above its first cell
-        head = one.record.words[columns[-1]]
-        first = corners[columns == columns[-1]].min(axis=0)
-        assert any(
-            0 <= x - first[0] < 3 and 0 < first[1] - y < height
-            for text, spots in found.items()
-            if shows(text, head)
-            for x, y in spots
-        ) or (lag == 0 and len(one.record) == 2)
-
-
-@pytest.mark.slow
-def test_numbers_are_in_cells_that_have_room_for_them() -> None:
-    def numbers(name: str) -> set[str]:
-        return {text for text in texts(triangle_figure([[SENTENCES[name]]])) if re.fullmatch(r"\d+(\.\d)?", text)}
-
-    assert f"{100 * float(SENTENCES['all words'].matrix[5, 2]):.1f}" in numbers("all words")
-    assert f"{100 * float(SENTENCES['30 words in a window'].matrix[20, 18]):.0f}" in numbers("30 words in a window")
-    assert numbers("60 words") == set() and "100" in numbers("one word")
-
-
-@pytest.mark.slow
-def test_panels_of_a_sentence_share_their_colours_and_stand_side_by_side_or_below() -> None:
-    flat, peaked = (make_sentence(SENTENCE, name=name) for name in ("flat", "peaked"))
-    for one, largest in ((flat, 0.2), (peaked, 0.92)):
-        for t in range(1, 10):
-            one.record.weights[t, 9 - t :] = [(1 - largest) / max(t - 1, 1)] * (t - 1) + [largest]
-    figure = triangle_figure([[flat, peaked]])
-    assert (common_scale([flat, peaked]), common_scale([flat])) == ((1.0, False), (0.2, True))
-    assert {each.get_clim() for each in figure.findobj(PolyCollection)} == {(0, 1)}
-    ((x, y),), ((other, below),) = places(figure)["flat"], places(figure)["peaked"]
-    assert y == below and x < other
-    long = [make_sentence([f"word{n}" for n in range(100)], name=f"model {n}") for n in range(3)]
-    heads = [places(triangle_figure([long]))[one.name][0] for one in long]
-    assert len({x for x, _ in heads}) < 3 and heads[-1][1] > heads[0][1]
 
 
 def test_a_panel_says_which_model_how_flat_and_which_words_are_unknown() -> None:
@@ -175,7 +124,6 @@ def test_a_panel_says_which_model_how_flat_and_which_words_are_unknown() -> None
     written = texts(triangle_figure([[unknown]]))
     assert written.count("zebra <unk>") == 2 and written.count("<unk>") == 2
     assert sum(text.endswith("… <unk>") for text in written) == 2, "a long word is cut, its mark is not"
-    assert any("lacks" in text for text in written)
 
 
 @pytest.mark.parametrize("name", ["sliding", "words", "one span"])

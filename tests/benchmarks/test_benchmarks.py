@@ -126,20 +126,6 @@ def test_a_port_is_the_same_model_with_the_same_loss(published: Size, make: Any,
         assert torch.equal(one, first) != one.requires_grad
 
 
-@pytest.mark.parametrize("drawn", ["hidden_dropout", "weight_drop", "embedding", "input", "output", None])
-def test_the_port_draws_every_kind_of_noise(drawn: str | None) -> None:
-    """One rate that is not zero is enough to change the answer."""
-    size = undropped(shrunk(AWD_PTB))
-    if drawn in ("hidden_dropout", "weight_drop"):
-        encoder: Any = replace(size.model.encoder, **{drawn: 0.5})  # type: ignore[arg-type]
-        size = replace(size, model=replace(size.model, encoder=encoder))
-    elif drawn is not None:
-        size = replace(size, model=replace(size.model, **{f"{drawn}_dropout": 0.5}))  # type: ignore[arg-type]
-    port, tokens = PortedAWD(size), torch.arange(24).view(6, 4)
-    one, two = (port(tokens, port.zeros(4))[0][2] for _ in range(2))
-    assert torch.equal(one, two) == (drawn is None)
-
-
 def test_dynamic_evaluation_needs_the_passes_it_is_compared_with() -> None:
     """As many words to as many weights; and what it learns it keeps, else nothing would be timed."""
     size = shrunk(GROUPS["dynamic"][0])
@@ -171,6 +157,7 @@ def test_operations_by_hand() -> None:
     assert buffer_flops(spans) == training_flops(shrunk(AWD_PTB)) + 6 * (84 + 50 * 6) + 4 * 9 * 6 * 6 / 6
 
 
+@pytest.mark.slow
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     size = shrunk(lstm.ONE_STREAM_650)
     monkeypatch.setitem(GROUPS, "cache", (size, lstm.cache_group))

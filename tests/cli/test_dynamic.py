@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 import spanlm
-from spanlm.evaluation.dynamic.statistics import DYNAMIC
+from spanlm.evaluation.dynamic.evaluate import evaluate_dynamic
+from spanlm.evaluation.dynamic.statistics import DYNAMIC, gather_statistics
 from spanlm.evaluation.dynamic.tuning import TRIALS
 from spanlm.evaluation.dynamic.update import DynamicConfig
+from spanlm.evaluation.protocol import Protocol
 from tests.cli.conftest import Cli
 
 GIVEN = ("--dynamic-rate", "0.002", "--dynamic-decay", "0.01", "--dynamic-epsilon", "0.001")
@@ -47,7 +49,10 @@ def evaluated(cli: Cli, *arguments: object) -> dict[str, Any]:
 @pytest.mark.parametrize("state", ["auto", "carry", "line"])
 def test_json_is_the_evaluation_with_and_without(cli: Cli, run: Path, state: Any) -> None:
     result, model = evaluated(cli, run, "--dynamic", *GIVEN, "--state", state), spanlm.load(run)
-    adapted, plain = model.evaluate(state=state, dynamic=CONFIG), model.evaluate(state=state)
+    corpus, protocol = model.corpus(), Protocol(context="document" if state == "auto" else state)
+    gathered = gather_statistics(model.model, corpus, Protocol(context="document"))
+    adapted = evaluate_dynamic(model.model, corpus, "test", gathered, CONFIG, protocol)
+    plain = model.evaluate(state=state)
     assert adapted.perplexity != pytest.approx(plain.perplexity, rel=1e-3)
     for found, expected in ((result, adapted), (result["without_dynamic"], plain)):
         assert found["perplexity"] == pytest.approx(expected.perplexity) and found["protocol"] == expected.protocol
@@ -77,19 +82,6 @@ def test_the_published_grid_is_the_default(cli: Cli, run: Path, short: str) -> N
     assert found["dynamic_statistics"]["text"] == "tiny train"
     tuning = found["tuning"]
     assert len(tuning["grid"]) == 24 and (tuning["grid"][0]["rate"], tuning["grid"][-1]["decay"]) == (3e-5, 0.005)
-
-
-def test_tuning_is_reported(cli: Cli, run: Path, short: str) -> None:
-    grid = ("--corpus", short, "--tune-dynamic", "--dynamic-rate", "0.0001", "0.001", "--dynamic-decay", "0.01")
-    flat = " ".join(cli("evaluate", run, "--dynamic", *grid).done.split())
-    tuning = spanlm.load(run).tune_dynamic(short, rates=(0.0001, 0.001), decays=(0.01,))
-    assert (
-        f"tuned on short valid: η {tuning.best.rate:.3g}, λ 0.01 of 2 pairs; {tuning.perplexity:.2f} there, "
-        f"{tuning.plain:.2f} without" in flat
-    )
-    assert tuning.notes and all(note.replace("dynamic.", "--dynamic-") in flat for note in tuning.notes)
-    assert "optimistic" not in flat
-    assert "optimistic" in cli("evaluate", run, "--dynamic", *grid, "--split", "valid").done
 
 
 def test_the_first_releases_convention(cli: Cli, run: Path, short: str) -> None:
@@ -155,7 +147,8 @@ def test_a_best_value_on_the_edge_comes_with_options_to_try(cli: Cli, run: Path,
     tuning = evaluated(cli, run, *how)["tuning"]
     rates, decays = ([point[name] for point in tuning["grid"]] for name in ("rate", "decay"))
     flat = " ".join(cli("evaluate", run, *how).done.split())
-    assert "dynamic." not in flat.replace("dynamic.safetensors", "")
+    assert "dynamic." not in flat.replace("dynamic.safetensors", "") and "optimistic" not in flat
+    assert "optimistic" in cli("evaluate", run, *how, "--split", "valid").done
     for name, tried, large, small in (("rate", rates, "1e-07", "1e-09"), ("decay", decays, "0.5", "0.01")):
         upwards = tuning["best"][name] == max(tried)
         best = large if upwards else small

@@ -141,21 +141,18 @@ def test_words_are_scored_and_drawn_with_it(cli: Cli, span_run: Path, tmp_path: 
 
 def test_the_table_has_each_part_and_the_bound(cli: Cli, span_run: Path) -> None:
     assert "oracle" not in cli("evaluate", span_run).done
-    text = flat(cli("evaluate", span_run, "--parts").done)
-    result = spanlm.load(span_run).evaluate()
-    parts = result.parts
+    text, parts = flat(cli("evaluate", span_run, "--parts").done), spanlm.load(span_run).evaluate().parts
     assert parts is not None and parts.utilisation is not None and parts.oracle_utilisation is not None
-    assert (
-        f"perplexity {result.perplexity:.2f} encoder alone {parts.encoder:.2f} buffer alone {parts.buffer:.2f}; "
-        in text
-    )
-    assert f"; at {result.tokens - parts.remembering:,} tokens nothing is remembered: there it is the encoder" in text
-    assert f"oracle bound {parts.oracle:.2f}: at each token the better of the two" in text
-    assert "chosen after the fact; no model's perplexity" in text
-    assert f" PoU {parts.utilisation:.2%} of {parts.remembering:,} tokens" in text
-    assert f"oracle PoU {parts.oracle_utilisation:.2%}: the buffer gives the token more" in text
-    assert f"gate buffer's share {parts.gate:.3f} before the temperature (mean); mean reward {parts.reward:.3f}" in text
-    assert parts.oracle < min(parts.encoder, parts.buffer, result.perplexity)
+    for number in (
+        f"encoder alone {parts.encoder:.2f} ",
+        f"buffer alone {parts.buffer:.2f};",
+        f"oracle bound {parts.oracle:.2f}:",
+        f" PoU {parts.utilisation:.2%} of {parts.remembering:,} tokens",
+        f"oracle PoU {parts.oracle_utilisation:.2%}:",
+        f"share {parts.gate:.3f} ",
+        f"reward {parts.reward:.3f}",
+    ):
+        assert number in text
 
 
 def test_lines_that_fit_in_no_span_have_no_shares(cli: Cli, span_run: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spanlm.data.batching import Segment
-from spanlm.evaluation import protocol as module
 from spanlm.evaluation.cache import CacheConfig, CacheTuning, tune_cache, with_cache
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
@@ -25,7 +24,7 @@ from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.interfaces import NextWordModel, Readout
 from spanlm.models.language_model import LanguageModel
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS, TARGETS, evaluated, small_model
+from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, evaluated, small_model
 
 SIZE = len(reference.WORDS)
 USUAL = CacheConfig(window=7, theta=0.8, lambda_=0.3)
@@ -86,24 +85,14 @@ def test_streams_have_caches_of_their_own(batch_size: int) -> None:
 def test_any_cut_is_the_same(length: int, batch_size: int, context: Context, window: int | None) -> None:
     model, cache = small_model(), None if window is None else replace(USUAL, window=window)
     usual = evaluated(model, cache, context=context, batch_size=batch_size)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "LENGTH", length)
-        result = evaluated(model, cache, context=context, batch_size=batch_size)
-    assert (result.tokens, result.unk_tokens, result.oov_tokens) == (TARGETS, 3, 2)
-    assert result.nll == pytest.approx(usual.nll, rel=1e-12)
+    batcher = Protocol(context=context, batch_size=batch_size).batcher(CORPUS, "test", in_order=True, length=length)
+    parts = score(model, batcher.segments())
+    parts = parts if cache is None else with_cache(parts, cache, across=context == "line")
+    assert -sum(float(x.log_p[x.segment.mask].sum()) for x in parts) == pytest.approx(usual.nll, rel=1e-12)
+    assert (usual.tokens, usual.unk_tokens, usual.oov_tokens) == (TARGETS, 3, 2)
     if context != "carry":
         one = evaluated(model, cache, context=context, batch_size=1)
-        assert result.nll == pytest.approx(one.nll, rel=1e-12) and result.protocol == one.protocol
-
-
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_without_the_cache_it_is_the_plain_evaluation(context: Context) -> None:
-    found, plain = (evaluated(small_model(), cache, context=context) for cache in (USUAL, None))
-    assert found.without_cache is not None and plain.without_cache is None
-    assert replace(found.without_cache, tokens_per_second=0.0) == replace(plain, tokens_per_second=0.0)
-    assert abs(found.nll - plain.nll) > 0.1
-    kept = ("corpus", "split", "tokens", "oov_tokens", "unk_tokens")
-    assert [asdict(found)[name] for name in kept] == [asdict(plain)[name] for name in kept]
+        assert usual.nll == pytest.approx(one.nll, rel=1e-12) and usual.protocol == one.protocol
 
 
 def test_the_count_of_salton_is_of_the_same_probabilities() -> None:
@@ -156,22 +145,16 @@ def test_a_reset_empties_one_streams_cache() -> None:
 
 
 def test_padding_is_not_remembered() -> None:
-    """In the middle of a stream, too: nothing says that it must stand at its end."""
-    model, words = small_model(), draw(8, 1)
-    (item,) = scored(model, (words, [True]))
+    """In the middle of a stream, too: it is as if it were not there."""
+    (item,) = scored(small_model(), (draw(8, 1), [True]))
     mask = item.segment.mask.clone()
     mask[2:4] = False
-    poisoned = item.readout.features.clone()
-    poisoned[2:4] = torch.nan
-    item = replace(item, segment=replace(item.segment, mask=mask), readout=Readout(poisoned))
-    (found,) = with_cache([item], replace(USUAL, window=8))
-    h, p = poisoned[:, 0], item.log_p[:, 0].exp()
-    for t in (4, 7):
-        pairs = [i for i in range(t) if i not in (2, 3)]
-        alike = torch.stack([(USUAL.theta * (h[t] @ h[i])).exp() for i in pairs])
-        hits = torch.tensor([float(words[i + 1, 0] == words[t + 1, 0]) for i in pairs]).double()
-        expected = (1 - USUAL.lambda_) * p[t] + USUAL.lambda_ * (alike * hits).sum() / alike.sum()
-        assert float(found.log_p[t, 0].exp()) == pytest.approx(float(expected), rel=1e-12)
+    poisoned = item.readout.features.masked_fill(~mask.unsqueeze(-1), torch.nan)
+    kept = mask[:, 0]
+    short = replace(item.segment, inputs=item.segment.inputs[kept], targets=item.segment.targets[kept], mask=mask[kept])
+    (padded,) = with_cache([replace(item, segment=replace(item.segment, mask=mask), readout=Readout(poisoned))], USUAL)
+    (found,) = with_cache([Scored(short, item.log_p[kept], Readout(poisoned[kept]))], USUAL)
+    torch.testing.assert_close(padded.log_p[kept], found.log_p, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("cut", [4, 9, 13])
@@ -239,13 +222,6 @@ def test_the_edge_of_the_grid_is_noted() -> None:
     assert note == "cache.lambda=0.02 is the largest that was tried: the best may lie beyond."
     assert tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.02,)).notes == []
     assert tuned(REPEATED, windows=(5,), thetas=(0.3,), lambdas=(0.02, 1.0)).best.lambda_ == 0.02
-    best = (found := tuned(REPEATED, windows=(5, 20), thetas=(0.3, 60.0), lambdas=(0.01, 0.02))).best
-    ends = [(best.window, 5), (best.theta, 0.3), (best.lambda_, 0.01)]
-    assert found.notes == [
-        f"cache.{name}={value:g} is the {'smallest' if value == least else 'largest'} that was tried: "
-        "the best may lie beyond."
-        for name, (value, least) in zip(("window", "theta", "lambda"), ends, strict=True)
-    ]
 
 
 def test_no_helpful_cache_is_noted() -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import copy
 import math
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from spanlm.data.batching import Segment
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.dynamic.evaluate import adapted_tally, diverged, evaluate_dynamic, with_segments
+from spanlm.evaluation.dynamic.evaluate import adapted_tally, evaluate_dynamic
 from spanlm.evaluation.dynamic.statistics import (
     DynamicStatistics,
     gate_temperature,
@@ -25,10 +24,9 @@ from spanlm.evaluation.dynamic.tuning import tune_dynamic
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.protocol import STANDARD, Context, Protocol
-from spanlm.evaluation.scoring import Scored, Tally
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import LMState, Readout
+from spanlm.models.interfaces import LMState
 from spanlm.models.language_model import LanguageModel, ModelConfig
 from spanlm.models.memories import NoMemoryConfig, SpanBufferConfig
 from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
@@ -78,6 +76,9 @@ def test_nll_is_that_of_the_loop(context: Context, memory: str, length: int) -> 
     assert result.tokens == len(rows) == TARGETS
     assert result.nll == pytest.approx(sum(rows), rel=1e-11)
     assert result.without_dynamic is not None
+    targets = [id for ids in stream(context) for id in ids[1:]]
+    known = [row for row, id in zip(rows, targets, strict=True) if id != CORPUS.vocabulary.unk_id]
+    assert result.perplexity_without_unk == pytest.approx(math.exp(sum(known) / len(known)), rel=1e-11)
     one_segment = length == 40 and context == "carry"
     assert one_segment or result.nll != pytest.approx(result.without_dynamic.nll, rel=1e-4)
 
@@ -170,10 +171,6 @@ def test_weights_that_predict_worse_than_nothing_at_all_have_diverged() -> None:
         with suppress(RunError):
             found[rate] = evaluated(model, DynamicConfig(rate=rate)).nll_per_token
     assert 0.001 in found and 30.0 not in found and max(found.values()) <= chance + 1
-    ten = Tally(tokens=10, nll=10 * (chance + 1.01))
-    assert diverged(ten, 0.5, len(reference.VOCABULARY)) and not diverged(ten, chance + 0.1, 2)
-    assert not diverged(replace(ten, nll=10 * (chance + 0.99)), 0.5, len(reference.VOCABULARY))
-    assert diverged(replace(ten, nll=math.nan), 0.5, 10) and diverged(replace(ten, nll=math.inf), 0.5, 10)
 
 
 def test_tied_weights_are_one_and_stay_tied() -> None:
@@ -252,23 +249,3 @@ def test_several_streams_and_without_a_gate_the_loss_of_training_are_refused() -
     for function, config in ((evaluate_dynamic, TRAINING), (tune_dynamic, [TRAINING])):
         with pytest.raises(InputError, match=r"dynamic\.loss=training: must be likelihood without a span buffer"):
             function(model, CORPUS, "test", statistics_of(model)[0], config)
-
-
-def test_segments_side_by_side_are_summed_as_one_after_the_other() -> None:
-    """Whatever their lengths, with padding, <unk> and resets among them."""
-    draw = torch.Generator().manual_seed(1)
-    segments = []
-    for n in range(11):
-        steps = 1 + n % 4
-        words = torch.randint(5, (2, steps, 1), generator=draw)
-        segment = Segment(words[0], words[1], torch.rand(steps, 1, generator=draw) < 0.8, torch.tensor([n % 3 == 0]))
-        log_p, metric = -torch.rand(2, steps, 1, generator=draw)
-        segments.append(Scored(segment, log_p, Readout(log_p.unsqueeze(-1)), {"buffer_nll": metric}))
-    expected = Tally()
-    for one in segments:
-        expected = expected.plus(one, 3)
-    found = with_segments(with_segments(Tally(), segments[:5], 3), segments[5:], 3)
-    assert expected.unk_tokens > 0 and expected.first_tokens > 0
-    sums, others = asdict(found), asdict(expected)
-    assert sums.pop("metrics") == pytest.approx(others.pop("metrics"), rel=1e-12)
-    assert sums == pytest.approx(others, rel=1e-12)

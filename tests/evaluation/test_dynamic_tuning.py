@@ -97,14 +97,6 @@ def test_points_that_diverge_are_never_the_best() -> None:
         tuned(some_grid(rates=(1e308,)))
 
 
-def test_the_edge_of_the_grid_is_noted() -> None:
-    repeated = [["dog", "sat"] * 4] * 6
-    found = tuned(some_grid(rates=(0.0001, 0.001), decays=(0.0, 0.5)), repeated)
-    assert found.best.rate == 0.001 and found.perplexity < found.plain
-    assert found.notes == ["dynamic.rate=0.001 is the largest that was tried: the best may lie beyond."]
-    assert tuned(some_grid(rates=(0.001,), decays=(0.1,)), repeated).notes == []
-
-
 def test_more_points_read_all_of_it_until_one_helps() -> None:
     """High rates do best where the text repeats itself, and worst after that."""
     text = [*[["dog"] * 8] * 3, *reference.TEXT * 2]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 import pytest
 
 import spanlm
@@ -38,14 +37,6 @@ def test_it_is_not_carried_through_a_text(model: TrainedModel) -> None:
     with pytest.raises(InputError, match=r"^state=carry: .*model\.memory\.window=null.* Take line or"):
         model.evaluate(state="carry")
     assert model.evaluate(state="document").tokens == model.evaluate().tokens
-
-
-def test_no_line_looks_at_another(model: TrainedModel) -> None:
-    record, alone = model.attend("the cat sat\na dog"), model.attend("a dog")
-    np.testing.assert_allclose(record.weights[-3:, -2:], alone.weights, atol=1e-6)
-    assert not record.weights[-3:, :-2].any()
-    with pytest.raises(InputError, match="state=carry: the model remembers everything"):
-        model.attend("the cat sat\na dog", state="carry")
 
 
 @pytest.mark.parametrize("state", ["line", "document"])

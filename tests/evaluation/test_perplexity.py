@@ -16,7 +16,7 @@ from spanlm.data.corpora import load_corpus
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
-from spanlm.evaluation.scoring import Scored, Tally, perplexity, shown
+from spanlm.evaluation.scoring import Scored, Tally, perplexity
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.interfaces import Readout, Scores
 from spanlm.models.language_model import LanguageModel, ModelConfig
@@ -91,13 +91,6 @@ def test_bf16_is_near() -> None:
     assert rough.nll != exact.nll
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(85.2, "85.20"), (1204.0, "1,204.00"), (7.87e20, "7.87e+20"), (math.inf, "inf")]
-)
-def test_perplexities_are_shown_as_people_read_them(value: float, text: str) -> None:
-    assert shown(value) == text
-
-
 def test_perplexity_does_not_overflow() -> None:
     assert perplexity(0.0) == 1.0
     assert perplexity(math.log(100)) == pytest.approx(100)
@@ -146,6 +139,7 @@ def _smallest(size: int) -> LanguageModel:
 
 
 @pytest.mark.corpus
+@pytest.mark.slow
 @needs_corpus
 @pytest.mark.parametrize(("name", "tokens", "types"), [("ptb", 82_430, 10_000), ("wikitext-2", 245_569, 33_278)])
 @pytest.mark.parametrize(("context", "batch_size"), [("carry", 10), ("document", 60), ("line", 64)])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from pathlib import Path
 
 import pytest
@@ -81,23 +80,6 @@ def test_a_file_in_any_chunks_is_its_lines(
     assert read == held
     assert whole(read) == [tokenize(line, tokenizer) for line in texts]
     assert all(1 <= len(piece.words) <= limit or (piece.opens and piece.closes) for piece in read)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", ": the text is empty; give one with at least one line"),
-        (b"the \xff cat", ": not UTF-8 at byte 4"),
-        (b"the cat\0", ": a NUL byte at byte 7"),
-        (b"one\ntwo <eos>\n", ", line 2: the word <eos> is reserved"),
-    ],
-)
-@pytest.mark.parametrize("suffix", [".txt", ".txt.gz"])
-def test_files_that_break_the_rules(content: bytes, message: str, suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"bad{suffix}"
-    path.write_bytes(gzip.compress(content) if suffix.endswith("gz") else content)
-    with pytest.raises(InputError, match=f"^{re.escape(str(path) + message)}"):
-        list(text_as_pieces(Text(path), "whitespace"))
 
 
 def test_lines_in_memory_keep_the_same_rules() -> None:

@@ -68,8 +68,8 @@ def exact(value: object) -> object:
     return repr(value)
 
 
-def compared(model: TrainedModel, threads: int, rounds: int) -> tuple[Counter[str], Counter[str]]:
-    """How many calls of each kind gave what they gave before, and how many did not, the weights among them."""
+def compared(model: TrainedModel, threads: int, rounds: int) -> Counter[str]:
+    """How many calls of each kind gave something else than alone; and whether the weights are others."""
     asked = calls(model)
     serial = {name: exact(call()) for name, call in asked.items()}
     weights = {name: x.clone() for name, x in model.model.state_dict().items()}
@@ -84,25 +84,23 @@ def compared(model: TrainedModel, threads: int, rounds: int) -> tuple[Counter[st
     random.Random(1).shuffle(work)
     with ThreadPoolExecutor(threads) as pool:
         found = list(pool.map(answer, work))
-    right, wrong = Counter[str](), Counter[str]()
-    for name, value in zip(work, found, strict=True):
-        (right if value == serial[name] else wrong)[name] += 1
-    same = all(x.equal(weights[name]) for name, x in model.model.state_dict().items())
-    (right if same else wrong)["weights"] += 1
-    return right, wrong
+    wrong = Counter(name for name, value in zip(work, found, strict=True) if value != serial[name])
+    wrong["weights"] += not all(x.equal(weights[name]) for name, x in model.model.state_dict().items())
+    return +wrong
 
 
-def test_calls_from_several_threads_are_those_of_one(tiny_run: Path, tmp_path: Path) -> None:
-    _, wrong = compared(spanlm.load(shutil.copytree(tiny_run, tmp_path / "run")), threads=8, rounds=3)
-    assert not wrong
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["tiny_run", "lstm_run", "span_run", "ensemble"])
-def test_calls_from_32_threads_are_those_of_one(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    names = ["tiny_run", "lstm_run"] if kind == "ensemble" else [kind]
-    runs = [shutil.copytree(request.getfixturevalue(name), tmp_path / name) for name in names]
-    model = spanlm.load_ensemble(runs) if kind == "ensemble" else spanlm.load(*runs)
-    right, wrong = compared(model, threads=32, rounds=16)
-    print(f"\n{kind}: right {dict(right)}, wrong {dict(wrong)}")
+@pytest.mark.parametrize(
+    ("kinds", "threads", "rounds"),
+    [
+        (["tiny_run"], 8, 3),
+        *(pytest.param([kind], 32, 16, marks=pytest.mark.slow) for kind in ("tiny_run", "lstm_run", "span_run")),
+        pytest.param(["tiny_run", "lstm_run"], 32, 16, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_calls_from_several_threads_are_those_of_one(
+    kinds: list[str], threads: int, rounds: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    runs = [shutil.copytree(request.getfixturevalue(kind), tmp_path / kind) for kind in kinds]
+    wrong = compared(spanlm.load_ensemble(runs) if len(runs) > 1 else spanlm.load(*runs), threads, rounds)
     assert not wrong

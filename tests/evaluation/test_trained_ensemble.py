@@ -17,38 +17,14 @@ from spanlm.config import RunConfig
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.attention import check_attends
-from spanlm.evaluation.cloze import RankedQuestion
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import TrainedModel
-from tests.cli.test_cloze import BLOCKS
 
 
 @pytest.fixture(scope="module")
 def several(tiny_run: Path, lstm_run: Path) -> TrainedEnsemble:
     return spanlm.load_ensemble([tiny_run, lstm_run], weights=[3, 1])
-
-
-@pytest.mark.parametrize("state", ["carry", "document", "line"])
-def test_evaluate_is_of_the_ensemble(several: TrainedEnsemble, state: Any) -> None:
-    result, members = several.evaluate(state=state), several.evaluate_members(state=state)
-    assert members.ensemble.nll == pytest.approx(result.nll, rel=1e-6)
-    for run, member in zip(several.runs, members.members, strict=True):
-        assert member.nll == pytest.approx(run.evaluate(state=state).nll, rel=1e-6)
-    assert members.oracle_bound.nll < min(result.nll, *(member.nll for member in members.members))
-    assert members.weights == (0.75, 0.25)
-
-
-def test_everything_else_is_one_call(several: TrainedEnsemble, tmp_path: Path) -> None:
-    probability = [2**-word.surprisal for word in several.score("the cat sat zebra .")]
-    own = [[2**-word.surprisal for word in run.score("the cat sat zebra .")] for run in several.runs]
-    assert probability == pytest.approx([0.75 * a + 0.25 * b for a, b in zip(*own, strict=True)], rel=1e-5)
-    words = several.generate("the cat", length=9, seed=3)
-    assert len(words) == 9 and words == several.generate("the cat", length=9, seed=3)
-    (tmp_path / "questions.txt").write_text("".join(BLOCKS), encoding="utf-8")
-    ranks = [item for item in several.cloze(tmp_path / "questions.txt") if isinstance(item, RankedQuestion)]
-    assert len(ranks) == len(BLOCKS)
-    assert not several.model.training
 
 
 def test_weights_can_be_tuned_and_given(several: TrainedEnsemble) -> None:

@@ -112,15 +112,6 @@ def test_the_dropped_latent_is_what_the_mixture_is_trained_against() -> None:
     assert (seen == 0).any()
 
 
-def test_the_margin_of_bfloat16_features_is_worked_out_in_float32() -> None:
-    x, weight = values(5, SIZE, seed=3).bfloat16(), values(VOCABULARY, SIZE, seed=4).float()
-    targets = (x.float() @ weight.T).argmax(1)
-    margin = adversarial_margin(x, weight, targets, OWN)
-    assert margin.dtype == torch.float32
-    exact = adversarial_margin(x.double(), weight.double(), targets, OWN)
-    torch.testing.assert_close(margin.double(), exact, rtol=1e-6, atol=0)
-
-
 @both_heads
 def test_in_bfloat16_it_trains(config: Any) -> None:
     head = head_of(config, adversarial=EPSILON).float().train()

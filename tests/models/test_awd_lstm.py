@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.encoders import AWDLSTMConfig, awd_lstm
+from spanlm.models.encoders import AWDLSTMConfig
 from spanlm.models.interfaces import Init
 from tests import reference
-from tests.models.awd import BATCH, KERNELS, LAST, NOISY, WIDE, choose, inputs, matrices, recorded, stack
-from tests.models.small import EMBEDDING, assert_same, bitwise, build, values
+from tests.models.awd import BATCH, KERNELS, NOISY, WIDE, choose, inputs, matrices, recorded, stack
+from tests.models.small import EMBEDDING, assert_same, bitwise, values
 from tests.models.twins import gradients
 
 
@@ -58,24 +58,6 @@ def test_it_is_the_loop_with_the_same_masks(
     assert_same(gradients(actual, leaves), gradients(expected, leaves))
 
 
-def test_the_state_has_one_h_and_one_c_a_layer_each_as_wide_as_the_layer() -> None:
-    encoder = stack()
-    widths = {"h_0": WIDE, "c_0": WIDE, "h_1": WIDE, "c_1": WIDE, "h_2": LAST, "c_2": LAST}
-    state = encoder.init_state(7)
-    assert {name: tuple(x.shape) for name, x in state.items()} == {n: (1, 7, width) for n, width in widths.items()}
-
-
-def test_names_are_those_of_plain_layers_and_stay_so() -> None:
-    """Before, during and after training: what is stored can be read without this code."""
-    encoder = stack(2, **NOISY)
-    names = [f"layers.{n}.{weight}_l0" for n in range(2) for weight in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-    for training in (True, False, True):
-        encoder.train(training)(*inputs(encoder))
-        assert list(encoder.state_dict()) == [name for name, _ in encoder.named_parameters()] == names
-        assert all(type(p) is nn.Parameter and p.is_leaf and p.requires_grad for p in encoder.parameters())
-        assert not list(encoder.buffers())
-
-
 def test_layers_start_as_the_library_starts_them() -> None:
     """Uniform in one over the root of each layer's own size, forget gates and both biases, too."""
     torch.manual_seed(0)
@@ -87,23 +69,6 @@ def test_layers_start_as_the_library_starts_them() -> None:
         for parameter in layer.parameters():
             for gate in parameter.chunk(4):
                 assert 0.7 / size**0.5 < gate.abs().max() <= 1 / size**0.5
-
-
-def test_weights_in_one_chunk_are_the_same_weights() -> None:
-    """As cuDNN reads them: matrices, then biases, without a gap; each gets the gradient of its copy."""
-    weights = dict(build(AWDLSTMConfig(layers=1, last_size=3), 2).layers[0].named_parameters())
-    copies = awd_lstm._in_one_chunk(weights)
-    assert list(copies) == ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
-    assert bitwise(list(copies.values()), list(weights.values()))
-    assert len({copy.untyped_storage().data_ptr() for copy in copies.values()}) == 1
-    ends = [copy.storage_offset() + copy.numel() for copy in copies.values()]
-    assert [copy.storage_offset() for copy in copies.values()] == [0, *ends[:-1]]
-    assert all(copy.is_contiguous() for copy in copies.values())
-    assert copies["bias_hh_l0"].untyped_storage().nbytes() == 8 * ends[-1]
-    assert_same(
-        gradients(list(copies.values()), list(weights.values())),
-        [values(*w.shape, seed=n) for n, w in enumerate(weights.values())],
-    )
 
 
 def test_reduced_precision_trains(kernel: None) -> None:

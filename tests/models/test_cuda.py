@@ -11,11 +11,8 @@ from torch import Tensor, nn
 
 from spanlm.models.encoders.awd_lstm import AWDLSTMEncoder
 from spanlm.models.heads import MixtureOfSoftmaxesConfig, SoftmaxConfig, mixture_of_softmaxes, softmax
-from spanlm.models.heads.softmax import linear_log_prob
-from spanlm.models.interfaces import Init, Readout
+from spanlm.models.interfaces import Readout
 from spanlm.models.language_model import LanguageModel, ModelConfig
-from spanlm.models.ops import attention
-from spanlm.models.ops.attention import dot_window_attention
 from tests.models import small
 from tests.models.awd import NOISY, recorded, replayed, stack
 from tests.models.small import EMBEDDING, assert_same, build, language_model, tensors, values, words
@@ -59,49 +56,6 @@ def test_later_words_change_nothing_before_them(config: ModelConfig) -> None:
     one, two = model.log_probs(tokens, state)[0], model.log_probs(other, state)[0]
     assert torch.equal(one[:5], two[:5])
     assert not torch.equal(one[5:], two[5:])
-
-
-@pytest.mark.parametrize("chunk", [2**26, 30], ids=["whole", "chunks"])
-def test_log_prob_in_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(softmax, "CHUNK_ELEMENTS", chunk)
-    targets = words(13, size=7)
-
-    def results(device: str) -> list[Tensor]:
-        leaves = [values(*s, seed=n).to(device).requires_grad_() for n, s in enumerate([(13, 4), (7, 4), (7,)])]
-        log_p = linear_log_prob(*leaves, targets.to(device))
-        gradients = torch.autograd.grad(log_p, leaves, values(13, seed=9).to(device))
-        return [x.detach().cpu() for x in (log_p, *gradients)]
-
-    assert_same(results("cuda"), results("cpu"))
-
-
-@pytest.mark.parametrize("block", [32, 3], ids=["whole", "blocks"])
-def test_dot_window_attention(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "LEAST_BLOCK", block)
-
-    def results(device: str) -> list[Tensor]:
-        shapes = [(7, 2, 4), (9, 2, 4), (9, 2, 5), (3, 4), (3, 5)]
-        query, keys, items, *lags = leaves = [
-            values(*s, seed=n).to(device).requires_grad_() for n, s in enumerate(shapes)
-        ]
-        filled = torch.tensor([[False, True], [True, True]], device=device)
-        outputs = dot_window_attention(query, keys, items, filled, *lags)
-        gradients = torch.autograd.grad(outputs, leaves, [values(*x.shape, seed=9).to(device) for x in outputs])
-        return [x.detach().cpu() for x in (*outputs, *gradients)]
-
-    assert_same(results("cuda"), results("cpu"))
-
-
-@pytest.mark.parametrize("config", [p for p in small.encoders() if p.values[0].kind == "hornn"])
-def test_hornn_keeps_its_outputs_in_float32(config: Any) -> None:
-    torch.manual_seed(0)
-    encoder = config.build(small.EMBEDDING, Init(0.3, 0.3)).to("cuda")
-    x = values(6, 3, small.EMBEDDING, dtype=torch.float32).to("cuda")
-    exact, _ = encoder(x, encoder.init_state(3))
-    with torch.autocast("cuda", torch.bfloat16):
-        h, state = encoder(x, encoder.init_state(3))
-    assert {h.dtype, state["h"].dtype} == {torch.float32}
-    torch.testing.assert_close(h, exact, rtol=0, atol=0.02)
 
 
 @every_model

@@ -84,16 +84,6 @@ def test_extreme_rates_are_the_nearest_that_16_bits_have(rate: float, share: flo
     assert set(dropped.unique().tolist()) <= {0.0, 1 / (1 - share)}
 
 
-def test_dropped_weights_have_no_gradient_and_the_others_a_scaled_one() -> None:
-    torch.manual_seed(0)
-    weight = torch.ones(20, 30, dtype=torch.float64, requires_grad=True)
-    dropped = weight_drop(weight, 0.5, True)
-    above = torch.randn(20, 30, dtype=torch.float64)
-    (gradient,) = torch.autograd.grad(dropped, weight, above)
-    torch.testing.assert_close(gradient, above * dropped.detach())
-    assert weight.detach().eq(1).all()
-
-
 def test_the_input_is_dropped_in_training_alone() -> None:
     """Words before units; a word that is out is zero for the encoder and whole for the softmax tied to it."""
     parts = (small.SMALL_ENCODERS["lstm"][0], small.SMALL_MEMORIES["none"][0], small.SMALL_HEADS["softmax"][2])

@@ -27,7 +27,8 @@ from spanlm.models.memories import (
 )
 from spanlm.models.memories.span_buffer import GateConfig
 from tests.models import small
-from tests.models.small import assert_same, bitwise, language_model, model_config, words
+from tests.models.largest import Largest
+from tests.models.small import assert_same, bitwise, language_model, model_config, values, words
 from tests.models.test_language_model import assert_any_cut_is_the_same_stream, begun_and_new
 
 LSTM, SOFT = LSTMConfig(hidden_size=12), GateConfig(evaluation_temperature=1.0)
@@ -77,36 +78,6 @@ def test_it_is_the_combination_written_out(combination: Combination, weights: tu
     assert every.dtype == one.dtype == torch.float64
     torch.testing.assert_close(every.exp().sum(-1), torch.ones(6, 3, dtype=torch.float64), rtol=0, atol=1e-13)
     assert bitwise(end, same_end)
-
-
-@pytest.mark.parametrize("elements", [1, 30, 60, 10**6])
-def test_the_product_is_the_same_in_chunks_of_any_size(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
-    """Of fewer elements than a distribution, one position at a time; never more than asked for."""
-    held: list[int] = []
-    plain = MixingHead.log_probs
-
-    def watched(head: MixingHead, readout: Readout) -> Tensor:
-        log_p = plain(head, readout)
-        held.append(log_p.numel())
-        return log_p
-
-    tokens, targets, whole = words(6, 3), words(6, 3, seed=1), ensemble("geometric")
-    expected, _ = whole.log_prob(tokens, targets, whole.init_state(3))
-    monkeypatch.setattr(MixingHead, "log_probs", watched)
-    monkeypatch.setattr(module, "CHUNK_ELEMENTS", elements)
-    assert_same(whole.log_prob(tokens, targets, whole.init_state(3))[0], expected)
-    assert max(held) <= max(elements, small.VOCABULARY)
-
-
-@each_way
-def test_the_members_answers_stand_beside_it(combination: Combination) -> None:
-    tokens, targets, whole = words(5, 2), words(5, 2, seed=1), ensemble(combination)
-    readout, _ = whole(tokens, whole.init_state(2))
-    found = whole.head.each_and_all(readout, targets)
-    own = [model.log_prob(tokens, targets, model.init_state(2))[0] for model in models()]
-    assert_same(list(found[:-1]), own)
-    assert_same(list(whole.head.each(readout, targets)), own)
-    assert bitwise(found[-1], whole.head.log_prob(readout, targets))
 
 
 @each_way
@@ -162,21 +133,23 @@ def test_narrow_members_give_float32(combination: Combination) -> None:
         torch.testing.assert_close(one.double(), expected, rtol=margin, atol=margin)
 
 
+class Certain(MixingHead):
+    """A head that says the same everywhere."""
+
+    def __init__(self, log_p: list[float]) -> None:
+        super().__init__()
+        self.row = torch.tensor(log_p)
+
+    def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
+        return self.row[targets]
+
+    def own_log_probs(self, features: Tensor) -> Tensor:
+        return self.row.expand(*features.shape[:2], -1)
+
+
 @each_way
 def test_words_of_no_measurable_probability_stay_apart(combination: Combination) -> None:
     """Probabilities far below the smallest float32: their logarithms are right."""
-
-    class Certain(MixingHead):
-        def __init__(self, log_p: list[float]) -> None:
-            super().__init__()
-            self.row = torch.tensor(log_p)
-
-        def own_log_prob(self, features: Tensor, targets: Tensor, *, mixed: bool = False) -> Tensor:
-            return self.row[targets]
-
-        def own_log_probs(self, features: Tensor) -> Tensor:
-            return self.row.expand(*features.shape[:2], -1)
-
     heads = [Certain([0.0, -1000.0, -2000.0]), Certain([0.0, -1200.0, -1900.0])]
     head = module.EnsembleHead(heads, combination, (0.5, 0.5), 3)
     member = Readout(torch.zeros(3, 1, 1))
@@ -188,26 +161,26 @@ def test_words_of_no_measurable_probability_stay_apart(combination: Combination)
     assert head.log_probs(readout)[0, 0].tolist() == pytest.approx(expected, rel=1e-6)
 
 
+def test_the_product_of_a_long_text_is_made_a_chunk_at_a_time() -> None:
+    rows = [values(30, seed=seed).log_softmax(-1).tolist() for seed in (1, 2)]
+    head = module.EnsembleHead([Certain(row) for row in rows], "geometric", (0.5, 0.5), 30)
+    steps = 1 + module.CHUNK_ELEMENTS // 20
+    member, targets = Readout(torch.zeros(steps, 1, 1)), words(steps, 1, size=30)
+    with Largest() as largest:
+        found = head.log_prob(module.EnsembleReadout(member.features, members=(member, member)), targets)
+    assert largest.elements <= module.CHUNK_ELEMENTS
+    torch.testing.assert_close(found, torch.tensor(rows).mean(0).log_softmax(-1)[targets])
+
+
 def test_it_is_one_module_of_its_members_weights() -> None:
     """Training mode, device and type reach them; nothing is counted twice."""
     members = models()
     whole = Ensemble(members)
     assert count_parameters(whole).total == sum(count_parameters(model).total for model in members)
-    assert count_parameters(whole).model == sum(count_parameters(model).model for model in members)
-    whole.train()
+    whole.float().train()
     assert all(model.training and model.head.training for model in members)
-    whole.float().eval()
     assert all(p.dtype == torch.float32 for model in members for p in model.parameters())
-    assert not any(model.training for model in members)
     assert (whole.device, whole.vocabulary_size) == (members[0].device, small.VOCABULARY)
-
-
-@each_way
-def test_other_weights_are_of_the_same_members_combined_alike(combination: Combination) -> None:
-    whole = ensemble(combination)
-    again = whole.reweighted([3, 0, 1, 0, 0, 0])
-    assert again.head.weights == (0.75, 0.0, 0.25, 0.0, 0.0, 0.0) and again.head.combination == combination
-    assert all(a is b for a, b in zip(again.members, whole.members, strict=True))
 
 
 def test_members_that_make_no_ensemble_are_refused() -> None:

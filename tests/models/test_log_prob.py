@@ -11,7 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
 from torch.nn import functional
 from torch.nn.functional import one_hot
 
@@ -110,23 +109,6 @@ def test_any_shape_and_gradient_in_any_chunks(
     with pytest.MonkeyPatch.context() as patch:
         divide(patch, *limits)
         assert_same(with_gradients(run(op, leaves, targets), asked, kind), expected)
-
-
-@every_op
-def test_written_gradients(op: Op, division: None) -> None:
-    leaves, targets = op.inputs((4, 2, 2, 3))
-    assert gradcheck(lambda *x: run(op, list(x), targets), leaves)
-
-
-def test_no_margin_is_a_margin_of_zero() -> None:
-    (x, margin, weight, bias, log_prior), targets = OPS["mixture, even"].inputs(SMALL)
-    none = torch.zeros_like(margin)
-    for even in (True, False):
-        found = [mixture_log_prob(x, log_prior, weight, bias, targets, m, even=even) for m in (None, none)]
-        assert bitwise(*found)
-    assert bitwise(
-        linear_log_prob(x[:, 0], weight, bias, targets), linear_log_prob(x[:, 0], weight, bias, targets, none[:, 0])
-    )
 
 
 @every_op

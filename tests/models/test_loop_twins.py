@@ -11,7 +11,6 @@ from torch import Tensor
 
 from spanlm.models.encoders import LSTMConfig
 from spanlm.models.heads import SoftmaxConfig
-from spanlm.models.interfaces import Readout
 from spanlm.models.memories import (
     AttentiveConfig,
     KeyValueConfig,
@@ -28,11 +27,10 @@ from spanlm.models.memories.recurrent_memory import LinearComposition, Recurrent
 from tests import reference
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, read, values, words
-from tests.models.twins import assert_model_is, encoded, gradients, past_outputs, predicted, slots
+from tests.models.twins import assert_model_is, encoded, filled_slots, gradients, past_outputs, predicted, slots
 
 PART = 3
 SHAPES = [(1, 1, 1), (1, 3, 4), (7, 2, 3), (5, 3, 9), (6, 1, 1), (4, 2, 4), (2, 1, 5)]
-LOOPS = {1: reference.attention, 2: reference.key_value, 3: reference.key_value_predict}
 
 
 def projections(memory: KeyValueMemory) -> reference.Projections:
@@ -61,19 +59,15 @@ def test_key_value(steps: int, batch: int, window: int, roles: int, carried: str
     leaves = [h, *memory.parameters(), *[x for p in past for x in p]]
     key, value = key_value_parts(roles)
     poison = torch.full((PART,), torch.nan, dtype=torch.float64)
-    yes = torch.ones((), dtype=torch.bool)
-    state = {
-        "keys": slots(past, window, key, poison),
-        "values": slots(past, window, value, poison),
-        "filled": slots(past, window, lambda _: yes, ~yes),
-    }
+    state = {name: slots(past, window, part, poison) for name, part in (("keys", key), ("values", value))}
+    state["filled"] = filled_slots(past, window)
 
     readout, after = read(memory, h, state)
-    features, weights, remembered = LOOPS[roles](h, past, window, projections(memory))
+    features, weights, remembered = reference.look_back(h, past, window, projections(memory), roles)
 
     assert readout.features.shape == (steps, batch, PART)
     assert_same([readout.features, readout.attention.weights], [features, weights])
-    filled = slots(remembered, window, lambda _: yes, ~yes)
+    filled = filled_slots(remembered, window)
     assert torch.equal(after["filled"], filled)
     expected = [slots(remembered, window, part, torch.zeros_like(poison)) for part in (key, value)]
     actual = [torch.where(filled[..., None], after[name], 0) for name in ("keys", "values")]
@@ -129,11 +123,10 @@ def past_words(kind: str, capacity: int, batch: int) -> list[list[int]]:
 
 def word_state(past: list[list[int]], length: int, empty: int) -> dict[str, Tensor]:
     """What was read stands at the end, `empty` before it."""
-    columns = [[empty] * (length - len(p)) + p for p in past]
-    filled = [[False] * (length - len(p)) + [True] * len(p) for p in past]
+    read = [[torch.tensor(word) for word in stream] for stream in past]
     return {
-        "words": torch.tensor(columns, dtype=torch.int64).view(len(past), length).T,
-        "filled": torch.tensor(filled, dtype=torch.bool).view(len(past), length).T,
+        "words": slots(read, length, lambda word: word, torch.tensor(empty)),
+        "filled": filled_slots(read, length),
     }
 
 
@@ -159,25 +152,6 @@ def test_recurrent_memory(steps: int, batch: int, window: int, temporal: bool, c
     assert torch.equal(after["words"], state["words"])
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("steps", "batch", "size", "vocabulary"), [(1, 1, 1, 1), (3, 2, 4, 7), (1, 5, 3, 2)])
-def test_linear_softmax(steps: int, batch: int, size: int, vocabulary: int, bias: bool) -> None:
-    head = build(SoftmaxConfig(bias=bias), size, torch.nn.Embedding(vocabulary, 9))
-    features = values(steps, batch, size).requires_grad_()
-    targets = words(steps, batch, size=vocabulary)
-    leaves = [features, *head.parameters()]
-
-    every = reference.linear_softmax(features, head.weight, head.bias)
-    target = torch.stack([row[y] for row, y in zip(every.flatten(0, 1), targets.flatten(), strict=True)])
-    target = target.view(steps, batch)
-
-    assert_same(head.log_probs(Readout(features)), every)
-    assert_same(gradients([head.log_probs(Readout(features))], leaves), gradients([every], leaves))
-    assert_same(head.log_prob(Readout(features), targets), target)
-    actual = gradients([head.log_prob(Readout(features), targets)], leaves)
-    assert_same(actual, gradients([target], leaves))
-
-
 def sentinel(memory: PointerSentinelMemory) -> reference.Sentinel:
     return reference.Sentinel(memory.query.weight, memory.query.bias, memory.sentinel)
 
@@ -193,13 +167,8 @@ def past_states(kind: str, capacity: int, batch: int) -> reference.PastWords:
 def pointer_state(past: reference.PastWords, length: int, key: float, word: int) -> dict[str, Tensor]:
     """What is remembered stands at the end; `key` and `word` in the slots before it."""
     states = [[state for state, _ in stream] for stream in past]
-    read = [[torch.tensor(word) for _, word in stream] for stream in past]
-    yes = torch.ones((), dtype=torch.bool)
-    return {
-        "keys": slots(states, length, lambda x: x, torch.full((PART,), key, dtype=torch.float64)),
-        "words": slots(read, length, lambda x: x, torch.tensor(word)),
-        "filled": slots(states, length, lambda _: yes, ~yes),
-    }
+    keys = slots(states, length, lambda x: x, torch.full((PART,), key, dtype=torch.float64))
+    return {"keys": keys, **word_state([[read for _, read in stream] for stream in past], length, word)}
 
 
 @pytest.mark.parametrize("carried", ["fresh", "partial", "full"])
@@ -231,18 +200,7 @@ def test_pointer_sentinel(steps: int, batch: int, window: int, carried: str) -> 
 
 LONGEST = 4
 """What an attentive memory without a window has read before, at most."""
-# steps, batch, window
-ATTENTIVE_SHAPES = [
-    (1, 1, None),
-    (1, 3, None),
-    (7, 2, None),
-    (5, 3, None),
-    (1, 1, 1),
-    (1, 3, 4),
-    (7, 2, 3),
-    (5, 3, 9),
-    (6, 1, 1),
-]
+ATTENTIVE_SHAPES = [*((steps, batch, None) for steps, batch in ((1, 1), (1, 3), (7, 2), (5, 3))), *SHAPES[:5]]
 
 
 def matrices(memory: AttentiveMemory) -> reference.Attentive:
@@ -259,13 +217,13 @@ def attentive_state(memory: AttentiveMemory, past: reference.Past, length: int, 
     """What is remembered stands at the end of `length` slots; `empty` in those before it."""
     if not length:
         return memory.init_state(len(past))
-    p, yes = matrices(memory), torch.ones((), dtype=torch.bool)
+    p = matrices(memory)
     nothing = torch.full((PART,), empty, dtype=torch.float64)
 
     def column(part: Callable[[Tensor], Tensor], blank: Tensor = nothing) -> Tensor:
         return slots(past, length, part, blank)
 
-    state = {"filled": column(lambda _: yes, ~yes)}
+    state = {"filled": filled_slots(past, length)}
     if memory.window is not None:
         return {**state, "values": column(lambda o: o)}
     if p.w_q is not None and p.w_s is not None:
@@ -296,13 +254,7 @@ def cleared(state: dict[str, Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize("score", ["single", "combined", "mean"])
 @pytest.mark.parametrize(("steps", "batch", "window"), ATTENTIVE_SHAPES, ids=str)
 def test_attentive(
-    steps: int,
-    batch: int,
-    window: int | None,
-    score: Any,
-    merge: Any,
-    zero_slot: bool,
-    carried: str,
+    steps: int, batch: int, window: int | None, score: Any, merge: Any, zero_slot: bool, carried: str
 ) -> None:
     # the bias takes part in nothing else: any of the cases may be the one without
     config = AttentiveConfig(score=score, window=window, merge=merge, merge_bias=steps != 5, zero_slot=zero_slot)
@@ -366,7 +318,7 @@ def test_whole_language_model(memory: object, tied: bool) -> None:
     tokens, targets = words(6, 2, size=4), words(6, 2, seed=1, size=4)  # so few that some come again
     h, nothing = encoded(model, tokens), list[list[Any]]([[], []])
     if isinstance(memory, KeyValueConfig):
-        h = LOOPS[memory.roles](h, nothing, memory.window, projections(model.memory))[0]
+        h = reference.look_back(h, nothing, memory.window, projections(model.memory), memory.roles)[0]
     elif isinstance(memory, NGramConfig):
         h = reference.ngram(h, nothing, memory.order, model.memory.combine.weight)[0]
     elif isinstance(memory, RecurrentMemoryConfig):

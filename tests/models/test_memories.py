@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from spanlm.models.interfaces import Init, LMState, Memory, Readout, Tensors
+from spanlm.models.interfaces import LMState, Memory, Readout, Tensors
 from spanlm.models.memories import RecurrentMemoryConfig
 from spanlm.models.memories.pointer_sentinel import Pointer
 from tests.models import small
@@ -96,19 +96,6 @@ def test_memory_is_read(config: Any) -> None:
     for other in (zeroed, memory.init_state(2), after_prefix(memory, 3)):
         changed = ~torch.isclose(answer(read(memory, h, other)[0]), expected)
         assert changed.all() == (REACH[config.kind](config) > 0)
-
-
-@every_memory
-def test_double_precision_changes_only_rounding(config: Any) -> None:
-    wide = build(config, HIDDEN, VOCABULARY)
-    torch.manual_seed(0)
-    narrow = config.build(HIDDEN, VOCABULARY, Init(0.7, 0.7)).eval()
-    h = values(6, 2, HIDDEN)
-    same = words_at(h)
-    one, two = wide(h, same, wide.init_state(2)), narrow(h.float(), same, narrow.init_state(2))
-    for a, b in zip(small.tensors(one[0]), small.tensors(two[0]), strict=True):
-        assert b.dtype == torch.float32
-        torch.testing.assert_close(b.double(), a, rtol=1e-5, atol=1e-6)
 
 
 WITHOUT_SLOTS = {"log_total", "mean"}

@@ -7,9 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanlm.models.ops import neural_cache as module
-from spanlm.models.ops.neural_cache import Lookup, cache_log_prob
-from tests.models.small import bitwise, values
+from spanlm.models.ops.neural_cache import LEAST_BLOCK, Lookup, cache_log_prob
+from tests.models.small import values
 from tests.reference import cache_distribution
 
 V = 4
@@ -25,20 +24,16 @@ def lookup(carried: int, steps: int, batch: int, window: int, holes: bool = True
     return Lookup(keys[carried:], keys.masked_fill(~filled.unsqueeze(-1), torch.nan), words, filled, window)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     carried=st.integers(0, 9),
-    steps=st.integers(1, 12),
+    steps=st.integers(1, 12) | st.integers(LEAST_BLOCK, 2 * LEAST_BLOCK + 1),
     batch=st.integers(1, 3),
     window=st.integers(1, 25),
-    block=st.integers(1, 13),
 )
-def test_it_is_the_equation_whatever_the_blocks(carried: int, steps: int, batch: int, window: int, block: int) -> None:
+def test_it_is_the_equation(carried: int, steps: int, batch: int, window: int) -> None:
     of = lookup(carried, steps, batch, window)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "LEAST_BLOCK", block)
-        patch.setattr(module, "BLOCK_ELEMENTS", 1)
-        log_p, empty = cache_log_prob(of, THETAS)
+    log_p, empty = cache_log_prob(of, THETAS)
     targets = of.words[carried:].unsqueeze(-1)
     for found, theta in zip(log_p, THETAS, strict=True):
         p, nothing = cache_distribution(of.query, of.keys, of.words, of.filled, of.window, theta, V)
@@ -57,13 +52,3 @@ def test_sums_are_at_least_float32(dtype: torch.dtype) -> None:
             found, _ = cache_log_prob(rough, THETAS)
         assert found.dtype == torch.float32
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_what_comes_later_changes_nothing_bit_by_bit() -> None:
-    of = lookup(3, 20, 2, 5, holes=False)
-    before, _ = cache_log_prob(of, THETAS)
-    query, keys, words = of.query.clone(), of.keys.clone(), of.words.clone()
-    # the word that follows step 10 is its target and enters after it; so does its key
-    query[11:], keys[3 + 10 :], words[3 + 11 :] = 7.0, torch.nan, 0
-    after, _ = cache_log_prob(Lookup(query, keys, words, of.filled, of.window), THETAS)
-    assert bitwise(before[:, :11], after[:, :11])

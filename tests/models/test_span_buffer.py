@@ -17,7 +17,6 @@ from spanlm.models.heads.softmax import SoftmaxHead
 from spanlm.models.interfaces import Init, Readout
 from spanlm.models.memories.span_buffer import SpanBufferConfig
 from spanlm.models.memories.span_buffer.mixture import LEAST_TEMPERATURE, GateConfig, RewardConfig, SpanMixture, rewards
-from tests.models import small
 from tests.models.contract import after_prefix
 from tests.models.small import (
     HIDDEN,
@@ -64,16 +63,6 @@ def test_one_mask_for_what_asks_gates_predicts_and_is_read() -> None:
         assert_same(readout.attention.weights[:, b : b + 1], one.attention.weights)
 
 
-def test_what_is_kept_is_not_dropped() -> None:
-    """Nor is anything in evaluation."""
-    h, config = values(7, 3, HIDDEN), replace(SMALL, dropout=0.4)
-    (_, dropped), memory = trained(config, h)
-    (plain, after), _ = trained(SMALL, h)
-    assert bitwise(dropped, after)
-    evaluated, _ = read(memory.eval(), h, after_prefix(memory, 8, batch=3))
-    assert bitwise(evaluated, plain)
-
-
 def test_a_model_drops_nothing_twice_and_hands_on_the_whole_output() -> None:
     config = model_config(LSTMConfig(hidden_size=HIDDEN), replace(SMALL, dropout=0.4), SoftmaxConfig())
     model, tokens = language_model(config).train(), words(9, 8)
@@ -83,21 +72,6 @@ def test_a_model_drops_nothing_twice_and_hands_on_the_whole_output() -> None:
     assert_same(readout.features[kept], readout.hidden[kept] / 0.6)
     assert torch.equal(state.memory["states"], readout.hidden[-6:])
     assert readout.hidden.all()
-
-
-@pytest.mark.parametrize("head", small.heads())
-def test_any_head(head: Any) -> None:
-    """Both parts are distributions of the same head, and so is their mixture."""
-    model = language_model(model_config(LSTMConfig(hidden_size=HIDDEN), SMALL, head))
-    tokens, targets = words(9, 2), words(9, 2, seed=1)
-    readout, _ = model(tokens, model.init_state(2))
-    every, scores = model.head.log_probs(readout), model.head.score(readout, targets)
-    torch.testing.assert_close(every.exp().sum(-1), torch.ones(9, 2).double())
-    assert_same(scores.log_prob, every.gather(-1, targets[..., None]).squeeze(-1))
-    filled = readout.mixture.filled
-    for name, features in (("encoder_nll", readout.features), ("buffer_nll", readout.mixture.features)):
-        alone = model.head.log_probs(replace(readout, features=features, mixture=None))
-        assert_same(-scores.metrics[name], alone.gather(-1, targets[..., None]).squeeze(-1).where(filled, 0))
 
 
 def test_autocast_does_not_touch_the_gate() -> None:

@@ -16,7 +16,7 @@ from tests import reference
 from tests import reference_span_buffer as twin
 from tests.models import small
 from tests.models.small import VOCABULARY, assert_same, build, values, words
-from tests.models.twins import encoded, gradients, predicted, slots
+from tests.models.twins import encoded, filled_slots, gradients, predicted, slots
 from tests.reference_mixture import Mixture, Moved, adversarial_mixture, mixture_of_softmaxes
 
 SIZE = 3
@@ -53,8 +53,8 @@ def state_of(memory: SpanBufferMemory, past: reference.Past, empty: float) -> di
     """What of each stream's past a state holds; `empty` where it holds nothing."""
     room = memory.carried
     recent = [outputs[len(outputs) - min(room, len(outputs)) :] for outputs in past]
-    yes, nothing = torch.ones((), dtype=torch.bool), torch.full((SIZE,), empty, dtype=torch.float64)
-    return {"states": slots(recent, room, lambda x: x, nothing), "filled": slots(recent, room, lambda _: yes, ~yes)}
+    nothing = torch.full((SIZE,), empty, dtype=torch.float64)
+    return {"states": slots(recent, room, lambda x: x, nothing), "filled": filled_slots(recent, room)}
 
 
 def pasts(kind: str, batch: int) -> reference.Past:

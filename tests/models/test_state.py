@@ -65,14 +65,6 @@ def test_reset_touches_only_the_marked_streams(config: ModelConfig, marked: list
 
 
 @every_model
-def test_initial_states_of_streams_are_alike(config: ModelConfig) -> None:
-    """A batch of new streams is one new stream repeated: every tensor has its streams at dimension 1."""
-    model = language_model(config)
-    one, four = model.init_state(1), model.init_state(4)
-    assert bitwise(one.select(torch.zeros(4, dtype=torch.int64)), four)
-
-
-@every_model
 def test_streams_of_other_lengths_stand_side_by_side(config: ModelConfig) -> None:
     """Each goes on as if it were alone; what one has grown less is empty."""
     model = language_model(config)

@@ -33,6 +33,12 @@ def slots(past: reference.Past, length: int, part: Callable[[Tensor], Tensor], e
     return torch.stack(columns, dim=1)
 
 
+def filled_slots(past: reference.Past, length: int) -> Tensor:
+    """(length, B): the slots that hold something."""
+    yes = torch.ones((), dtype=torch.bool)
+    return slots(past, length, lambda _: yes, ~yes)
+
+
 def lstm_layers(lstm: torch.nn.LSTM) -> list[reference.LSTMLayer]:
     named = dict(lstm.named_parameters())
     return [
