@@ -128,16 +128,6 @@ def test_the_corpus_has_its_topics_as_documents_and_learns_unk() -> None:
         assert part in " ".join(corpus.notes)
 
 
-def test_min_count_max_size_and_a_vocabulary_are_obeyed() -> None:
-    plain, rarer = load_corpus(DataConfig()), load_corpus(DataConfig(min_count=5))
-    assert load_corpus(DataConfig(min_count=1)).vocabulary == plain.vocabulary
-    assert len(rarer.vocabulary) < len(plain.vocabulary) and "fewer than 5 times" in " ".join(rarer.notes)
-    assert len(load_corpus(DataConfig(max_size=100)).vocabulary) == 100
-    reused = load_corpus(DataConfig(), rarer.vocabulary, ["valid"])
-    assert reused.splits.keys() == {"valid"}
-    assert reused.splits["valid"].ids.tolist() == rarer.splits["valid"].ids.tolist()
-
-
 def test_a_python_without_the_text_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     demo_topics.cache_clear()
     monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)

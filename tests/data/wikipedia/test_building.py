@@ -208,20 +208,6 @@ def test_names_that_may_mean_much_are_skipped_and_counted_up_to_the_last_article
         assert summary["skipped"] == {"disambiguation": count}
 
 
-@pytest.mark.parametrize(
-    ("text", "fragments", "counts"),
-    [
-        ("It ended. ... Then more came.\n", 1, ("2", "7")),
-        (f"It is a {'word' * 400}. It is one.\n", 4, ("1", "4")),
-    ],
-    ids=["a lone mark", "a word too long to be one"],
-)
-def test_what_is_no_sentence(source: Path, tmp_path: Path, text: str, fragments: int, counts: tuple[str, str]) -> None:
-    source.write_bytes(json_line(ARTICLES[0], id="1", text=text) + json_lines(ARTICLES[:4]))
-    assert build(source, tmp_path / "out", articles=3)["left_out_words"]["fragment"] == fragments
-    assert [(row["sentences"], row["words"]) for row in listed(tmp_path / "out") if row["id"] == "1"] == [counts]
-
-
 COUNTS = st.dictionaries(st.text("abc", min_size=1, max_size=4), st.integers(1, 9), min_size=1, max_size=30)
 
 
