@@ -25,6 +25,11 @@ train demo --training.epochs=0 | training.epochs=0: must be at least 1
 train demo --model.memory.kind=ngrm | model.memory.kind=ngrm: unknown | Did you mean 'ngram'?
 train demo --corpus a.txt --data.corpus demo | --corpus=a.txt and --data.corpus=demo | take one
 train demo --match-parameters LSTM300 --model.encoder.hidden_size 20 | --match-parameters=LSTM300 and
+train demo --match-parameters LSTMx | --match-parameters=LSTMx
+train demo --match-parameters nan | --match-parameters=nan
+train demo --match-parameters -5 | --match-parameters
+train demo --match-parameters 3.7G | --match-parameters=3.7G
+train demo --match-parameters LSTM0 | hidden_size
 train demo --corpus ptb | data.corpus=ptb | SPANLM_DATA | --data.download | --data.dir
 train demo --corpus wikitext-2 --data.dir nowhere | nowhere/wikitext-2 | SPANLM_DATA | --data.download
 train demo --corpus empty.txt | empty.txt: the file is empty

@@ -18,7 +18,7 @@ import spanlm
 from spanlm.cli.train import free_folder, parsed_options
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.models.counting import count_parameters
+from spanlm.models.counting import count_parameters, lstm_budget, match_parameters
 from spanlm.models.memories import NGramConfig, NoMemoryConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import FinetuneConfig
@@ -136,12 +136,14 @@ def test_a_resumed_run_has_its_own_configuration(cli: Cli, tiny_run: Path) -> No
     assert printed(cli, "--out", tiny_run).model.encoder.hidden_size == 300
 
 
-def test_matched_sizes_are_those_of_the_run(cli: Cli, tiny_corpus: Path) -> None:
+@pytest.mark.parametrize(("wanted", "budget"), [("lstm9", None), ("1,500", 1500), ("0.0015M", 1500)])
+def test_matched_sizes_are_those_of_the_run(cli: Cli, tiny_corpus: Path, wanted: str, budget: int | None) -> None:
     rest = [option for option in SMALL if "hidden_size" not in option]
-    out = cli("train", "demo", *rest, "--corpus", tiny_corpus, "--out", "run", "--match-parameters", "LSTM9").done
-    size = RunConfig.load(Path("run/config.yaml")).model.encoder.hidden_size
-    assert out.startswith(f"matched to LSTM9: model.encoder.hidden_size={size}, ")
-    assert size % 3 == 0 and size != 12
+    out = cli("train", "demo", *rest, "--corpus", tiny_corpus, "--out", "run", "--match-parameters", wanted).done
+    model = RunConfig.load(Path("run/config.yaml")).model
+    asked = lstm_budget(9, model, 18) if budget is None else budget
+    assert out.startswith(f"matched to {wanted}: model.encoder.hidden_size={model.encoder.hidden_size}, ")
+    assert model == match_parameters(model, 18, asked) and model.encoder.hidden_size != 12
 
 
 def test_print_config_trains_nothing(cli: Cli, tmp_path: Path) -> None:
