@@ -8,7 +8,6 @@ from importlib.resources import files
 import pytest
 
 from spanlm.cli.presets import LISTING, listing_text
-from spanlm.config import RunConfig
 from spanlm.presets import PRESETS
 from tests.cli.conftest import Cli
 
@@ -28,7 +27,7 @@ def test_json_lists_every_preset(cli: Cli) -> None:
     ):
         assert tuple(found) == expected
     for name, found in rows.items():
-        assert RunConfig.from_tree(found["config"]) == PRESETS[name].config
+        assert found["config"] == PRESETS[name].config.to_tree()
 
 
 def test_the_list_has_a_line_for_every_preset_and_fits_80_columns(cli: Cli) -> None:
