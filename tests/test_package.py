@@ -76,11 +76,11 @@ def test_only_the_command_line_prints() -> None:
     assert found == []
 
 
-def test_no_load_path_unpickles() -> None:
-    pattern = re.compile(r"\bpickle\b|torch\.load\(|allow_pickle=True|yaml\.load\(|\beval\(|\bexec\(")
+def test_nothing_reads_a_format_that_can_hold_code() -> None:
+    libraries = r"(?m)^ *(import|from) (c?[pP]ickle|marshal|shelve|dill|joblib|cloudpickle)\b"
+    pattern = re.compile(libraries + r"|torch\.load\(|allow_pickle=True|yaml\.load\(|(?<!\.)\b(eval|exec)\(")
     for path in (ROOT / "spanlm").rglob("*.py"):
-        code = re.sub(r"\.eval\(", "", path.read_text(encoding="utf-8"))
-        code = re.sub(r'""".*?"""|#.*', "", code, flags=re.DOTALL)
+        code = re.sub(r'""".*?"""|#.*', "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
         assert not pattern.search(code), path
 
 

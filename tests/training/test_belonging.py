@@ -188,13 +188,3 @@ def test_marks_that_are_no_object_are_damage(room: Path, corpus: Corpus, saved: 
     (room / "model.safetensors").write_bytes(to_bytes(weights, {"spanlm": marks}))
     with pytest.raises(InputError, match=r"model\.safetensors: damaged: .*\. Train again"):
         load_weights(room, fresh(), corpus.vocabulary.hash)
-
-
-LIBRARIES = r"(?m)^ *(import|from) (c?[pP]ickle|marshal|shelve|dill|joblib|cloudpickle)\b"
-READS_CODE = re.compile(LIBRARIES + r"|(?<![\w.])(torch\.(load|save)|(np|numpy)\.load|yaml\.load)\(")
-
-
-def test_nothing_in_the_package_reads_a_format_that_can_hold_code() -> None:
-    files = list(Path(spanlm.__file__).parent.rglob("*.py"))
-    assert len(files) > 30 and READS_CODE.search("x = np.load(f, allow_pickle=True)")
-    assert [path.name for path in files if READS_CODE.search(path.read_text())] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,18 +12,10 @@ import torch
 
 from spanlm.config import RunConfig
 from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
-from spanlm.training.bench import spread, time_training, watched_step
+from spanlm.training.bench import time_training, watched_step
 from tests.training.small import make_config, make_corpus, with_batching
 
 CPU = torch.device("cpu")
-
-
-def test_segments_are_from_all_over_an_epoch() -> None:
-    """Sentences come the short ones first: an epoch is no multiple of its first steps."""
-
-    ten: Any = SimpleNamespace(count=lambda: 10, segments=lambda start: iter(range(start, 10)))
-    assert spread(ten, 5) == [0, 2, 4, 6, 8]
-    assert spread(ten, 20) == sorted([*range(10), *range(10)])
 
 
 @pytest.mark.slow
@@ -55,6 +46,7 @@ print(*(step_megabytes(lambda: torch.ones(n) + 1, CPU) for n in (2**10, 2**23)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_memory_of_a_step_is_what_it_takes_beside_what_is_there() -> None:
     """In a process of its own: in this one memory that others have freed may serve the step."""

@@ -113,6 +113,7 @@ def test_kills_from_outside_at_random_times(
     assert not differing(outcome(room / "killed"), expected)
 
 
+@pytest.mark.slow
 def test_a_finished_run_stays_as_it_is(processes: Processes, room: Path) -> None:
     for _ in range(2):
         assert processes.run("train_run", name=FIRST, folder=str(room / "whole")) == 0
@@ -120,6 +121,7 @@ def test_a_finished_run_stays_as_it_is(processes: Processes, room: Path) -> None
     assert {path.name for path in (room / "whole").iterdir()} == FILES
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(processes: Processes, room: Path) -> None:
     for folder, seed in (("one", 1), ("same", 1), ("other", 2)):
         assert processes.run("train_run", name=FIRST, folder=str(room / folder), fields={"seed": seed}) == 0

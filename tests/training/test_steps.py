@@ -24,12 +24,9 @@ from spanlm.store.run_folder import load_weights
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
-from tests.training.small import RUNS, Heard, make_config, rows, with_batching, with_training
+from tests.training.small import RUNS, Heard, make_config, rows, with_training
 
 PLAIN = OptimizerConfig(kind="sgd", lr=0.5, clip=None)
-DRAWN = with_batching(
-    make_config(kind="streams", shuffle=False), length_spread=2.0, short_share=0.2, partial_shuffle=True
-)
 
 
 class Spied:
@@ -243,14 +240,3 @@ def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str
     loss = found.nll_per_token if batching.predict_first else unopened.nll / unopened.predicted
     assert loss == pytest.approx(position.best_loss, rel=1e-6)
     assert found.tokens == len(corpus.splits["valid"])
-
-
-def test_an_epoch_has_as_many_steps_as_were_drawn_for_it(corpus: Corpus, room: Path) -> None:
-    watcher = Heard()
-    train(DRAWN, corpus, room, watcher)
-    by_epoch = {epoch: [e for e in watcher.steps if e.position.epoch == epoch] for epoch in (0, 1)}
-    for events in by_epoch.values():
-        assert [event.position.segment for event in events] == list(range(1, len(events) + 1))
-        assert {event.segments for event in events} == {len(events)}
-        assert sum(event.tokens for event in events) == len(corpus.splits["train"])
-    assert len(by_epoch[0]) != len(by_epoch[1]), "else this test would say nothing"
