@@ -142,7 +142,7 @@ def test_matched_sizes_are_those_of_the_run(cli: Cli, tiny_corpus: Path, wanted:
 
 
 def test_print_config_trains_nothing(cli: Cli, tmp_path: Path) -> None:
-    assert yaml.safe_load(cli("train", "--print_config").done) == PRESETS["demo"].config.to_tree()
+    assert printed(cli) == PRESETS["demo"].config
     assert list(tmp_path.iterdir()) == []
 
 
@@ -163,15 +163,11 @@ def test_the_next_free_folder(tmp_path: Path) -> None:
     [
         ([], True),
         (["demo"], False),
-        (["--corpus", "tiny"], False),
         (["--config", "c.yaml"], False),
         (["--tour", "demo"], True),
-        (["demo", "--tour"], True),
         (["--no-tour", "--out", "x"], False),
         (["--out", "x"], True),
-        (["--training.epochs=2"], True),
         (["--data.corpus=tiny"], False),
-        (["--seeds", "2"], False),
         (["--out", "RUN", "--resume", "auto"], False),
     ],
     ids=str,

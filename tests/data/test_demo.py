@@ -9,7 +9,7 @@ import pytest
 
 from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import load_corpus
-from spanlm.data.demo import Topic, demo_topics, extract_topics, split_topics
+from spanlm.data.demo import Topic, demo_topics, extract_topics
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK
 from spanlm.errors import InputError
@@ -105,11 +105,6 @@ def test_splits_are_disjoint_and_about_80_10_10() -> None:
     total = sum(sizes.values())
     assert total > 20_000 and 0.76 < sizes["train"] / total < 0.84
     assert all(0.07 < sizes[split] / total <= 0.1 and len(topics[split]) >= 2 for split in SPLITS[1:])
-
-
-def test_the_split_of_a_topic_does_not_depend_on_the_order_of_the_topics() -> None:
-    topics = [Topic(f"t{n}", ((("word",) * (n % 7 + 1)),)) for n in range(60)]
-    assert split_topics(topics) == split_topics(topics[::-1])
 
 
 def test_the_corpus_has_its_topics_as_documents_and_learns_unk() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanlm.data.batching import LONG, POOL, SentenceBatcher
-from spanlm.data.config import DataConfig, SentenceOrder, SentenceRules
-from spanlm.data.corpora import load_corpus
+from spanlm.data.config import SentenceOrder, SentenceRules
 from spanlm.data.token_files import TokenFile
 from spanlm.errors import InputError
 
@@ -201,26 +199,3 @@ def test_very_long_lines_are_read_alone_and_in_pieces(
     if all(len(targets) <= LONG for _, targets in expected):
         plain = SentenceBatcher(tokens, EOS, batch_size=batch_size, rules=rules).segments()
         assert [s.targets.tolist() for s in segments] == [s.targets.tolist() for s in plain]
-
-
-@pytest.mark.corpus
-@pytest.mark.skipif("SPANLM_DATA" not in os.environ, reason="needs a folder with corpora: set SPANLM_DATA")
-@pytest.mark.parametrize(
-    ("opened", "longer", "dropped", "targets", "pieces"),
-    [(False, 3_596, 24_881, 887_521, 45_686), (True, 4_144, 29_025, 929_589, 46_236)],
-    ids=["as Salton et al. count", "opened"],
-)
-def test_penn_treebank_cut_at_35(opened: bool, longer: int, dropped: int, targets: int, pieces: int) -> None:
-    """Of 42,068 sentences. Unopened, a sentence has a target less, so that fewer are too long."""
-    corpus = load_corpus(DataConfig(corpus="ptb"))
-    tokens, eos = corpus.splits["train"], corpus.vocabulary.eos_id
-
-    def batcher(long: Any, limit: int = 35) -> SentenceBatcher:
-        return SentenceBatcher(tokens, eos, batch_size=32, rules=SentenceRules(limit=limit, long=long, opened=opened))
-
-    cut, kept, split = batcher("cut"), batcher("keep"), batcher("split")
-    assert len(cut) == len(kept) == -(-42_068 // 32)
-    assert (kept.targets, split.targets, cut.targets) == (targets, targets, targets - dropped)
-    assert len(split) == -(-pieces // 32)
-    with pytest.raises(InputError, match=rf"length=35: {longer:,} of 42,068 sentences are longer"):
-        batcher("refuse")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
@@ -119,29 +118,6 @@ def test_a_buffer_is_all_that_a_rung_adds(name: str, row: Row) -> None:
     assert memory["kind"] == "span_buffer"
     assert (memory["dropout"], config["model"].pop("output_dropout")) == (base["model"].pop("output_dropout"), 0.0)
     assert config == base
-
-
-@EVERY_BUFFERED_ROW
-def test_the_constants_of_the_buffer(name: str, row: Row) -> None:
-    """§10.2: Table 5 and the text."""
-    penn = row.words == PTB
-    annealed, rewarded, spans = (word not in name for word in ("unannealed", "unrewarded", "words"))
-    expected: dict[str, Any] = {
-        "kind": "span_buffer",
-        "gate": {
-            "training_temperature": (100.0 if penn else 10.0) if annealed else 1.0,
-            "evaluation_temperature": 0.1 if penn else 0.01,
-        },
-        "span_length": 8 if penn else 4,
-        "buffer_size": 2048 if penn else 512,
-        "reward": {"weight": 0.1 if rewarded else 0.0, "power": 5.0, "most": 10.0, "base": 1.0, "slope": 3.0},
-        "dropout": 0.4,
-        "words": not spans,
-        "score": "tanh",
-        "newest": "before",
-        "attention_size": None,
-    }
-    assert PRESETS[name].config.to_tree()["model"]["memory"] == expected
 
 
 @pytest.mark.parametrize(

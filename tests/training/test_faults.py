@@ -7,7 +7,6 @@ import math
 import os
 import resource
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,8 @@ import torch
 
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.scoring import Tally
-from spanlm.models.interfaces import MixingHead
 from spanlm.store.run_folder import MetricsLog
-from spanlm.training import trainer as trainer_module
+from spanlm.training.progress import StepEvent
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.training.processes import Processes
@@ -75,34 +72,36 @@ def test_a_step_that_is_not_finite_is_never_applied(corpus: Corpus, room: Path, 
     assert trainer.position.step == 3
 
 
-def poisoned_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    calls = []
-    score = MixingHead.score
+class Poisons(Heard):
+    """Puts what is no number into the weights after a step."""
 
-    def poisoned(self: MixingHead, *arguments: Any) -> Any:
-        scores = score(self, *arguments)
-        if self.training:
-            calls.append(1)
-        poison = self.training and len(calls) == step
-        return replace(scores, log_prob=scores.log_prob * float("nan")) if poison else scores
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.at = step
 
-    monkeypatch.setattr(MixingHead, "score", poisoned)
+    def step(self, event: StepEvent) -> None:
+        if event.position.step == self.at:
+            self.trainer.model.head.bias.data[3] = float("nan")
+
+    def go_on(self, folder: Path) -> None:
+        self.trainer = Trainer(make_config(), make_corpus(), folder, self)
+        self.trainer.restore()
+        self.trainer.run()
 
 
-@pytest.mark.parametrize("where", ["step 31 ", "epoch 2: the validation loss is nan"])
+@pytest.mark.parametrize("validates", [False, True])
 def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    corpus: Corpus, room: Path, validates: bool
 ) -> None:
-    train(make_config(epochs=1), corpus, room)
-    best, done = (room / "model.safetensors").read_bytes(), int(checkpoints(room)[-1].name.removeprefix("step-"))
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=where):
-        if where.startswith("step"):
-            poisoned_at(patch, 31 - done)
-        else:
-            patch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=float("nan")))
-        train(make_config(), corpus, room, resume=True)
-    assert (room / "model.safetensors").read_bytes() == best
-    goes_on_exactly(make_config(), room)
+    heard = Heard()
+    train(make_config(epochs=2), corpus, room / "whole", heard)
+    train(make_config(epochs=1), corpus, room / "run")
+    best, last = (room / "run" / "model.safetensors").read_bytes(), heard.steps[-1].position.step
+    said = "epoch 2: the validation loss is nan" if validates else "step 31 "
+    with pytest.raises(RunError, match=said):
+        Poisons(last if validates else 30).go_on(room / "run")
+    assert (room / "run" / "model.safetensors").read_bytes() == best
+    goes_on_exactly(make_config(), room / "run")
 
 
 @pytest.mark.slow

@@ -198,16 +198,6 @@ def test_what_is_no_article_is_skipped_and_counted(tmp_path: Path) -> None:
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES[:4]]
 
 
-def test_names_that_may_mean_much_are_skipped_and_counted_up_to_the_last_article(tmp_path: Path) -> None:
-    listing = json_line(ARTICLES[0], id="1", title="Ur", text="Ur\n\nUr may refer to:\n\nUr, a city.\n")
-    named = json_line(ARTICLES[0], id="2", title="Ur (disambiguation)", text="Ur is a city.\n")
-    content = listing + named + json_lines(ARTICLES[:3]) + listing + json_line(ARTICLES[3]) + named
-    (tmp_path / "x.jsonl").write_bytes(content)
-    for options, count in ((dict[str, int](), 4), ({"articles": 4}, 3)):
-        summary = build(tmp_path / "x.jsonl", tmp_path / f"out {count}", **options)
-        assert summary["skipped"] == {"disambiguation": count}
-
-
 COUNTS = st.dictionaries(st.text("abc", min_size=1, max_size=4), st.integers(1, 9), min_size=1, max_size=30)
 
 
