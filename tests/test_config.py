@@ -22,7 +22,6 @@ from spanlm.config import (
     nested,
     parsed_config,
 )
-from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, as_written
 from spanlm.models.encoders import HORNNConfig
 from spanlm.models.language_model import ModelConfig
@@ -244,15 +243,6 @@ def _parse(kinds: dict[str, str], *options: str) -> RunConfig:
     return parsed_config(parser, parser.parse_args(list(options)))
 
 
-def test_options_are_typed() -> None:
-    kinds = kinds_of({})
-    config = _parse(kinds, "--training.optimizer.lr=1e-3", "--training.patience=null", "--data.corpus=5")
-    assert (config.training.optimizer.lr, config.training.patience, config.data.corpus) == (0.001, None, "5")
-    assert _parse(kinds, "--data.max_size=null", "--training.optimizer.clip=2").training.optimizer.clip == 2.0
-    assert _parse(kinds_of({"model": {"memory": {"kind": "ngram"}}})).model.memory == NGramConfig()
-    assert _parse(kinds) == RunConfig()
-
-
 @pytest.mark.parametrize(
     ("content", "what"),
     [
@@ -272,12 +262,6 @@ def test_what_grows_is_no_configuration(tmp_path: Path, content: str, what: str)
     with pytest.raises(InputError, match=re.escape(what)) as error:
         RunConfig.load(tmp_path / "c.yaml")
     assert len(str(error.value)) < 300
-
-
-def test_words_of_digits_in_quotes_are_words(tmp_path: Path) -> None:
-    config = RunConfig(data=DataConfig(corpus="1" * 40, dir="0x" + "f" * 40))
-    (tmp_path / "c.yaml").write_text(config.to_yaml())
-    assert RunConfig.load(tmp_path / "c.yaml") == config
 
 
 OLD_SPANS: dict[str, Any] = yaml.safe_load(

@@ -41,8 +41,6 @@ evaluate RUN --split dev | --split | 'dev' | 'train', 'valid', 'test'
 evaluate RUN --batch-size 0 | spanlm: --batch-size=0: must be at least 1
 evaluate RUN --cache 5 | --cache=5: needs --cache-theta, or --tune-cache
 evaluate RUN --cache-theta 1 | --cache-theta: is for a cache | --cache 500
-evaluate RUN --cache 5 --cache-theta 1 --cache-lambda 0.1 0.2 | --cache-lambda: 2 values | --tune-cache
-evaluate RUN --cache 0 --tune-cache | --cache=0: must be at least 1
 evaluate RUN --cache 5 --cache-theta -1 --cache-lambda 0.1 | --cache-theta=-1.0: must be finite and at least 0
 evaluate RUN --cache 9999 --tune-cache | --cache=9999: must be at most 227: tiny test has no more
 evaluate RUN --cache 5 --tune-cache --corpus two.txt | two.txt has no valid part | --cache-theta
@@ -52,10 +50,8 @@ evaluate x --dynamic --dynamic-loss reward | --dynamic-loss | reward
 evaluate x --tune-dynamic | --tune-dynamic: is for dynamic evaluation; add --dynamic
 evaluate x --dynamic --dynamic-rate -1 | spanlm: --dynamic-rate=-1.0: must be finite and at least 0
 evaluate x --dynamic --dynamic-decay 1.5 | spanlm: --dynamic-decay=1.5: must be in [0, 1]
-evaluate x --dynamic --dynamic-epsilon 0 | spanlm: --dynamic-epsilon=0.0: must be positive
 evaluate x --dynamic --dynamic-statistics 0 | --dynamic-statistics=0: must be at least 1 segment
 evaluate x --dynamic --dynamic-rate 1 2 | --dynamic-rate: 2 values are a grid | --tune-dynamic
-evaluate x --dynamic --tune-dynamic --dynamic-rate 1 nan | spanlm: --dynamic-rate=nan
 evaluate x --dynamic --batch-size 4 | --batch-size=4: must be 1 with --dynamic
 evaluate x --dynamic --cache 5 --cache-theta 1 --cache-lambda 0.1 | --dynamic and --cache do not go together
 evaluate x --dynamic --dynamic-convention sum | --dynamic-convention=sum | give all three
@@ -68,7 +64,6 @@ evaluate RUN LSTM --weights 1 | spanlm: --weights 1: must be as many as models, 
 evaluate RUN LSTM --combine mean | 'linear', 'geometric'
 evaluate RUN LSTM --tune-weights --weights 1 1 | --tune-weights and --weights do not go together
 evaluate RUN LSTM --tune-weights --combine geometric | only the weights of --combine linear are tuned
-evaluate RUN LSTM --tune-weights --cache 9 | --tune-weights and --cache do not go together
 evaluate RUN RUN | is named twice
 evaluate x --gate-temperature=0 | --gate-temperature=0.0: must be from 1e-06 on and finite
 evaluate RUN --gate-temperature 1 | --gate-temperature: this model has no span buffer (model.memory.kind=key_value)
@@ -81,8 +76,6 @@ score RUN two.txt --combine geometric | --combine: is for several runs
 score RUN LSTM two.txt --weights 0 0 | spanlm: --weights 0 0: must be above 0 in sum
 score RUN missing.txt | missing.txt: no such file
 score RUN two.txt --out nowhere/s.tsv | --out=nowhere/s.tsv | no folder nowhere
-score RUN two.txt --out . | --out=.
-score RUN latin.txt --out s.tsv | latin.txt | not UTF-8 at byte 11
 score RUN reserved.txt --out s.tsv | reserved.txt | line 2
 score RUN empty.txt --out s.tsv | empty.txt: the text is empty
 score RUN two.txt none.txt | spanlm: none.txt
@@ -91,13 +84,10 @@ attend RUN --text a --by-lag | --text | --by-lag
 attend RUN LSTM --text a --out a.html | 2 runs: --text takes one; several stand side by side
 attend RUN --file empty.txt --out a.csv | empty.txt: the text is empty
 generate RUN --temperature -1 | --temperature=-1.0: must be 0, or from 0.001 on
-generate RUN --top-p 2 | --top-p=2.0: must be in (0, 1]
 generate RUN --prompt <eos> | <eos> | reserved
-generate RUN nowhere | nowhere: is not the folder of a run
 data wikipedia --source ~no-user/a.jsonl --out new | --source=~no-user/a.jsonl: no such file or folder
 data wikpedia | data wikpedia: no corpus that can be made | Did you mean 'wikipedia'?
 data wikipedia | required: --source, --out | see `spanlm data wikipedia --help`
-data wikipedia --source wiki.jsonl --out out --categry x | --categry | Did you mean '--category'?
 data wikipedia --source wiki.jsonl --out out --category ( | --category=(: no regular expression | missing )
 data wikipedia --source wiki.jsonl --out out --category Q | --category=Q: is found in no category | People
 data wikipedia --source wiki.jsonl --out out --vocabulary 2 | --vocabulary=2: must be at least 3
@@ -161,10 +151,7 @@ def test_one_line_and_status_2(
 
 
 UNFIT = """
---model.encoder.hidden_size=400 | model.memory.roles=3 needs model.encoder.hidden_size divisible by 3, got 400
---training.device=nonsense | training.device=nonsense: there is no such device here. Use auto or cpu.
 --model.head.tied=true | model.head.tied=true needs a readout as wide as the embedding
---training.batching.kind=sentences --training.batching.long_sentences=refuse | training.batching.length=7:
 --model.memory.kind=attentive | model.memory.window=null: everything since the last reset is remembered
 """
 

@@ -3,16 +3,12 @@ from __future__ import annotations
 import itertools
 import platform
 import re
-import sys
-
-import pytest
 
 from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import load_corpus
 from spanlm.data.demo import Topic, demo_topics, extract_topics
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK
-from spanlm.errors import InputError
 
 MARKED_UP = """The "while" statement
 *********************
@@ -121,10 +117,3 @@ def test_the_corpus_has_its_topics_as_documents_and_learns_unk() -> None:
     assert set(corpus.vocabulary.words) > {EOS, UNK, "the", "."}
     for part in (platform.python_version(), f"train {len(corpus.splits['train'])}", "fewer than 2 times"):
         assert part in " ".join(corpus.notes)
-
-
-def test_a_python_without_the_text_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    demo_topics.cache_clear()
-    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    with pytest.raises(InputError, match=r"without pydoc_data\.topics.*--corpus FILE"):
-        load_corpus(DataConfig())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -133,21 +132,6 @@ def test_metrics_are_json_whatever_the_numbers(room: Path) -> None:
     log.close()
     expected = '{"loss": 701.0, "perplexity": null, "parts": {"valid": {"gate": null}}}\n'
     assert (room / "metrics.jsonl").read_text() == expected
-
-
-def test_a_row_that_is_written_again_is_there_once(room: Path) -> None:
-    log, (_, most) = MetricsLog(room / "metrics.jsonl"), resource.getrlimit(resource.RLIMIT_FSIZE)
-    log.write({"row": 1})
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20, most))
-    try:
-        for _ in range(2):
-            with pytest.raises(RunError):
-                log.write({"row": 2})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    log.write({"row": 2})
-    log.close()
-    assert [row["row"] for row in rows(room)] == [1, 2]
 
 
 @pytest.mark.slow

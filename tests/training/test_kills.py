@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,24 +91,6 @@ def test_kills_at_writes_and_renames(processes: Processes, undisturbed: Undistur
         assert not differing(outcome(folder), expected), moments[moment]
         assert {path.name for path in folder.iterdir()} == FILES, moments[moment]
         assert len(list((folder / "checkpoints").iterdir())) == len(checkpoints(folder)), moments[moment]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [FIRST, *OTHERS[1::5]])
-def test_kills_from_outside_at_random_times(
-    processes: Processes, undisturbed: Undisturbed, room: Path, name: str
-) -> None:
-    expected, _ = undisturbed(name, checkpoint_every=1)  # so that several kills in a row leave a checkpoint each
-    arguments = {"name": name, "folder": str(room / "killed"), "fields": {"checkpoint_every": 1}}
-    draw, died = random.Random(4), 0
-    for _ in range(7):
-        pid = processes.start("train_run", **arguments)
-        time.sleep(draw.uniform(0.0, 0.06))
-        os.kill(pid, signal.SIGKILL)
-        died += processes.wait(pid) == -signal.SIGKILL
-    assert died >= 2
-    assert processes.run("train_run", **arguments) == 0
-    assert not differing(outcome(room / "killed"), expected)
 
 
 @pytest.mark.slow

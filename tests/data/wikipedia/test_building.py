@@ -26,7 +26,6 @@ from tests.data.wikipedia.small import (
     build,
     contents,
     dump,
-    json_line,
     json_lines,
     listed,
     made_articles,
@@ -158,16 +157,6 @@ def test_categories_choose(tmp_path: Path, kind: str) -> None:
     with pytest.raises(InputError, match=r"--category=cities: is found in no category .* People, Cities, Novels$"):
         build(path, tmp_path / "none", category="cities")
     assert not list(tmp_path.glob("*none*"))
-
-
-def test_lists_of_categories_and_none(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    lines = [json_line(made, category=None, categories=["x", "born in 1900"]) for made in ARTICLES[:5]]
-    path.write_bytes(b"".join(lines) + json_line(ARTICLES[5], category=None))
-    assert build(path, tmp_path / "out", category="^born")["skipped"] == {"category": 1}
-    path.write_bytes(json_line(ARTICLES[5], category=None))
-    with pytest.raises(InputError, match="for example: none"):
-        build(path, tmp_path / "none", category="x")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
