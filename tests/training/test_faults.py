@@ -29,7 +29,6 @@ from tests.training.small import (
     outcome,
     rows,
     undisturbed,
-    with_training,
 )
 from tests.training.test_signals import OPTIONS, until
 
@@ -40,34 +39,23 @@ class Impatient(Heard):
     pauses = (0, 0, 0)
 
 
-def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
-
-
-def after_some_steps(config: Any, corpus: Corpus, folder: Path, steps: int = 3) -> tuple[Trainer, Any]:
-    """A trainer after some steps, and the segment that comes next."""
-    trainer = Trainer(config, corpus, folder, Heard())
-    segments = trainer.batcher.segments()
-    for _ in range(steps):
-        trainer.step(next(segments))
-    return trainer, next(segments)
-
-
 @pytest.mark.parametrize("poison", ["loss", "gradient"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_step_that_is_not_finite_is_never_applied(corpus: Corpus, room: Path, poison: str, value: float) -> None:
-    config = with_training(make_config(), log_every=1000)
-    trainer, segment = after_some_steps(config, corpus, room)
+    trainer = Trainer(make_config(log_every=1000), corpus, room, Heard())
+    segments = trainer.batcher.segments()
+    for _ in range(3):
+        trainer.step(next(segments))
     if poison == "loss":
         trainer.model.embedding.weight.data[:] = value
     else:
         trainer.model.head.weight.register_hook(lambda gradient: gradient * value)
-    before = weights(trainer)
+    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
     with pytest.raises(RunError, match=rf"step 4 \(epoch 1, segment 4\): the {poison} is not finite") as error:
-        trainer.step(segment)
+        trainer.step(next(segments))
     assert error.value.exit_status == 1 and "\n" not in str(error.value)
-    after = weights(trainer)
-    assert all(torch.equal(before[name].nan_to_num(), after[name].nan_to_num()) for name in before)
+    pairs = zip(before, trainer.model.parameters(), strict=True)
+    assert all(torch.equal(old.nan_to_num(), new.nan_to_num()) for old, new in pairs)
     assert trainer.position.step == 3
 
 
