@@ -64,7 +64,7 @@ IDS = [0, 1, 2, 2, 3, 4, 2]
 
 
 @pytest.mark.parametrize("documents", get_args(Documents))
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(tokenizer=st.sampled_from(get_args(Tokenizer)), text=TEXTS, place=PLACES, known=st.sets(WORDS))
 def test_words_ids_and_documents_are_those_of_a_plain_loop_wherever_the_text_is_cut(
     tmp_path_factory: pytest.TempPathFactory,
@@ -96,6 +96,26 @@ def test_words_ids_and_documents_are_those_of_a_plain_loop_wherever_the_text_is_
     assert tokens.ids.dtype == np.int32
     assert tokens.documents.tolist() == starts
     assert oov == sum(word not in vocabulary for word in expected)
+
+
+@pytest.mark.parametrize(
+    ("documents", "text"),
+    [
+        ("heading", "x\n\n= a =\n\ny = b =\n"),
+        ("blank-line", "x\n \ny z\n\n\nq"),
+        ("book-title", f"x\n {TITLE} t\na {TITLE} b\n{TITLE}\nz"),
+    ],
+)
+def test_where_a_chunk_ends_is_no_matter_at_any_place(tmp_path: Path, documents: Documents, text: str) -> None:
+    for place in range(len(text)):
+        data = cut_at(place, text.encode())
+        path = tmp_path / f"{place}.txt"
+        path.write_bytes(data)
+        words, starts = read_text(lines_of(data), documents)
+        vocabulary = build(path, documents=documents)
+        tokens, oov = encode(path, vocabulary, documents=documents)
+        assert (tokens.documents.tolist(), oov) == (starts, 0), place
+        assert tokens.ids.tolist() == vocabulary.encode(words), place
 
 
 @pytest.mark.parametrize(
