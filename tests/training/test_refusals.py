@@ -17,7 +17,7 @@ import torch
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
-from spanlm.errors import InputError, SpanlmError
+from spanlm.errors import InputError
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
 from spanlm.store.checkpoints import to_bytes
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
@@ -145,14 +145,11 @@ def test_a_model_without_checkpoints_is_not_trained_anew(begun: Path, corpus: Co
     assert contents(begun) == kept
 
 
-def test_a_folder_that_cannot_be_made_or_written_is_refused(room: Path, corpus: Corpus) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(room: Path, corpus: Corpus) -> None:
     (room / "file").touch()
     with pytest.raises(InputError, match=r"--out=.*/file/run: cannot be made") as error:
         train(make_config(), corpus, room / "file" / "run")
     assert error.value.exit_status == 2
-    (room / ".lock").mkdir()  # root may write everywhere, so stand in for a missing right
-    with pytest.raises(SpanlmError, match=str(room)):
-        train(make_config(), corpus, room)
 
 
 WHOLE = make_corpus(documents=False)
