@@ -19,7 +19,7 @@ help wikipedia | unknown verb wikipedia | Did you mean 'data wikipedia'?
 train dmo | unknown preset dmo | 'demo' | `spanlm presets`
 train demo --training.epohcs=3 | unknown option --training.epohcs. | Did you mean '--training.epochs'?
 train demo extra | extra
-train demo --model.embedding_size=7 --model.head.tied=true | model.head.tied=true needs a readout as wide as the embedding
+train demo --out new --model.embedding_size=7 --model.head.tied=true | model.head.tied=true needs a readout as wide
 train demo --model.memory.kind=ngrm | model.memory.kind=ngrm: unknown | Did you mean 'ngram'?
 train demo --corpus a.txt --data.corpus demo | --corpus=a.txt and --data.corpus=demo | take one
 train demo --match-parameters LSTM300 --model.encoder.hidden_size 20 | --match-parameters=LSTM300 and
