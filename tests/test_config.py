@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,22 +14,18 @@ from hypothesis import strategies as st
 
 from spanlm.cli.train import named_config, with_options
 from spanlm.config import (
-    CHANGEABLE,
-    OPTIONAL,
     PARTS,
     RunConfig,
-    config_digest,
     config_parser,
     flat,
     kinds_of,
     nested,
     parsed_config,
 )
-from spanlm.data.config import DataConfig
 from spanlm.errors import InputError, as_written
 from spanlm.models.encoders import HORNNConfig
 from spanlm.models.language_model import ModelConfig
-from spanlm.models.memories import KeyValueConfig, NGramConfig, NoMemoryConfig
+from spanlm.models.memories import KeyValueConfig, NGramConfig
 from spanlm.models.memories.span_buffer.mixture import GateConfig, RewardConfig
 from spanlm.presets import PRESETS
 from spanlm.training.config import OptimizerConfig, TrainingConfig
@@ -99,15 +93,15 @@ def test_what_is_left_out_has_its_default() -> None:
 
 def test_a_kind_brings_its_own_fields() -> None:
     assert RunConfig.from_tree({"model": {"memory": {"kind": "ngram"}}}).model.memory == NGramConfig(order=4)
-    assert RunConfig.from_tree({"model": {"memory": {"kind": "none"}}}).model.memory == NoMemoryConfig()
     hornn = RunConfig.from_tree({"model": {"encoder": {"kind": "hornn", "pooling": "max"}}}).model.encoder
     assert hornn == HORNNConfig(pooling="max")
-    with pytest.raises(InputError, match=r"unknown field model\.encoder\.layers"):
-        RunConfig.from_tree({"model": {"encoder": {"kind": "hornn", "layers": 2}}})
-    with pytest.raises(InputError, match=r"unknown field model\.memory\.window"):
-        RunConfig.from_tree({"model": {"memory": {"kind": "ngram", "window": 5}}})
-    with pytest.raises(InputError, match=r"unknown field model\.memory\.order"):
-        RunConfig.from_tree({"model": {"memory": {"order": 5}}})
+    for part, fields in (
+        ("encoder", {"kind": "hornn", "layers": 2}),
+        ("memory", {"kind": "ngram", "window": 5}),
+        ("memory", {"order": 5}),
+    ):
+        with pytest.raises(InputError, match=rf"unknown field model\.{part}\.{list(fields)[-1]}"):
+            RunConfig.from_tree({"model": {part: fields}})
 
 
 REFUSED = [
@@ -119,21 +113,15 @@ REFUSED = [
     "training.optimizer=adam",
     "training.epochs=many",
     "training.epochs=[3]",
+    "training.epochs=null",
     "training.loss=sum",
     "data.download=3",
     "data.corpus=5",
     "data.corpus=null",
-    "training.epochs=0",
-    "training.patience=0",
-    "training.optimizer.lr=0.0",
-    "training.optimizer.clip=-1.0",
-    "training.optimizer.weight_decay=-1.0",
     "training.schedule.factor=0.5",
     "training.schedule.factor=1.5",
     "training.schedule.kind=plateau training.schedule.full_epochs=3",
     "training.schedule.full_epochs=0",
-    "training.schedule.warmup=-1",
-    "training.batching.length=0",
     "training.batching.bucket=true",
     "training.batching.kind=sentences training.batching.bucket=true",
     "training.batching.long_sentences=cut",
@@ -143,78 +131,57 @@ REFUSED = [
     "training.batching.kind=auto training.batching.short_share=0.05",
     "training.batching.kind=auto training.batching.partial_shuffle=true",
     "training.batching.kind=streams training.batching.longest_over=10",
-    "training.batching.kind=streams training.batching.length_spread=5.0 training.batching.longest_over=-1",
-    "training.batching.kind=streams training.batching.length_spread=-5.0",
     "training.batching.kind=streams training.batching.length=20 training.batching.length_spread=21.0",
     "training.batching.kind=streams training.batching.short_share=1.5",
     "training.batching.kind=streams training.batching.short_share=0.5 training.batching.length=4",
     "training.batching.kind=streams training.batching.shuffle=true",
     "training.batching.batch_size=15 training.batching.group_size=4",
-    "training.batching.group_size=0",
     "training.optimizer.kind=sgd training.optimizer.nonmonotone=3",
     "training.optimizer.kind=sgd training.optimizer.switch_after=200",
     "training.optimizer.kind=sgd training.optimizer.lagged_rates=true",
     "training.optimizer.kind=nt_asgd training.optimizer.nonmonotone=0",
-    "training.optimizer.kind=nt_asgd training.optimizer.switch_after=0",
-    "training.finetune.stages=-1",
     "training.finetune.stages=1",
-    "training.finetune.lr=0.0",
-    "training.finetune.epochs=0",
-    "training.finetune.nonmonotone=0",
     "training.optimizer.kind=nt_asgd training.optimizer.switch_after=2 training.optimizer.nonmonotone=3",
     "training.epochs=7 training.optimizer.kind=nt_asgd training.optimizer.switch_after=7",
-    "training.activation_penalty=-1.0",
-    "training.temporal_penalty=-1.0",
-    "training.checkpoint_every=0",
-    "training.log_every=0",
     "training.seed=9223372036854775808",
-    "model.embedding_size=0",
     "model.memory.kind=span_buffer model.memory.buffer_size=20",
-    "model.memory.kind=span_buffer model.memory.gate.training_temperature=0.0",
     "model.memory.kind=span_buffer model.output_dropout=0.4",
-    "model.input_dropout=1.0",
-    "model.output_dropout=-0.1",
-    "model.embedding_dropout=1.0",
-    "model.encoder.kind=variational_lstm model.encoder.input_dropout=1.0",
-    "model.encoder.kind=variational_lstm model.encoder.recurrent_dropout=1.0",
-    "model.encoder.kind=variational_lstm model.encoder.zoneout_h=1.0",
-    "model.encoder.kind=variational_lstm model.encoder.zoneout_c=1.0",
-    "model.encoder.kind=awd_lstm model.encoder.hidden_dropout=1.0",
-    "model.encoder.kind=awd_lstm model.encoder.weight_drop=1.0",
-    "model.encoder.kind=awd_lstm model.encoder.hidden_size=0",
-    "model.encoder.kind=awd_lstm model.encoder.layers=0",
-    "model.encoder.kind=awd_lstm model.encoder.last_size=0",
-    "model.head.kind=mixture_of_softmaxes model.head.experts=0",
-    "model.head.kind=mixture_of_softmaxes model.head.latent_size=0",
-    "model.head.kind=mixture_of_softmaxes model.head.latent_dropout=1.0",
-    "model.head.kind=softmax model.head.adversarial=-0.1",
-    "model.head.kind=mixture_of_softmaxes model.head.adversarial=-0.1",
     "model.head.adversarial_direction=any",
     "model.head.adversarial_gate=sine",
     "model.head.projection_penalty=0.1",
-    "model.head.projection=true model.head.projection_penalty=-1.0",
-    "model.init_range=0.0",
-    "model.encoder.hidden_size=0",
-    "model.encoder.layers=0",
-    "model.encoder.dropout=1.0",
     "model.memory.roles=4",
-    "model.memory.window=0",
-    "model.memory.kind=attentive model.memory.window=0",
     "model.memory.kind=attentive model.memory.score=dot",
     "model.memory.kind=attentive model.memory.merge=sum",
     "model.memory.kind=ngram model.memory.order=1",
-    "data.min_count=0",
     "data.max_size=2",
     "data.documents=page",
-    "training.epochs=null",
-    "training.optimizer.lr=null",
-    "model.embedding_size=null",
-    "model.memory.window=null",
 ]
 """The last field of each line cannot have its value, or not beside the others."""
 
 
-@pytest.mark.parametrize("fields", REFUSED)
+WRONG = {
+    r"(_size|length|epochs|_every|_after|patience|layers|window|order|experts|nonmonotone|min_count)$": 0,
+    r"(dropout|zoneout_.|weight_drop)$": 1.0,
+    r"(\.lr|init_range|training_temperature)$": 0.0,
+    r"(penalty|decay|head.adversarial|clip|length_spread)$": -1.0,
+    r"(warmup|longest_over|stages)$": -1,
+}
+"""What no field of such a name can have, in any kind."""
+
+
+def numbers_that_mean_nothing() -> set[str]:
+    found = set()
+    for build in RUNS.values():
+        fields = flat(build().to_tree())
+        kinds = {name.removesuffix("kind"): f"{name}={kind}" for name, kind in fields.items() if name.endswith("kind")}
+        del fields["training.finetune.last_latent_dropout"]
+        for field in fields:
+            asked = [kind for part, kind in kinds.items() if field.startswith(part)]
+            found |= {" ".join([*asked, f"{field}={WRONG[name]}"]) for name in WRONG if re.search(name, field)}
+    return found
+
+
+@pytest.mark.parametrize("fields", [*REFUSED, *sorted(numbers_that_mean_nothing())])
 def test_errors_name_file_field_and_value(fields: str) -> None:
     values = (field.partition("=") for field in fields.split())
     with pytest.raises(InputError) as error:
@@ -236,11 +203,9 @@ def test_errors_name_file_field_and_value(fields: str) -> None:
         ),
         ({"data": {"corpus": ""}}, "data.corpus='': must be a corpus name"),
         *(
-            ({"training": {"finetune": {name: 0.5}}}, "training.finetune.stages=0: nothing is finetuned")
-            for name in ("lr", "adversarial", "input_noise", "last_latent_dropout")
+            ({"training": {"finetune": {name: value}}}, "training.finetune.stages=0: nothing is finetuned")
+            for name, value in {"lr": 0.5, "adversarial": 0.5, "epochs": 20, "partial_shuffle": False}.items()
         ),
-        ({"training": {"finetune": {"epochs": 20}}}, "training.finetune.stages=0: nothing is finetuned"),
-        ({"training": {"finetune": {"partial_shuffle": False}}}, "training.finetune.stages=0: nothing is finetuned"),
     ],
     ids=str,
 )
@@ -278,15 +243,6 @@ def _parse(kinds: dict[str, str], *options: str) -> RunConfig:
     return parsed_config(parser, parser.parse_args(list(options)))
 
 
-def test_options_are_typed() -> None:
-    kinds = kinds_of({})
-    config = _parse(kinds, "--training.optimizer.lr=1e-3", "--training.patience=null", "--data.corpus=5")
-    assert (config.training.optimizer.lr, config.training.patience, config.data.corpus) == (0.001, None, "5")
-    assert _parse(kinds, "--data.max_size=null", "--training.optimizer.clip=2").training.optimizer.clip == 2.0
-    assert _parse(kinds_of({"model": {"memory": {"kind": "ngram"}}})).model.memory == NGramConfig()
-    assert _parse(kinds) == RunConfig()
-
-
 @pytest.mark.parametrize(
     ("content", "what"),
     [
@@ -306,12 +262,6 @@ def test_what_grows_is_no_configuration(tmp_path: Path, content: str, what: str)
     with pytest.raises(InputError, match=re.escape(what)) as error:
         RunConfig.load(tmp_path / "c.yaml")
     assert len(str(error.value)) < 300
-
-
-def test_words_of_digits_in_quotes_are_words(tmp_path: Path) -> None:
-    config = RunConfig(data=DataConfig(corpus="1" * 40, dir="0x" + "f" * 40))
-    (tmp_path / "c.yaml").write_text(config.to_yaml())
-    assert RunConfig.load(tmp_path / "c.yaml") == config
 
 
 OLD_SPANS: dict[str, Any] = yaml.safe_load(
@@ -335,20 +285,9 @@ def old_tree() -> dict[str, Any]:
     }
 
 
-def test_a_configuration_of_010_is_read_and_is_the_same_run() -> None:
-    """Its files carry a digest of the fields as they were called, to the last of them."""
-    config = RunConfig.from_tree(old_tree())
-    assert config == PRESETS["li2020/mos-snb-ptb"].config
-    fields = {name: "any" if name in CHANGEABLE else value for name, value in flat(old_tree()).items()}
-    finetune = {name: value for name, value in fields.items() if name.startswith("training.finetune.")}
-
-    def digest(part: dict[str, Any]) -> str:
-        told = {name: value for name, value in part.items() if value is not None or name in OPTIONAL}
-        told = {name: int(x) if isinstance(x, float) and x.is_integer() else x for name, x in told.items()}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
-
-    expected = f"{digest(fields | dict.fromkeys(finetune, 'any'))} {digest(finetune)}"
-    assert config_digest(config.to_tree()) == expected
+def test_a_configuration_of_010_is_read() -> None:
+    """That it is the same run, by its digest, the goldens show."""
+    assert RunConfig.from_tree(old_tree()) == PRESETS["li2020/mos-snb-ptb"].config
 
 
 def test_fields_of_010_are_read_over_a_preset_and_as_options(tmp_path: Path) -> None:

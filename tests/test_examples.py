@@ -30,9 +30,9 @@ def test_an_example(name: str, promised: str, made: list[str], tmp_path: Path) -
     assert [path.name for path in tmp_path.iterdir()] == made
 
 
-def test_examples_are_short_and_use_public_names_alone() -> None:
+def test_examples_use_public_names_alone() -> None:
     scripts = {path.stem: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.py")}
-    assert len(scripts) == 3 and max(text.count("\n") for text in scripts.values()) <= 40
+    assert len(scripts) == 3
     for text in scripts.values():
         assert set(re.findall(r"\bspanlm\.(\w+)", text)) <= set(spanlm.__all__)
         assert re.findall(r"^(?:import|from) spanlm.*", text, re.MULTILINE) == ["import spanlm"]

@@ -47,13 +47,6 @@ def test_the_version_is_one() -> None:
     assert f"\nversion: {spanlm.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
-def test_the_dependencies_are_those_decided() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = {re.match(r"[\w-]+", dependency).group() for dependency in project["dependencies"]}  # type: ignore[union-attr]
-    assert names == {"torch", "numpy", "safetensors", "jsonargparse", "pyyaml", "rich", "pooch", "matplotlib"}
-    assert not any("torchvision" in str(extra) for extra in project["optional-dependencies"].values())
-
-
 def test_every_dependency_has_a_version_and_hashes() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = {*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)}
@@ -76,11 +69,11 @@ def test_only_the_command_line_prints() -> None:
     assert found == []
 
 
-def test_no_load_path_unpickles() -> None:
-    pattern = re.compile(r"\bpickle\b|torch\.load\(|allow_pickle=True|yaml\.load\(|\beval\(|\bexec\(")
+def test_nothing_reads_a_format_that_can_hold_code() -> None:
+    libraries = r"(?m)^ *(import|from) (c?[pP]ickle|marshal|shelve|dill|joblib|cloudpickle)\b"
+    pattern = re.compile(libraries + r"|torch\.load\(|allow_pickle=True|yaml\.load\(|(?<!\.)\b(eval|exec)\(")
     for path in (ROOT / "spanlm").rglob("*.py"):
-        code = re.sub(r"\.eval\(", "", path.read_text(encoding="utf-8"))
-        code = re.sub(r'""".*?"""|#.*', "", code, flags=re.DOTALL)
+        code = re.sub(r'""".*?"""|#.*', "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
         assert not pattern.search(code), path
 
 
@@ -94,14 +87,3 @@ def test_imports_go_one_way() -> None:
             for path in (ROOT / "spanlm" / room).rglob("*.py"):
                 imported = set(re.findall(r"(?:from|import) spanlm\.(\w+)", path.read_text(encoding="utf-8")))
                 assert not imported & above_room, (path, imported & above_room)
-
-
-def test_parameters_are_counted_without_torchs_compiler() -> None:
-    """It takes longer to load than all else that `spanlm presets` does."""
-    out = python(
-        "import sys; from spanlm.models.counting import count_configured; from spanlm.presets import PRESETS;"
-        "counts = {name: count_configured(row.config.model, 10_000) for name, row in PRESETS.items()};"
-        "print(counts['merity2018/awd-ptb'].total);"
-        "print('torch._dynamo' in sys.modules)"
-    )
-    assert out.split() == ["24221600", "False"]

@@ -31,13 +31,6 @@ def make(cli: Cli, *arguments: object) -> Any:
     return cli("data", "wikipedia", "--source", "wiki.jsonl", "--out", "out", "--jobs", 1, *arguments)
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]], ids=str)
-def test_alone_it_explains_itself(cli: Cli, arguments: list[str]) -> None:
-    text = cli("data", *arguments).done
-    assert text.startswith("usage: spanlm data CORPUS")
-    assert re.search(r"^  wikipedia  .*Daniluk", text, re.M)
-
-
 def test_it_prints_the_counts_and_how_to_go_on(cli: Cli, tmp_path: Path) -> None:
     text = make(cli, "--vocabulary", 60).done
     told = json.loads((tmp_path / "out" / "corpus.json").read_text())
@@ -63,24 +56,6 @@ def test_the_printed_command_trains_on_it(cli: Cli, tmp_path: Path) -> None:
     assert f"train {sizes[0]}, valid {sizes[1]}, test {sizes[2]} tokens" in result.out
     assert f"vocabulary {told['vocabulary']['size']:,}" in result.out
     assert "documents: blank-line" in (tmp_path / "run" / "config.yaml").read_text()
-
-
-def test_a_vocabulary_too_large_says_how_many_words_there_are(cli: Cli) -> None:
-    result = make(cli)
-    result.refused("--vocabulary=77000: the training part has only", "Give --vocabulary")
-    size = result.err.partition("Give --vocabulary ")[2].split()[0]
-    assert "going on: sources that an earlier start has read" in make(cli, "--vocabulary", size).done
-
-
-def test_damage_is_told_and_its_good_part_kept_on_request(cli: Cli, tmp_path: Path) -> None:
-    content = (tmp_path / "wiki.jsonl").read_bytes()[:-40]
-    (tmp_path / "wiki.jsonl").write_bytes(content)
-    at, line = content.rindex(b"\n") + 1, content.count(b"\n") + 1
-    make(cli, "--coverage", 1).refused(
-        f"wiki.jsonl: damaged at byte {at} of its text (line {line}): ", "--keep-partial"
-    )
-    text = make(cli, "--coverage", 1, "--keep-partial").done
-    assert f"damaged at byte {at} of its text (line {line})" in text and "1 such line(s) left out" in text
 
 
 @pytest.mark.slow

@@ -31,8 +31,7 @@ def test_short_options_of_train_are_fields(cli: Cli) -> None:
     for option, (field, _, _) in SHORT.items():
         value = {"--memory": "ngram", "--precision": "bf16", "--device": "cpu", "--data-dir": "x"}.get(option, "7")
         short = cli("train", option, value, "--print_config").done
-        assert short == cli("train", f"{option}={value}", "--print_config").done
-        assert short == cli("train", f"--{field}", value, "--print_config").done
+        assert short == cli("train", f"--{field}={value}", "--print_config").done
 
 
 def test_help_of_train_follows_the_kinds(cli: Cli) -> None:

@@ -47,15 +47,6 @@ def test_a_text_stands_beside_a_preset_or_alone(cli: Cli, tiny_corpus: Path, tmp
     assert spanlm.load("run").corpus().name == "my.txt"
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("text")
-@pytest.mark.parametrize("named", [["my.txt"], []], ids=["a text", "nothing"])
-def test_one_command_begins_a_run_and_goes_on_with_it(cli: Cli, named: list[str]) -> None:
-    command = ["train", *named, *SMALL, "--no-tour", "--out", "new/run", "--resume", "auto"]
-    assert "epoch   1" in cli(*command).done
-    assert "finished before, after 1 epochs" in cli(*command).done
-
-
 def test_a_run_finds_its_text_from_another_folder_and_where_it_was_moved(
     cli: Cli, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +102,7 @@ def test_a_model_that_never_read_unk_says_so(cli: Cli, text: Path, tmp_path: Pat
         assert any(CHANCE in note for note in notes) == (run == "ignorant")
 
 
+@pytest.mark.slow
 def test_curly_apostrophes_are_apostrophes_in_new_runs_alone(cli: Cli, text: Path) -> None:
     command = ["train", "my.txt", *SMALL, "--data.tokenizer", "words", "--data.min_count=1"]
     cli(*command, "--out", "new").done  # noqa: B018 (checks)

@@ -92,15 +92,3 @@ def test_a_run_that_goes_on_elsewhere_says_that_it_computes_otherwise(fallen: Pa
     assert sum("in fp32 until now, in bf16 from here on" in line for line in out.splitlines()) == 1
     assert "in bf16 until now, in fp32 from here on" in spanlm([*more, 5])[0]
     assert precisions(run) == ["fp32", "fp32", "bf16", "fp32"]
-
-
-def test_a_table_says_that_it_is_not_in_bf16(tiny_corpus: Path, tmp_path: Path) -> None:
-    where = ["--corpus", tiny_corpus, "--runs", tmp_path / "runs", "--out", tmp_path]
-    table = ["daniluk2017", "--scale", "smoke", "--table", "2b", "--rows", "2-gram", "--device", "cpu"]
-    _, notes = spanlm(["reproduce", *table, *where, "--precision", "bf16"])
-    assert notes.count(NOTE) == 1
-    folder = tmp_path / "daniluk2017" / "tiny-smoke"
-    (start,) = json.loads((folder / "2-gram-seed-1.json").read_text())["starts"]
-    assert start["precision"] == "fp32"
-    (machine,) = (x for x in (folder / "figure-2b.md").read_text().splitlines() if x.startswith("* Machine:"))
-    assert "fp32" in machine and "bf16" not in machine

@@ -9,13 +9,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
 
 import spanlm
-from spanlm.errors import Interrupted, RunError
 from tests.cli.conftest import Cli
 
 
@@ -89,33 +86,10 @@ def test_ctrl_c_while_modules_load_is_one_line(tiny_run: Path, tmp_path: Path, d
     assert (out, printed) == (b"", ["spanlm: stopped"])
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "text"),
-    [
-        (RunError("the disk\n is full"), 1, "spanlm: the disk is full\n"),
-        (Interrupted("stopped by SIGTERM", 15), 143, "spanlm: stopped by SIGTERM\n"),
-        (KeyboardInterrupt(), 130, "spanlm: stopped\n"),
-        (OSError(28, "No space left on device", "x.tsv"), 1, "spanlm: x.tsv: No space left on device\n"),
-        (MemoryError(), 1, "spanlm: out of memory: the system gives no more. Take smaller sizes.\n"),
-        (torch.OutOfMemoryError("cannot allocate 2 GiB."), 1, "spanlm: out of memory: cannot allocate 2 GiB.. Take "),
-        (SystemExit(3), 3, ""),
-        (RuntimeError("our own mistake"), None, ""),
-    ],
-    ids=repr,
-)
-def test_however_a_verb_ends_there_is_one_line_and_a_status(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int | None, text: str
-) -> None:
-    def failing(arguments: list[str]) -> None:
-        raise error
-
-    monkeypatch.setitem(sys.modules, "spanlm.cli.presets", SimpleNamespace(run=failing))
-    if status is None:
-        with pytest.raises(RuntimeError, match="our own mistake"):
-            cli("presets")
-        return
-    result = cli("presets")
-    assert result.status == status and result.err.startswith(text) and result.err.count("\n") == bool(text)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_full_disk_is_one_line(cli: Cli, tiny_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat\n")
+    cli("score", tiny_run, "text.txt", "--out", "/dev/full").refused("No space left on device", status=1)
 
 
 def test_version(cli: Cli) -> None:

@@ -1,11 +1,23 @@
-"""The rules for texts once more, as plain loops over the whole text."""
+"""The rules for texts once more, as plain loops over the whole text; and texts that are read in two chunks."""
 
 from __future__ import annotations
 
+from hypothesis import strategies as st
+
 from spanlm.data.config import Documents
+from spanlm.data.text import CHUNK_BYTES
 from spanlm.data.vocabulary import EOS
 
 TITLE = "_BOOK_TITLE_"
+PLACES = st.none() | st.integers(0, 60)
+
+
+def cut_at(place: int | None, data: bytes) -> bytes:
+    """The text, after lines that are so long that its first chunk ends at this place; without a place, alone."""
+    if place is None:
+        return data
+    lines, rest = divmod(CHUNK_BYTES - place, 1024)
+    return (b"x" * 1023 + b"\n") * lines + b"x" * (rest - 1) + b"\n" * bool(rest) + data
 
 
 def lines_of(data: bytes) -> list[list[str]]:

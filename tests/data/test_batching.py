@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from typing import Any
 
 import numpy as np
@@ -156,22 +155,3 @@ def test_cut_documents_fill_streams_of_equal_length(
             assert (at - document) % length == 0
             later += at != document
     assert later <= batch_size - 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_segment_costs_little(kind: BatchingKind) -> None:
-    tokens = token_file([(19, line % 50 == 0) for line in range(20_000)])
-    batcher = make_batcher(kind, tokens, EOS_ID, batch_size=64, length=20)
-    calls, segments = 0, batcher.segments()
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    next(segments)  # what is prepared once
-    sys.setprofile(count)
-    try:
-        made = sum(1 for _ in segments)
-    finally:
-        sys.setprofile(None)
-    assert calls / made < 100

@@ -85,14 +85,11 @@ def test_one_file_is_split_by_lines(tmp_path: Path, packed: bool, end: str) -> N
     assert corpus.notes == ["one file, split by lines: train 1-180, valid 181-190, test 191-200"]
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 3, 7, 1 << 20])
+@pytest.mark.parametrize("length", [1, 40_000])
 @pytest.mark.parametrize("lines", [3, 4, 19, 20, 41, 100])
 @pytest.mark.parametrize("end", [b"", b"\n"])
-def test_the_parts_of_one_file_are_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, end: bytes, chunk_bytes: int
-) -> None:
-    monkeypatch.setattr("spanlm.data.text.CHUNK_BYTES", chunk_bytes)
-    data = b"\n".join(b"x" * (n % 4 + 1) for n in range(lines)) + end
+def test_the_parts_of_one_file_are_the_file(tmp_path: Path, lines: int, end: bytes, length: int) -> None:
+    data = b"\n".join(b"x" * (length * (n % 4 + 1)) for n in range(lines)) + end
     path = tmp_path / "book.txt"
     path.write_bytes(data)
     texts, _ = split_by_lines(path)

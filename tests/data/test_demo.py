@@ -3,16 +3,12 @@ from __future__ import annotations
 import itertools
 import platform
 import re
-import sys
-
-import pytest
 
 from spanlm.data.config import SPLITS, DataConfig
 from spanlm.data.corpora import load_corpus
-from spanlm.data.demo import Topic, demo_topics, extract_topics, split_topics
+from spanlm.data.demo import Topic, demo_topics, extract_topics
 from spanlm.data.tokenizer import tokenize
 from spanlm.data.vocabulary import EOS, UNK
-from spanlm.errors import InputError
 
 MARKED_UP = """The "while" statement
 *********************
@@ -107,11 +103,6 @@ def test_splits_are_disjoint_and_about_80_10_10() -> None:
     assert all(0.07 < sizes[split] / total <= 0.1 and len(topics[split]) >= 2 for split in SPLITS[1:])
 
 
-def test_the_split_of_a_topic_does_not_depend_on_the_order_of_the_topics() -> None:
-    topics = [Topic(f"t{n}", ((("word",) * (n % 7 + 1)),)) for n in range(60)]
-    assert split_topics(topics) == split_topics(topics[::-1])
-
-
 def test_the_corpus_has_its_topics_as_documents_and_learns_unk() -> None:
     corpus = load_corpus(DataConfig())
     assert corpus.name == "demo"
@@ -126,20 +117,3 @@ def test_the_corpus_has_its_topics_as_documents_and_learns_unk() -> None:
     assert set(corpus.vocabulary.words) > {EOS, UNK, "the", "."}
     for part in (platform.python_version(), f"train {len(corpus.splits['train'])}", "fewer than 2 times"):
         assert part in " ".join(corpus.notes)
-
-
-def test_min_count_max_size_and_a_vocabulary_are_obeyed() -> None:
-    plain, rarer = load_corpus(DataConfig()), load_corpus(DataConfig(min_count=5))
-    assert load_corpus(DataConfig(min_count=1)).vocabulary == plain.vocabulary
-    assert len(rarer.vocabulary) < len(plain.vocabulary) and "fewer than 5 times" in " ".join(rarer.notes)
-    assert len(load_corpus(DataConfig(max_size=100)).vocabulary) == 100
-    reused = load_corpus(DataConfig(), rarer.vocabulary, ["valid"])
-    assert reused.splits.keys() == {"valid"}
-    assert reused.splits["valid"].ids.tolist() == rarer.splits["valid"].ids.tolist()
-
-
-def test_a_python_without_the_text_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    demo_topics.cache_clear()
-    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
-    with pytest.raises(InputError, match=r"without pydoc_data\.topics.*--corpus FILE"):
-        load_corpus(DataConfig())

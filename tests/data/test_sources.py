@@ -187,16 +187,12 @@ def books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_books_are_documents_unasked_and_their_titles_no_text(books: Path) -> None:
-    corpus = load_corpus(DataConfig(corpus="cbt", dir=str(books.parent)))
-    assert corpus.vocabulary.words == ("a", "b", "<eos>", "<unk>")
-    assert corpus.splits["train"].ids.tolist() == [0, 1, 2, 1, 2]
-    assert corpus.splits["train"].documents.tolist() == [0, 3]
-
-
-def test_a_rebuilt_file_is_named_as_such_and_only_where_it_is_used(books: Path) -> None:
+def test_books_are_documents_and_a_rebuilt_file_is_named_as_such_where_it_is_used(books: Path) -> None:
     config = DataConfig(corpus="cbt", dir=str(books.parent))
     corpus = load_corpus(config)
+    assert corpus.vocabulary.words == ("a", "b", "<eos>", "<unk>"), "titles are no text"
+    assert corpus.splits["train"].ids.tolist() == [0, 1, 2, 1, 2]
+    assert corpus.splits["train"].documents.tolist() == [0, 3]
     assert corpus.notes == ["the books, one file rebuilt"]
     assert load_corpus(config, corpus.vocabulary, ["valid", "test"]).notes == []
 

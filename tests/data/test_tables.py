@@ -67,9 +67,3 @@ def test_what_is_wrong_is_named(kind: Kind, text: str, message: str, tmp_path: P
     (tmp_path / "t").write_text(text)
     with pytest.raises(InputError, match=message):
         list(read_table(tmp_path / "t", kind, ["sentence"]))
-
-
-def test_not_utf_8(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_bytes(b"sentence\ncaf\xe9\n")
-    with pytest.raises(InputError, match="UTF-8"):
-        list(read_table(tmp_path / "t.csv", "csv", ["sentence"]))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data import text as text_module
-from spanlm.data.text import Text, fingerprint, pieces
+from spanlm.data.text import CHUNK_BYTES, Text, fingerprint, pieces
 from spanlm.errors import InputError, RunError
+from tests.data.reference import PLACES, cut_at
 
 CHARACTERS = st.sampled_from(
     ["a", "b", "é", "漢", "😀", "\u0301", "\u2028", "\u00a0", "\u0085", "\ufeff", *" \n\t\r\v\f", " <unk> ", "x<eos>"]
@@ -18,19 +18,17 @@ CHARACTERS = st.sampled_from(
 TEXTS = st.lists(CHARACTERS, max_size=40).map("".join)
 
 
-def read(path: Path, data: bytes, chunk_bytes: int = 1 << 20) -> list[bytes]:
+def read(path: Path, data: bytes) -> list[bytes]:
     path.write_bytes(data)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_module, "CHUNK_BYTES", chunk_bytes)
-        return list(pieces(Text(path), hashlib.sha256(data).hexdigest()))
+    return list(pieces(Text(path), hashlib.sha256(data).hexdigest()))
 
 
-@given(TEXTS, st.integers(1, 9))
-def test_pieces_joined_are_the_text_wherever_the_chunks_are_cut(
-    tmp_path_factory: pytest.TempPathFactory, text: str, chunk_bytes: int
+@given(TEXTS, PLACES)
+def test_pieces_joined_are_the_text_wherever_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, text: str, place: int | None
 ) -> None:
-    data = text.encode()
-    found = read(tmp_path_factory.getbasetemp() / "any.txt", data, chunk_bytes)
+    data = cut_at(place, text.encode())
+    found = read(tmp_path_factory.getbasetemp() / "any.txt", data)
     plain = data.removeprefix(b"\xef\xbb\xbf")
     assert b"".join(found) == plain + (b"" if plain.endswith(b"\n") or not plain else b"\n")
     for piece in found:
@@ -39,35 +37,44 @@ def test_pieces_joined_are_the_text_wherever_the_chunks_are_cut(
 
 
 def test_a_long_line_comes_in_small_pieces(tmp_path: Path) -> None:
-    found = read(tmp_path / "a.txt", b"word " * 1000, 64)
-    assert max(map(len, found)) <= 64 + len(b"word")
-    assert len(found) > 50
+    found = read(tmp_path / "a.txt", b"word " * 1_000_000)
+    assert len(found) > 4 and max(map(len, found)) <= CHUNK_BYTES + len(b"word")
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize("place", [None, 1, 4, 6, 7, 8])
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "at", "message"),
     [
-        (b"caf\xc3\xa9 \xff a\n", r"not UTF-8 at byte 6 \(invalid start byte\)"),
-        (b"\xef\xbb\xbfab \xe6\xbc\n", "not UTF-8 at byte 6"),
-        (b"ab \xe6\xbc", r"not UTF-8 at byte 3 \(unexpected end of data\)"),
-        (b"one\ntwo \xed\xa0\x80 three", "not UTF-8 at byte 8"),
-        (b"one\n two\0\n", "a NUL byte at byte 8"),
-        (b"one\ntwo\n\nthe <eos> here\n", "line 4: the word <eos> is reserved"),
-        (b"\xef\xbb\xbf<eos>", "line 1: the word <eos> is reserved"),
-        (b"a<eos> <eos>b\n\t<eos>\v", "line 2: the word <eos> is reserved"),
+        (b"caf\xc3\xa9 \xff a\n", 6, r"not UTF-8 at byte {} \(invalid start byte\)"),
+        (b"ab \xe6\xbc", 3, r"not UTF-8 at byte {} \(unexpected end of data\)"),
+        (b"one\ntwo \xed\xa0\x80 three", 8, "not UTF-8 at byte {}"),
+        (b"one\n two\0\n", 8, "a NUL byte at byte {}"),
+        (b"one\ntwo\n\nthe <eos> here\n", 9, "the word <eos> is reserved"),
+        (b"a<eos> <eos>b\n\t<eos>\v", 14, "the word <eos> is reserved"),
     ],
 )
-def test_bad_bytes_are_refused_with_their_place(tmp_path: Path, data: bytes, message: str, chunk_bytes: int) -> None:
-    with pytest.raises(InputError, match=rf"bad\.txt.*{message}"):
-        read(tmp_path / "bad.txt", data, chunk_bytes)
+def test_bad_bytes_are_refused_with_their_place(
+    tmp_path: Path, data: bytes, at: int, message: str, place: int | None
+) -> None:
+    whole = cut_at(place, data)
+    at += len(whole) - len(data)
+    told = message.format(at) if "{}" in message else f"line {1 + whole.count(10, 0, at)}: {message}"
+    with pytest.raises(InputError, match=rf"bad\.txt.*{told}"):
+        read(tmp_path / "bad.txt", whole)
 
 
-def test_a_word_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_module, "LONGEST_WORD", 20)
-    with pytest.raises(InputError, match="a word of more than 20 bytes at byte 3"):
-        read(tmp_path / "a.txt", b"ab " + b"x" * 99, 4)
-    assert b"".join(read(tmp_path / "a.txt", b"ab " + b"x" * 18, 4)) == b"ab " + b"x" * 18 + b"\n"
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(b"\xef\xbb\xbfab \xe6\xbc\n", "not UTF-8 at byte 6"), (b"\xef\xbb\xbf<eos>", "line 1: the word <eos>")],
+)
+def test_a_mark_of_the_byte_order_counts(tmp_path: Path, data: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "bad.txt", data)
+
+
+def test_a_word_without_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a word of more than 16,?777,?216 bytes at byte 3"):
+        read(tmp_path / "a.txt", b"ab " + b"x" * (18 << 20))
 
 
 def test_gzip_gives_the_same_pieces_and_the_hash_of_the_text(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -165,16 +164,3 @@ def test_load_corpus_says_what_was_done(tmp_path: Path) -> None:
     assert load_text(DataConfig(corpus=str(tmp_path / "test.txt"), lines="sentences"), VOCABULARY).lines == "sentences"
     plain = load_corpus(DataConfig(corpus=str(tmp_path)))
     assert len(plain.splits["train"]) == 14 and plain.lines == "as-written"
-
-
-@pytest.mark.corpus
-@pytest.mark.skipif("SPANLM_DATA" not in os.environ, reason="needs a folder with corpora: set SPANLM_DATA")
-def test_wikitext_2_has_one_end_a_sentence() -> None:
-    corpus = load_corpus(DataConfig(corpus="wikitext-2", lines="sentences"), splits=("valid",))
-    whole = load_corpus(DataConfig(corpus="wikitext-2"), splits=("valid",))
-    words = [
-        part.ids[part.ids != corpus.vocabulary.id(EOS)] for part in (corpus.splits["valid"], whole.splits["valid"])
-    ]
-    assert words[0].tolist() == words[1].tolist()
-    # 24 words a sentence, as English prose has; the lines have 57
-    assert 20 < len(words[0]) / (len(corpus.splits["valid"]) - len(words[0])) < 26

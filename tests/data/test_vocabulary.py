@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError
 
 WORDS = st.sampled_from(["a", "b", "c", "d", "e", EOS, UNK, "é", "\u2028"])
 
@@ -91,10 +91,3 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, content: str, message
     path.write_text(content)
     with pytest.raises(InputError, match=rf"vocabulary\.json: .*{message}"):
         Vocabulary.load(path)
-
-
-def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.json: cannot read the vocabulary \(No such file"):
-        Vocabulary.load(tmp_path / "none.json")
-    with pytest.raises(RunError, match="cannot write the vocabulary"):
-        Vocabulary((EOS, UNK)).save(tmp_path / "none" / "vocabulary.json")

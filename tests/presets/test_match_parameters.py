@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanlm.cli.main import main
 from spanlm.errors import InputError
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AnyEncoderConfig, HORNNConfig, LSTMConfig, RNNConfig, VariationalLSTMConfig
@@ -107,50 +104,3 @@ def test_a_tied_head_and_a_budget_beyond_every_size_are_refused() -> None:
         match_parameters(ModelConfig(head=SoftmaxConfig(tied=True)), 10_000, LSTM300_AT_10K)
     with pytest.raises(InputError, match="match-parameters"):
         match_parameters(ModelConfig(), 10_000, 10**15)
-
-
-@pytest.fixture
-def matched(
-    tiny_corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
-    """What `spanlm train demo --match-parameters …` would train, without training it."""
-    monkeypatch.chdir(tmp_path)
-    trained: list[ModelConfig] = []
-    monkeypatch.setattr(
-        "spanlm.cli.train.train_and_report", lambda config, *rest, **options: trained.append(config.model)
-    )
-
-    def run(wanted: str, *more: str) -> tuple[int, ModelConfig | None, str, str]:
-        trained.clear()
-        capsys.readouterr()
-        status = main(["train", "demo", "--corpus", str(tiny_corpus), "--match-parameters", wanted, *more])
-        captured = capsys.readouterr()
-        return status, trained[0] if trained else None, captured.out, captured.err
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("wanted", "budget"),
-    [
-        *((name, 4 * 20 * (100 + 20 + 1) + 18 * 21) for name in ("LSTM20", "lstm20")),
-        *((number, 50_000) for number in ("50000", "50,000", "50_000", "50k", "0.05M", "5e4")),
-    ],
-)
-def test_the_option(matched: Any, wanted: str, budget: int) -> None:
-    status, model, out, err = matched(wanted)
-    assert (status, err) == (0, "")
-    assert_nearest(PRESETS["demo"].config.model, model, 18, budget)
-    hidden = model.encoder.hidden_size
-    assert f"matched to {wanted}: model.encoder.hidden_size={hidden}, θ_M {count_configured(model, 18).model:,} " in out
-    assert "vocabulary of 18 words" in out
-
-
-@pytest.mark.parametrize(
-    "wanted", ["LSTM", "many", "", "LSTM-1", "LSTM0", "LSTMx", "nan", "inf", "-5", "0", "3.7G", "M", "5KM"]
-)
-def test_values_that_are_no_budget(matched: Any, wanted: str) -> None:
-    status, model, _, err = matched(wanted)
-    assert (status, model) == (2, None)
-    assert err.count("\n") == 1
-    assert "--match-parameters" in err or (wanted in ("LSTM-1", "LSTM0") and "hidden_size" in err)

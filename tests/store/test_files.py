@@ -63,18 +63,6 @@ def test_a_tilde_is_a_home_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -
     assert expanded(Path("b/~")) == Path("b/~")
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_file_of_a_run_is_not_written_through_a_link(tmp_path: Path, there: bool) -> None:
-    target, link = tmp_path / "target", tmp_path / "link"
-    if there:
-        target.write_bytes(b"old")
-    link.symlink_to(target)
-    with pytest.raises(OSError, match="link is a link"):
-        replace_file(link, b"new")
-    assert sorted(os.listdir(tmp_path)) == (["link", "target"] if there else ["link"])
-    assert not there or target.read_bytes() == b"old"
-
-
 def test_what_is_read_of_a_run_is_a_file_that_is_not_too_large(tmp_path: Path) -> None:
     """A link to one is as good."""
     (tmp_path / "file").write_bytes(b"1234")

@@ -20,7 +20,6 @@ from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.models.encoders import (
-    AnyEncoderConfig,
     AWDLSTMConfig,
     HORNNConfig,
     LSTMConfig,
@@ -132,32 +131,24 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
     "no memory, streams, sgd, step, two layers": lambda: make_config(
         NoMemoryConfig(), kind="streams", optimizer=SGD, schedule=STEP, layers=2, loss="time-sum", shuffle=False
     ),
-    "attention, streams, adam with decay": lambda: make_config(
-        KeyValueConfig(roles=1, window=3),
-        kind="streams",
-        shuffle=False,
-        optimizer=OptimizerConfig(lr=0.02, weight_decay=0.01, clip=None),
-    ),
     "key-value, tied, documents, bf16": lambda: make_config(
         KeyValueConfig(roles=3, window=9), tied=True, shuffle=False, precision="bf16", seed=5
     ),
-    "recurrent memory of one word, gated HORNN, streams": lambda: with_encoder(
+    "recurrent memory of one word, gated HORNN, streams": lambda: with_model(
         make_config(RecurrentMemoryConfig(window=1), kind="streams", shuffle=False),
-        HORNNConfig(hidden_size=6, order=3, pooling="gated"),
+        encoder=HORNNConfig(hidden_size=6, order=3, pooling="gated"),
     ),
     "variational LSTM, locked, projection, adagrad, streams": lambda: with_model(
-        with_encoder(
-            make_config(NoMemoryConfig(), kind="streams", shuffle=False, optimizer=ADAGRAD),
-            VariationalLSTMConfig(
-                hidden_size=6, layers=2, input_dropout=0.2, recurrent_dropout=0.2, zoneout_h=0.1, zoneout_c=0.1
-            ),
+        make_config(NoMemoryConfig(), kind="streams", shuffle=False, optimizer=ADAGRAD),
+        encoder=VariationalLSTMConfig(
+            hidden_size=6, layers=2, input_dropout=0.2, recurrent_dropout=0.2, zoneout_h=0.1, zoneout_c=0.1
         ),
         embedding_dropout=0.2,
         locked_dropout=True,
         head=SoftmaxConfig(projection=True, projection_penalty=0.01),
     ),
-    "recurrent memory, RNN, shuffled documents": lambda: with_encoder(
-        make_config(RecurrentMemoryConfig(window=4)), RNNConfig(hidden_size=6)
+    "recurrent memory, RNN, shuffled documents": lambda: with_model(
+        make_config(RecurrentMemoryConfig(window=4)), encoder=RNNConfig(hidden_size=6)
     ),
     "attentive single, bucketed sentences, split": lambda: with_batching(
         make_config(AttentiveConfig(score="single"), kind="sentences", loss="time-sum", optimizer=SGD),
@@ -226,11 +217,6 @@ RUNS: dict[str, Callable[[], RunConfig]] = {
 }
 """Every encoder, memory, head, batching, optimiser, schedule, loss and precision; a window longer than a segment, too,
 averages and stages."""
-
-
-def with_encoder(config: RunConfig, encoder: AnyEncoderConfig) -> RunConfig:
-    """The same run over another encoder."""
-    return replace(config, model=replace(config.model, encoder=encoder))
 
 
 def with_model(config: RunConfig, **fields: Any) -> RunConfig:

@@ -5,26 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
 from spanlm.config import RunConfig
 from spanlm.models.memories import PointerSentinelConfig, SpanBufferConfig
-from spanlm.training.bench import BenchOptions, spread, time_training, watched_step
+from spanlm.training.bench import BenchOptions, time_training
 from tests.training.small import make_config, make_corpus, with_batching
 
 CPU = torch.device("cpu")
-
-
-def test_segments_are_from_all_over_an_epoch() -> None:
-    """Sentences come the short ones first: an epoch is no multiple of its first steps."""
-
-    ten: Any = SimpleNamespace(count=lambda: 10, segments=lambda start: iter(range(start, 10)))
-    assert spread(ten, 5) == [0, 2, 4, 6, 8]
-    assert spread(ten, 20) == sorted([*range(10), *range(10)])
 
 
 @pytest.mark.slow
@@ -55,26 +45,10 @@ print(*(step_megabytes(lambda: torch.ones(n) + 1, CPU) for n in (2**10, 2**23)))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_memory_of_a_step_is_what_it_takes_beside_what_is_there() -> None:
     """In a process of its own: in this one memory that others have freed may serve the step."""
     said = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True).stdout
     small, large = map(float, said.split())
     assert small < 8 and 60 < large < 80
-
-
-def test_operations_are_those_of_a_step_the_longest_first() -> None:
-    a, nothing = torch.ones(256, 256), [None] * 4
-
-    def step(segment: Any) -> None:
-        for _ in range(3):
-            torch.mm(a, a)
-        a.neg()
-
-    found = watched_step(step, nothing, CPU, 10)
-    calls = {one.name: one.calls for one in found.operations}
-    assert calls["aten::mm"] == 3 and calls["aten::neg"] == 1
-    assert found.operations[0].name == "aten::mm"
-    one = watched_step(step, nothing, CPU, 1)
-    assert len(one.operations) == 1 and one.other_operations >= 1
-    assert one.operations[0].milliseconds + one.other_milliseconds <= one.milliseconds

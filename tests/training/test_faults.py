@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
-import resource
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,8 @@ import torch
 
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.scoring import Tally
-from spanlm.models.interfaces import MixingHead
 from spanlm.store.run_folder import MetricsLog
-from spanlm.training import trainer as trainer_module
+from spanlm.training.progress import StepEvent
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
 from tests.training.processes import Processes
@@ -33,7 +29,6 @@ from tests.training.small import (
     outcome,
     rows,
     undisturbed,
-    with_training,
 )
 from tests.training.test_signals import OPTIONS, until
 
@@ -44,65 +39,56 @@ class Impatient(Heard):
     pauses = (0, 0, 0)
 
 
-def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
-
-
-def after_some_steps(config: Any, corpus: Corpus, folder: Path, steps: int = 3) -> tuple[Trainer, Any]:
-    """A trainer after some steps, and the segment that comes next."""
-    trainer = Trainer(config, corpus, folder, Heard())
-    segments = trainer.batcher.segments()
-    for _ in range(steps):
-        trainer.step(next(segments))
-    return trainer, next(segments)
-
-
 @pytest.mark.parametrize("poison", ["loss", "gradient"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_step_that_is_not_finite_is_never_applied(corpus: Corpus, room: Path, poison: str, value: float) -> None:
-    config = with_training(make_config(), log_every=1000)
-    trainer, segment = after_some_steps(config, corpus, room)
+    trainer = Trainer(make_config(log_every=1000), corpus, room, Heard())
+    segments = trainer.batcher.segments()
+    for _ in range(3):
+        trainer.step(next(segments))
     if poison == "loss":
         trainer.model.embedding.weight.data[:] = value
     else:
         trainer.model.head.weight.register_hook(lambda gradient: gradient * value)
-    before = weights(trainer)
+    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
     with pytest.raises(RunError, match=rf"step 4 \(epoch 1, segment 4\): the {poison} is not finite") as error:
-        trainer.step(segment)
+        trainer.step(next(segments))
     assert error.value.exit_status == 1 and "\n" not in str(error.value)
-    after = weights(trainer)
-    assert all(torch.equal(before[name].nan_to_num(), after[name].nan_to_num()) for name in before)
+    pairs = zip(before, trainer.model.parameters(), strict=True)
+    assert all(torch.equal(old.nan_to_num(), new.nan_to_num()) for old, new in pairs)
     assert trainer.position.step == 3
 
 
-def poisoned_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    calls = []
-    score = MixingHead.score
+class Poisons(Heard):
+    """Puts what is no number into the weights after a step."""
 
-    def poisoned(self: MixingHead, *arguments: Any) -> Any:
-        scores = score(self, *arguments)
-        if self.training:
-            calls.append(1)
-        poison = self.training and len(calls) == step
-        return replace(scores, log_prob=scores.log_prob * float("nan")) if poison else scores
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.at = step
 
-    monkeypatch.setattr(MixingHead, "score", poisoned)
+    def step(self, event: StepEvent) -> None:
+        if event.position.step == self.at:
+            self.trainer.model.head.bias.data[3] = float("nan")
+
+    def go_on(self, folder: Path) -> None:
+        self.trainer = Trainer(make_config(), make_corpus(), folder, self)
+        self.trainer.restore()
+        self.trainer.run()
 
 
-@pytest.mark.parametrize("where", ["step 31 ", "epoch 2: the validation loss is nan"])
+@pytest.mark.parametrize("validates", [False, True])
 def test_a_run_stops_where_it_is_not_finite_with_the_best_model_and_can_go_on(
-    corpus: Corpus, room: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    corpus: Corpus, room: Path, validates: bool
 ) -> None:
-    train(make_config(epochs=1), corpus, room)
-    best, done = (room / "model.safetensors").read_bytes(), int(checkpoints(room)[-1].name.removeprefix("step-"))
-    with monkeypatch.context() as patch, pytest.raises(RunError, match=where):
-        if where.startswith("step"):
-            poisoned_at(patch, 31 - done)
-        else:
-            patch.setattr(trainer_module, "tally", lambda *a, **k: Tally(tokens=10, nll=float("nan")))
-        train(make_config(), corpus, room, resume=True)
-    assert (room / "model.safetensors").read_bytes() == best
-    goes_on_exactly(make_config(), room)
+    heard = Heard()
+    train(make_config(epochs=2), corpus, room / "whole", heard)
+    train(make_config(epochs=1), corpus, room / "run")
+    best, last = (room / "run" / "model.safetensors").read_bytes(), heard.steps[-1].position.step
+    said = "epoch 2: the validation loss is nan" if validates else "step 31 "
+    with pytest.raises(RunError, match=said):
+        Poisons(last if validates else 30).go_on(room / "run")
+    assert (room / "run" / "model.safetensors").read_bytes() == best
+    goes_on_exactly(make_config(), room / "run")
 
 
 @pytest.mark.slow
@@ -134,21 +120,6 @@ def test_metrics_are_json_whatever_the_numbers(room: Path) -> None:
     log.close()
     expected = '{"loss": 701.0, "perplexity": null, "parts": {"valid": {"gate": null}}}\n'
     assert (room / "metrics.jsonl").read_text() == expected
-
-
-def test_a_row_that_is_written_again_is_there_once(room: Path) -> None:
-    log, (_, most) = MetricsLog(room / "metrics.jsonl"), resource.getrlimit(resource.RLIMIT_FSIZE)
-    log.write({"row": 1})
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20, most))
-    try:
-        for _ in range(2):
-            with pytest.raises(RunError):
-                log.write({"row": 2})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    log.write({"row": 2})
-    log.close()
-    assert [row["row"] for row in rows(room)] == [1, 2]
 
 
 @pytest.mark.slow

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,23 +94,6 @@ def test_kills_at_writes_and_renames(processes: Processes, undisturbed: Undistur
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [FIRST, *OTHERS[1::5]])
-def test_kills_from_outside_at_random_times(
-    processes: Processes, undisturbed: Undisturbed, room: Path, name: str
-) -> None:
-    expected, _ = undisturbed(name, checkpoint_every=1)  # so that several kills in a row leave a checkpoint each
-    arguments = {"name": name, "folder": str(room / "killed"), "fields": {"checkpoint_every": 1}}
-    draw, died = random.Random(4), 0
-    for _ in range(7):
-        pid = processes.start("train_run", **arguments)
-        time.sleep(draw.uniform(0.0, 0.06))
-        os.kill(pid, signal.SIGKILL)
-        died += processes.wait(pid) == -signal.SIGKILL
-    assert died >= 2
-    assert processes.run("train_run", **arguments) == 0
-    assert not differing(outcome(room / "killed"), expected)
-
-
 def test_a_finished_run_stays_as_it_is(processes: Processes, room: Path) -> None:
     for _ in range(2):
         assert processes.run("train_run", name=FIRST, folder=str(room / "whole")) == 0
@@ -120,6 +101,7 @@ def test_a_finished_run_stays_as_it_is(processes: Processes, room: Path) -> None
     assert {path.name for path in (room / "whole").iterdir()} == FILES
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not(processes: Processes, room: Path) -> None:
     for folder, seed in (("one", 1), ("same", 1), ("other", 2)):
         assert processes.run("train_run", name=FIRST, folder=str(room / folder), fields={"seed": seed}) == 0

@@ -11,19 +11,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.data.token_files import TokenFile
-from spanlm.errors import InputError, SpanlmError
+from spanlm.errors import InputError
 from spanlm.models.memories import AttentiveConfig, KeyValueConfig, NGramConfig, NoMemoryConfig
-from spanlm.training import trainer as trainer_module
+from spanlm.store.checkpoints import to_bytes
 from spanlm.training.config import FinetuneConfig, OptimizerConfig
 from spanlm.training.run import train
-from tests.training.small import NT_ASGD, WORDS, make_config, make_corpus, with_batching, with_training
+from spanlm.training.trainer import restore_generators
+from tests.training.small import (
+    NT_ASGD,
+    WORDS,
+    checkpoints,
+    make_config,
+    make_corpus,
+    signed,
+    with_batching,
+    with_training,
+)
 
-CPU = torch.device("cpu")
 Changed = Callable[[RunConfig], RunConfig]
 
 
@@ -63,20 +73,15 @@ def test_another_configuration_is_refused_by_the_field(begun: Path, corpus: Corp
     assert (begun / "config.yaml").read_bytes() == kept
 
 
-def test_random_numbers_go_on_only_where_they_were_drawn(
-    room: Path, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_numbers_go_on_only_where_they_were_drawn(begun: Path, corpus: Corpus) -> None:
     """A run that was begun on a GPU, on a machine without one; and the other way round."""
-    own = trainer_module.generator_states
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            trainer_module, "generator_states", lambda device: own(device) | {"generator.cuda": torch.ones(1)}
-        )
-        train(make_config(epochs=1), corpus, room)
-    with pytest.raises(InputError, match=r"training\.device=cpu: .* was trained on cuda.* Use training\.device=cuda"):
-        train(make_config(epochs=2), corpus, room, resume=True)
+    last = checkpoints(begun)[-1]
     with pytest.raises(InputError, match=r"training\.device=cuda: .* was trained on cpu.* Use training\.device=cpu"):
-        trainer_module.restore_generators(own(CPU), torch.device("cuda"))
+        restore_generators({"generator.cpu": torch.get_rng_state()}, torch.device("cuda"))
+    carried = safetensors.torch.load((last / "carried.safetensors").read_bytes())
+    signed(last, "carried.safetensors", to_bytes({**carried, "generator.cuda": torch.ones(1)}))
+    with pytest.raises(InputError, match=r"training\.device=cpu: .* was trained on cuda.* Use training\.device=cuda"):
+        train(make_config(epochs=2), corpus, begun, resume=True)
 
 
 def other_split(corpus: Corpus, split: str, change: Callable[[TokenFile], TokenFile]) -> Corpus:
@@ -140,14 +145,11 @@ def test_a_model_without_checkpoints_is_not_trained_anew(begun: Path, corpus: Co
     assert contents(begun) == kept
 
 
-def test_a_folder_that_cannot_be_made_or_written_is_refused(room: Path, corpus: Corpus) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(room: Path, corpus: Corpus) -> None:
     (room / "file").touch()
     with pytest.raises(InputError, match=r"--out=.*/file/run: cannot be made") as error:
         train(make_config(), corpus, room / "file" / "run")
     assert error.value.exit_status == 2
-    (room / ".lock").mkdir()  # root may write everywhere, so stand in for a missing right
-    with pytest.raises(SpanlmError, match=str(room)):
-        train(make_config(), corpus, room)
 
 
 WHOLE = make_corpus(documents=False)
@@ -185,24 +187,3 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
             train(config, text, room / name)
         assert said in str(error.value) and "\n" not in str(error.value)
     assert {path.name for path in (room / "own").iterdir()} == {".lock"} and not (room / "new").exists()
-
-
-SHORT = TokenFile(np.array([1, 2, 0] * 9), np.zeros(1, np.int64))
-LONGER = make_corpus(seed=5)
-
-FIT: list[tuple[RunConfig, Corpus]] = [
-    *((make_config(kind=kind, shuffle=False, epochs=1), WHOLE) for kind in ("auto", "streams", "sentences")),
-    # a validation text of one document is no error, and its sentences are never cut, so none is too long
-    (make_config(epochs=1), replace(LONGER, splits={**LONGER.splits, "valid": WHOLE.splits["valid"]})),
-    (SENTENCES, replace(LONGER, splits={**LONGER.splits, "train": SHORT})),
-    (with_batching(SENTENCES, length=9), make_corpus()),
-    (make_config(AttentiveConfig(score="single", window=2), kind="streams", shuffle=False, epochs=1), WHOLE),
-    (make_config(SINGLE, kind="sentences", epochs=1), WHOLE),
-    (make_config(AttentiveConfig(score="none"), kind="streams", shuffle=False, epochs=1), WHOLE),
-]
-"""Ways out of these refusals; the merge alone of an attentive memory remembers nothing."""
-
-
-def test_what_fits_is_trained(room: Path) -> None:
-    for number, (config, text) in enumerate(FIT):
-        assert train(config, text, room / str(number)).epoch == 1

@@ -15,27 +15,11 @@ from spanlm.data.corpora import Corpus
 from spanlm.evaluation.scoring import Tally
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import OptimizerConfig, ScheduleConfig
-from spanlm.training.optimizers import next_rate
 from spanlm.training.run import train
 from tests.training.small import Heard, checkpoints, make_config, rows
 
 LOSSES = [3.0, 2.5, 2.6, 2.5, 2.4, 2.41, 2.42]
 """Validation losses epoch by epoch; the fourth equals the best so far and is not better."""
-
-
-def rates(config: ScheduleConfig, improvements: list[bool], first: float = 1.0) -> list[float]:
-    """The rate of every epoch, and of the one after the last."""
-    found = [first]
-    for done, improved in enumerate(improvements, start=1):
-        found.append(next_rate(config, found[-1], done, improved))
-    return found
-
-
-@pytest.mark.parametrize("full", [1, 2, 5])
-def test_step_has_exactly_that_many_full_epochs(full: int) -> None:
-    found = rates(ScheduleConfig(kind="step", factor=2.0, full_epochs=full), [True] * 8)
-    assert found == [2.0 ** -max(0, epoch + 1 - full) for epoch in range(9)]
-    assert found.count(1.0) == full
 
 
 class Weights(Heard):

@@ -16,6 +16,7 @@ from spanlm.cli.training_report import TrainingReport
 from spanlm.config import RunConfig
 from spanlm.errors import Interrupted
 from spanlm.evaluation.scoring import Tally
+from spanlm.models.encoders import LSTMConfig
 from spanlm.store.checkpoints import load_last_checkpoint
 from spanlm.store.process import stop_request
 from spanlm.training.run import train
@@ -31,6 +32,7 @@ from tests.training.small import (
     make_corpus,
     outcome,
     rows,
+    with_model,
     with_training,
 )
 
@@ -105,10 +107,11 @@ def test_interrupted_at_any_step(room: Path, name: str, step: int) -> None:
     goes_on_exactly(config, room)
 
 
-def test_interrupted_while_the_lstm_runs_as_a_loop(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_interrupted_while_the_lstm_runs_as_a_loop(room: Path) -> None:
     """As large layers do in bfloat16; its state is not the kernel's in type."""
-    monkeypatch.setattr("spanlm.models.encoders.stacks.loop_is_faster", lambda units, x: True)
-    config = make_config(kind="streams", layers=2, shuffle=False, precision="bf16")
+    config = make_config(kind="streams", shuffle=False, precision="bf16", epochs=1)
+    config = with_model(config, encoder=LSTMConfig(hidden_size=600))
     stopped_at(config, room, 11)
     goes_on_exactly(config, room)
 

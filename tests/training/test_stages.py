@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
-from spanlm.evaluation.scoring import Tally, tally
+from spanlm.evaluation.scoring import Tally
 from spanlm.models.memories import NoMemoryConfig
 from spanlm.training import trainer as trainer_module
 from spanlm.training.config import FinetuneConfig, ScheduleConfig
@@ -112,19 +112,21 @@ def test_averages_are_validated_and_saved_and_training_goes_on_from_its_own_weig
     save = trainer_module.save_model
     monkeypatch.setattr(trainer_module, "tally", better_and_better)
     monkeypatch.setattr(trainer_module, "save_model", keep)
-    watcher.follow(averaging(epochs=3, lagged_rates=lagged), room)
-    per_epoch = len(watcher.iterates) // 3
+    finetune = FinetuneConfig(stages=1, epochs=2)
+    watcher.follow(averaging(epochs=3, lagged_rates=lagged, finetune=finetune), room)
+    per_epoch = len(watcher.iterates) // 5
     assert same(seen[0], watcher.iterates[per_epoch - 1])
-    for epoch in (2, 3):
-        since = watcher.iterates[per_epoch + lagged : epoch * per_epoch]
+    for epoch in (2, 3, 4, 5):  # a stage averages anew from its first step
+        began = 3 * per_epoch if epoch > 3 else per_epoch
+        since = watcher.iterates[began + lagged : epoch * per_epoch]
         for name, weight in seen[epoch - 1].items():
             mean = torch.stack([iterate[name].double() for iterate in since]).mean(0)
             torch.testing.assert_close(weight.double(), mean, rtol=1e-5, atol=1e-6)
         assert not same(seen[epoch - 1], watcher.iterates[epoch * per_epoch - 1])
         assert same(watcher.after_epochs[epoch - 1], watcher.iterates[epoch * per_epoch - 1])
-    assert kept == [1, 2, 3] and same(saved(room), seen[2])
-    assert valid_rows(room, "stage", "averaged") == [(0, False), (0, True), (0, True)]
-    assert [event.position.averaged for event in watcher.epochs] == [False, True, True]
+    assert kept == [1, 2, 3, 4, 5] and same(saved(room), seen[4])
+    assert valid_rows(room, "stage", "averaged") == [(0, False), (0, True), (0, True), (1, True), (1, True)]
+    assert {rate for (rate,) in valid_rows(room, "rate")} == {8.0}, "without a rate of its own a stage has the run's"
     averaged_steps = [row["averaged"] for row in rows(room) if row["event"] == "train"]
     assert averaged_steps == sorted(averaged_steps) and set(averaged_steps) == {False, True}
 
@@ -132,7 +134,7 @@ def test_averages_are_validated_and_saved_and_training_goes_on_from_its_own_weig
 @pytest.mark.parametrize(
     ("fields", "averaged"),
     [
-        # as by hand in test_nt_asgd: the loss of epoch 5 is above that of epoch 2
+        # the loss of epoch 5 is above that of epoch 2
         ({"nonmonotone": 2, "switch_after": None}, [False] * 5 + [True] * 2),
         ({"nonmonotone": 5, "switch_after": None}, [False] * 7),
         ({"switch_after": 3}, [False] * 3 + [True] * 4),
@@ -206,53 +208,21 @@ def test_stages_begin_with_the_best_weights_and_end_by_the_test_or_at_the_most(
     ]
 
 
-def test_a_stage_averages_anew_from_its_first_step(room: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watcher, seen = Follows(), []
-
-    def spied(*arguments: Any, **named: Any) -> Tally:
-        seen.append(watcher.weights())
-        return tally(*arguments, **named)
-
-    monkeypatch.setattr(trainer_module, "tally", spied)
-    watcher.follow(averaging(epochs=2, finetune=FinetuneConfig(stages=1, epochs=2)), room)
-    per_epoch = len(watcher.iterates) // 4
-    for epoch in (3, 4):
-        since = watcher.iterates[2 * per_epoch : epoch * per_epoch]
-        for name, weight in seen[epoch - 1].items():
-            mean = torch.stack([iterate[name].double() for iterate in since]).mean(0)
-            torch.testing.assert_close(weight.double(), mean, rtol=1e-5, atol=1e-6)
-    assert [rate for (rate,) in valid_rows(room, "rate")] == [8.0] * 4  # no rate of its own: that of the run
-
-
-class Looks(Follows):
-    """Keeps what `training.finetune` may change."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: dict[int, tuple[Any, ...]] = {}
-        self.first_words: dict[int, Tensor] = {}
-
-    def step(self, event: StepEvent) -> None:
-        super().step(event)
-        model: Any = self.trainer.model
-        self.seen[event.position.stage] = (
-            model.head.adversary.epsilon,
-            model.input_noise,
-            model.head.latent_dropout,
-            event.rate,
-        )
-        if event.position.segment == 1:
-            segments = self.trainer.batcher.segments(self.trainer._order())
-            self.first_words[event.position.stage] = next(segments).targets[:5]
-
-
 def test_what_a_stage_changes(room: Path) -> None:
-    watcher = Looks()
-    watcher.follow(RUNS[STAGES](), room)
-    assert watcher.seen == {0: (0.0, 0.0, 0.1, 1.0), 1: (0.001, 0.01, 0.1, 0.5), 2: (0.001, 0.01, 0.2, 0.5)}
-    assert not torch.equal(watcher.first_words[0], watcher.first_words[1])
-    assert not torch.equal(watcher.first_words[1], watcher.first_words[2])
-    assert watcher.trainer.position.stage == 2
+    watcher, seen, first_words = Follows(), {}, {}
+
+    def look(event: StepEvent) -> None:
+        model: Any = watcher.trainer.model
+        head, stage = model.head, event.position.stage
+        seen[stage] = (head.adversary.epsilon, model.input_noise, head.latent_dropout, event.rate)
+        if event.position.segment == 1:
+            segments = watcher.trainer.batcher.segments(watcher.trainer._order())
+            first_words[stage] = next(segments).targets[:5].tolist()
+
+    watcher.step = look  # type: ignore[method-assign]
+    assert watcher.follow(RUNS[STAGES](), room).position.stage == 2
+    assert seen == {0: (0.0, 0.0, 0.1, 1.0), 1: (0.001, 0.01, 0.1, 0.5), 2: (0.001, 0.01, 0.2, 0.5)}
+    assert first_words[0] != first_words[1] != first_words[2]
 
 
 def test_a_stage_switches_off_what_it_sets_to_nothing() -> None:

@@ -24,12 +24,9 @@ from spanlm.store.run_folder import load_weights
 from spanlm.training.config import OptimizerConfig
 from spanlm.training.run import train
 from spanlm.training.trainer import Trainer
-from tests.training.small import RUNS, Heard, make_config, rows, with_batching, with_training
+from tests.training.small import RUNS, Heard, make_config, rows, with_training
 
 PLAIN = OptimizerConfig(kind="sgd", lr=0.5, clip=None)
-DRAWN = with_batching(
-    make_config(kind="streams", shuffle=False), length_spread=2.0, short_share=0.2, partial_shuffle=True
-)
 
 
 class Spied:
@@ -210,7 +207,6 @@ def test_rows_hold_the_mean_since_the_row_before(corpus: Corpus, room: Path) -> 
     train(make_config(log_every=3), corpus, some)
     tokens = {number: event.tokens for number, event in enumerate(watcher.steps, start=1)}
     single = {row["step"]: row for row in rows(each) if row["event"] == "train"}
-    per_epoch = watcher.steps[-1].segments
     for row in (row for row in rows(some) if row["event"] == "train"):
         step = row["step"]
         since = [n for n in range(step - 2, step + 1) if single[n]["epoch"] == row["epoch"]]
@@ -221,7 +217,6 @@ def test_rows_hold_the_mean_since_the_row_before(corpus: Corpus, room: Path) -> 
     first = next(row for row in rows(each) if row["event"] == "valid")
     total = sum(single[n]["loss"] * tokens[n] for n in single if single[n]["epoch"] == 1)
     assert first["train_loss"] == pytest.approx(total / len(corpus.splits["train"]), rel=1e-9)
-    assert [event.position.segment for event in watcher.steps[-per_epoch:]] == list(range(1, per_epoch + 1))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -243,14 +238,3 @@ def test_validation_is_what_evaluate_gives(corpus: Corpus, room: Path, name: str
     loss = found.nll_per_token if batching.predict_first else unopened.nll / unopened.predicted
     assert loss == pytest.approx(position.best_loss, rel=1e-6)
     assert found.tokens == len(corpus.splits["valid"])
-
-
-def test_an_epoch_has_as_many_steps_as_were_drawn_for_it(corpus: Corpus, room: Path) -> None:
-    watcher = Heard()
-    train(DRAWN, corpus, room, watcher)
-    by_epoch = {epoch: [e for e in watcher.steps if e.position.epoch == epoch] for epoch in (0, 1)}
-    for events in by_epoch.values():
-        assert [event.position.segment for event in events] == list(range(1, len(events) + 1))
-        assert {event.segments for event in events} == {len(events)}
-        assert sum(event.tokens for event in events) == len(corpus.splits["train"])
-    assert len(by_epoch[0]) != len(by_epoch[1]), "else this test would say nothing"

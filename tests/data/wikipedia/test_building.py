@@ -26,7 +26,6 @@ from tests.data.wikipedia.small import (
     build,
     contents,
     dump,
-    json_line,
     json_lines,
     listed,
     made_articles,
@@ -160,16 +159,6 @@ def test_categories_choose(tmp_path: Path, kind: str) -> None:
     assert not list(tmp_path.glob("*none*"))
 
 
-def test_lists_of_categories_and_none(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    lines = [json_line(made, category=None, categories=["x", "born in 1900"]) for made in ARTICLES[:5]]
-    path.write_bytes(b"".join(lines) + json_line(ARTICLES[5], category=None))
-    assert build(path, tmp_path / "out", category="^born")["skipped"] == {"category": 1}
-    path.write_bytes(json_line(ARTICLES[5], category=None))
-    with pytest.raises(InputError, match="for example: none"):
-        build(path, tmp_path / "none", category="x")
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_first_articles_only(tmp_path: Path, jobs: int) -> None:
     paths = [tmp_path / f"{number}.jsonl" for number in range(20)]
@@ -196,30 +185,6 @@ def test_what_is_no_article_is_skipped_and_counted(tmp_path: Path) -> None:
     summary = build(tmp_path / "x.xml", tmp_path / "out")
     assert summary["skipped"] == {"disambiguation": 2, "empty": 2, "namespace": 1, "redirect": 1}
     assert [row["id"] for row in listed(tmp_path / "out")] == [made.id for made in ARTICLES[:4]]
-
-
-def test_names_that_may_mean_much_are_skipped_and_counted_up_to_the_last_article(tmp_path: Path) -> None:
-    listing = json_line(ARTICLES[0], id="1", title="Ur", text="Ur\n\nUr may refer to:\n\nUr, a city.\n")
-    named = json_line(ARTICLES[0], id="2", title="Ur (disambiguation)", text="Ur is a city.\n")
-    content = listing + named + json_lines(ARTICLES[:3]) + listing + json_line(ARTICLES[3]) + named
-    (tmp_path / "x.jsonl").write_bytes(content)
-    for options, count in ((dict[str, int](), 4), ({"articles": 4}, 3)):
-        summary = build(tmp_path / "x.jsonl", tmp_path / f"out {count}", **options)
-        assert summary["skipped"] == {"disambiguation": count}
-
-
-@pytest.mark.parametrize(
-    ("text", "fragments", "counts"),
-    [
-        ("It ended. ... Then more came.\n", 1, ("2", "7")),
-        (f"It is a {'word' * 400}. It is one.\n", 4, ("1", "4")),
-    ],
-    ids=["a lone mark", "a word too long to be one"],
-)
-def test_what_is_no_sentence(source: Path, tmp_path: Path, text: str, fragments: int, counts: tuple[str, str]) -> None:
-    source.write_bytes(json_line(ARTICLES[0], id="1", text=text) + json_lines(ARTICLES[:4]))
-    assert build(source, tmp_path / "out", articles=3)["left_out_words"]["fragment"] == fragments
-    assert [(row["sentences"], row["words"]) for row in listed(tmp_path / "out") if row["id"] == "1"] == [counts]
 
 
 COUNTS = st.dictionaries(st.text("abc", min_size=1, max_size=4), st.integers(1, 9), min_size=1, max_size=30)

@@ -49,13 +49,6 @@ def test_a_source_that_is_cut_off(tmp_path: Path, name: str, jobs: int) -> None:
     assert 15 < good < 40 if pack is not bytes else good == 39
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_enough_articles_before_the_damage_are_enough(tmp_path: Path, jobs: int) -> None:
-    (tmp_path / "x.xml").write_bytes(dump(ARTICLES)[:-60])
-    summary = build(tmp_path / "x.xml", tmp_path / "out", articles=5, jobs=jobs)
-    assert summary["sources"][0]["damage"] is None
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,7 +28,6 @@ from tests.data.wikipedia.small import (
     made_articles,
     page,
 )
-from tests.data.wikipedia.test_shards import await_end
 
 ARTICLES = made_articles(12)
 # what is in ‹› comes n times
@@ -141,35 +138,3 @@ def test_memory_is_bounded_whatever_a_file_expands_to(
     command = [sys.executable, "-c", RESIDENT, str(tmp_path / "bomb"), str(tmp_path / "out")]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=True)
     assert int(ran.stdout.splitlines()[-1]) < 100
-
-
-BUSY = """
-import multiprocessing, os, re, signal, sys, threading, time
-from spanlm.store.process import workers
-
-def busy(item):
-    re.fullmatch(r"(a|aa)*b", "a" * item)  # holds the interpreter's lock for longer than anybody waits
-
-def kill():
-    while len(multiprocessing.active_children()) < 2:
-        time.sleep(0.05)
-    time.sleep(1)
-    print(*(process.pid for process in multiprocessing.active_children()), flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-if __name__ == "__main__":
-    threading.Thread(target=kill).start()
-    with workers(2) as in_order:
-        list(in_order(busy, [90, 90, 90]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread ends the worker, after the call")
-def test_no_worker_outlives_a_killed_parent_even_inside_a_long_call(tmp_path: Path) -> None:
-    (tmp_path / "busy.py").write_text(BUSY)
-    command, paths = [sys.executable, "busy.py"], {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(command, capture_output=True, cwd=tmp_path, env=paths, timeout=60, check=False)
-    workers = list(map(int, ran.stdout.split()))
-    assert ran.returncode == -signal.SIGKILL and len(workers) == 2
-    await_end(workers)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanlm.data.wikipedia.markup import DISAMBIGUATION, category_names, plain_text
+from spanlm.data.wikipedia.markup import category_names, plain_text
 
 
 @pytest.mark.parametrize(
@@ -53,15 +53,3 @@ def test_categories_are_the_pages_own_links() -> None:
     text = "[[Category:1900 births|Lee]] [[ category : Novels ]] [[:Category:Shown]] [[Kategorie:Stadt]] [[File:X]]"
     assert category_names(text) == ["1900 births", "Novels"]
     assert category_names(text, ("kategorie", "datei")) == ["1900 births", "Novels", "Stadt"]
-
-
-def test_disambiguation_pages_say_so() -> None:
-    for text in (
-        "{{disambiguation}}",
-        "X may be:\n* y\n{{Disambig|geo}}",
-        "{{hndis|Lee}}",
-        "{{Air disambiguation}}",
-    ):
-        assert DISAMBIGUATION.search(text)
-    for text in ("A [[b]]{{disambiguation needed|date=May}}", "{{other uses}} Text."):
-        assert not DISAMBIGUATION.search(text)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -201,21 +201,6 @@ def test_a_folder_that_holds_something_is_left_alone(folder: Path, tmp_path: Pat
     assert contents(tmp_path / "empty") == before
     assert (tmp_path / "mine" / "novel.txt").read_text() == "my only copy"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "mine", "wiki"]
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_results_come_in_order_and_items_are_taken_as_they_are_needed(jobs: int) -> None:
-    items, taken = [3000 if number % 5 == 0 else number for number in range(40)], []
-
-    def counted() -> Iterator[int]:
-        for item in items:
-            taken.append(item)
-            yield item
-
-    with workers(jobs) as in_order:
-        for number, result in enumerate(in_order(math.factorial, counted())):
-            assert result == math.factorial(items[number])
-            assert len(taken) - number <= 1 + 2 * jobs
 
 
 def test_a_mistake_of_the_function_is_not_hidden() -> None:

@@ -83,12 +83,6 @@ def test_markup_of_the_text_is_not_that_of_the_dump(tmp_path: Path) -> None:
     assert found[:3] == ("1", "A & <B>", text)
 
 
-def test_what_is_no_article_comes_without_its_text(tmp_path: Path) -> None:
-    body = page("1", "Talk:A", "long", namespace=1) + page("2", "B", "#REDIRECT", redirect=True) + page("3", "C", "x")
-    found = pages(tmp_path / "x.xml", (HEADER + body + FOOTER).encode())
-    assert found[:2] == ["namespace", "redirect"] and found[2][2] == "x"
-
-
 GOOD = (HEADER + page("1", "A", "x") + page("2", "B", "y")).encode()
 
 
