@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from spanlm.cli.demo_report import print_demo_report
@@ -77,7 +78,7 @@ Fields = dict[str, str]
 
 def run(arguments: list[str]) -> None:
     """Train."""
-    if NGRAM_PRESETS.keys() & set(arguments):
+    if _of_ngram(arguments):
         from spanlm.cli import train_ngram
 
         train_ngram.run(arguments)
@@ -112,6 +113,15 @@ def run(arguments: list[str]) -> None:
         more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * own.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
+
+
+def _of_ngram(arguments: list[str]) -> bool:
+    """Whether an operand, not the value of an option (`--memory ngram`), is the preset of an n-gram model."""
+    flags = ("--print_config", "--as-text")
+    return any(
+        name in NGRAM_PRESETS and (before in flags or not before.startswith("-"))
+        for before, name in pairwise(["", *arguments])
+    )
 
 
 def train_and_report(config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool) -> None:
