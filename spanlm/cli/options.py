@@ -142,8 +142,7 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
 
 def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
     """Add the runs, how several are combined, and `files` that may follow; the parser must intermix."""
-    text = "the folder of a trained run, or an n-gram model, NAME.arpa or NAME.arpa.gz;"
-    parser.add_argument("run", metavar="RUN", type=Path, help=text)
+    parser.add_argument("run", metavar="RUN", type=Path, help="a trained run's folder, or NAME.arpa[.gz];")
     text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
     parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
     text = "several runs: the average of their probabilities (linear, the default) or their normalised product"

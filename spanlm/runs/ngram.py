@@ -78,7 +78,7 @@ class NgramRun(TrainedModel):
         """What it is, in a few words, for people."""
         arpa, cache = self.model.arpa, self.model.cache
         size = sum(int((~np.isnan(table.log10)).sum()) for table in arpa.tables)
-        held = "" if cache is None else f" + cache of the last {cache.window:,} words, λ {cache.share:g}"
+        held = "" if cache is None else f" + cache of the last {cache.window:,} words, λ {cache.share:.3g}"
         return f"{arpa.order}-gram model, {size:,} n-grams{held}"
 
     def title(self, source: str = "") -> str:
