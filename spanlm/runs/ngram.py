@@ -87,7 +87,7 @@ class NgramRun(TrainedModel):
 
     def in_words_of(self, other: TrainedModel) -> NgramRun:
         """Return the same model over another one's vocabulary, reading texts as that does."""
-        model = NgramModel(self.model.arpa, other.vocabulary, self.model.cache)
+        model = NgramModel(self.model.arpa, other.vocabulary, self.model.cache).to(other.model.device)
         run = NgramRun(model.eval(), other.texts, NgramRunConfig(ngram=self.ngram))
         run.folder = self.folder
         return run

@@ -4,7 +4,7 @@ With p_n the n-gram model's distribution after the last n-1 words and, where the
 
     p(w) = (1 − λ) p_n(w | h) + λ c(w) / Σ_v c(v),    c(w): how often w is among the last C words read
 
-(Kuhn & De Mori, 1990: a unigram cache); where nothing was read, p = p_n. `<eos>` is `</s>` when it is predicted, and
+(Kuhn & De Mori, 1990: a unigram cache; `<eos>` is a word of it). `<eos>` is `</s>` when it is predicted, and
 once read `<s>`: what stands in the lines before is nothing to an n-gram model, whatever the state is carried over. To a
 cache it is.
 """
@@ -62,19 +62,16 @@ class NgramModel(NextWordModel):
         self.arpa, self.cache, self.vocabulary_size = arpa, cache, len(vocabulary)
         self.head = NgramHead(arpa, vocabulary, cache)
         ids = self.head.columns.ids
-        self._read = torch.from_numpy(np.where(ids == arpa.ids[END], arpa.ids[START], ids))
-
-    @property
-    def device(self) -> torch.device:
-        """The processor: it computes with NumPy."""
-        return torch.device("cpu")
+        self._read: Tensor
+        self.register_buffer("_read", torch.from_numpy(np.where(ids == arpa.ids[END], arpa.ids[START], ids)))
 
     def init_state(self, batch_size: int) -> LMState:
         """State of `batch_size` streams that have read nothing: `<s>`."""
-        words = torch.full((self.arpa.order - 1, batch_size), -1)
+        words = torch.full((self.arpa.order - 1, batch_size), -1, device=self.device)
         words[-1:] = self.arpa.ids[START]
-        held = {} if self.cache is None else {"cache": torch.full((self.cache.window, batch_size), -1)}
-        return LMState({"words": words}, held)
+        if self.cache is None:
+            return LMState({"words": words}, {})
+        return LMState({"words": words}, {"cache": words.new_full((self.cache.window, batch_size), -1)})
 
     def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
         """Read tokens (T, B): the contexts of the next words, and the words that they are made of."""
@@ -90,7 +87,9 @@ class NgramModel(NextWordModel):
             held = {"cache": tokens_read[len(tokens) :]}
         after = LMState({"words": words[len(tokens) :]}, held)
         # features are what a neural cache compares: there is nothing, so that to it all words are alike
-        return NgramReadout(torch.zeros(*tokens.shape, 0), contexts=contexts, recent=recent), after
+        return NgramReadout(
+            torch.zeros(*tokens.shape, 0, device=tokens.device), contexts=contexts, recent=recent
+        ), after
 
 
 @dataclass(frozen=True)
@@ -119,30 +118,26 @@ class NgramHead(Head):
         return Scores(self._mixed(*self.each(readout, targets)))
 
     def each(self, readout: Readout, targets: Tensor) -> Tensor:
-        """Log p(target) of the n-gram model and of the cache, (2, T, B) float64; both alike where nothing was read."""
+        """Log p(target) of the n-gram model and of the cache, (2, T, B) float64."""
         contexts, recent = _last_words(readout)
-        own, total = self._own(contexts, targets), (recent >= 0).sum(-1)
-        counts = (recent == targets.unsqueeze(-1)).sum(-1)
-        return torch.stack([own, torch.where(total > 0, (counts.double() / total).log(), own)])
+        counts = (recent == targets.unsqueeze(-1)).sum(-1, dtype=torch.float64)
+        return torch.stack([self._own(contexts, targets), (counts / (recent >= 0).sum(-1)).log()])
 
     def _own(self, contexts: Tensor, targets: Tensor) -> Tensor:
-        ids = targets.numpy().reshape(-1)
-        log10 = self._arpa.log10_probs(self.columns.ids[ids], contexts.flatten(0, -2).numpy()) + self.columns.shift[ids]
-        return torch.from_numpy(log10.astype(np.float64)).view(targets.shape) * _LN10
+        ids, rows = targets.flatten().cpu().numpy(), contexts.flatten(0, -2).cpu().numpy()
+        log10 = self._arpa.log10_probs(self.columns.ids[ids], rows) + self.columns.shift[ids]
+        return torch.from_numpy(log10.astype(np.float64)).view(targets.shape).to(targets.device) * _LN10
 
     def log_probs(self, readout: Readout) -> Tensor:
         """Log p of every word, (T, B, V), float32."""
         contexts, recent = _last_words(readout)
-        found: Floats = self._arpa.distributions(contexts.flatten(0, -2).numpy(), self.columns)
-        own = torch.from_numpy(found).view(*contexts.shape[:-1], -1).mul_(_LN10)
+        found: Floats = self._arpa.distributions(contexts.flatten(0, -2).cpu().numpy(), self.columns)
+        own = torch.from_numpy(found).view(*contexts.shape[:-1], -1).to(contexts.device).mul_(_LN10)
         if self._cache is None:
             return own
-        filled = (recent >= 0).to(own.dtype)
-        counts, total = (
-            torch.zeros_like(own).scatter_add_(-1, recent.clamp(min=0), filled),
-            filled.sum(-1, keepdim=True),
-        )
-        return self._mixed(own, torch.where(total > 0, (counts / total).log(), own))
+        held = (recent >= 0).to(own.dtype)
+        counts = torch.zeros_like(own).scatter_add_(-1, recent.clamp(min=0), held)
+        return self._mixed(own, (counts / held.sum(-1, keepdim=True)).log())
 
     def _mixed(self, own: Tensor, cached: Tensor) -> Tensor:
         assert self._cache is not None
