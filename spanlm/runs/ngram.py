@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,6 +31,8 @@ from spanlm.runs.trained_model import TrainedModel
 from spanlm.store.files import make_folder, replace_file, run_name
 from spanlm.store.provenance import record_start
 from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked
+
+_LOG = logging.getLogger(__name__)
 
 ARPA = "model.arpa"
 """The model in the folder of an n-gram run."""
@@ -87,6 +90,12 @@ class NgramRun(TrainedModel):
 
     def in_words_of(self, other: TrainedModel) -> NgramRun:
         """Return the same model over another one's vocabulary, reading texts as that does."""
+        lost = sum(word not in other.vocabulary for word in self.vocabulary.words)
+        if lost:
+            why = "their probability is lost, which costs the perplexity of an ensemble"
+            _LOG.info(
+                "note: %s: %s of its words are not in the vocabulary of %s: %s", self.folder, lost, other.folder, why
+            )
         model = NgramModel(self.model.arpa, other.vocabulary, self.model.cache).to(other.model.device)
         run = NgramRun(model.eval(), other.texts, NgramRunConfig(ngram=self.ngram))
         run.folder = self.folder
