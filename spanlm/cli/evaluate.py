@@ -34,14 +34,16 @@ from spanlm.cli.options import (
     corpus_of,
     keep_freed_memory,
     load_runs,
+    require_weights,
     tuning_part,
     verb_parser,
 )
 from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
-from spanlm.evaluation.perplexity import require_span_buffer
+from spanlm.evaluation.perplexity import Evaluation, padded_perplexity, require_pad, require_span_buffer
 from spanlm.evaluation.protocol import Protocol
+from spanlm.evaluation.scoring import shown
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
@@ -91,6 +93,8 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add_fields(parser, Protocol, "batch_size", "precision", batch_size={"help": text})
     text = "several runs: first find the weights that fit the valid part best (linear only)"
     parser.add_argument("--tune-weights", rare=True, action="store_true", help=text)
+    text = "show also the perplexity over N words: the N - K that the vocabulary of K lacks share p(<unk>) equally"
+    parser.add_argument("--vocab-pad", rare=True, type=int, metavar="N", help=text)
     add_cache(parser)
     add_dynamic(parser)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
@@ -110,14 +114,32 @@ def run(arguments: list[str]) -> None:
     _check(options, len(runs))
     check_dynamic(options, len(runs))
     model = load_runs(runs, options)
+    for name in ("parts", "dynamic"):
+        if vars(options)[name]:
+            require_weights(model, f"--{name}")
     if options.parts:
         require_span_buffer(model.config.model.memory, "--parts")
+    if options.vocab_pad is not None:  # refused before minutes are spent
+        require_pad(model.vocabulary, options.vocab_pad)
     corpus, options.split = corpus_of(model, options)
     if isinstance(model, TrainedEnsemble) and options.cache is None:
         _evaluate_several(model, corpus, options)
         return
     with stopping_search(model, options):
         _evaluate(model, corpus, options)
+
+
+def _padded(model: LoadedModel, result: Evaluation, options: argparse.Namespace) -> dict[str, float]:
+    if options.vocab_pad is None:
+        return {}
+    return {"perplexity_vocab_pad": padded_perplexity(result, model.vocabulary, options.vocab_pad)}
+
+
+def _padded_rows(model: LoadedModel, result: Evaluation, options: argparse.Namespace) -> list[tuple[str, str]]:
+    return [
+        (f"of {options.vocab_pad:,} words", f"{shown(value)}: each <unk> is one of those that the vocabulary lacks")
+        for value in _padded(model, result, options).values()
+    ]
 
 
 def _check(options: argparse.Namespace, runs: int) -> None:
@@ -155,12 +177,18 @@ def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -
         gate = {} if temperature is None else {"gate_temperature": temperature}
         what = {**run_field(model), **gate, "precision": usable(options.precision, model.model.device), "notes": notes}
         found = {**what, **result.to_json(), **cache_fields(cache, tuning), **dynamic_fields(adapted)}
+        found |= _padded(model, result, options)
         if isinstance(model, TrainedEnsemble) and several is not None:
             found["without_cache"] |= members_fields(model, several)
         out_json(found)
         return
     parts = parts_rows(result) if options.parts else []
-    print_evaluation(model, result, notes, [*cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts])
+    print_evaluation(
+        model,
+        result,
+        notes,
+        [*_padded_rows(model, result, options), *cache_rows(result, tuning), *dynamic_rows(result, adapted), *parts],
+    )
     if isinstance(model, TrainedEnsemble) and several is not None:
         print_members(model, several, "without the cache: each run alone, all as one, and the oracle bound")
 
@@ -174,11 +202,16 @@ def _evaluate_several(model: TrainedEnsemble, corpus: Corpus, options: argparse.
         model = model.reweighted(tuned.weights)
     result = model.evaluate_members(corpus, options.split, **how)
     if not options.json:
-        print_evaluation(model, result.ensemble, corpus.notes, weights_rows(result.ensemble, tuned))
+        print_evaluation(
+            model,
+            result.ensemble,
+            corpus.notes,
+            [*_padded_rows(model, result.ensemble, options), *weights_rows(result.ensemble, tuned)],
+        )
         print_members(model, result, "each run alone, all as one, and the oracle bound")
         return
     found = {"precision": usable(options.precision, model.model.device), **run_field(model), "notes": corpus.notes}
-    found |= result.to_json() | members_fields(model, result)
+    found |= result.to_json() | members_fields(model, result) | _padded(model, result.ensemble, options)
     if tuned is not None:
         found["tuned"] = {"on": TUNED_ON, "steps": tuned.steps, "gap": tuned.gap}
     out_json(found)

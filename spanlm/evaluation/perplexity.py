@@ -11,7 +11,8 @@ from typing import Any
 
 from spanlm.data.batching import Batcher
 from spanlm.data.corpora import Corpus
-from spanlm.errors import InputError
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import InputError, require
 from spanlm.evaluation.cache import CacheConfig, require_text, with_cache
 from spanlm.evaluation.protocol import LENGTH, STANDARD, Protocol, lines_counted
 from spanlm.evaluation.scoring import Tally, perplexity, score, tally
@@ -226,6 +227,26 @@ def _evaluation(total: Tally, seconds: float, corpus: Corpus, split: str, protoc
         tokens_per_second=total.tokens / seconds,
         parts=parts_of(total.metrics, total.tokens),
     )
+
+
+def padded_perplexity(result: Evaluation, vocabulary: Vocabulary, size: int) -> float:
+    """Return the perplexity over `size` words, for a fair comparison of models with different vocabularies.
+
+    The words that the vocabulary lacks, size − K with K its words but `<unk>` (`<eos>` counts), share p(<unk>) equally.
+    Each target that is `<unk>` therefore costs log(size − K) nats more. Give all models the same size.
+
+    Raises:
+        InputError: the size leaves no word for `<unk>`.
+    """
+    missing = require_pad(vocabulary, size)
+    return perplexity((result.nll + result.unk_tokens * math.log(missing)) / result.tokens)
+
+
+def require_pad(vocabulary: Vocabulary, size: int) -> int:
+    """Return how many of `size` words a vocabulary lacks; InputError: none, see `padded_perplexity`."""
+    known = len(vocabulary) - 1
+    require(size > known, "vocab_pad", size, f"more than the {known:,} words that the model knows")
+    return size - known
 
 
 def parts_of(sums: Mapping[str, float], tokens: int) -> Parts | None:

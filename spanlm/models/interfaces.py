@@ -18,6 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, ClassVar, Protocol, Self
 
 import torch
@@ -326,8 +327,8 @@ class NextWordModel(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are, and what is read must be."""
-        return next(self.parameters()).device
+        """Where the weights are, or the buffers of a model without, and what is read must be."""
+        return next(chain(self.parameters(), self.buffers())).device
 
     @abstractmethod
     def init_state(self, batch_size: int) -> LMState:

@@ -1,0 +1,140 @@
+"""n-gram models on the command line: estimated, as runs, as ARPA files, in ensembles."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+import spanlm
+from spanlm.errors import InputError
+from spanlm.evaluation.ngram import read_arpa
+from spanlm.runs.ngram import ARPA
+from spanlm.store.run_folder import CONFIG
+from tests.cli.conftest import Cli
+
+FALLBACK = ("--ngram.fallback", "[0.5, 1, 1.5]")
+
+
+@pytest.fixture(scope="module")
+def kn3(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from spanlm.cli.main import main
+
+    out = tmp_path_factory.mktemp("ngram") / "kn3"
+    assert main(["train", "ngram", "--order", "3", *FALLBACK, "--corpus", str(tiny_corpus), "--out", str(out)]) == 0
+    return out
+
+
+def test_a_run_is_measured_as_its_arpa_file_is(cli: Cli, kn3: Path, tiny_corpus: Path) -> None:
+    lines = [json.loads(line) for line in (kn3 / "metrics.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["valid", "test"]
+    found = json.loads(cli("evaluate", kn3, "--json").done)
+    assert found["perplexity"] == lines[1]["perplexity"]
+    text = [line.split() for line in (tiny_corpus / "test.txt").read_text().splitlines()]
+    log10 = [value for score in read_arpa(kn3 / ARPA).score(text) for value in score.log10.tolist()]
+    assert found["tokens"] == len(log10)
+    assert found["perplexity"] == pytest.approx(10 ** -(math.fsum(log10) / len(log10)))
+    arpa = json.loads(cli("evaluate", kn3 / ARPA, "--corpus", tiny_corpus, "--state", "line", "--json").done)
+    assert arpa["perplexity"] == pytest.approx(found["perplexity"])
+    unknown = found["unk_tokens"] * math.log(1000 - len(spanlm.load(kn3).vocabulary) + 1)
+    padded = json.loads(cli("evaluate", kn3, "--vocab-pad", 1000, "--json").done)["perplexity_vocab_pad"]
+    assert padded == pytest.approx(math.exp((found["nll"] + unknown) / found["tokens"]))
+    cli("evaluate", kn3, "--vocab-pad", 2).refused("--vocab-pad=2", "more than the")
+
+
+def test_every_verb_that_scores_takes_it(cli: Cli, kn3: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat\nthe strange dog\n")
+    (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "the cat", "sentence_bad": "cat the"}\n')
+    context = "".join(f"{number} the cat sat on the mat .\n" for number in range(1, 21))
+    (tmp_path / "questions.txt").write_text(f"{context}21 the XXXXX sat\tcat\t\tcat|dog\n")
+    rows = [line.split("\t") for line in cli("score", kn3, tmp_path / "text.txt").done.splitlines()]
+    (score,), _ = spanlm.load(kn3).score_texts(["the cat"])
+    assert [float(row[3]) for row in rows[1:3]] == pytest.approx([-x / math.log(2) for x in score.words], abs=1e-5)
+    assert "the" in cli("generate", kn3, "--prompt", "the", "--length", 3).done
+    assert json.loads(cli("pairs", kn3, tmp_path / "pairs.jsonl", "--json").done)["pairs"]["pairs"] == 1
+    found = json.loads(cli("cloze", kn3, tmp_path / "questions.txt", "--json").done)
+    assert found["files"][0]["contexts"]["full"]["questions"] == 1
+    cache = ("--cache", 5, "--cache-theta", 0, "--cache-lambda", 0.2)
+    assert json.loads(cli("evaluate", kn3, *cache, "--json").done)["without_cache"]
+
+
+def test_an_ensemble_with_a_neural_run_takes_its_words(cli: Cli, kn3: Path, tiny_run: Path, tmp_path: Path) -> None:
+    found = json.loads(cli("evaluate", tiny_run, kn3 / ARPA, "--tune-weights", "--json").done)
+    alone = [json.loads(cli("evaluate", run, "--json").done) for run in (tiny_run, kn3)]
+    assert [each["perplexity"] for each in found["members"]] == pytest.approx(
+        [each["perplexity"] for each in alone], rel=1e-4
+    )
+    assert found["ensemble"]["perplexity"] < min(each["perplexity"] for each in alone) * 1.05
+    assert sum(found["weights"]) == pytest.approx(1)
+    reversed_ = spanlm.load_ensemble([kn3 / ARPA, tiny_run])
+    assert reversed_.vocabulary == spanlm.load(tiny_run).vocabulary and reversed_.folder == tiny_run
+    (tmp_path / "pairs.jsonl").write_text('{"sentence_good": "the cat", "sentence_bad": "cat the"}\n')
+    assert json.loads(cli("pairs", tiny_run, kn3, tmp_path / "pairs.jsonl", "--json").done)["pairs"]["pairs"] == 1
+
+
+def test_a_cache_is_fitted_and_kept(cli: Cli, tiny_corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "cached"
+    options = ("--order", 2, "--corpus", tiny_corpus, *FALLBACK, "--out", out)
+    assert "cache of the last 30 words" in cli("train", "daniluk2017/kn-5-cache", "--cache", 30, *options).done
+    kept = yaml.safe_load((out / CONFIG).read_text())["ngram"]
+    assert kept["cache"] == 30 and 0 < kept["cache_share"] < 1
+    model = spanlm.load(out)
+    assert model.model.cache.share == kept["cache_share"]
+    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+    assert model.evaluate(split="valid").perplexity == first["perplexity"]
+
+
+def test_what_only_weights_can_do_is_refused_by_name(cli: Cli, kn3: Path, tmp_path: Path) -> None:
+    for options in (("--parts",), ("--dynamic", "--tune-dynamic"), ("--gate-temperature", 1)):
+        cli("evaluate", kn3, *options).refused(options[0], "is an n-gram model")
+    cli("attend", kn3, "--text", "the cat", "--out", tmp_path / "x.html").refused("attend", "is an n-gram model")
+    cli("evaluate", kn3 / ARPA).refused("name one by --corpus")
+    model = spanlm.load(kn3)
+    for ask in (lambda: model.attend("the cat"), lambda: model.tune_dynamic(), lambda: model.config):
+        with pytest.raises(InputError, match="is an n-gram model"):
+            ask()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--order", 7), ["order=7", "from 1 to 6"]),
+        (("--order", "x"), ["order=x", "a whole number"]),
+        (("--ngram.cache_share", 0.5), ["cache_share=0.5", "null where"]),
+        (("--epochs", 3), ["unknown option --epochs"]),
+        (("--order", 2), ["Kneser-Ney: no discounts", "discounts to fall back on"]),
+    ],
+    ids=["order", "number", "share", "option", "discounts"],
+)
+def test_what_cannot_be_estimated_leaves_nothing(
+    cli: Cli, tmp_path: Path, options: tuple[object, ...], parts: list[str]
+) -> None:
+    (tmp_path / "text.txt").write_text("a b\n" * 30)
+    out = tmp_path / "out"
+    cli("train", "ngram", tmp_path / "text.txt", *options, "--out", out).refused(*parts, out=None)
+    assert not out.exists()
+
+
+def test_an_empty_corpus_a_second_run_and_files_that_do_not_belong(
+    cli: Cli, tmp_path: Path, kn3: Path, tiny_corpus: Path
+) -> None:
+    (tmp_path / "empty.txt").write_text("")
+    cli("train", "ngram", tmp_path / "empty.txt", "--out", tmp_path / "out").refused("empty.txt", "empty", out=None)
+    cli("train", "ngram", "--corpus", tiny_corpus, "--out", kn3).refused("already holds a run", out=None)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for name in (CONFIG, "vocabulary.json", ARPA):
+        (broken / name).write_bytes((kn3 / name).read_bytes())
+    spanlm.load(broken)
+    (broken / ARPA).write_text("".join((kn3 / ARPA).read_text().splitlines(keepends=True)[:-9]))
+    cli("evaluate", broken).refused(ARPA, "line", "cut short")
+    (broken / ARPA).write_text((kn3 / ARPA).read_text().replace("猫", "cats"))
+    cli("evaluate", broken).refused(ARPA, "other words")
+    (broken / ARPA).unlink()
+    cli("evaluate", broken).refused(ARPA, "No such file")
+    cli("train", "ngram", "--out", tmp_path / "x", "--print_config").done  # noqa: B018
+    assert not (tmp_path / "x").exists() and not (tmp_path / "out").exists()
