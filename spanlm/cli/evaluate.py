@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
@@ -36,11 +38,16 @@ from spanlm.cli.options import (
     tuning_part,
     verb_parser,
 )
-from spanlm.cli.render import out_json, progress
+from spanlm.cli.render import out, out_json, progress
+from spanlm.cli.scorers import is_arpa
 from spanlm.data.corpora import Corpus
+from spanlm.data.text import Text, pieces
+from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, require
+from spanlm.evaluation.ngram.arpa import read_arpa
 from spanlm.evaluation.perplexity import require_span_buffer
 from spanlm.evaluation.protocol import Protocol
+from spanlm.evaluation.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
@@ -56,6 +63,11 @@ perplexity without them, since a vocabulary with more <unk> makes a text easier.
   spanlm evaluate runs/spans --parts
   spanlm evaluate runs/spans --gate-temperature 1
   spanlm evaluate runs/family/seed-1 runs/family/seed-2 --tune-weights
+
+--format kenlm or srilm prints, line by line, what KenLM's `query` or SRILM's `ngram -ppl` prints; each line is read
+from <s>, which is <eos> to a run, to </s>. An n-gram model in an ARPA file is read in place of a run:
+
+  spanlm evaluate kn5.arpa --corpus test.txt --format srilm --debug 2
 
 Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which
 is what the best of them at each token would give and no model's perplexity.
@@ -95,6 +107,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--parts", action="store_true", help=text)
     add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    text = "print what KenLM's `query` or SRILM's `ngram -ppl` prints, each line alone"
+    parser.add_argument("--format", choices=("kenlm", "srilm"), help=text)
+    text = "of --format srilm: 1 prints each line, too, 2 each word, too (default: 0)"
+    parser.add_argument("--debug", rare=True, type=int, choices=(0, 1, 2), help=text)
     return parser.parse_intermixed_args(arguments)
 
 
@@ -106,6 +122,10 @@ def run(arguments: list[str]) -> None:
     check_cache(options)
     _check(options, len(runs))
     check_dynamic(options, len(runs))
+    if options.format is not None:
+        for line in _toolkit_report(runs, options):
+            out(line)
+        return
     model = load_runs(runs, options)
     if options.parts:
         require_span_buffer(model.config.model.memory, "--parts")
@@ -123,6 +143,13 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         raise InputError(f"--parts: is for one run; take each of the {runs} apart by itself")
     if options.parts and options.cache is not None:
         raise InputError("--parts and --cache do not go together: measure the one, then the other")
+    if options.debug is not None and options.format != "srilm":
+        raise InputError(f"--debug={options.debug}: is for --format srilm")
+    if options.format is not None:
+        beside = {"--state": options.state not in ("auto", "line"), "--cache": options.cache is not None}
+        beside |= {f"--{name.replace('_', '-')}": vars(options)[name] for name in ("dynamic", "parts", "json")}
+        for name in (name for name, given in (beside | {"--tune-weights": options.tune_weights}).items() if given):
+            raise InputError(f"--format={options.format} and {name} do not go together: each line is read alone")
     if not options.tune_weights:
         return
     if runs == 1:
@@ -134,6 +161,25 @@ def _check(options: argparse.Namespace, runs: int) -> None:
             "--tune-weights: only the weights of --combine linear are tuned; those of geometric are equal, or given "
             "by --weights"
         )
+
+
+def _toolkit_report(runs: Sequence[Path], options: argparse.Namespace) -> Iterator[str]:
+    """Give the lines that KenLM or SRILM would print."""
+    if is_arpa(runs[0]) and len(runs) == 1:
+        if options.corpus is None:
+            raise InputError(f"{runs[0]}: name the text by --corpus FILE")
+        text = b"".join(pieces(Text(Path(options.corpus), as_text=options.as_text))).decode().splitlines()
+        lines = arpa_lines(read_arpa(runs[0]), map(written_words, text))
+    else:
+        model = load_runs(runs, options)
+        if not model.texts.predict_first:
+            raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
+        corpus, split = corpus_of(model, options)
+        scores = model.score(corpus.written_lines(split), state="line", base=10, eos=True)
+        lines = scored_lines(scores, model.vocabulary)
+    if options.format == "kenlm":
+        return kenlm_report(lines)
+    return srilm_report(lines, options.corpus or f"{corpus.name}/{split}", options.debug or 0)
 
 
 def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:

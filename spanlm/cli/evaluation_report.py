@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spanlm.cli.options import TUNED_ON, run_names
@@ -11,7 +11,7 @@ from spanlm.cli.training_report import describe
 from spanlm.evaluation.cache import CacheTuning
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.dynamic.tuning import DynamicTuning
-from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.perplexity import Evaluation, Share
 from spanlm.evaluation.scoring import shown
 from spanlm.models.counting import count_parameters
 from spanlm.runs.ensemble import TrainedEnsemble
@@ -69,10 +69,8 @@ def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str
     """Print every number of an evaluation and how it was counted; `changed` are rows on a cache and the like."""
     for note in notes:
         paragraph(note)
-    count, without = count_parameters(model.model), result.perplexity_without_unk
-    others = "– (there are no others)" if without is None else shown(without)
+    count = count_parameters(model.model)
     what, *members = described(model)
-    nats, bits = result.nll_per_token, result.bits_per_token
     table(
         [
             ("model", f"{what}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
@@ -83,12 +81,46 @@ def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str
             ("perplexity", shown(result.perplexity)),
             *changed,
             *_salton_rows(result),
-            ("NLL", f"{nats:.4f} nats = {bits:.4f} bits; total {result.nll:,.1f} nats"),
             ("unknown", f"{result.oov_tokens:,} words of the text are not in the vocabulary ({result.oov_share:.2%})"),
-            ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%}); perplexity without them {others}"),
+            ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%}): those, and the <unk> of the text"),
             ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
         ]
     )
+    _print_shares(result.shares)
+
+
+_SHARES = {
+    "all": "per target",
+    "without_unk": "  without <unk>",
+    "without_eos": "  without <eos>",
+    "without_unk_and_eos": "  without both",
+    "words": "per word",
+    "characters": "per character",
+}
+
+
+def _print_shares(shares: Mapping[str, Share]) -> None:
+    out()
+    found = [(_SHARES[name], share) for name, share in shares.items()]
+    grid(
+        ["", "count", "nats", "bits", "sum of log10", "perplexity"],
+        [
+            [
+                name,
+                f"{each.count:,}",
+                f"{each.nats:.4f}",
+                f"{each.bits:.4f}",
+                f"{each.log10:,.2f}",
+                shown(each.perplexity),
+            ]
+            for name, each in found
+        ],
+    )
+    if "words" in shares:
+        paragraph(
+            "per word, per character: all targets shared out over the text as it is written: words between white "
+            "space; their characters, one for the space or line end after each, and one for each blank line"
+        )
 
 
 def _salton_rows(result: Evaluation) -> Rows:

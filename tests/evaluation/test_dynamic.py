@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError
 from spanlm.evaluation.dynamic.evaluate import adapted_tally, diverged, evaluate_dynamic, with_segments
 from spanlm.evaluation.dynamic.statistics import (
@@ -35,7 +36,7 @@ from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from tests import reference_dynamic
 from tests import reference_span_buffer as twin
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS
+from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, VOCABULARY
 from tests.evaluation.reference import pieces as stream
 from tests.evaluation.test_parts import HEADS, span_model
 from tests.models import small
@@ -101,7 +102,7 @@ def test_a_weight_without_gradient_stays_what_it_is() -> None:
     batcher = STANDARD.batcher(CORPUS, "test", length=5)
     # one tensor more in the mean
     config = replace(USUAL, decay=USUAL.decay * statistics.tensors / (statistics.tensors + 1))
-    total = adapted_tally(model, batcher, replace(statistics, root_mean_squares=sizes), config, 0)
+    total = adapted_tally(model, batcher, replace(statistics, root_mean_squares=sizes), config, VOCABULARY)
     assert total.nll == pytest.approx(expected, rel=1e-12)
 
 
@@ -142,7 +143,7 @@ def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
     sums = []
     for text in (reference.TEXT, other):
         batcher = STANDARD.batcher(reference.corpus(text), "test", length=5)
-        sums.append(adapted_tally(model, batcher, statistics, USUAL, 0, most=cut))
+        sums.append(adapted_tally(model, batcher, statistics, USUAL, VOCABULARY, most=cut))
     assert sums[0] == sums[1] and sums[0].tokens == cut
 
 
@@ -264,11 +265,11 @@ def test_segments_side_by_side_are_summed_as_one_after_the_other() -> None:
         segment = Segment(words[0], words[1], torch.rand(steps, 1, generator=draw) < 0.8, torch.tensor([n % 3 == 0]))
         log_p, metric = -torch.rand(2, steps, 1, generator=draw)
         segments.append(Scored(segment, log_p, Readout(log_p.unsqueeze(-1)), {"buffer_nll": metric}))
-    expected = Tally()
+    words, expected = Vocabulary(("a", "b", "c", UNK, EOS)), Tally()
     for one in segments:
-        expected = expected.plus(one, 3)
-    found = with_segments(with_segments(Tally(), segments[:5], 3), segments[5:], 3)
-    assert expected.unk_tokens > 0 and expected.first_tokens > 0
+        expected = expected.plus(one, words)
+    found = with_segments(with_segments(Tally(), segments[:5], words), segments[5:], words)
+    assert expected.unk_tokens > 0 and expected.eos_tokens > 0 and expected.first_tokens > 0
     sums, others = asdict(found), asdict(expected)
     assert sums.pop("metrics") == pytest.approx(others.pop("metrics"), rel=1e-12)
     assert sums == pytest.approx(others, rel=1e-12)
