@@ -7,7 +7,6 @@ from typing import Any
 
 from spanlm.cli.options import TUNED_ON, run_names
 from spanlm.cli.render import grid, out, paragraph, table
-from spanlm.cli.training_report import describe
 from spanlm.evaluation.cache import CacheTuning
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.dynamic.tuning import DynamicTuning
@@ -30,7 +29,7 @@ _COMBINED = {"linear": "average of the probabilities", "geometric": "normalised 
 def described(model: LoadedModel) -> list[str]:
     """Return a line on what a model is, and one on each of its members."""
     if not isinstance(model, TrainedEnsemble):
-        return [f"{model.folder}: {describe(model.config.model)}"]
+        return [f"{model.folder}: {model.description}"]
     head = model.model.head
     equal = len(set(head.weights)) == 1
     weights = "equal weights" if equal else f"weights {' '.join(f'{weight:.3f}' for weight in head.weights)}"
@@ -199,7 +198,7 @@ def print_members(model: TrainedEnsemble, result: EnsembleEvaluation, title: str
     counts = [] if result.ensemble.salton2017 is None else ["Salton's count", "per predicted"]
     names = run_names([run.folder for run in model.runs])
     rows = [
-        [f"{name}: {describe(run.config.model)}", f"{weight:.3f}", *_cells(member)]
+        [f"{name}: {run.description}", f"{weight:.3f}", *_cells(member)]
         for name, run, weight, member in zip(names, model.runs, result.weights, result.members, strict=True)
     ]
     rows.append([f"ensemble of {len(names)} ({result.combination})", "", *_cells(result.ensemble)])

@@ -153,4 +153,4 @@ def _parts(parts: Mapping[str, float]) -> str:
 
 def describe(model: ModelConfig) -> str:
     """Return the encoder, the memory and the head of a model in words."""
-    return ", ".join(room.description for room in (model.encoder, model.memory, model.head))
+    return model.description

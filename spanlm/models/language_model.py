@@ -66,6 +66,11 @@ class ModelConfig:
         require(0 <= biases < math.inf, "model.bias_range", self.bias_range, "0 or positive, or null")
 
     @property
+    def description(self) -> str:
+        """What it is made of, in a few words, for people."""
+        return ", ".join(room.description for room in (self.encoder, self.memory, self.head))
+
+    @property
     def init(self) -> Init:
         """How weights start."""
         return Init(self.init_range, self.init_range if self.bias_range is None else self.bias_range)

@@ -1,4 +1,4 @@
-"""A run folder becomes a `TrainedModel`."""
+"""A run folder, or an ARPA file, becomes a `TrainedModel`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import FEW, InputError
 from spanlm.models.language_model import LanguageModel
+from spanlm.runs.ngram import is_arpa, is_ngram_run, load_arpa, load_ngram_run
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.store.process import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
@@ -15,14 +16,18 @@ from spanlm.training.setup import refuse_too_large
 
 
 def load(run: str | Path, device: str = "auto") -> TrainedModel:
-    """Load the best model of a run folder; device: auto (a GPU if there is one), cpu, cuda.
+    """Load the best model of a run folder, or an ARPA file; device: auto (a GPU if there is one), cpu, cuda.
+
+    An n-gram model computes on the processor, whatever the device.
 
     Raises:
         InputError: not a run folder, files that do not belong together, or weights that are not finite.
     """
     folder = Path(run)
+    if is_arpa(folder) and not folder.is_dir():
+        return load_arpa(folder)
     if folder.is_file():
-        raise InputError(f"{folder}: is a file; name the folder of a run.")
+        raise InputError(f"{folder}: is a file; name the folder of a run, or an ARPA file, NAME.arpa or NAME.arpa.gz.")
     if not (folder / CONFIG).is_file():
         if members := sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")):
             raise InputError(
@@ -33,6 +38,8 @@ def load(run: str | Path, device: str = "auto") -> TrainedModel:
         beside = sorted(str(path.parent) for path in folder.parent.glob(f"*/{CONFIG}"))
         runs = f" Runs in {folder.parent}: {', '.join(beside[:FEW])}{', …' * (len(beside) > FEW)}." if beside else ""
         raise InputError(f"{folder}: is not the folder of a run: {why}.{runs}")
+    if is_ngram_run(folder):
+        return load_ngram_run(folder)
     config = RunConfig.load(folder / CONFIG, whole=True)
     vocabulary = Vocabulary.load(folder / VOCABULARY)
     # before a model of another size is made

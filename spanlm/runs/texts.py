@@ -15,12 +15,14 @@ from spanlm.data.text import Text, fingerprint
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, require
 from spanlm.evaluation.cloze import ClozeContext
+from spanlm.evaluation.ngram.config import NgramRunConfig
 from spanlm.evaluation.protocol import KINDS, Context, Protocol
 from spanlm.evaluation.words import Piece, in_lines, lines_as_pieces, text_as_pieces, words_of
 from spanlm.models.memories import AnyMemoryConfig
 from spanlm.models.ops.precision import Precision
 from spanlm.store.files import expanded
 from spanlm.store.provenance import read_texts, starts
+from spanlm.training.config import BatchingConfig
 from spanlm.training.setup import batching_kind, remembers_everything
 
 State = Literal["auto", "carry", "document", "line"]
@@ -37,20 +39,26 @@ class Texts:
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, config: RunConfig, folder: Path, memories: Sequence[AnyMemoryConfig] = ()
+        self,
+        vocabulary: Vocabulary,
+        config: RunConfig | NgramRunConfig,
+        folder: Path,
+        memories: Sequence[AnyMemoryConfig],
     ) -> None:
         self.vocabulary, self.config, self.folder = vocabulary, config, folder
-        self._remembers_everything = any(map(remembers_everything, memories or (config.model.memory,)))
+        # to an n-gram model a stream is lines, each by itself: any way to cut it gives the same
+        self.batching = config.training.batching if isinstance(config, RunConfig) else BatchingConfig(kind="streams")
+        self._remembers_everything = any(map(remembers_everything, memories))
 
     @property
     def predict_first(self) -> bool:
         """Whether <eos> opens each line of the training, so that the line's first word was predicted."""
-        return self.config.training.batching.predict_first
+        return self.batching.predict_first
 
     @property
     def line_by_line(self) -> bool:
         """Whether the training read each line alone."""
-        return self.config.training.batching.kind == "sentences"
+        return self.batching.kind == "sentences"
 
     def pieces(self, text: Text | Iterable[str]) -> Iterator[Piece]:
         """Cut a file, or lines, into words, and into lines or sentences, as the training text was.
@@ -185,7 +193,7 @@ class Texts:
         tokens = corpus.splits[split]
         if state == "auto":
             # of a text that is one document, resets at documents leave one stream
-            trained = self.config.training.batching.kind
+            trained = self.batching.kind
             context = _CONTEXTS[batching_kind("auto" if trained == "documents" else trained, tokens)]
         else:
             context = state

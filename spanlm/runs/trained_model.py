@@ -67,7 +67,19 @@ class LoadedModel:
 
     def __init__(self, model: NextWordModel, texts: Texts) -> None:
         self.model, self.texts = model, texts
-        self.vocabulary, self.config, self.folder = texts.vocabulary, texts.config, texts.folder
+        self.vocabulary, self.folder = texts.vocabulary, texts.folder
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration of the run, or of the first of several; InputError: of n-gram models alone there is none."""
+        if not isinstance(self.texts.config, RunConfig):
+            raise InputError(f"{self.folder}: is an n-gram model, which has no encoder, memory or head")
+        return self.texts.config
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words, for people."""
+        return self.config.model.description
 
     def title(self, source: str = "") -> str:
         """Name the run, its memory and where a text comes from."""
@@ -87,7 +99,7 @@ class LoadedModel:
 
     def tokenize(self, text: str) -> list[str]:
         """Split text into words as the training text was."""
-        return tokenize(text, self.config.data.effective_tokenizer)
+        return tokenize(text, self.texts.config.data.effective_tokenizer)
 
     def evaluate(
         self,
@@ -155,7 +167,7 @@ class LoadedModel:
             for words, closes in each
         ]
         opened = self.texts.predict_first
-        values, prefixes = score_texts(self.model, ids, self.vocabulary.eos_id, predict_first=opened)
+        values, prefixes = self._log_probs_of(ids)
         found, value = [], iter(values)
         for text, each in zip(texts, sentences, strict=True):
             tokens: list[float] = []
@@ -168,6 +180,10 @@ class LoadedModel:
             known = (word in self.vocabulary for words, _ in each for word in words)
             found.append(by_written_words(sizes, tokens, known, math.fsum(ends)))
         return found, prefixes
+
+    def _log_probs_of(self, texts: list[list[int]]) -> tuple[list[list[float]], Prefixes]:
+        """Return log p of every word that is predicted of texts by id, and how much was read."""
+        return score_texts(self.model, texts, self.vocabulary.eos_id, predict_first=self.texts.predict_first)
 
     def _whole_sentences(self, text: str) -> Iterator[tuple[list[str], bool]]:
         """Give the words of each line or sentence of a text, and whether it ends."""
@@ -207,7 +223,7 @@ class LoadedModel:
         """
         contexts = self.texts.cloze_contexts(contexts)
         read = read_questions(Path(questions)) if isinstance(questions, str | Path) else questions
-        tokenizer, opened = self.config.data.effective_tokenizer, self.texts.predict_first
+        tokenizer, opened = self.texts.config.data.effective_tokenizer, self.texts.predict_first
         how: dict[str, Any] = {"contexts": contexts, "batch_size": batch_size, "opened": opened}
         return rank_questions(self.model, self.vocabulary, tokenizer, read, **how)
 
@@ -264,7 +280,7 @@ class TrainedModel(LoadedModel):
     """What `spanlm.load` gives: a model, its vocabulary, its config and its folder, and all that is done with them."""
 
     def __init__(self, model: NextWordModel, vocabulary: Vocabulary, config: RunConfig, folder: Path) -> None:
-        super().__init__(model, Texts(vocabulary, config, folder))
+        super().__init__(model, Texts(vocabulary, config, folder, (config.model.memory,)))
 
     def at_gate_temperature(self, temperature: float) -> TrainedModel:
         """Return the same weights with another temperature T of the gate, λ̂ ∝ exp(W_g h_t / T) (Li et al., 2020).

@@ -92,7 +92,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class ArpaModel:
-    """A back-off n-gram model of order 1 to 6. A state is the last words, by id, at most n-1.
+    """A back-off n-gram model of order n, 1 to 6.
 
     Attributes:
         words: The vocabulary in id order; id 0 is `<unk>`, and `<s>` and `</s>` are among them.
@@ -115,15 +115,6 @@ class ArpaModel:
         """Return the id of each word."""
         return {word: index for index, word in enumerate(self.words)}
 
-    @property
-    def initial(self) -> tuple[int, ...]:
-        """Return the state at the start of a sentence: `<s>`."""
-        return (self.ids[START],)[: self.order - 1]
-
-    def advance(self, state: Sequence[int], word: int) -> tuple[int, ...]:
-        """Return the state after a word; after `</s>` a new sentence starts."""
-        return self.initial if word == self.ids[END] else (*state, word)[-self.order + 1 or len(state) + 1 :]
-
     def score(self, sentences: Iterable[Sequence[str]], end: bool = True) -> Iterator[SentenceScores]:
         """Score sentences, each from `<s>`, in batches of bounded memory.
 
@@ -137,60 +128,49 @@ class ArpaModel:
         source = iter(sentences)
         while batch := list(islice(source, _BATCH)):
             ids = list(map(self._numbers, batch))
-            log10, lengths = self._scores(np.concatenate(ids), self.initial)
+            log10, lengths = self._sum(*self._matches(np.concatenate(ids)))
             start = 0
             for row in ids:
                 part = slice(start, start + len(row) - (not end))
                 yield SentenceScores(log10[part], lengths[part], row[: len(row) - (not end)] == 0)
                 start += len(row)
 
-    def log10_probs(self, ids: Integers, state: Sequence[int] | None = None) -> Floats:
-        """Return the log10 probability of each word of a stream; (T,).
+    def log10_probs(self, ids: Integers, contexts: Integers) -> Floats:
+        """Return the log10 probability of each word after its context; (N,), bit for bit what `score` gives.
 
         Args:
-            ids: (T,) the words by id; `</s>` ends a sentence, after which the next starts from `<s>`.
-            state: The words before the first; None starts a sentence.
+            ids: (N,) the words by id.
+            contexts: (N, n-1) the words before each by id, the last one last; -1 where there is none.
         """
-        return self._scores(ids, self.initial if state is None else state)[0]
+        return self._sum(self._grown(ids, contexts), self._found(contexts))[0]
 
-    def distributions(
-        self, ids: Integers, state: Sequence[int] | None = None, columns: Columns | None = None
-    ) -> Floats:
-        """Return the distribution that predicts each word of a stream, as log10 probabilities; (T, V).
+    def distributions(self, contexts: Integers, columns: Columns | None = None) -> Floats:
+        """Return the log10 probability of every next word after each context; (N, V), 4 N V bytes.
 
-        `distributions(ids)[t, ids[t]]` is `log10_probs(ids)[t]` bit for bit. Memory is 4 T V bytes: cut the stream and
-        pass the state on. `<s>`, which is never predicted, has -inf.
+        `distributions(contexts)[i, ids[i]]` is `log10_probs(ids, contexts)[i]` bit for bit. `<s>`, which is never
+        predicted, has -inf.
 
         Args:
-            ids: (T,) the words by id, as for `log10_probs`; the last word changes nothing.
-            state: The words before the first; None starts a sentence.
+            contexts: (N, n-1) as for `log10_probs`.
             columns: The vocabulary of the result; None is the model's own.
         """
-        matches, since, places = self._matches(ids, self.initial if state is None else state)
         unigrams = self.tables[0].log10.copy()
         unigrams[self.ids[START]] = -np.inf
-        out: Floats = np.repeat(unigrams[None], len(ids), axis=0)
-        for length in range(1, self.order):
-            context = np.where(since[places] >= length, matches[length - 1][places - 1], -1)
+        out: Floats = np.repeat(unigrams[None], len(contexts), axis=0)
+        for context, table, (heads, words, log10) in zip(
+            self._found(contexts), self.tables[:-1], self._successors, strict=True):
             rows = np.flatnonzero(context >= 0)
-            out[rows] += self.tables[length - 1].backoff[context[rows], None]
-            contexts, words, log10 = self._successors[length - 1]
-            first, last = (np.searchsorted(contexts, context[rows], side) for side in ("left", "right"))
+            out[rows] += table.backoff[context[rows], None]
+            first, last = (np.searchsorted(heads, context[rows], side) for side in ("left", "right"))
             many = last - first
             at = np.arange(many.sum()) + np.repeat(first - np.cumsum(many) + many, many)
             out[np.repeat(rows, many), words[at]] = log10[at]
-        if columns is not None:
-            out = out[:, columns.ids] + columns.shift
-        return out
-
-    def distribution(self, state: Sequence[int], columns: Columns | None = None) -> Floats:
-        """Return the log10 probability of every next word after a state; (V,)."""
-        row: Floats = self.distributions(np.zeros(1, np.int64), state, columns)[0]
-        return row
+        return out if columns is None else out[:, columns.ids] + columns.shift
 
     def columns(self, vocabulary: Vocabulary) -> Columns:
-        """Return where the words of `vocabulary` stand; its `<eos>` is `</s>`."""
-        ids = np.array([self.ids.get(END if word == EOS else word, 0) for word in vocabulary.words], np.int64)
+        """Return where the words of `vocabulary` stand; its `<eos>` is `</s>`, and marks in it are unknown words."""
+        known = self.ids | {START: 0, END: 0, EOS: self.ids[END]}
+        ids = np.array([known.get(word, 0) for word in vocabulary.words], np.int64)
         unknown = ids == 0
         return Columns(ids, np.where(unknown, -np.log10(max(1, unknown.sum())), 0).astype(np.float32))
 
@@ -209,17 +189,14 @@ class ArpaModel:
         require_no_marks(sentence)
         return np.array([*(self.ids.get(word, 0) for word in sentence), self.ids[END]], np.int64)
 
-    def _matches(self, ids: Integers, state: Sequence[int]) -> tuple[list[Integers], Integers, Integers]:
-        """Look up the n-grams that end at each place of a stream: the state, then words, `<s>` after each `</s>`.
+    def _matches(self, ids: Integers) -> tuple[list[Integers], list[Integers]]:
+        """Look up the n-grams of sentences, each ended by `</s>`: of every order those that end at each word.
 
         Returns:
-            By order, the index of the n-gram that ends at each place, -1 for none; the words before each place in its
-            sentence; the place of each of `ids`.
+            By order, the index of the n-gram that ends at each word, -1 for none; by length, that of the words before.
         """
-        before = np.array(state or (self.ids[START],), np.int64)
-        starts = np.zeros(len(ids), np.int64)
-        starts[1:] = ids[:-1] == self.ids[END]
-        stream = np.concatenate([before, np.insert(ids, np.flatnonzero(starts), self.ids[START])])
+        starts = np.concatenate([[0], np.flatnonzero(ids[:-1] == self.ids[END]) + 1])
+        stream = np.insert(ids, starts, self.ids[START])
         place = np.arange(len(stream))
         since = place - np.maximum.accumulate(np.where(stream == self.ids[START], place, 0))
         matches = [stream]
@@ -227,20 +204,32 @@ class ArpaModel:
             matches.append(np.full(len(stream), -1, np.int64))
             at = np.flatnonzero((matches[-2] >= 0) & (since >= length - 1))
             matches[-1][at] = table.find(matches[-2][at], stream[at - length + 1], len(self.words))
-        return matches, since, np.arange(len(ids)) + len(before) + np.cumsum(starts)
+        places = np.flatnonzero(stream != self.ids[START])
+        contexts = [np.where(since[places] > k, matches[k][places - 1], -1) for k in range(self.order - 1)]
+        return [found[places] for found in matches], contexts
 
-    def _scores(self, ids: Integers, state: Sequence[int]) -> tuple[Floats, NDArray[np.int8]]:
-        matches, since, places = self._matches(ids, state)
-        log10, lengths = self.tables[0].log10[ids], np.ones(len(ids), np.int8)
-        for length in range(2, self.order + 1):
-            found = np.flatnonzero(matches[length - 1][places] >= 0)
-            values = self.tables[length - 1].log10[matches[length - 1][places[found]]]
+    def _found(self, contexts: Integers) -> list[Integers]:
+        """Look up contexts (N, n-1) by length: the index of their last words as an n-gram, -1 for none."""
+        return self._grown(contexts[:, -1], contexts[:, :-1]) if self.order > 1 else []
+
+    def _grown(self, last: Integers, before: Integers) -> list[Integers]:
+        """Look up the n-grams that end in each of the words `last` (N,), with more and more of those `before` (N, k)."""
+        matches = [last]
+        for column, table in zip(before.T[::-1], self.tables[1:], strict=False):
+            matches.append(np.where(column < 0, -1, table.find(matches[-1], column, len(self.words))))
+        return matches
+
+    def _sum(self, matches: list[Integers], contexts: list[Integers]) -> tuple[Floats, NDArray[np.int8]]:
+        """Return log10 p of words, and how many words the longest listed n-gram has, from what `_matches` found."""
+        log10, lengths = self.tables[0].log10[matches[0]], np.ones(len(matches[0]), np.int8)
+        for length, (table, match) in enumerate(zip(self.tables[1:], matches[1:], strict=True), 2):
+            found = np.flatnonzero(match >= 0)
+            values = table.log10[match[found]]
             listed = found[~np.isnan(values)]
             log10[listed], lengths[listed] = values[~np.isnan(values)], length
-        for length in range(1, self.order):
-            context = matches[length - 1][places - 1]
-            backed_off = np.flatnonzero((context >= 0) & (since[places] >= length) & (lengths <= length))
-            log10[backed_off] += self.tables[length - 1].backoff[context[backed_off]]
+        for length, (table, context) in enumerate(zip(self.tables[:-1], contexts, strict=True), 1):
+            backed_off = np.flatnonzero((context >= 0) & (lengths <= length))
+            log10[backed_off] += table.backoff[context[backed_off]]
         return log10, lengths
 
 

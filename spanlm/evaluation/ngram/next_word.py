@@ -1,0 +1,145 @@
+r"""An n-gram model as a `NextWordModel`, alone or with a cache of the words just read.
+
+With p_n the n-gram model's distribution after the last n-1 words and, where there is a cache, λ its share,
+
+    p(w) = (1 − λ) p_n(w | h) + λ c(w) / Σ_v c(v),    c(w): how often w is among the last C words read
+
+(Kuhn & De Mori, 1990: a unigram cache); where nothing was read, p = p_n. `<eos>` is `</s>` when it is predicted, and
+once read `<s>`: what stands in the lines before is nothing to an n-gram model, whatever the state is carried over. To a
+cache it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spanlm.data.vocabulary import Vocabulary
+from spanlm.errors import require
+from spanlm.evaluation.ngram.model import END, START, ArpaModel, Floats
+from spanlm.models.interfaces import Head, LMState, NextWordModel, Readout, Scores
+
+_LN10 = math.log(10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnigramCache:
+    """A cache of the words just read, and its share.
+
+    Attributes:
+        window: C, how many words it holds, `<eos>` among them.
+        share: λ, its share of the probability.
+    """
+
+    window: int
+    share: float
+
+    def __post_init__(self) -> None:
+        require(self.window >= 1, "cache.window", self.window, "at least 1")
+        require(0 <= self.share < 1, "cache.share", self.share, "in [0, 1)")
+
+
+class NgramModel(NextWordModel):
+    """An n-gram model over the words of a vocabulary. It has no parameters.
+
+    Words that it does not have share p(<unk>) equally with `<unk>`; what it gives to words that the vocabulary does not
+    have is lost, so that its distribution then sums to less than 1.
+
+    Attributes:
+        arpa: the model itself.
+    """
+
+    head: NgramHead
+
+    def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
+        super().__init__()
+        self.arpa, self.cache, self.vocabulary_size = arpa, cache, len(vocabulary)
+        self.head = NgramHead(arpa, vocabulary, cache)
+        ids = self.head.columns.ids
+        self._read = torch.from_numpy(np.where(ids == arpa.ids[END], arpa.ids[START], ids))
+
+    @property
+    def device(self) -> torch.device:
+        """The processor: it computes with NumPy."""
+        return torch.device("cpu")
+
+    def init_state(self, batch_size: int) -> LMState:
+        """State of `batch_size` streams that have read nothing: `<s>`."""
+        words = torch.full((self.arpa.order - 1, batch_size), -1)
+        words[-1:] = self.arpa.ids[START]
+        held = {} if self.cache is None else {"cache": torch.full((self.cache.window, batch_size), -1)}
+        return LMState({"words": words}, held)
+
+    def forward(self, tokens: Tensor, state: LMState) -> tuple[Readout, LMState]:
+        """Read tokens (T, B): the contexts of the next words, and the words that they are made of."""
+        words = torch.cat([state.encoder["words"], self._read[tokens]])
+        contexts = words.unfold(0, self.arpa.order - 1, 1)[1:]
+        starts = (contexts == self.arpa.ids[START]).long()
+        # what stands before the last <s> is another line's
+        contexts = contexts.masked_fill(starts.flip(-1).cumsum(-1).flip(-1) > starts, -1)
+        after, recent = LMState({"words": words[len(tokens) :]}, {}), None
+        if self.cache is not None:
+            held = torch.cat([state.memory["cache"], tokens])
+            recent, after = held.unfold(0, self.cache.window, 1)[1:], replace(after, memory={"cache": held[len(tokens) :]})
+        # features are what a neural cache compares: there is nothing, so that to it all words are alike
+        return NgramReadout(torch.zeros(*tokens.shape, 0), contexts=contexts, recent=recent), after
+
+
+@dataclass(frozen=True)
+class NgramReadout(Readout):
+    """The last words: `contexts` (T, B, n-1) of the n-gram model by its own ids, `recent` (T, B, C) of the cache."""
+
+    contexts: Tensor = torch.empty(0)
+    recent: Tensor | None = None
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Apply `function` to all that the head reads."""
+        recent = None if self.recent is None else function(self.recent)
+        return replace(super().map(function), contexts=function(self.contexts), recent=recent)
+
+
+class NgramHead(Head):
+    """Asks an n-gram model, and mixes a cache in if there is one."""
+
+    def __init__(self, arpa: ArpaModel, vocabulary: Vocabulary, cache: UnigramCache | None = None) -> None:
+        super().__init__()
+        self._arpa, self._cache, self.columns = arpa, cache, arpa.columns(vocabulary)
+
+    def score(self, readout: Readout, targets: Tensor) -> Scores:
+        """Score targets (T, B), float64: without a cache the logarithms of `ArpaModel.score`, times log 10."""
+        contexts, recent = _last_words(readout)
+        ids = targets.numpy().reshape(-1)
+        log10 = self._arpa.log10_probs(self.columns.ids[ids], contexts.flatten(0, -2).numpy()) + self.columns.shift[ids]
+        log_p = torch.from_numpy(log10.astype(np.float64)).view(targets.shape) * _LN10
+        if recent is None:
+            return Scores(log_p)
+        return Scores(self._mixed(log_p, (recent == targets.unsqueeze(-1)).sum(-1), (recent >= 0).sum(-1)))
+
+    def log_probs(self, readout: Readout) -> Tensor:
+        """Log p of every word, (T, B, V), float32."""
+        contexts, recent = _last_words(readout)
+        found: Floats = self._arpa.distributions(contexts.flatten(0, -2).numpy(), self.columns)
+        log_p = torch.from_numpy(found).view(*contexts.shape[:-1], -1).mul_(_LN10)
+        if recent is None:
+            return log_p
+        filled = recent >= 0
+        counts = torch.zeros_like(log_p).scatter_add_(-1, recent.clamp(min=0), filled.to(log_p.dtype))
+        return self._mixed(log_p, counts, filled.sum(-1, keepdim=True))
+
+    def _mixed(self, log_p: Tensor, counts: Tensor, total: Tensor) -> Tensor:
+        assert self._cache is not None
+        share = self._cache.share
+        cached = (share * counts.to(log_p.dtype) / total.clamp(min=1)).log()
+        return torch.where(total > 0, torch.logaddexp(log_p + math.log1p(-share), cached), log_p)
+
+
+def _last_words(readout: Readout) -> tuple[Tensor, Tensor | None]:
+    assert isinstance(readout, NgramReadout)  # an n-gram model's head reads what it hands over
+    return readout.contexts, readout.recent
+

@@ -1,0 +1,215 @@
+"""n-gram models as what `spanlm.load` gives: an ARPA file, or the folder of an n-gram run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+from spanlm.config import PARTS, ConfigParser, read_yaml
+from spanlm.data.config import DataConfig, Split
+from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import EOS, Vocabulary
+from spanlm.errors import InputError
+from spanlm.evaluation.ngram import ArpaModel, read_arpa
+from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
+from spanlm.evaluation.ngram.model import END, START
+from spanlm.evaluation.ngram.next_word import NgramModel, UnigramCache
+from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.prefix_tree import Prefixes
+from spanlm.runs.texts import Texts
+from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.files import run_name
+from spanlm.store.run_folder import CONFIG, VOCABULARY
+
+ARPA = "model.arpa"
+"""The model in the folder of an n-gram run."""
+
+_TOKENS = 1 << 16
+"""Words of short texts that are scored at a time."""
+
+
+class NgramTexts(Texts):
+    """The texts of an n-gram model; an ARPA file does not say which text it was estimated on."""
+
+    def __init__(self, vocabulary: Vocabulary, config: NgramRunConfig, folder: Path, *, file: bool) -> None:
+        super().__init__(vocabulary, config, folder, ())
+        self._file = file
+
+    def corpus(self, name: str | None = None, split: Split | None = None, **how: Any) -> Corpus:
+        """Load a corpus; see `Texts.corpus`.
+
+        Raises:
+            InputError: of an ARPA file none is named.
+        """
+        if self._file and name is None:
+            raise InputError(f"{self.folder}: an ARPA file does not say which text it is of; name one by --corpus")
+        return super().corpus(name, split, **how)
+
+    def unk_notes(self) -> list[str]:
+        """Nothing: an n-gram model without <unk> in its text gives it the probability of one word that it lacks."""
+        return []
+
+
+class NgramRun(TrainedModel):
+    """What `spanlm.load` gives of an n-gram model: all but attention, weights that learn, and parts.
+
+    Raises:
+        InputError: of what an n-gram model cannot do, by its name.
+    """
+
+    model: NgramModel
+
+    def __init__(self, model: NgramModel, texts: Texts, config: NgramRunConfig) -> None:
+        super(TrainedModel, self).__init__(model, texts)
+        self.ngram = config.ngram
+
+    @property
+    def description(self) -> str:
+        """What it is, in a few words, for people."""
+        arpa, cache = self.model.arpa, self.model.cache
+        size = sum(int((~np.isnan(table.log10)).sum()) for table in arpa.tables)
+        held = "" if cache is None else f" + cache of the last {cache.window:,} words, λ {cache.share:g}"
+        return f"{arpa.order}-gram model, {size:,} n-grams{held}"
+
+    def title(self, source: str = "") -> str:
+        """Name the model and where a text comes from."""
+        return f"{run_name(self.folder)}, {self.description}{source}"
+
+    def in_words_of(self, other: TrainedModel) -> NgramRun:
+        """Return the same model over another one's vocabulary, reading texts as that does."""
+        model = NgramModel(self.model.arpa, other.vocabulary, self.model.cache)
+        run = NgramRun(model.eval(), other.texts, NgramRunConfig(ngram=self.ngram))
+        run.folder = self.folder
+        return run
+
+    def _log_probs_of(self, texts: list[list[int]]) -> tuple[list[list[float]], Prefixes]:
+        """All texts as one stream: each is opened by <eos>, before which nothing is to an n-gram model."""
+        if self.model.cache is not None:
+            return super()._log_probs_of(texts)
+        opening = self.vocabulary.eos_id
+        words = torch.tensor([id for text in texts for id in (opening, *text)] + [opening])
+        state, found = self.model.init_state(1), list[float]()
+        for start in range(0, len(words) - 1, _TOKENS):
+            part = words[start : start + _TOKENS + 1].unsqueeze(1)
+            log_p, state = self.model.log_prob(part[:-1], part[1:], state)
+            found += log_p.squeeze(1).tolist()
+        ends = np.cumsum([len(text) + 1 for text in texts]).tolist()
+        first = 0 if self.texts.predict_first else 1
+        values = [found[end - len(text) - 1 + first : end - 1] for end, text in zip(ends, texts, strict=True)]
+        return values, Prefixes(len(found), len(found))
+
+    def refuse(self, what: str) -> NoReturn:
+        """Refuse what only a model with weights can do."""
+        raise InputError(f"{what}: {self.folder} is an n-gram model, which has no state, memory or weights to look into")
+
+    @property
+    def own_gate_temperature(self) -> float | None:
+        """None: it has no gate."""
+        return None
+
+    @property
+    def has_spans(self) -> bool:
+        """False: it has no span buffer."""
+        return False
+
+    def evaluate(self, *arguments: Any, **options: Any) -> Evaluation:
+        """Measure perplexity; see `LoadedModel.evaluate`."""
+        if options.get("dynamic") is not None:
+            self.refuse("dynamic evaluation")
+        return super().evaluate(*arguments, **options)
+
+    def at_gate_temperature(self, temperature: float) -> NoReturn:
+        """Refuse: it has no gate."""
+        self.refuse("gate_temperature")
+
+    def attend(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: it looks at nothing."""
+        self.refuse("attend")
+
+    attend_spans = attend
+
+    def dynamic_statistics(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse: it has no gradients."""
+        self.refuse("dynamic evaluation")
+
+    tune_dynamic = dynamic_statistics
+
+
+def is_arpa(path: Path) -> bool:
+    """Whether a file is an ARPA file by its name, FILE.arpa or FILE.arpa.gz."""
+    return path.name.lower().removesuffix(".gz").endswith(".arpa")
+
+
+def load_arpa(path: Path) -> NgramRun:
+    """Load an ARPA file with the vocabulary that it has; words are those between white space.
+
+    Raises:
+        InputError: the file breaks a rule of `spanlm.evaluation.ngram.arpa`, or lists <eos>.
+    """
+    arpa = read_arpa(path)
+    vocabulary = vocabulary_of(arpa, path)
+    config = NgramRunConfig(data=DataConfig(corpus=str(path)), ngram=NgramConfig(order=arpa.order))
+    return NgramRun(NgramModel(arpa, vocabulary).eval(), NgramTexts(vocabulary, config, path, file=True), config)
+
+
+def vocabulary_of(arpa: ArpaModel, path: Path) -> Vocabulary:
+    """Return an n-gram model's vocabulary: its words, with `<eos>` for `</s>` and without `<s>`."""
+    if EOS in arpa.ids:
+        raise InputError(f"{path}: lists the word {EOS}, which here is the end of a line, {END} in an ARPA file")
+    return Vocabulary(tuple(EOS if word == END else word for word in arpa.words if word != START))
+
+
+def is_ngram_run(folder: Path) -> bool:
+    """Whether a folder's configuration is that of an n-gram run."""
+    return "ngram" in read_yaml(folder / CONFIG)
+
+
+def load_ngram_run(folder: Path) -> NgramRun:
+    """Load the folder of an n-gram run.
+
+    Raises:
+        InputError: files that are missing, damaged, or do not belong together.
+    """
+    config = load_config(folder / CONFIG)
+    vocabulary, arpa = Vocabulary.load(folder / VOCABULARY), read_arpa(folder / ARPA)
+    if {*vocabulary.words} != {*vocabulary_of(arpa, folder / ARPA).words}:
+        raise InputError(f"{folder / ARPA}: has other words than {folder / VOCABULARY}. Put its own back.")
+    if arpa.order != config.ngram.order:
+        raise InputError(f"{folder / ARPA}: is of order {arpa.order}, and {CONFIG} says {config.ngram.order}")
+    model = NgramModel(arpa, vocabulary, cache_of(config.ngram))
+    return NgramRun(model.eval(), NgramTexts(vocabulary, config, folder, file=False), config)
+
+
+def cache_of(config: NgramConfig) -> UnigramCache | None:
+    """Return the cache of a configuration; without a share it has none yet."""
+    if config.cache is None or config.cache_share is None:
+        return None
+    return UnigramCache(window=config.cache, share=config.cache_share)
+
+
+def ngram_parser() -> ConfigParser:
+    """Make the parser of an `NgramRunConfig`."""
+    parser = ConfigParser(exit_on_error=True, default_env=False, add_help=False, allow_abbrev=False)
+    parser.add_class_arguments(DataConfig, "data")
+    parser.add_class_arguments(NgramConfig, "ngram")
+    return parser
+
+
+def load_config(path: Path) -> NgramRunConfig:
+    """Read the configuration of an n-gram run; InputError: it is not one, with the file's name."""
+    try:
+        parser = ngram_parser()
+        return built(parser, parser.parse_object(read_yaml(path)))
+    except InputError as error:
+        message = str(error)
+        raise InputError(message if message.startswith(str(path)) else f"{path}: {message}") from None
+
+
+def built(parser: ConfigParser, parsed: Any) -> NgramRunConfig:
+    """Build the configuration from the result of an `ngram_parser`."""
+    found = parser.instantiate(parsed)
+    return NgramRunConfig(data=found.data, ngram=found.ngram)
