@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
@@ -39,12 +38,9 @@ from spanlm.cli.options import (
     verb_parser,
 )
 from spanlm.cli.render import out, out_json, progress
-from spanlm.cli.scorers import is_arpa
 from spanlm.data.corpora import Corpus
-from spanlm.data.text import Text, pieces
-from spanlm.data.tokenizer import written_words
 from spanlm.errors import InputError, require
-from spanlm.evaluation.ngram.arpa import read_arpa
+from spanlm.evaluation.ngram.next_word import NgramModel
 from spanlm.evaluation.perplexity import require_span_buffer
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
@@ -90,6 +86,13 @@ with another temperature of the gate than the run's (the paper's "w/o annealing 
 """
 
 
+_BESIDE_FORMAT: dict[str, tuple[Any, ...]] = {
+    **{"state": ("auto", "line"), "precision": ("fp32",), "batch_size": (None,), "cache": (None,)},
+    **dict.fromkeys(("dynamic", "parts", "tune_weights", "json"), (False,)),
+}
+"""What options may be with --format."""
+
+
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("evaluate", _DESCRIPTION, more=_MORE)
     add_runs(parser)
@@ -122,14 +125,14 @@ def run(arguments: list[str]) -> None:
     check_cache(options)
     _check(options, len(runs))
     check_dynamic(options, len(runs))
-    if options.format is not None:
-        for line in _toolkit_report(runs, options):
-            out(line)
-        return
     model = load_runs(runs, options)
     if options.parts:
         require_span_buffer(model.config.model.memory, "--parts")
     corpus, options.split = corpus_of(model, options)
+    if options.format is not None:
+        for line in _toolkit_report(model, corpus, options):
+            out(line)
+        return
     if isinstance(model, TrainedEnsemble) and options.cache is None:
         _evaluate_several(model, corpus, options)
         return
@@ -146,10 +149,10 @@ def _check(options: argparse.Namespace, runs: int) -> None:
     if options.debug is not None and options.format != "srilm":
         raise InputError(f"--debug={options.debug}: is for --format srilm")
     if options.format is not None:
-        beside = {"--state": options.state not in ("auto", "line"), "--cache": options.cache is not None}
-        beside |= {f"--{name.replace('_', '-')}": vars(options)[name] for name in ("dynamic", "parts", "json")}
-        for name in (name for name, given in (beside | {"--tune-weights": options.tune_weights}).items() if given):
-            raise InputError(f"--format={options.format} and {name} do not go together: each line is read alone")
+        for name, usual in _BESIDE_FORMAT.items():
+            if vars(options)[name] not in usual:
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"--format={options.format} and {option} do not go together: it prints plain lines")
     if not options.tune_weights:
         return
     if runs == 1:
@@ -163,23 +166,18 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         )
 
 
-def _toolkit_report(runs: Sequence[Path], options: argparse.Namespace) -> Iterator[str]:
+def _toolkit_report(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
     """Give the lines that KenLM or SRILM would print."""
-    if is_arpa(runs[0]) and len(runs) == 1:
-        if options.corpus is None:
-            raise InputError(f"{runs[0]}: name the text by --corpus FILE")
-        text = b"".join(pieces(Text(Path(options.corpus), as_text=options.as_text))).decode().splitlines()
-        lines = arpa_lines(read_arpa(runs[0]), map(written_words, text))
+    if not model.texts.predict_first:
+        raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
+    text = corpus.written_lines(options.split)
+    if isinstance(model.model, NgramModel) and model.model.cache is None:
+        lines = arpa_lines(model.model.arpa, model.texts.pieces(text))
     else:
-        model = load_runs(runs, options)
-        if not model.texts.predict_first:
-            raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
-        corpus, split = corpus_of(model, options)
-        scores = model.score(corpus.written_lines(split), state="line", base=10, eos=True)
-        lines = scored_lines(scores, model.vocabulary)
+        lines = scored_lines(model.score(text, state="line", base=10, eos=True), model.vocabulary)
     if options.format == "kenlm":
         return kenlm_report(lines)
-    return srilm_report(lines, options.corpus or f"{corpus.name}/{split}", options.debug or 0)
+    return srilm_report(lines, options.corpus or f"{corpus.name}/{options.split}", options.debug or 0)
 
 
 def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:

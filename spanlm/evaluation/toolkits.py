@@ -19,7 +19,7 @@ import numpy as np
 
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.evaluation.ngram.model import END, START, UNKNOWN, ArpaModel
-from spanlm.evaluation.words import WordScore
+from spanlm.evaluation.words import Piece, WordScore
 
 
 class WordProbability(NamedTuple):
@@ -78,17 +78,26 @@ class Sums:
         return self.log10 - self.log10_oov
 
 
-def arpa_lines(model: ArpaModel, lines: Iterable[Sequence[str]]) -> Iterator[list[WordProbability]]:
-    """Yield the words of lines, as an n-gram model scores them.
+def arpa_lines(model: ArpaModel, pieces: Iterable[Piece]) -> Iterator[list[WordProbability]]:
+    """Yield the words of lines, or of sentences, as an n-gram model scores them.
 
     Raises:
         InputError: a line holds `<s>` or `</s>` as a word.
     """
-    lines, scored = tee(lines)
+    lines, scored = tee(_whole_lines(pieces))
     for words, scores in zip(lines, model.score(scored), strict=True):
         ids = [model.ids.get(word, 0) for word in (*words, END)]
         values = scores.lengths.tolist(), scores.log10.tolist(), scores.oov.tolist()
         yield [WordProbability(*each) for each in zip((*words, END), ids, *values, strict=True)]
+
+
+def _whole_lines(pieces: Iterable[Piece]) -> Iterator[list[str]]:
+    words: list[str] = []
+    for piece in pieces:
+        words += piece.words
+        if piece.closes:
+            yield words
+            words = []
 
 
 def scored_lines(scores: Iterable[WordScore], vocabulary: Vocabulary) -> Iterator[list[WordProbability]]:

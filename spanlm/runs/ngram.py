@@ -104,7 +104,9 @@ class NgramRun(TrainedModel):
 
     def refuse(self, what: str) -> NoReturn:
         """Refuse what only a model with weights can do."""
-        raise InputError(f"{what}: {self.folder} is an n-gram model, which has no state, memory or weights to look into")
+        raise InputError(
+            f"{what}: {self.folder} is an n-gram model, which has no state, memory or weights to look into"
+        )
 
     @property
     def own_gate_temperature(self) -> float | None:

@@ -158,7 +158,8 @@ class ArpaModel:
         unigrams[self.ids[START]] = -np.inf
         out: Floats = np.repeat(unigrams[None], len(contexts), axis=0)
         for context, table, (heads, words, log10) in zip(
-            self._found(contexts), self.tables[:-1], self._successors, strict=True):
+            self._found(contexts), self.tables[:-1], self._successors, strict=True
+        ):
             rows = np.flatnonzero(context >= 0)
             out[rows] += table.backoff[context[rows], None]
             first, last = (np.searchsorted(heads, context[rows], side) for side in ("left", "right"))

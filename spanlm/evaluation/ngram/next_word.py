@@ -86,7 +86,10 @@ class NgramModel(NextWordModel):
         after, recent = LMState({"words": words[len(tokens) :]}, {}), None
         if self.cache is not None:
             held = torch.cat([state.memory["cache"], tokens])
-            recent, after = held.unfold(0, self.cache.window, 1)[1:], replace(after, memory={"cache": held[len(tokens) :]})
+            recent, after = (
+                held.unfold(0, self.cache.window, 1)[1:],
+                replace(after, memory={"cache": held[len(tokens) :]}),
+            )
         # features are what a neural cache compares: there is nothing, so that to it all words are alike
         return NgramReadout(torch.zeros(*tokens.shape, 0), contexts=contexts, recent=recent), after
 
@@ -142,4 +145,3 @@ class NgramHead(Head):
 def _last_words(readout: Readout) -> tuple[Tensor, Tensor | None]:
     assert isinstance(readout, NgramReadout)  # an n-gram model's head reads what it hands over
     return readout.contexts, readout.recent
-
