@@ -34,10 +34,11 @@ from spanlm.cli.options import (
     corpus_of,
     keep_freed_memory,
     load_runs,
+    output,
     tuning_part,
     verb_parser,
 )
-from spanlm.cli.render import out, out_json, progress
+from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.ngram.next_word import NgramModel
@@ -50,8 +51,8 @@ from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
-once and <eos> counted. Words outside the vocabulary are read and predicted as <unk>; their share is shown, and the
-perplexity without them, since a vocabulary with more <unk> makes a text easier.
+once and <eos> counted. Words outside the vocabulary are read and predicted as <unk>, which makes a text easier; so the
+table has the number without <unk>, without <eos> and without both, by word and by character of the text, too.
 
   spanlm evaluate runs/demo
   spanlm evaluate runs/demo --cache 500 --tune-cache
@@ -84,13 +85,6 @@ choice between them passes, and how often the gate prefers the buffer (PoU) and 
 the same pass; with --dynamic those of the weights that follow the text. --gate-temperature evaluates the same weights
 with another temperature of the gate than the run's (the paper's "w/o annealing in test" is 1).
 """
-
-
-_BESIDE_FORMAT: dict[str, tuple[Any, ...]] = {
-    **{"state": ("auto", "line"), "precision": ("fp32",), "batch_size": (None,), "cache": (None,)},
-    **dict.fromkeys(("dynamic", "parts", "tune_weights", "json"), (False,)),
-}
-"""What options may be with --format."""
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
@@ -130,8 +124,8 @@ def run(arguments: list[str]) -> None:
         require_span_buffer(model.config.model.memory, "--parts")
     corpus, options.split = corpus_of(model, options)
     if options.format is not None:
-        for line in _toolkit_report(model, corpus, options):
-            out(line)
+        with output(None) as file:
+            file.writelines(f"{line}\n" for line in _toolkit_report(model, corpus, options))
         return
     if isinstance(model, TrainedEnsemble) and options.cache is None:
         _evaluate_several(model, corpus, options)
@@ -149,10 +143,12 @@ def _check(options: argparse.Namespace, runs: int) -> None:
     if options.debug is not None and options.format != "srilm":
         raise InputError(f"--debug={options.debug}: is for --format srilm")
     if options.format is not None:
-        for name, usual in _BESIDE_FORMAT.items():
-            if vars(options)[name] not in usual:
-                option = f"--{name.replace('_', '-')}"
-                raise InputError(f"--format={options.format} and {option} do not go together: it prints plain lines")
+        other = {"state": options.state not in ("auto", "line"), "precision": options.precision != "fp32"}
+        names = "batch_size", "cache", "dynamic", "parts", "tune_weights", "json"
+        other |= {name: vars(options)[name] not in (None, False) for name in names}
+        for name in (name for name, given in other.items() if given):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"--format={options.format} and {option} do not go together: each line is read alone")
     if not options.tune_weights:
         return
     if runs == 1:

@@ -70,6 +70,7 @@ def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str
         paragraph(note)
     count = count_parameters(model.model)
     what, *members = described(model)
+    unknown = f"{result.oov_tokens:,} because the vocabulary lacks the word"
     table(
         [
             ("model", f"{what}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
@@ -80,8 +81,7 @@ def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str
             ("perplexity", shown(result.perplexity)),
             *changed,
             *_salton_rows(result),
-            ("unknown", f"{result.oov_tokens:,} words of the text are not in the vocabulary ({result.oov_share:.2%})"),
-            ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%}): those, and the <unk> of the text"),
+            ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%}): {unknown} ({result.oov_share:.2%})"),
             ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
         ]
     )
@@ -99,22 +99,12 @@ _SHARES = {
 
 
 def _print_shares(shares: Mapping[str, Share]) -> None:
+    rows = [
+        [_SHARES[name], f"{x.count:,}", f"{x.nats:.4f}", f"{x.bits:.4f}", f"{x.log10:,.2f}", shown(x.perplexity)]
+        for name, x in shares.items()
+    ]
     out()
-    found = [(_SHARES[name], share) for name, share in shares.items()]
-    grid(
-        ["", "count", "nats", "bits", "sum of log10", "perplexity"],
-        [
-            [
-                name,
-                f"{each.count:,}",
-                f"{each.nats:.4f}",
-                f"{each.bits:.4f}",
-                f"{each.log10:,.2f}",
-                shown(each.perplexity),
-            ]
-            for name, each in found
-        ],
-    )
+    grid(["", "count", "nats", "bits", "sum of log10", "perplexity"], rows)
     if "words" in shares:
         paragraph(
             "per word, per character: all targets shared out over the text as it is written: words between white "
