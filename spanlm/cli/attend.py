@@ -25,6 +25,7 @@ from spanlm.cli.options import (
     check_gate,
     corpus_of,
     load_run,
+    require_weights,
     run_names,
     verb_parser,
 )
@@ -197,6 +198,7 @@ def _check(options: argparse.Namespace, what: str) -> None:
 def _text(options: argparse.Namespace) -> None:
     """Read a text; write where the model looked at each word, or print where it looked at the last."""
     model = load_run(options.runs[0], options.device, options.gate_temperature)
+    require_weights(model, "attend")
     suffixes = export.SPAN_SUFFIXES if model.has_spans else export.ATTENTION_SUFFIXES
     if options.out is not None:
         export.checked_suffix(options.out, suffixes)
@@ -260,6 +262,8 @@ def _file_pieces(model: TrainedModel, file: Path, as_text: bool) -> Iterator[Pie
 def _models(options: argparse.Namespace, most: float = math.inf) -> dict[str, TrainedModel]:
     """Load and name models that attend to something, at slots of at most `most` words."""
     models = [load_run(folder, options.device) for folder in options.runs]
+    for model in models:
+        require_weights(model, "attend")
     for model in models:
         if (span := slots_of(model)[0]) > most:
             raise InputError(

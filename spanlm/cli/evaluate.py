@@ -35,6 +35,7 @@ from spanlm.cli.options import (
     keep_freed_memory,
     load_runs,
     output,
+    require_weights,
     tuning_part,
     verb_parser,
 )
@@ -120,6 +121,9 @@ def run(arguments: list[str]) -> None:
     _check(options, len(runs))
     check_dynamic(options, len(runs))
     model = load_runs(runs, options)
+    for name in ("parts", "dynamic"):
+        if vars(options)[name]:
+            require_weights(model, f"--{name}")
     if options.parts:
         require_span_buffer(model.config.model.memory, "--parts")
     corpus, options.split = corpus_of(model, options)

@@ -20,7 +20,7 @@ from spanlm.cli.main import VerbParser
 from spanlm.data.config import SPLITS, Split
 from spanlm.data.corpora import WHOLE, Corpus
 from spanlm.errors import InputError, SpanlmError, require
-from spanlm.store.files import replacing, run_name
+from spanlm.store.files import is_arpa, replacing, run_name
 from spanlm.store.run_folder import CONFIG
 
 if TYPE_CHECKING:
@@ -142,7 +142,8 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
 
 def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
     """Add the runs, how several are combined, and `files` that may follow; the parser must intermix."""
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder of a trained run;")
+    text = "the folder of a trained run, or an n-gram model, NAME.arpa or NAME.arpa.gz;"
+    parser.add_argument("run", metavar="RUN", type=Path, help=text)
     text = f"more of them predict with it as one{f'; then {files_help}' if files else ''}"
     parser.add_argument("more", metavar=f"RUN|{files}" if files else "RUN", nargs="*", default=[], help=text)
     text = "several runs: the average of their probabilities (linear, the default) or their normalised product"
@@ -152,9 +153,10 @@ def add_runs(parser: VerbParser, files: str = "", files_help: str = "") -> None:
 
 
 def runs_and_files(options: argparse.Namespace) -> tuple[list[Path], list[str]]:
-    """Split the operands into runs, which are folders with a configuration, and the files after them."""
+    """Split the operands into runs, which are folders with a configuration or ARPA files, and the files after them."""
     more: list[str] = options.more
-    count = next((n for n, name in enumerate(more) if not (Path(name) / CONFIG).is_file()), len(more))
+    runs = [(Path(name) / CONFIG).is_file() or is_arpa(Path(name)) for name in more]
+    count = next((n for n, run in enumerate(runs) if not run), len(more))
     return [options.run, *map(Path, more[:count])], more[count:]
 
 
@@ -186,8 +188,17 @@ def load_run(folder: Path, device: str, gate_temperature: float | None = None) -
     model = load(folder, device)
     if gate_temperature is None:
         return model
+    require_weights(model, GATE)
     require_span_buffer(model.config.model.memory, GATE)
     return model.at_gate_temperature(gate_temperature)
+
+
+def require_weights(model: LoadedModel, what: str) -> None:
+    """Refuse an n-gram model where an option, or a verb, asks for what it does not have."""
+    from spanlm.runs.ngram import NgramRun
+
+    if isinstance(model, NgramRun):
+        model.refuse(what)
 
 
 def load_runs(runs: Sequence[Path], options: argparse.Namespace) -> LoadedModel:
@@ -251,9 +262,13 @@ def run_names(folders: Sequence[Path]) -> list[str]:
     while len({path.name for path in paths}) == 1:
         paths = [path.parent for path in paths]
     parts = 1
-    while len({*(names := ["/".join(path.parts[-parts:]) for path in paths])}) < len(paths):
+    while len({*(names := ["/".join([*path.parts[-parts:-1], _stem(path)]) for path in paths])}) < len(paths):
         parts += 1
     return names
+
+
+def _stem(path: Path) -> str:
+    return run_name(path) if is_arpa(path) else path.name
 
 
 def in_options(message: str, names: Mapping[str, str]) -> str:

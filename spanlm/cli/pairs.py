@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from spanlm.cli.evaluation_report import gate_note
-from spanlm.cli.options import add_device, add_gate, add_runs, output, refuse_overwriting, verb_parser
+from spanlm.cli.options import (
+    add_device,
+    add_gate,
+    add_runs,
+    load_runs,
+    output,
+    refuse_overwriting,
+    runs_and_files,
+    verb_parser,
+)
 from spanlm.cli.render import grid, note, out, out_json
-from spanlm.cli.scorers import SCORERS, load_scorers, scorers_and_files
 from spanlm.data.tables import Row, read_table, table_kind
 from spanlm.errors import InputError
 from spanlm.evaluation.pairs import Accuracy, Pair, accuracies, compare_pairs, region_of
-from spanlm.runs.trained_model import LoadedModel
 from spanlm.store.plain import finite
 
 _DESCRIPTION = """
@@ -37,13 +44,13 @@ _PARADIGMS = ("UID", "paradigm", "condition")
 def run(arguments: list[str]) -> None:
     """Compare."""
     options = _parsed(arguments)
-    runs, files = scorers_and_files(options)
+    runs, files = runs_and_files(options)
     if len(files) != 1:
         raise InputError(f"{' '.join(files) or 'pairs'}: name one file of pairs after the models")
     path = Path(files[0])
     refuse_overwriting(options.out, [path])
     pairs = _read(path, options)
-    ((_, model),) = load_scorers(runs, options, as_one=True)
+    model = load_runs(runs, options)
     compared = compare_pairs(pairs, lambda texts: model.score_texts(texts)[0])
     if options.out is not None:
         with output(options.out) as file:
@@ -62,9 +69,8 @@ def run(arguments: list[str]) -> None:
     grid(header, [[name, *_cells(each)] for name, each in rows])
     if options.critical is not None:
         out("Only the words of the critical region are compared.")
-    if isinstance(model, LoadedModel):
-        for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *gate_note(model)]:
-            note(line)
+    for line in [*([] if model.texts.predict_first else [_UNPREDICTED]), *gate_note(model)]:
+        note(line)
 
 
 _UNPREDICTED = (
@@ -75,7 +81,7 @@ _UNPREDICTED = (
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("pairs", _DESCRIPTION)
-    add_runs(parser, "PAIRS", f"a file of pairs. {SCORERS}")
+    add_runs(parser, "PAIRS", "a file of pairs")
     add_device(parser)
     parser.add_argument("--good", default="sentence_good", metavar="COLUMN", help="of the acceptable sentences")
     parser.add_argument("--bad", default="sentence_bad", metavar="COLUMN", help="of the others")

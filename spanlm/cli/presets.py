@@ -19,7 +19,7 @@ from spanlm.cli.render import grid, out, table
 from spanlm.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from spanlm.presets import Preset
+    from spanlm.presets import NgramPreset, Preset
 
 _DESCRIPTION = """
 The rows of published tables that `spanlm train NAME` trains, with their sizes at the paper's vocabulary and the
@@ -59,9 +59,9 @@ def run(arguments: list[str]) -> None:
     if not found:
         raise InputError(f"no preset has {options.filter} in its name.{nearest(wanted, rows)}")
     if options.json:
-        from spanlm.presets import PRESETS
+        from spanlm.presets import NGRAM_PRESETS, PRESETS
 
-        described = [describe_preset(PRESETS[name]) for name in found]
+        described = [describe_preset(PRESETS.get(name) or NGRAM_PRESETS[name]) for name in found]
         out(json.dumps(described, indent=1, ensure_ascii=False))
     elif len(found) == 1:
         _show_one(rows[found[0]])
@@ -77,24 +77,32 @@ def read_listing() -> list[dict[str, Any]]:
 
 def listing_text() -> str:
     """Return the lines that the listing must have, from the presets themselves."""
-    from spanlm.cli.training_report import describe
-    from spanlm.presets import PRESETS
+    from spanlm.presets import NGRAM_PRESETS, PRESETS, Preset
 
     lines = []
-    for preset in PRESETS.values():
-        row, model = describe_preset(preset), preset.config.model
+    presets: list[Preset | NgramPreset] = [*PRESETS.values(), *NGRAM_PRESETS.values()]
+    for preset in presets:
+        row = describe_preset(preset)
         del row["published_dynamic"], row["config"]
-        row |= {"units": model.encoder.hidden_size, "model": describe(model)}
+        if isinstance(preset, Preset):
+            model = preset.config.model
+            row |= {"units": model.encoder.hidden_size, "model": model.description}
+        else:
+            row |= {"units": "", "model": preset.config.description}
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     return "".join(lines)
 
 
-def describe_preset(preset: Preset) -> dict[str, Any]:
+def describe_preset(preset: Preset | NgramPreset) -> dict[str, Any]:
     """Return a preset as plain values; parameters are those at the paper's vocabulary size."""
     from spanlm.models.counting import count_configured
+    from spanlm.presets import Preset, Reported
 
-    reported = preset.reported
-    count = count_configured(preset.config.model, reported.vocabulary_size) if reported.vocabulary_size else None
+    reported, count, dynamic = Reported(), None, None
+    if isinstance(preset, Preset):
+        reported, dynamic = preset.reported, preset.dynamic
+        size = reported.vocabulary_size
+        count = count_configured(preset.config.model, size) if size else None
     return {
         "name": preset.name,
         "paper": preset.paper,
@@ -109,7 +117,7 @@ def describe_preset(preset: Preset) -> dict[str, Any]:
         "published_test_perplexity": reported.test_ppl,
         "published_dynamic_valid_perplexity": reported.dynamic_valid_ppl,
         "published_dynamic_test_perplexity": reported.dynamic_test_ppl,
-        "published_dynamic": preset.dynamic.to_json() if preset.dynamic else None,
+        "published_dynamic": dynamic.to_json() if dynamic else None,
         "remark": preset.remark,
         "config": preset.config.to_tree(),
     }

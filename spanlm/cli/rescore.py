@@ -9,9 +9,16 @@ from typing import Any, get_args
 
 import numpy as np
 
-from spanlm.cli.options import add_device, add_gate, output, refuse_overwriting, verb_parser
+from spanlm.cli.options import (
+    add_device,
+    add_gate,
+    load_run,
+    output,
+    refuse_overwriting,
+    run_names,
+    verb_parser,
+)
 from spanlm.cli.render import grid, note, out, out_json, paragraph, table
-from spanlm.cli.scorers import SCORERS, load_scorers
 from spanlm.errors import InputError
 from spanlm.evaluation.prefix_tree import Prefixes
 from spanlm.rescoring.formats import Format, NBestList, read_nbest, read_references, write_nbest
@@ -71,7 +78,8 @@ def run(arguments: list[str]) -> None:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = verb_parser("rescore", _DESCRIPTION, more=_MORE)
-    parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=f"the folder of a trained run. {SCORERS}")
+    text = "the folder of a trained run, or an n-gram model, NAME.arpa or NAME.arpa.gz"
+    parser.add_argument("run", metavar="RUN", nargs="+", type=Path, help=text)
     add_device(parser)
     parser.add_argument("--nbest", type=Path, required=True, metavar="FILE", help="the lists: a file, or a folder")
     parser.add_argument("--format", choices=get_args(Format), help="of the lists (default: found out)")
@@ -111,8 +119,8 @@ def _scored(lists: list[NBestList], options: argparse.Namespace) -> tuple[Scored
     texts = [each.text for found in lists for each in found.hypotheses]
     language: dict[str, list[list[float]]] = {}
     prefixes, oov = Prefixes(), 0
-    for name, model in load_scorers(options.run, options, as_one=False):
-        found, read = model.score_texts(texts)
+    for name, run in zip(run_names(options.run), options.run, strict=True):
+        found, read = load_run(run, options.device, options.gate_temperature).score_texts(texts)
         prefixes, oov = prefixes + read, oov + sum(score.oov for score in found)
         values = iter(score.log_prob for score in found)
         language[name] = [[next(values) for _ in each.hypotheses] for each in lists]

@@ -6,9 +6,10 @@ import argparse
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from spanlm.cli.demo_report import print_demo_report
@@ -33,7 +34,7 @@ from spanlm.data.corpora import Corpus, load_corpus
 from spanlm.errors import InputError, Interrupted, require
 from spanlm.models.counting import count_configured, lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
-from spanlm.presets import PRESETS, find_preset
+from spanlm.presets import NGRAM_PRESETS, PRESETS, find_preset
 from spanlm.store.files import expanded
 from spanlm.store.run_folder import CONFIG, FolderInUse, locked
 from spanlm.training.run import finished, refuse_changes, train
@@ -45,6 +46,7 @@ Train a language model. With nothing else: a small Key-Value-Predict model on th
   spanlm train
   spanlm train daniluk2017/kvp-w5 --corpus ptb --match-parameters LSTM300
   spanlm train my-text.txt --epochs 5
+  spanlm train ngram --order 5 --corpus ptb
   spanlm train --out runs/demo --resume auto
   spanlm train daniluk2017/kvp-w5 --corpus ptb --seeds 10 --out runs/family
 
@@ -76,6 +78,11 @@ Fields = dict[str, str]
 
 def run(arguments: list[str]) -> None:
     """Train."""
+    if _of_ngram(arguments):
+        from spanlm.cli import train_ngram
+
+        train_ngram.run(arguments)
+        return
     keep_freed_memory()
     own, fields = parsed_options(arguments)
     if own.help is not None:
@@ -93,7 +100,7 @@ def run(arguments: list[str]) -> None:
     corpus = load_corpus(config.data, as_text=own.as_text or begun is not None)
     if own.match_parameters is not None:
         config = _matched(config, own.match_parameters, len(corpus.vocabulary))
-    folder = own.out or free_folder(own.preset, config)
+    folder = own.out or free_folder(own.preset, config.data.corpus)
     try:
         if own.seeds is not None:
             _train_family(config, corpus, folder, own.seeds, resume=own.resume)
@@ -106,6 +113,15 @@ def run(arguments: list[str]) -> None:
         more = "".join(f" --{name} {value}" for name, value in given.items() if value) + " --tour" * own.tour
         again = f"spanlm train --out {shlex.quote(str(folder))} --resume auto{more}"
         raise Interrupted(f"{stop}. Go on with: {again}", stop.signal_number) from None
+
+
+def _of_ngram(arguments: list[str]) -> bool:
+    """Whether an operand, not the value of an option (`--memory ngram`), is the preset of an n-gram model."""
+    flags = ("--print_config", "--as-text")
+    return any(
+        name in NGRAM_PRESETS and (before in flags or not before.startswith("-"))
+        for before, name in pairwise(["", *arguments])
+    )
 
 
 def train_and_report(config: RunConfig, corpus: Corpus, folder: Path, *, resume: bool) -> None:
@@ -162,9 +178,10 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     Beside the options, the former have `preset`, `begun` (the folder of the run to go on with, or of the first of a
     family), and `resume` and `tour` as true or false.
     """
-    mine, fields = _split(arguments)
+    mine, fields = split_fields(arguments, SHORT)
     own = _own_parser().parse_intermixed_args(mine)
-    _name_preset_and_corpus(own)
+    names = [*own.names, *([own.help] if own.help not in (None, "", "all") else [])]
+    own.preset, own.corpus = text_and_preset(names, own.corpus, PRESETS)
     for option, value, field in (
         ("--corpus", own.corpus, "data.corpus"),
         ("--match-parameters", own.match_parameters, "model.encoder.hidden_size"),
@@ -191,27 +208,26 @@ def parsed_options(arguments: list[str]) -> tuple[argparse.Namespace, Fields]:
     return own, fields
 
 
-def _name_preset_and_corpus(own: argparse.Namespace) -> None:
-    """Sort the operands into a preset and a text, which may also be given by `--corpus`."""
-    names = [*own.names, *([own.help] if own.help not in (None, "", "all") else [])]
+def text_and_preset(names: Sequence[str], corpus: str | None, known: Iterable[str]) -> tuple[str | None, str | None]:
+    """Sort the operands into a preset, one of those `known`, and a text, which may also be given by `--corpus`."""
     starts, ends = ("/", ".", "~"), (".txt", ".gz")
     files = [name for name in names if os.path.exists(name) or name.startswith(starts) or name.endswith(ends)]
-    texts = [name for name in files if name not in PRESETS]
+    texts = [name for name in files if name not in known]
     presets = [name for name in names if name not in texts]
-    texts += [] if own.corpus is None else [own.corpus]
+    texts += [] if corpus is None else [corpus]
     if more := [*presets[1:], *texts[1:]]:
         raise InputError(f"unrecognized arguments: {' '.join(more)}: name one preset and one text, or one of them")
-    own.preset, own.corpus = next(iter(presets), None), next(iter(texts), None)
+    return next(iter(presets), None), next(iter(texts), None)
 
 
-def _split(arguments: list[str]) -> tuple[list[str], Fields]:
+def split_fields(arguments: list[str], short: Mapping[str, tuple[str, str, str]]) -> tuple[list[str], Fields]:
     """Separate this verb's own arguments from the fields of the configuration: `--group.field VALUE` or `=VALUE`."""
     mine: list[str] = []
     fields: Fields = {}
     rest = iter(arguments)
     for argument in rest:
         name, equals, value = argument.partition("=")
-        name = f"--{SHORT[name][0]}" if name in SHORT else name
+        name = f"--{short[name][0]}" if name in short else name
         if not (name.startswith("--") and "." in name):
             mine.append(argument)
             continue
@@ -280,9 +296,9 @@ def _with_words(config: RunConfig, begun: Path | None) -> RunConfig:
     return replace(config, data=replace(data, tokenizer=tokenizer, min_count=data.min_count or old.min_count))
 
 
-def free_folder(preset: str | None, config: RunConfig) -> Path:
+def free_folder(preset: str | None, text: str) -> Path:
     """Return the next free folder in runs/, named by preset and text."""
-    corpus = Path(config.data.corpus).name.split(".")[0]
+    corpus = Path(text).name.split(".")[0]
     stem = "-".join(dict.fromkeys([*(preset or "").split("/"), corpus]).keys()).strip("-")
     folder, number = Path("runs") / stem, 1
     while folder.exists():

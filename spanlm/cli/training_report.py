@@ -14,7 +14,6 @@ from spanlm.config import RunConfig
 from spanlm.data.corpora import Corpus
 from spanlm.evaluation.scoring import perplexity, shown
 from spanlm.models.counting import count_configured
-from spanlm.models.language_model import ModelConfig
 from spanlm.models.ops.precision import usable
 from spanlm.store.process import with_threads
 from spanlm.training.config import BatchingConfig, TrainingConfig
@@ -56,7 +55,7 @@ class TrainingReport(Watcher):
         sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
         stages = training.finetune.stages
         rows = {
-            "model": f"{describe(model)}; embedding {model.embedding_size}",
+            "model": f"{model.description}; embedding {model.embedding_size}",
             "parameters": f"θ_M {parameters.model:,} (without word representations), θ_W+M {parameters.total:,}",
             "data": f"{corpus.name}: {sizes} tokens; vocabulary {len(corpus.vocabulary):,}",
             "<unk>": "" if corpus.unk_tokens("train") else _UNTRAINED_UNK,
@@ -149,8 +148,3 @@ def _parts(parts: Mapping[str, float]) -> str:
         f"PoU {parts['utilisation']:.1%}, oracle PoU {parts['oracle_utilisation']:.1%}, "
         f"buffer's share {parts['gate']:.3f}, reward {parts['reward']:+.3f}"
     )
-
-
-def describe(model: ModelConfig) -> str:
-    """Return the encoder, the memory and the head of a model in words."""
-    return model.description

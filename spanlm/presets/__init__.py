@@ -7,12 +7,14 @@ from spanlm.presets import (
     li2020,
     merity2017,
     merity2018,
+    ngram,
     press2017,
     salton2017,
     wang2019,
     yang2018,
     zaremba2014,
 )
+from spanlm.presets.ngram import NgramPreset
 from spanlm.presets.preset import Preset, Reported
 
 _PAPERS = (
@@ -30,6 +32,9 @@ _PAPERS = (
 
 PRESETS: dict[str, Preset] = {preset.name: preset for paper in _PAPERS for preset in paper.PRESETS}
 
+NGRAM_PRESETS: dict[str, NgramPreset] = {preset.name: preset for preset in ngram.PRESETS}
+"""Those of n-gram models, which `spanlm train` takes, too."""
+
 
 def find_preset(name: str) -> Preset:
     """Return the preset of that name.
@@ -37,9 +42,13 @@ def find_preset(name: str) -> Preset:
     Raises:
         InputError: there is none; names the nearest.
     """
+    if name in NGRAM_PRESETS:
+        raise InputError(f"{name}: is the preset of an n-gram model, for `spanlm train {name}` alone")
     if name not in PRESETS:
-        raise InputError(f"unknown preset {name}.{nearest(name, PRESETS)} `spanlm presets` lists them all.")
+        raise InputError(
+            f"unknown preset {name}.{nearest(name, [*PRESETS, *NGRAM_PRESETS])} `spanlm presets` lists them all."
+        )
     return PRESETS[name]
 
 
-__all__ = ["PRESETS", "Preset", "Reported", "find_preset"]
+__all__ = ["NGRAM_PRESETS", "PRESETS", "NgramPreset", "Preset", "Reported", "find_preset"]

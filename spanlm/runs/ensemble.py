@@ -6,23 +6,26 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from spanlm.config import RunConfig
 from spanlm.data.config import DEMO, Split
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights, evaluate_members, tune_weights
+from spanlm.evaluation.ngram.config import NgramRunConfig
 from spanlm.models.ensemble import Combination, Ensemble
 from spanlm.models.ops.precision import Precision
 from spanlm.runs.loading import load
+from spanlm.runs.ngram import NgramRun
 from spanlm.runs.texts import State, Texts
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
+from spanlm.store.files import is_arpa
 
 
 class TrainedEnsemble(LoadedModel):
     """What `spanlm.load_ensemble` gives: several trained models that predict as one.
 
     Everything that is measured, scored or generated is the ensemble's. `config` and `folder` are the first member's;
-    the fields on how a text is read are the same for all members, which are `runs`.
+    the fields on how a text is read are the same for all members, which are `runs`. n-gram models among them are asked
+    in the vocabulary of the first that is none, or in that of the first of all: see `ArpaModel.columns`.
 
     Raises:
         InputError: no models, models with different words or ways to read a text, or weights that mean nothing.
@@ -38,13 +41,18 @@ class TrainedEnsemble(LoadedModel):
     ) -> None:
         self.runs = tuple(runs)
         require(bool(self.runs), "runs", len(self.runs), "at least 1 model")
-        first, *others = self.runs
+        # an n-gram model can be of any vocabulary: it takes that of the others
+        trained = [run for run in self.runs if not isinstance(run, NgramRun)]
+        first, *others = trained or self.runs[:1]
         for other in others:
             _refuse_other_words(first, other)
-            _refuse_other_reading(first, other)
+        for run in self.runs:
+            _refuse_other_reading(first, run)
+        self.runs = tuple(run.in_words_of(first) if isinstance(run, NgramRun) else run for run in self.runs)
         ensemble = Ensemble([run.model for run in self.runs], combination, weights).eval()
-        memories = [run.config.model.memory for run in self.runs]
-        super().__init__(ensemble, Texts(first.vocabulary, first.config, first.folder, memories))
+        memories = [run.config.model.memory for run in trained]
+        texts = Texts(first.vocabulary, first.config, first.folder, memories) if trained else first.texts
+        super().__init__(ensemble, texts)
 
     def reweighted(self, weights: Sequence[float] | None) -> TrainedEnsemble:
         """The same members, combined alike, with other weights; None: equal ones."""
@@ -115,24 +123,26 @@ def _refuse_other_words(one: TrainedModel, other: TrainedModel) -> None:
 
 def _refuse_other_reading(one: TrainedModel, other: TrainedModel) -> None:
     """Refuse a model that reads texts in another way, so that no single way would be right for both."""
-    mine, theirs = _reading(one.config), _reading(other.config)
+    mine, theirs = _reading(one.texts), _reading(other.texts)
     for field, value in mine.items():
-        if value != theirs[field]:
+        if theirs.get(field, value) != value:
             raise InputError(
                 f"{one.folder} and {other.folder}: were not trained alike: {field} is {value} and {theirs[field]}. "
                 "Only models that read a text in the same way can be combined."
             )
 
 
-def _reading(config: RunConfig) -> dict[str, str]:
-    data, kind = config.data, config.training.batching.kind
+def _reading(texts: Texts) -> dict[str, str]:
+    data, kind = texts.config.data, texts.batching.kind
+    words: dict[str, str] = {"data.tokenizer": data.effective_tokenizer, "data.lines": data.lines}
+    if isinstance(texts.config, NgramRunConfig):  # how a text is cut makes no difference; an ARPA file tells nothing
+        return {} if is_arpa(texts.folder) else words
     if kind == "auto":
         # the demo's documents are its topics, whatever the field is
         kind = "documents" if data.corpus == DEMO or data.effective_documents != "none" else "streams"
     return {
-        "data.tokenizer": data.effective_tokenizer,
+        **words,
         "data.documents": data.effective_documents,
-        "data.lines": data.lines,
         "training.batching.kind": kind,
-        "training.batching.predict_first": str(config.training.batching.predict_first).lower(),
+        "training.batching.predict_first": str(texts.batching.predict_first).lower(),
     }

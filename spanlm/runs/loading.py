@@ -8,8 +8,9 @@ from spanlm.config import RunConfig, check_config, config_digest
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import FEW, InputError
 from spanlm.models.language_model import LanguageModel
-from spanlm.runs.ngram import is_arpa, is_ngram_run, load_arpa, load_ngram_run
+from spanlm.runs.ngram import is_ngram_run, load_arpa, load_ngram_run
 from spanlm.runs.trained_model import TrainedModel
+from spanlm.store.files import is_arpa
 from spanlm.store.process import pick_device
 from spanlm.store.run_folder import CONFIG, MODEL, VOCABULARY, copy_weights, read_weights
 from spanlm.training.setup import refuse_too_large

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import torch
 
-from spanlm.config import PARTS, ConfigParser, read_yaml
-from spanlm.data.config import DataConfig, Split
-from spanlm.data.corpora import Corpus
+from spanlm.config import ConfigParser, read_yaml
+from spanlm.data.config import SPLITS, DataConfig, Split
+from spanlm.data.corpora import Corpus, findable
 from spanlm.data.vocabulary import EOS, Vocabulary
-from spanlm.errors import InputError
-from spanlm.evaluation.ngram import ArpaModel, read_arpa
+from spanlm.errors import InputError, RunError
+from spanlm.evaluation.combination import em_weights
+from spanlm.evaluation.ngram import ArpaModel, KneserNey, read_arpa, write_arpa
 from spanlm.evaluation.ngram.config import NgramConfig, NgramRunConfig
 from spanlm.evaluation.ngram.model import END, START
 from spanlm.evaluation.ngram.next_word import NgramModel, UnigramCache
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.prefix_tree import Prefixes
+from spanlm.evaluation.protocol import STANDARD
+from spanlm.evaluation.scoring import score
 from spanlm.runs.texts import Texts
 from spanlm.runs.trained_model import TrainedModel
-from spanlm.store.files import run_name
-from spanlm.store.run_folder import CONFIG, VOCABULARY
+from spanlm.store.files import make_folder, replace_file, run_name
+from spanlm.store.provenance import record_start
+from spanlm.store.run_folder import CONFIG, METRICS, MODEL, VOCABULARY, MetricsLog, locked
 
 ARPA = "model.arpa"
 """The model in the folder of an n-gram run."""
@@ -104,9 +110,7 @@ class NgramRun(TrainedModel):
 
     def refuse(self, what: str) -> NoReturn:
         """Refuse what only a model with weights can do."""
-        raise InputError(
-            f"{what}: {self.folder} is an n-gram model, which has no state, memory or weights to look into"
-        )
+        raise InputError(f"{what}: {self.folder} is an n-gram model, which has no weights and no memory")
 
     @property
     def own_gate_temperature(self) -> float | None:
@@ -139,11 +143,6 @@ class NgramRun(TrainedModel):
         self.refuse("dynamic evaluation")
 
     tune_dynamic = dynamic_statistics
-
-
-def is_arpa(path: Path) -> bool:
-    """Whether a file is an ARPA file by its name, FILE.arpa or FILE.arpa.gz."""
-    return path.name.lower().removesuffix(".gz").endswith(".arpa")
 
 
 def load_arpa(path: Path) -> NgramRun:
@@ -215,3 +214,62 @@ def built(parser: ConfigParser, parsed: Any) -> NgramRunConfig:
     """Build the configuration from the result of an `ngram_parser`."""
     found = parser.instantiate(parsed)
     return NgramRunConfig(data=found.data, ngram=found.ngram)
+
+
+def train_ngram(
+    config: NgramRunConfig, corpus: Corpus, folder: Path, report: Callable[[str], None] = lambda _: None
+) -> tuple[NgramRun, Mapping[Split, Evaluation]]:
+    """Estimate a model on the training part of a corpus, and write the folder of a run; `config.yaml` comes last.
+
+    Memory holds the model and a constant number of blocks of the text. A cache's share that is not given is the one
+    that fits the validation part best. `report` is called with what is done next.
+
+    Returns:
+        The run, and its perplexity on the validation and the test part.
+
+    Raises:
+        InputError: the folder is in use or holds a run, or the text is too short, see `KneserNey.estimate_ids`.
+        RunError: no room for the temporary files or the folder's.
+    """
+    new = not folder.exists()
+    make_folder(folder, "--out")
+    with locked(folder, forget=new):
+        if found := [name for name in (CONFIG, ARPA, MODEL, METRICS) if (folder / name).exists()]:
+            raise InputError(f"--out={folder}: already holds a run ({', '.join(found)}). Choose another --out.")
+        report(f"counting {len(corpus.splits['train']):,} tokens")
+        ids, options = corpus.splits["train"].ids, config.ngram
+        pieces = (np.asarray(ids[start : start + _TOKENS], np.int64) for start in range(0, len(ids), _TOKENS))
+        arpa = KneserNey(options.order, options.fallback).estimate_ids(pieces, corpus.vocabulary)
+        config = replace(config, data=findable(config.data), ngram=_with_share(options, arpa, corpus))
+        model = NgramModel(arpa, corpus.vocabulary, cache_of(config.ngram)).eval()
+        run = NgramRun(model, NgramTexts(corpus.vocabulary, config, folder, file=False), config)
+        report("measuring the perplexity")
+        results = {split: run.evaluate(corpus, split) for split in SPLITS[1:]}
+        report(f"writing {folder / ARPA}")
+        write_arpa(arpa, folder / ARPA)
+        corpus.vocabulary.save(folder / VOCABULARY)
+        log = MetricsLog(folder / METRICS)
+        for split, result in results.items():
+            values = {"loss": result.nll_per_token, "perplexity": result.perplexity}
+            speed = {"tokens_per_second": round(result.tokens_per_second, 1)}
+            log.write({"event": split, **values, **speed, "time": datetime.now(UTC).isoformat()})
+        log.close()
+        record_start(folder, model.device, None, corpus.texts, unk=corpus.unk_tokens("train"))
+        try:
+            replace_file(folder / CONFIG, config.to_yaml().encode())
+        except OSError as error:
+            raise RunError(
+                f"{folder}: cannot be written: {error.strerror}. Make room, or choose another --out."
+            ) from error
+    return run, results
+
+
+def _with_share(options: NgramConfig, arpa: ArpaModel, corpus: Corpus) -> NgramConfig:
+    """Fill in the share of a cache, if there is one without: by EM on the validation part, read as one stream."""
+    if options.cache is None or options.cache_share is not None:
+        return options
+    model = NgramModel(arpa, corpus.vocabulary, UnigramCache(window=options.cache, share=0.5)).eval()
+    scored = score(model, STANDARD.batcher(corpus, "valid").segments(), ask=model.head.each)
+    both = torch.cat([s.log_p[:, s.segment.mask] for s in scored], dim=1)
+    # 1 and 0 are no mixtures
+    return replace(options, cache_share=min(max(em_weights(both).weights[1], 1e-6), 1 - 1e-6))

@@ -71,7 +71,7 @@ class LoadedModel:
 
     @property
     def config(self) -> RunConfig:
-        """The configuration of the run, or of the first of several; InputError: of n-gram models alone there is none."""
+        """The configuration of the run, or of the first of several; InputError: there are n-gram models alone."""
         if not isinstance(self.texts.config, RunConfig):
             raise InputError(f"{self.folder}: is an n-gram model, which has no encoder, memory or head")
         return self.texts.config

@@ -127,7 +127,14 @@ def remove_unfinished(folder: Path) -> None:
         left.unlink()
 
 
+def is_arpa(path: Path) -> bool:
+    """Whether a path is that of an ARPA file by its name, FILE.arpa or FILE.arpa.gz."""
+    return path.name.lower().removesuffix(".gz").endswith(".arpa")
+
+
 def run_name(folder: Path) -> str:
-    """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too."""
+    """Name a run by its folder, a member of a family (`lstm/seed-1`) by that of the family, too; or an ARPA file."""
     path = folder.resolve()
+    if is_arpa(path):
+        return path.name.removesuffix(".gz")[: -len(".arpa")]
     return f"{path.parent.name}/{path.name}" if re.fullmatch(r"seed-\d+", path.name) else path.name

@@ -90,5 +90,3 @@ def test_files_that_are_no_pairs(cli: Cli, tiny_run: Path, pairs: Path, tmp_path
     cli("pairs", tiny_run).refused("name one file of pairs")
     cli("pairs", tiny_run, pairs.rename(tmp_path / "pairs.txt")).refused("--format")
     cli("pairs", tiny_run, tmp_path / "none.csv").refused("none.csv", "No such file")
-    (tmp_path / "m.arpa").write_text(ARPA)
-    cli("pairs", tiny_run, tmp_path / "m.arpa", tmp_path / "pairs.txt", "--format", "jsonl").refused("m.arpa", "alone")

@@ -9,13 +9,13 @@ import pytest
 
 from spanlm.cli.presets import LISTING, listing_text
 from spanlm.config import RunConfig
-from spanlm.presets import PRESETS
+from spanlm.presets import NGRAM_PRESETS, PRESETS
 from tests.cli.conftest import Cli
 
 
 def test_json_lists_every_preset(cli: Cli) -> None:
     rows = {row["name"]: row for row in json.loads(cli("presets", "--json").done)}
-    assert list(rows) == list(PRESETS)
+    assert list(rows) == [*PRESETS, *NGRAM_PRESETS]
     row, large, mixture = (rows[name] for name in ("daniluk2017/kvp-w5", "zaremba2014/large", "yang2018/mos-wt2"))
     assert row["paper"] == "Daniluk et al. 2017" and "kvp-786-w5" in row["remark"]
     for expected, found in (
@@ -27,8 +27,9 @@ def test_json_lists_every_preset(cli: Cli) -> None:
         ((42.41, 40.68), [mixture[f"published_dynamic_{split}_perplexity"] for split in ("valid", "test")]),
     ):
         assert tuple(found) == expected
-    for name, found in rows.items():
-        assert RunConfig.from_tree(found["config"]) == PRESETS[name].config
+    for name, preset in PRESETS.items():
+        assert RunConfig.from_tree(rows[name]["config"]) == preset.config
+    assert rows["daniluk2017/kn-5-cache"]["config"]["ngram"]["cache"] == 1000
 
 
 def test_the_list_has_a_line_for_every_preset_and_fits_80_columns(cli: Cli) -> None:
@@ -44,7 +45,7 @@ def test_the_list_has_a_line_for_every_preset_and_fits_80_columns(cli: Cli) -> N
 
 def test_a_filter_lists_what_has_it_in_its_name(cli: Cli) -> None:
     names = [row["name"] for row in json.loads(cli("presets", "Daniluk2017", "--json").done)]
-    assert names == [name for name in PRESETS if name.startswith("daniluk2017/")]
+    assert names == [name for name in (*PRESETS, *NGRAM_PRESETS) if name.startswith("daniluk2017/")]
     assert "kvp-w15" in cli("presets", "kvp-w").done and "rnn" not in cli("presets", "kvp-w").done
 
 

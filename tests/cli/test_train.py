@@ -152,10 +152,10 @@ def test_print_config_trains_nothing(cli: Cli, tmp_path: Path) -> None:
 def test_the_next_free_folder(tmp_path: Path) -> None:
     config = RunConfig(data=DataConfig(corpus="texts/my.words.txt"))
     for expected in ("runs/daniluk2017-kvp-w5-my", "runs/daniluk2017-kvp-w5-my-2"):
-        folder = free_folder("daniluk2017/kvp-w5", config)
+        folder = free_folder("daniluk2017/kvp-w5", config.data.corpus)
         assert folder == Path(expected)
         folder.mkdir(parents=True)
-    assert free_folder(None, PRESETS["demo"].config) == Path("runs/demo")
+    assert free_folder(None, "demo") == Path("runs/demo")
 
 
 # the demo report

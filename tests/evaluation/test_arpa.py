@@ -10,7 +10,7 @@ import pytest
 
 from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import InputError, RunError
-from spanlm.evaluation.ngram import read_arpa, sentence_scorer, write_arpa
+from spanlm.evaluation.ngram import read_arpa, write_arpa
 from spanlm.evaluation.ngram.arpa import shortest
 
 TOY = """\\data\\
@@ -118,17 +118,17 @@ def test_every_context_agrees_with_the_definition(tmp_path, order, listed_suffix
             assert (found.log10[at], found.lengths[at]) == (pytest.approx(value, abs=1e-5), length)
             assert found.oov[at] == (word in ("<unk>", "new"))
             history = (*history, known)
-    ids = np.array([model.ids.get(word, 0) for s in sentences for word in [*s, "</s>"]])
-    whole = model.log10_probs(ids)
+    ids, contexts = [], []
+    for sentence in sentences:
+        read = [model.ids["<s>"], *(model.ids.get(word, 0) for word in sentence), model.ids["</s>"]]
+        for at, word in enumerate(read[1:], 1):
+            before = read[max(0, at - order + 1) : at]
+            contexts.append([-1] * (order - 1 - len(before)) + before)
+            ids.append(word)
+    ids, contexts = np.array(ids), np.array(contexts, np.int64).reshape(len(ids), order - 1)
+    whole = model.log10_probs(ids, contexts)
     assert (whole == np.concatenate([s.log10 for s in scores])).all()
-    rows = model.distributions(ids)
-    assert (rows[np.arange(len(ids)), ids] == whole).all()
-    state = model.initial
-    for at, word in enumerate(ids[:50]):
-        assert (model.distribution(state) == rows[at]).all()
-        assert model.log10_probs(ids[at : at + 9], state).tolist() == whole[at : at + 9].tolist()
-        state = model.advance(state, int(word))
-        assert len(state) <= order - 1
+    assert (model.distributions(contexts)[np.arange(len(ids)), ids] == whole).all()
 
 
 def test_layout_does_not_matter(toy, tmp_path):
@@ -229,18 +229,5 @@ def test_without_unk_unknown_words_have_kenlms_value(toy):
 def test_columns_of_another_vocabulary(toy):
     model = read_arpa(toy)
     columns = model.columns(Vocabulary(("cat", "<eos>", "bird", "<unk>")))
-    row = model.distribution((model.ids["cat"],), columns)
+    (row,) = model.distributions(np.array([[model.ids["cat"]]]), columns)
     assert row == pytest.approx([-1.0, -0.3, -1.1 - math.log10(2), -1.1 - math.log10(2)], abs=1e-6)
-
-
-def test_kenlm_and_the_own_reader_agree(tmp_path):
-    pytest.importorskip("kenlm")
-    path = tmp_path / "random.arpa"
-    random_arpa(path, 4, seed=1, listed_suffixes=True)
-    path.write_text(path.read_text().replace("\t0.", "\t-0."))
-    sentences = [["a", "b", "c", "a", "d"], [], ["x", "a", "<unk>", "b"] * 5]
-    fast, own = sentence_scorer(path), sentence_scorer(path, kenlm=False)
-    assert type(fast) is not type(own)
-    for one, other in zip(fast.score(sentences), own.score(sentences), strict=True):
-        assert (one.log10 == other.log10).all() and (one.lengths == other.lengths).all()
-        assert (one.oov == other.oov).all()

@@ -65,20 +65,6 @@ def read_arpa(path: str | Path) -> ArpaModel:
         raise InputError(f"{path}: cannot be read: {problem}") from None
 
 
-def fully_weighted(path: Path) -> bool:
-    """Say whether every n-gram below the highest order has a back-off weight after a tab, as `lmplz` writes them.
-
-    Tabs are counted, no line is looked at. A file that cannot be read is not fully weighted.
-    """
-    try:
-        with _opened(path) as file:
-            counts = _Reader(path, file).counts()
-            tabs = sum(block.count(b"\t") for block in iter(lambda: file.read(1 << 20), b""))
-    except (InputError, EOFError, zlib.error, OSError):
-        return False
-    return tabs == 2 * sum(counts) - counts[-1]
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
     with path.open("rb") as raw:

@@ -37,7 +37,7 @@ class NgramConfig:
         require(self.cache is None or self.cache >= 1, "ngram.cache", self.cache, "at least 1, or null")
         share = self.cache_share
         require(share is None or self.cache is not None, "ngram.cache_share", share, "null where ngram.cache is")
-        require(share is None or 0 <= share < 1, "ngram.cache_share", share, "in [0, 1), or null")
+        require(share is None or 0 < share < 1, "ngram.cache_share", share, "between 0 and 1, or null")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,12 @@ class NgramRunConfig:
 
     data: DataConfig = field(default_factory=DataConfig)
     ngram: NgramConfig = field(default_factory=NgramConfig)
+
+    @property
+    def description(self) -> str:
+        """What is estimated, in a few words, for people."""
+        cache = self.ngram.cache
+        return f"{self.ngram.order}-gram Kneser-Ney{'' if cache is None else f' + cache of the last {cache:,} words'}"
 
     def to_tree(self) -> dict[str, Any]:
         """Return nested dictionaries of plain values."""

@@ -214,7 +214,7 @@ class ArpaModel:
         return self._grown(contexts[:, -1], contexts[:, :-1]) if self.order > 1 else []
 
     def _grown(self, last: Integers, before: Integers) -> list[Integers]:
-        """Look up the n-grams that end in each of the words `last` (N,), with more and more of those `before` (N, k)."""
+        """Look up the n-grams that end in the words `last` (N,), with more and more of those `before` (N, k)."""
         matches = [last]
         for column, table in zip(before.T[::-1], self.tables[1:], strict=False):
             matches.append(np.where(column < 0, -1, table.find(matches[-1], column, len(self.words))))

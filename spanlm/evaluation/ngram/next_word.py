@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -42,7 +42,7 @@ class UnigramCache:
 
     def __post_init__(self) -> None:
         require(self.window >= 1, "cache.window", self.window, "at least 1")
-        require(0 <= self.share < 1, "cache.share", self.share, "in [0, 1)")
+        require(0 < self.share < 1, "cache.share", self.share, "between 0 and 1")
 
 
 class NgramModel(NextWordModel):
@@ -83,13 +83,12 @@ class NgramModel(NextWordModel):
         starts = (contexts == self.arpa.ids[START]).long()
         # what stands before the last <s> is another line's
         contexts = contexts.masked_fill(starts.flip(-1).cumsum(-1).flip(-1) > starts, -1)
-        after, recent = LMState({"words": words[len(tokens) :]}, {}), None
+        recent, held = contexts[..., :0], dict[str, Tensor]()
         if self.cache is not None:
-            held = torch.cat([state.memory["cache"], tokens])
-            recent, after = (
-                held.unfold(0, self.cache.window, 1)[1:],
-                replace(after, memory={"cache": held[len(tokens) :]}),
-            )
+            tokens_read = torch.cat([state.memory["cache"], tokens])
+            recent = tokens_read.unfold(0, self.cache.window, 1)[1:]
+            held = {"cache": tokens_read[len(tokens) :]}
+        after = LMState({"words": words[len(tokens) :]}, held)
         # features are what a neural cache compares: there is nothing, so that to it all words are alike
         return NgramReadout(torch.zeros(*tokens.shape, 0), contexts=contexts, recent=recent), after
 
@@ -98,13 +97,12 @@ class NgramModel(NextWordModel):
 class NgramReadout(Readout):
     """The last words: `contexts` (T, B, n-1) of the n-gram model by its own ids, `recent` (T, B, C) of the cache."""
 
-    contexts: Tensor = torch.empty(0)
-    recent: Tensor | None = None
+    contexts: Tensor = field(default_factory=lambda: torch.empty(0))
+    recent: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """Apply `function` to all that the head reads."""
-        recent = None if self.recent is None else function(self.recent)
-        return replace(super().map(function), contexts=function(self.contexts), recent=recent)
+        return replace(super().map(function), contexts=function(self.contexts), recent=function(self.recent))
 
 
 class NgramHead(Head):
@@ -116,32 +114,41 @@ class NgramHead(Head):
 
     def score(self, readout: Readout, targets: Tensor) -> Scores:
         """Score targets (T, B), float64: without a cache the logarithms of `ArpaModel.score`, times log 10."""
+        if self._cache is None:
+            return Scores(self._own(_last_words(readout)[0], targets))
+        return Scores(self._mixed(*self.each(readout, targets)))
+
+    def each(self, readout: Readout, targets: Tensor) -> Tensor:
+        """Log p(target) of the n-gram model and of the cache, (2, T, B) float64; both alike where nothing was read."""
         contexts, recent = _last_words(readout)
+        own, total = self._own(contexts, targets), (recent >= 0).sum(-1)
+        counts = (recent == targets.unsqueeze(-1)).sum(-1)
+        return torch.stack([own, torch.where(total > 0, (counts.double() / total).log(), own)])
+
+    def _own(self, contexts: Tensor, targets: Tensor) -> Tensor:
         ids = targets.numpy().reshape(-1)
         log10 = self._arpa.log10_probs(self.columns.ids[ids], contexts.flatten(0, -2).numpy()) + self.columns.shift[ids]
-        log_p = torch.from_numpy(log10.astype(np.float64)).view(targets.shape) * _LN10
-        if recent is None:
-            return Scores(log_p)
-        return Scores(self._mixed(log_p, (recent == targets.unsqueeze(-1)).sum(-1), (recent >= 0).sum(-1)))
+        return torch.from_numpy(log10.astype(np.float64)).view(targets.shape) * _LN10
 
     def log_probs(self, readout: Readout) -> Tensor:
         """Log p of every word, (T, B, V), float32."""
         contexts, recent = _last_words(readout)
         found: Floats = self._arpa.distributions(contexts.flatten(0, -2).numpy(), self.columns)
-        log_p = torch.from_numpy(found).view(*contexts.shape[:-1], -1).mul_(_LN10)
-        if recent is None:
-            return log_p
-        filled = recent >= 0
-        counts = torch.zeros_like(log_p).scatter_add_(-1, recent.clamp(min=0), filled.to(log_p.dtype))
-        return self._mixed(log_p, counts, filled.sum(-1, keepdim=True))
+        own = torch.from_numpy(found).view(*contexts.shape[:-1], -1).mul_(_LN10)
+        if self._cache is None:
+            return own
+        filled = (recent >= 0).to(own.dtype)
+        counts, total = (
+            torch.zeros_like(own).scatter_add_(-1, recent.clamp(min=0), filled),
+            filled.sum(-1, keepdim=True),
+        )
+        return self._mixed(own, torch.where(total > 0, (counts / total).log(), own))
 
-    def _mixed(self, log_p: Tensor, counts: Tensor, total: Tensor) -> Tensor:
+    def _mixed(self, own: Tensor, cached: Tensor) -> Tensor:
         assert self._cache is not None
-        share = self._cache.share
-        cached = (share * counts.to(log_p.dtype) / total.clamp(min=1)).log()
-        return torch.where(total > 0, torch.logaddexp(log_p + math.log1p(-share), cached), log_p)
+        return torch.logaddexp(own + math.log1p(-self._cache.share), cached + math.log(self._cache.share))
 
 
-def _last_words(readout: Readout) -> tuple[Tensor, Tensor | None]:
+def _last_words(readout: Readout) -> tuple[Tensor, Tensor]:
     assert isinstance(readout, NgramReadout)  # an n-gram model's head reads what it hands over
     return readout.contexts, readout.recent

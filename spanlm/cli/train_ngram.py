@@ -1,0 +1,83 @@
+"""`spanlm train ngram [TEXT]`: an n-gram model, which is counted and not learnt."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+from spanlm.cli.main import VerbParser
+from spanlm.cli.options import add_as_text
+from spanlm.cli.render import out, paragraph, table
+from spanlm.cli.train import Fields, free_folder, split_fields, text_and_preset
+from spanlm.config import flat
+from spanlm.data.corpora import load_corpus
+from spanlm.evaluation.ngram.config import NgramRunConfig
+from spanlm.evaluation.scoring import shown
+from spanlm.presets import NGRAM_PRESETS
+from spanlm.runs.ngram import ARPA, built, ngram_parser, train_ngram
+
+_DESCRIPTION = """
+Estimate an n-gram model: interpolated modified Kneser-Ney, as KenLM's lmplz does. The folder that it writes is taken by
+evaluate, score, cloze, pairs, rescore and generate as any run is; its model.arpa by other tools, too.
+
+  spanlm train ngram --order 5 --corpus ptb --out runs/kn5
+  spanlm train ngram my-text.txt --order 3
+  spanlm train daniluk2017/kn-5-cache --corpus cbt
+
+Every field of the configuration is an option, too (--ngram.fallback '[0.5, 1, 1.5]', --data.tokenizer words);
+`--print_config` shows them all as YAML.
+"""
+
+SHORT = {
+    "--order": ("ngram.order", "N", "the length of the longest n-grams, 1 to 6"),
+    "--cache": ("ngram.cache", "C", "mix in a unigram cache of the last C words, its share fitted on the valid part"),
+    "--data-dir": ("data.dir", "DIR", "where registered corpora are (default: $SPANLM_DATA)"),
+}
+
+
+def run(arguments: list[str]) -> None:
+    """Estimate."""
+    mine, fields = split_fields(arguments, SHORT)
+    options = _parser().parse_intermixed_args(mine)
+    preset, corpus_name = text_and_preset(options.names, options.corpus, NGRAM_PRESETS)
+    if corpus_name is not None:
+        fields["data.corpus"] = corpus_name
+    config = _config(NGRAM_PRESETS[preset or "ngram"].config, fields)
+    if options.print_config:
+        out(config.to_yaml())
+        return
+    corpus = load_corpus(config.data, as_text=options.as_text)
+    folder = options.out or free_folder(preset, config.data.corpus)
+    for note in corpus.notes:
+        paragraph(note)
+    sizes = ", ".join(f"{name} {len(tokens):,}" for name, tokens in corpus.splits.items())
+    data = f"{corpus.name}: {sizes} tokens; vocabulary {len(corpus.vocabulary):,}"
+    table([("model", config.description), ("data", data), ("folder", str(folder))])
+    trained, results = train_ngram(config, corpus, folder, out)
+    table(
+        [("model", trained.description), *((f"{name} ppl", shown(found.perplexity)) for name, found in results.items())]
+    )
+    out(f"{folder / ARPA} is written. Try it: spanlm evaluate {shlex.quote(str(folder))}")
+
+
+def _parser() -> VerbParser:
+    parser = VerbParser("train ngram", _DESCRIPTION)
+    parser.elsewhere = ngram_parser().option_strings()
+    parser.add_argument("names", nargs="*", metavar="ngram|PRESET|TEXT", help="a row of `spanlm presets`; a text")
+    parser.add_argument("--corpus", metavar="NAME|PATH", help="short for --data.corpus")
+    for option, (field, metavar, meaning) in SHORT.items():
+        parser.add_argument(option, metavar=metavar, help=f"{meaning} ({field})")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default: the next free in runs/)")
+    parser.add_argument("--print_config", action="store_true", help="print the configuration as YAML and stop")
+    add_as_text(parser)
+    return parser
+
+
+def _config(base: NgramRunConfig, fields: Fields) -> NgramRunConfig:
+    parser = ngram_parser()
+    parser.set_defaults(flat(base.to_tree()))
+    config = built(parser, parser.parse_args([f"--{name}={value}" for name, value in fields.items()]))
+    # as `spanlm train` does for new runs
+    tokenizer = "straight-words" if config.data.tokenizer == "words" else config.data.tokenizer
+    return replace(config, data=replace(config.data, tokenizer=tokenizer))
