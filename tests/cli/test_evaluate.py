@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -159,7 +160,7 @@ SRILM = """file in.txt: 2 sentences, 5 words, 1 OOVs
 """
 
 
-def test_an_arpa_file_prints_what_kenlm_and_srilm_print(cli: Cli) -> None:
+def test_an_arpa_file_prints_what_kenlm_and_srilm_print(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("toy.arpa").write_text(ARPA)
     Path("in.txt").write_text("the cat\nthe dog cat\n")
     command = ["evaluate", "toy.arpa", "--corpus", "in.txt", "--format"]
@@ -170,6 +171,8 @@ def test_an_arpa_file_prints_what_kenlm_and_srilm_print(cli: Cli) -> None:
     shares = json.loads(cli("evaluate", "toy.arpa", "--corpus", "in.txt", "--json").done)["shares"]
     assert shares["all"]["perplexity"] == pytest.approx(3.1622778461709817, rel=1e-6)
     assert shares["without_unk"]["perplexity"] == pytest.approx(2.41731560245087, rel=1e-6)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\nthe dog cat")))
+    assert cli("evaluate", "toy.arpa", "--corpus", "-", "--format", "srilm").done == SRILM.replace("in.txt", "-")
     Path("in.txt").write_text("a <s> b\n")
     cli(*command, "kenlm").refused("holds <s> as a word")
 
