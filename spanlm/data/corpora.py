@@ -279,10 +279,13 @@ class Corpus:
         """
         if split not in self.sources:
             raise InputError(f"{self.name} {split}: has only ids; load a corpus that has a text")
-        rest = b""
+        line: list[bytes] = []
         for piece in self.sources[split]():
-            *lines, rest = (rest + piece).split(b"\n")
-            yield from (line.decode() for line in lines)
+            first, *others = piece.split(b"\n")
+            line.append(first)
+            for other in others:
+                yield b"".join(line).decode()
+                line = [other]
 
     def written(self, split: str) -> tuple[int, int] | None:
         """Return the words and the characters of a split's text as it is written; None: it has only ids.
