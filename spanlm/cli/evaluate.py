@@ -52,8 +52,8 @@ from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
-once and <eos> counted. Words outside the vocabulary are read and predicted as <unk>, which makes a text easier; so the
-table has the number without <unk>, without <eos> and without both, by word and by character of the text, too.
+once, <eos> counted, and words outside the vocabulary predicted as <unk>. A table has it without <unk>, without <eos>,
+by word and by character, too.
 
   spanlm evaluate runs/demo
   spanlm evaluate runs/demo --cache 500 --tune-cache
@@ -61,11 +61,7 @@ table has the number without <unk>, without <eos> and without both, by word and 
   spanlm evaluate runs/spans --parts
   spanlm evaluate runs/spans --gate-temperature 1
   spanlm evaluate runs/family/seed-1 runs/family/seed-2 --tune-weights
-
---format kenlm or srilm prints, line by line, what KenLM's `query` or SRILM's `ngram -ppl` prints; each line is read
-from <s>, which is <eos> to a run, to </s>. An n-gram model in an ARPA file is read in place of a run:
-
-  spanlm evaluate kn5.arpa --corpus test.txt --format srilm --debug 2
+  spanlm evaluate kn5.arpa --corpus test.txt --format kenlm
 
 Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which
 is what the best of them at each token would give and no model's perplexity.
@@ -85,6 +81,10 @@ A model with a span buffer mixes two predictions (Li et al., 2020). --parts show
 choice between them passes, and how often the gate prefers the buffer (PoU) and the buffer is better (oracle PoU), from
 the same pass; with --dynamic those of the weights that follow the text. --gate-temperature evaluates the same weights
 with another temperature of the gate than the run's (the paper's "w/o annealing in test" is 1).
+
+--format prints what KenLM's `query` or SRILM's `ngram -ppl` (without -unk) prints, of runs and ARPA files alike. Each
+line is read alone, from <s>, which is <eos> to a run, to </s>. Of a run the number after = is the word's place in the
+vocabulary, from 1, and the one after that says how many words of the line were read, <s> and the word itself included.
 """
 
 
@@ -102,10 +102,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add_cache(parser)
     add_dynamic(parser)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
-    parser.add_argument("--parts", action="store_true", help=text)
+    parser.add_argument("--parts", rare=True, action="store_true", help=text)
     add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    text = "print what KenLM's `query` or SRILM's `ngram -ppl` prints, each line alone"
+    text = "print as KenLM's query or SRILM's ngram -ppl does"
     parser.add_argument("--format", choices=("kenlm", "srilm"), help=text)
     text = "of --format srilm: 1 prints each line, too, 2 each word, too (default: 0)"
     parser.add_argument("--debug", rare=True, type=int, choices=(0, 1, 2), help=text)

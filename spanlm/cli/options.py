@@ -118,7 +118,7 @@ def add_as_text(parser: VerbParser) -> None:
 
 def add_corpus(parser: VerbParser) -> None:
     """Add the options that name a corpus and a part of it."""
-    text = "a registered corpus, a folder, or a whole text file, - is standard input (default: as in training)"
+    text = "a registered corpus, a folder, a whole text file or - (default: as in training)"
     parser.add_argument("--corpus", metavar="NAME|PATH", help=text)
     text = "which part of a corpus (default: test); a text file alone is taken whole"
     parser.add_argument("--split", choices=SPLITS, help=text)
