@@ -106,7 +106,7 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add_gate(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     text = "print as KenLM's query or SRILM's ngram -ppl does"
-    parser.add_argument("--format", choices=("kenlm", "srilm"), help=text)
+    parser.add_argument("--format", choices=("kenlm", "srilm"), metavar="kenlm|srilm", help=text)
     text = "of --format srilm: 1 prints each line, too, 2 each word, too (default: 0)"
     parser.add_argument("--debug", rare=True, type=int, choices=(0, 1, 2), help=text)
     return parser.parse_intermixed_args(arguments)
