@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.awd import AWD_PTB
 from benchmarks.race import Aim, Contender
-from benchmarks.setting import Size, Step, random_segments, training_flops
+from benchmarks.setting import VOCABULARY, Size, Step, random_segments, training_flops
 from spanlm.cli.options import keep_freed_memory
 from spanlm.data.batching import Segment
 from spanlm.evaluation.dynamic.evaluate import with_segments
@@ -79,7 +79,7 @@ def dynamic_step(model: LanguageModel, precision: Precision) -> Step:
         for found in segment_gradients(follower, [segment], LENGTH, precision):
             read.append(found.scored)
             learn(found)
-        return with_segments(Tally(), read, -1).tokens
+        return with_segments(Tally(), read, VOCABULARY).tokens
 
     return step
 

@@ -11,7 +11,17 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.race import Aim, Contender
-from benchmarks.setting import Plain, Size, States, Step, own_trainer, plain_step, random_segments, training_flops
+from benchmarks.setting import (
+    VOCABULARY,
+    Plain,
+    Size,
+    States,
+    Step,
+    own_trainer,
+    plain_step,
+    random_segments,
+    training_flops,
+)
 from spanlm.data.batching import Segment
 from spanlm.evaluation.cache import CacheConfig, with_cache
 from spanlm.evaluation.protocol import Protocol
@@ -101,7 +111,7 @@ def beside_port(port: str, precision: Precision, trainer: Trainer, flops: float,
 def _evaluation(trainer: Trainer, precision: Precision, flops: float) -> Contender:
     def step(segment: Segment) -> None:
         segments = [replace(segment, reset=torch.ones_like(segment.reset))]
-        tally(score(trainer.model, segments, Protocol(precision=precision)), -1)
+        tally(score(trainer.model, segments, Protocol(precision=precision)), trainer.corpus.vocabulary)
 
     aims = [Aim(f"spanlm, training {precision}", 2.5)]
     return Contender(f"spanlm, evaluation {precision}", precision, step, flops / 3, aims)
@@ -179,6 +189,6 @@ def stream_step(model: LanguageModel, precision: Precision, cache: CacheConfig |
     def step(segment: Segment) -> None:
         coming.append(replace(segment, reset=torch.zeros_like(segment.reset)))
         for reader in readers:
-            Tally().plus(next(reader), -1)
+            Tally().plus(next(reader), VOCABULARY)
 
     return step

@@ -52,6 +52,10 @@ class Size:
         return f"{self.name}, V {self.vocabulary_size:,}, batch {self.batch_size} × {self.length}"
 
 
+VOCABULARY = Vocabulary((EOS, UNK))
+"""For sums that tell these two apart."""
+
+
 def random_corpus(size: Size) -> Corpus:
     """Make a text of a few segments, Zipf-distributed as words are: speed must not depend on a download."""
     vocabulary = Vocabulary.from_counts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from spanlm.cli.cache import add_cache, cache_fields, cache_notes, cache_rows, check_cache, choose_cache
@@ -34,6 +35,7 @@ from spanlm.cli.options import (
     corpus_of,
     keep_freed_memory,
     load_runs,
+    output,
     require_weights,
     tuning_part,
     verb_parser,
@@ -41,17 +43,19 @@ from spanlm.cli.options import (
 from spanlm.cli.render import out_json, progress
 from spanlm.data.corpora import Corpus
 from spanlm.errors import InputError, require
+from spanlm.evaluation.ngram.next_word import NgramModel
 from spanlm.evaluation.perplexity import Evaluation, padded_perplexity, require_pad, require_span_buffer
 from spanlm.evaluation.protocol import Protocol
 from spanlm.evaluation.scoring import shown
+from spanlm.evaluation.toolkits import arpa_lines, kenlm_report, scored_lines, srilm_report
 from spanlm.models.ops.precision import usable
 from spanlm.runs.ensemble import TrainedEnsemble
 from spanlm.runs.trained_model import LoadedModel, TrainedModel
 
 _DESCRIPTION = """
 Perplexity of a trained model: exp(total NLL / predicted tokens), with every token of the split predicted exactly
-once and <eos> counted. Words outside the vocabulary are read and predicted as <unk>; their share is shown, and the
-perplexity without them, since a vocabulary with more <unk> makes a text easier.
+once, <eos> counted, and words outside the vocabulary predicted as <unk>. A table has it without <unk>, without <eos>,
+by word and by character, too.
 
   spanlm evaluate runs/demo
   spanlm evaluate runs/demo --cache 500 --tune-cache
@@ -60,6 +64,7 @@ perplexity without them, since a vocabulary with more <unk> makes a text easier.
   spanlm evaluate runs/spans --gate-temperature 1
   spanlm evaluate runs/demo --attention none
   spanlm evaluate runs/family/seed-1 runs/family/seed-2 --tune-weights
+  spanlm evaluate kn5.arpa --corpus test.txt --format kenlm
 
 Several runs are evaluated side by side in one pass: each alone, all as one (an ensemble), and the oracle bound, which
 is what the best of them at each token would give and no model's perplexity.
@@ -79,6 +84,10 @@ A model with a span buffer mixes two predictions (Li et al., 2020). --parts show
 choice between them passes, and how often the gate prefers the buffer (PoU) and the buffer is better (oracle PoU), from
 the same pass; with --dynamic those of the weights that follow the text. --gate-temperature evaluates the same weights
 with another temperature of the gate than the run's (the paper's "w/o annealing in test" is 1).
+
+--format prints what KenLM's `query` or SRILM's `ngram -ppl` (without -unk) prints, of runs and ARPA files alike. Each
+line is read alone, from <s>, which is <eos> to a run, to </s>. Of a run the number after = is the word's place in the
+vocabulary, from 1, and the one after that says how many words of the line were read, <s> and the word itself included.
 """
 
 
@@ -98,10 +107,14 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     add_cache(parser)
     add_dynamic(parser)
     text = "of a model with a span buffer: what the encoder and the buffer are worth alone, and how much it is used"
-    parser.add_argument("--parts", action="store_true", help=text)
+    parser.add_argument("--parts", rare=True, action="store_true", help=text)
     add_gate(parser)
     add_attention(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    text = "print as KenLM's query or SRILM's ngram -ppl does"
+    parser.add_argument("--format", choices=("kenlm", "srilm"), metavar="kenlm|srilm", help=text)
+    text = "of --format srilm: 1 prints each line, too, 2 each word, too (default: 0)"
+    parser.add_argument("--debug", rare=True, type=int, choices=(0, 1, 2), help=text)
     return parser.parse_intermixed_args(arguments)
 
 
@@ -122,6 +135,10 @@ def run(arguments: list[str]) -> None:
     if options.vocab_pad is not None:  # refused before minutes are spent
         require_pad(model.vocabulary, options.vocab_pad)
     corpus, options.split = corpus_of(model, options)
+    if options.format is not None:
+        with output(None) as file:
+            file.writelines(f"{line}\n" for line in _toolkit_report(model, corpus, options))
+        return
     if isinstance(model, TrainedEnsemble) and options.cache is None:
         _evaluate_several(model, corpus, options)
         return
@@ -148,6 +165,15 @@ def _check(options: argparse.Namespace, runs: int) -> None:
         raise InputError(f"--parts: is for one run; take each of the {runs} apart by itself")
     if options.parts and options.cache is not None:
         raise InputError("--parts and --cache do not go together: measure the one, then the other")
+    if options.debug is not None and options.format != "srilm":
+        raise InputError(f"--debug={options.debug}: is for --format srilm")
+    if options.format is not None:
+        other = {"state": options.state not in ("auto", "line"), "precision": options.precision != "fp32"}
+        names = "batch_size", "cache", "dynamic", "parts", "tune_weights", "json"
+        other |= {name: vars(options)[name] not in (None, False) for name in names}
+        for name in (name for name, given in other.items() if given):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"--format={options.format} and {option} do not go together: each line is read alone")
     if not options.tune_weights:
         return
     if runs == 1:
@@ -159,6 +185,20 @@ def _check(options: argparse.Namespace, runs: int) -> None:
             "--tune-weights: only the weights of --combine linear are tuned; those of geometric are equal, or given "
             "by --weights"
         )
+
+
+def _toolkit_report(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> Iterator[str]:
+    """Give the lines that KenLM or SRILM would print."""
+    if not model.texts.predict_first:
+        raise InputError(f"--format={options.format}: {model.folder} gives the first word of a line no probability")
+    text = corpus.written_lines(options.split)
+    if isinstance(model.model, NgramModel) and model.model.cache is None:
+        lines = arpa_lines(model.model.arpa, model.texts.pieces(text))
+    else:
+        lines = scored_lines(model.score(text, state="line", base=10, eos=True), model.vocabulary)
+    if options.format == "kenlm":
+        return kenlm_report(lines)
+    return srilm_report(lines, options.corpus or f"{corpus.name}/{options.split}", options.debug or 0)
 
 
 def _evaluate(model: LoadedModel, corpus: Corpus, options: argparse.Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spanlm.cli.options import TUNED_ON, run_names
@@ -10,7 +10,7 @@ from spanlm.cli.render import grid, out, paragraph, table
 from spanlm.evaluation.cache import CacheTuning
 from spanlm.evaluation.combination import EnsembleEvaluation, TunedWeights
 from spanlm.evaluation.dynamic.tuning import DynamicTuning
-from spanlm.evaluation.perplexity import Evaluation
+from spanlm.evaluation.perplexity import Evaluation, Share
 from spanlm.evaluation.scoring import shown
 from spanlm.models.counting import count_parameters
 from spanlm.models.lesions import described_lesion
@@ -84,10 +84,9 @@ def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str
     """Print every number of an evaluation and how it was counted; `changed` are rows on a cache and the like."""
     for note in notes:
         paragraph(note)
-    count, without = count_parameters(model.model), result.perplexity_without_unk
-    others = "– (there are no others)" if without is None else shown(without)
+    count = count_parameters(model.model)
     what, *members = described(model)
-    nats, bits = result.nll_per_token, result.bits_per_token
+    unknown = f"{result.oov_tokens:,} because the vocabulary lacks the word"
     table(
         [
             ("model", f"{what}; θ_M {count.model:,}, θ_W+M {count.total:,}"),
@@ -99,12 +98,35 @@ def print_evaluation(model: LoadedModel, result: Evaluation, notes: Sequence[str
             ("perplexity", shown(result.perplexity)),
             *changed,
             *_salton_rows(result),
-            ("NLL", f"{nats:.4f} nats = {bits:.4f} bits; total {result.nll:,.1f} nats"),
-            ("unknown", f"{result.oov_tokens:,} words of the text are not in the vocabulary ({result.oov_share:.2%})"),
-            ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%}); perplexity without them {others}"),
+            ("<unk>", f"{result.unk_tokens:,} targets ({result.unk_share:.2%}): {unknown} ({result.oov_share:.2%})"),
             ("speed", f"{result.tokens_per_second:,.0f} tokens/s on {with_threads(model.model.device)}"),
         ]
     )
+    _print_shares(result.shares)
+
+
+_SHARES = {
+    "all": "per target",
+    "without_unk": "  without <unk>",
+    "without_eos": "  without <eos>",
+    "without_unk_and_eos": "  without both",
+    "words": "per word",
+    "characters": "per character",
+}
+
+
+def _print_shares(shares: Mapping[str, Share]) -> None:
+    rows = [
+        [_SHARES[name], f"{x.count:,}", f"{x.nats:.4f}", f"{x.bits:.4f}", f"{x.log10:,.2f}", shown(x.perplexity)]
+        for name, x in shares.items()
+    ]
+    out()
+    grid(["", "count", "nats", "bits", "sum of log10", "perplexity"], rows)
+    if "words" in shares:
+        paragraph(
+            "per word, per character: all targets shared out over the text as it is written: words between white "
+            "space; their characters, one for the space or line end after each, and one for each blank line"
+        )
 
 
 def _salton_rows(result: Evaluation) -> Rows:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import ctypes
 import inspect
 import io
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
+from tempfile import mkdtemp
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin, get_type_hints
 
@@ -149,7 +152,7 @@ def add_as_text(parser: VerbParser) -> None:
 
 def add_corpus(parser: VerbParser) -> None:
     """Add the options that name a corpus and a part of it."""
-    text = "a registered corpus, a folder, or a whole text file (default: as in training)"
+    text = "a registered corpus, a folder, a whole text file or - (default: as in training)"
     parser.add_argument("--corpus", metavar="NAME|PATH", help=text)
     text = "which part of a corpus (default: test); a text file alone is taken whole"
     parser.add_argument("--split", choices=SPLITS, help=text)
@@ -163,7 +166,13 @@ def corpus_of(model: LoadedModel, options: argparse.Namespace) -> tuple[Corpus, 
     """Load the corpus that `add_corpus` names, and return which part of it is meant."""
     split: Split = options.split or "test"
     where = {"data_dir": options.data_dir, "download": options.download}
-    corpus = model.corpus(options.corpus, split, as_text=options.as_text, **where)
+    name: str | None = options.corpus
+    if name == "-":
+        folder = mkdtemp()  # a corpus is read more than once
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        name = os.path.join(folder, "stdin")
+        Path(name).write_bytes(sys.stdin.buffer.read())
+    corpus = model.corpus(name, split, as_text=options.as_text, **where)
     if WHOLE not in corpus.splits:
         return corpus, split
     if options.split is not None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from spanlm.data.config import CACHE_VARIABLE, DATA_VARIABLE, DEMO, SPLITS, DataConfig, Lines, Split, Tokenizer
 from spanlm.data.demo import Topic, demo_note, demo_topics
 from spanlm.data.text import Text, fingerprint, line_ends, pieces
-from spanlm.data.token_files import TokenFile, cache_folder, count_words, token_file
+from spanlm.data.token_files import TokenFile, cache_folder, count_words, text_pieces, token_file
 from spanlm.data.tokenizer import into_sentences
 from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError, RunError, nearest
@@ -28,6 +29,8 @@ WHOLE = "text"
 _SUFFIXES = (".txt", ".txt.gz")
 # of 100 lines of a single file
 _TRAIN_SHARE, _VALID_SHARE = 90, 5
+# white space, and bytes that continue a character of UTF-8
+_NO_CHARACTER = b" \t\n\r\v\f" + bytes(range(0x80, 0xC0))
 
 
 class PublishedFile(NamedTuple):
@@ -251,6 +254,7 @@ class Corpus:
         tokenizer: How the text was cut into words; new text must be cut by the same rule.
         lines: Where lines end, as in `DataConfig`.
         texts: The SHA-256 of each split's text, where it came from a file.
+        sources: What reads each split's text as it is written, in pieces that end between words.
     """
 
     name: str
@@ -261,10 +265,42 @@ class Corpus:
     tokenizer: Tokenizer
     lines: Lines = "as-written"
     texts: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, Callable[[], Iterable[bytes]]] = field(default_factory=dict, compare=False)
 
     def unk_tokens(self, split: str) -> int:
         """Return how many tokens of a split are `<unk>`."""
         return int(np.count_nonzero(self.splits[split].ids == self.vocabulary.unk_id))
+
+    def written_lines(self, split: str) -> Iterator[str]:
+        """Read the lines of a split's text as they are written, without their ends.
+
+        Raises:
+            InputError: it has no text, only ids.
+        """
+        if split not in self.sources:
+            raise InputError(f"{self.name} {split}: has only ids; load a corpus that has a text")
+        line: list[bytes] = []
+        for piece in self.sources[split]():
+            first, *others = piece.split(b"\n")
+            line.append(first)
+            for other in others:
+                yield b"".join(line).decode()
+                line = [other]
+
+    def written(self, split: str) -> tuple[int, int] | None:
+        """Return the words and the characters of a split's text as it is written; None: it has only ids.
+
+        Words are what stands between white space. Characters are the code points of the words, one for the space or
+        line end after each, however many the text has there, and one for each blank line that is an `<eos>`.
+        """
+        if split not in self.sources:
+            return None
+        words = letters = 0
+        for piece in self.sources[split]():
+            words += len(piece.split())
+            letters += len(piece.translate(None, _NO_CHARACTER))
+        ends = np.append(True, self.splits[split].ids == self.vocabulary.eos_id)
+        return words, letters + words + int(np.count_nonzero(ends[1:] & ends[:-1]))
 
 
 def load_corpus(
@@ -315,9 +351,9 @@ def _encoded(name: str, config: DataConfig, texts: dict[str, tuple[Text, str]], 
         counts = ", ".join(f"{split} {len(written[split]):,} → {len(part):,} tokens" for split, part in tokens.items())
         notes = [f"lines cut into sentences, blank ones left out: {counts}"]
     oov, cut = {split: unknown for split, (_, unknown) in found.items()}, config.tokenizer
-    return Corpus(
-        name=name, vocabulary=vocabulary, splits=tokens, notes=notes, oov=oov, tokenizer=cut, lines=config.lines
-    )
+    sources = {split: partial(text_pieces, *text, config.effective_documents) for split, text in texts.items()}
+    what: dict[str, Any] = {"splits": tokens, "sources": sources, "oov": oov}
+    return Corpus(name=name, vocabulary=vocabulary, notes=notes, tokenizer=cut, lines=config.lines, **what)
 
 
 def _verified_fingerprint(source: Source, split: Split) -> str:
@@ -348,9 +384,17 @@ def _load_demo(config: DataConfig, vocabulary: Vocabulary | None, splits: Sequen
         notes.append(f"demo: words that occur fewer than {min_count} times in the training part are <unk>")
     tokens = {str(split): _demo_tokens(topics[split], vocabulary) for split in splits}
     oov = {str(split): sum(word not in vocabulary for word in _demo_words(topics[split])) for split in splits}
-    return Corpus(
-        name=DEMO, vocabulary=vocabulary, splits=tokens, notes=notes, oov=oov, tokenizer=config.effective_tokenizer
-    )
+    what: dict[str, Any] = {
+        "splits": tokens,
+        "sources": {str(split): partial(_demo_text, topics[split]) for split in splits},
+        "oov": oov,
+    }
+    return Corpus(name=DEMO, vocabulary=vocabulary, notes=notes, tokenizer=config.effective_tokenizer, **what)
+
+
+def _demo_text(topics: Sequence[Topic]) -> Iterator[bytes]:
+    for topic in topics:
+        yield "".join(f"{' '.join(sentence)}\n" for sentence in topic.sentences).encode()
 
 
 def _demo_words(topics: Sequence[Topic]) -> chain[str]:

@@ -79,7 +79,7 @@ def count_words(text: Text, fingerprint: str, tokenizer: Tokenizer, documents: D
     kind = ("book-title",) if documents == "book-title" else ()
     path = _cached("counts", FORMAT, fingerprint, tokenizer, *kind)
     if not _is_whole(path):
-        written = Counter(chain.from_iterable(map(_written_words, _text_of(text, fingerprint, documents))))
+        written = Counter(chain.from_iterable(map(_written_words, text_pieces(text, fingerprint, documents))))
         if len(written) <= 1:
             raise _no_word(text)
         counts: Counter[str] = Counter()
@@ -106,12 +106,13 @@ def token_file(
     if not _is_whole(path):
         with _caching(path) as file:
             # an error here leaves nothing in the cache
-            if not _write_tokens(file, _text_of(text, fingerprint, documents), vocabulary, tokenizer, documents):
+            if not _write_tokens(file, text_pieces(text, fingerprint, documents), vocabulary, tokenizer, documents):
                 raise _no_word(text)
     return _read_tokens(path)
 
 
-def _text_of(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
+def text_pieces(text: Text, fingerprint: str, documents: Documents) -> Iterable[bytes]:
+    """Read a text with this SHA-256 in pieces that end between words, an empty one in place of a book's title."""
     whole = pieces(text, fingerprint)
     return without_titles(whole) if documents == "book-title" else whole
 

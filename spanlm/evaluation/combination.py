@@ -86,7 +86,7 @@ def evaluate_members(
         for scored in score(ensemble, batcher.segments(), protocol, ask=ensemble.head.each_and_all):
             every = [*scored.log_p, scored.log_p[:-1].amax(0)]
             totals = [
-                total.plus(replace(scored, log_p=log_p), corpus.vocabulary.unk_id)
+                total.plus(replace(scored, log_p=log_p), corpus.vocabulary)
                 for total, log_p in zip(totals, every, strict=True)
             ]
         return totals

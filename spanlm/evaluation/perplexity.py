@@ -79,6 +79,33 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The NLL of some targets, shared out over `count` of them, or of the words or characters that they stand for.
+
+    Attributes:
+        count: over how many the NLL is shared out.
+        nll: summed negative log-likelihood of the targets, nats.
+        nats: nll / count.
+        bits: the same in bits; of characters it is called bpc.
+        log10: summed log10 probability, which is -nll / ln 10.
+        perplexity: exp(nll / count).
+    """
+
+    count: int
+    nll: float
+    nats: float
+    bits: float
+    log10: float
+    perplexity: float
+
+    @classmethod
+    def of(cls, nll: float, count: int) -> Share:
+        """Share out a sum of nats."""
+        nats = nll / count
+        return cls(count, nll, nats, nats / math.log(2), -nll / math.log(10), perplexity(nats))
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The perplexity of a model on one split of a corpus.
 
@@ -90,6 +117,9 @@ class Evaluation:
         oov_tokens: words of the text that the vocabulary does not have, read and predicted as <unk>.
         unk_tokens: all targets that are <unk>: those, and the <unk> written in the text itself.
         perplexity_without_unk: over the targets that are not <unk>; None if all are.
+        shares: the NLL by convention, each over its own targets: `all`, `without_unk`, `without_eos` and
+            `without_unk_and_eos`; and that of all targets over the `words` and `characters` of the text as it is
+            written, see `spanlm.data.corpora.Corpus.written`. What has no targets, or no written text, is left out.
         salton2017: the count of Salton et al., where each sentence begins anew; else None.
         without_cache: where a cache was mixed in, the same without it; else None.
         without_dynamic: where the weights followed the text, the same with the trained ones throughout; else None.
@@ -110,6 +140,7 @@ class Evaluation:
     unk_share: float
     perplexity_without_unk: float | None
     tokens_per_second: float
+    shares: dict[str, Share]
     salton2017: FirstWordsUnscored | None = None
     without_cache: Evaluation | None = None
     without_dynamic: Evaluation | None = None
@@ -136,19 +167,18 @@ def evaluate(
     Raises:
         InputError: no such split, a size below 1, or a cache whose window is longer than the text.
     """
-    unk_id = corpus.vocabulary.unk_id
 
     def read(batcher: Batcher) -> list[Tally]:
         """Sum over the text; with a cache, without it and with it in one pass."""
         scored = score(model, batcher.segments(), protocol)
         if cache is None:
-            return [tally(scored, unk_id)]
+            return [tally(scored, corpus.vocabulary)]
         require_text(cache.window, corpus, split)
         plain = cached = Tally()
         # two readers in step: what one has read waits for the other, a segment at a time
         found, again = tee(scored)
         for alone, mixed in zip(found, with_cache(again, cache, protocol.context == "line"), strict=True):
-            plain, cached = plain.plus(alone, unk_id), cached.plus(mixed, unk_id)
+            plain, cached = (one.plus(new, corpus.vocabulary) for one, new in ((plain, alone), (cached, mixed)))
         return [plain, cached]
 
     # a cache goes on over lines, so it needs them in the order of the text
@@ -172,7 +202,8 @@ def count_split(
     began = time.perf_counter()
     totals = read(first)
     seconds = time.perf_counter() - began
-    results = [_evaluation(total, seconds, corpus, split, protocol) for total in totals]
+    written = corpus.written(split)
+    results = [_evaluation(total, seconds, corpus, split, protocol, written) for total in totals]
     if protocol.context != "line":
         return results
     opened, counted = "opened by <eos>" if second is None else "not opened", totals[0].tokens
@@ -208,8 +239,19 @@ def counted_with(result: Evaluation, what: str, over_lines: str) -> Evaluation:
     return replace(result, protocol=f"{result.protocol}; {what}", salton2017=count)
 
 
-def _evaluation(total: Tally, seconds: float, corpus: Corpus, split: str, protocol: Protocol) -> Evaluation:
+def _evaluation(
+    total: Tally, seconds: float, corpus: Corpus, split: str, protocol: Protocol, written: tuple[int, int] | None
+) -> Evaluation:
     known = total.tokens - total.unk_tokens
+    words, characters = written or (0, 0)
+    shared = {
+        "all": (total.nll, total.tokens),
+        "without_unk": (total.nll - total.unk_nll, known),
+        "without_eos": (total.nll - total.eos_nll, total.tokens - total.eos_tokens),
+        "without_unk_and_eos": (total.nll - total.unk_nll - total.eos_nll, known - total.eos_tokens),
+        "words": (total.nll, words),
+        "characters": (total.nll, characters),
+    }
     return Evaluation(
         corpus=corpus.name,
         split=split,
@@ -225,6 +267,7 @@ def _evaluation(total: Tally, seconds: float, corpus: Corpus, split: str, protoc
         unk_share=total.unk_tokens / total.tokens,
         perplexity_without_unk=perplexity((total.nll - total.unk_nll) / known) if known else None,
         tokens_per_second=total.tokens / seconds,
+        shares={name: Share.of(nll, count) for name, (nll, count) in shared.items() if count},
         parts=parts_of(total.metrics, total.tokens),
     )
 

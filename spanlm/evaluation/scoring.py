@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from spanlm.data.batching import Segment
+from spanlm.data.vocabulary import Vocabulary
 from spanlm.evaluation.protocol import STANDARD, Protocol
 from spanlm.models.interfaces import LMState, NextWordModel, Readout, Scores, metric_sums
 from spanlm.models.ops.precision import autocast
@@ -83,14 +84,16 @@ def added(sums: Mapping[str, float], more: Mapping[str, float]) -> dict[str, flo
 class Tally:
     """Sums over predicted tokens: how many, and their NLL in nats.
 
-    Beside them the same of targets that are <unk>, and of those that come first after a reset: where each line is a
-    stream of its own, of first words. `metrics` are the sums of the head's metrics by name.
+    Beside them the same of targets that are <unk>, of those that are <eos>, and of those that come first after a reset:
+    where each line is a stream of its own, of first words. `metrics` are the sums of the head's metrics by name.
     """
 
     tokens: int = 0
     nll: float = 0.0
     unk_tokens: int = 0
     unk_nll: float = 0.0
+    eos_tokens: int = 0
+    eos_nll: float = 0.0
     first_tokens: int = 0
     first_nll: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -100,30 +103,32 @@ class Tally:
         """Nats a token."""
         return self.nll / self.tokens
 
-    def plus(self, scored: Scored, unk_id: int) -> Tally:
+    def plus(self, scored: Scored, vocabulary: Vocabulary) -> Tally:
         """Add a segment; sums are float64."""
         mask, targets = scored.segment.mask, scored.segment.targets
         nll = torch.where(mask, -scored.log_p.double(), 0.0)
-        unk = mask & (targets == unk_id)
+        unk, eos = (mask & (targets == id) for id in (vocabulary.unk_id, vocabulary.eos_id))
         first = mask[0] & scored.segment.reset
-        counts = torch.stack([mask.sum(), unk.sum(), first.sum()]).tolist()
-        sums = torch.stack([nll.sum(), nll[unk].sum(), nll[0, first].sum()]).tolist()
+        counts = torch.stack([mask.sum(), unk.sum(), eos.sum(), first.sum()]).tolist()
+        sums = torch.stack([nll.sum(), nll[unk].sum(), nll[eos].sum(), nll[0, first].sum()]).tolist()
         return Tally(
             self.tokens + counts[0],
             self.nll + sums[0],
             self.unk_tokens + counts[1],
             self.unk_nll + sums[1],
-            self.first_tokens + counts[2],
-            self.first_nll + sums[2],
+            self.eos_tokens + counts[2],
+            self.eos_nll + sums[2],
+            self.first_tokens + counts[3],
+            self.first_nll + sums[3],
             added(self.metrics, dict(zip(scored.metrics, metric_sums(scored.metrics, mask).tolist(), strict=True))),
         )
 
 
-def tally(scored: Iterable[Scored], unk_id: int) -> Tally:
+def tally(scored: Iterable[Scored], vocabulary: Vocabulary) -> Tally:
     """Sum over segments."""
     total = Tally()
     for segment in scored:
-        total = total.plus(segment, unk_id)
+        total = total.plus(segment, vocabulary)
     return total
 
 

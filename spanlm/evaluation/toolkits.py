@@ -3,20 +3,23 @@ r"""Perplexity as KenLM's `query` and SRILM's `ngram -ppl` print it, of any mode
     KenLM   the=3 2 -0.2<TAB>cat=4 2 -0.4<TAB></s>=2 2 -0.3<TAB>Total: -0.9 OOV: 0
     SRILM   <TAB>p( the | <s> ) <TAB>= [2gram] 0.630957 [ -0.2 ]
 
-KenLM counts words outside the vocabulary with what `<unk>` has, and without them beside that; SRILM leaves them out.
-Both count `</s>`; SRILM's ppl1 does not. KenLM sums in float32 within a line, and prints the fewest
-digits that are exact, as is done here.
+KenLM counts words outside the vocabulary with what `<unk>` has, and without them beside that; SRILM, as without its
+option -unk, leaves them out, and blank lines, too. Both count `</s>`; SRILM's ppl1 does not. KenLM sums in float32
+within a line, and prints the fewest digits that are exact, as is done here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import tee
 from typing import Any, NamedTuple
 
 import numpy as np
 
-START, END, UNKNOWN = "<s>", "</s>", "<unk>"
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
+from spanlm.evaluation.ngram.model import END, START, UNKNOWN, ArpaModel
+from spanlm.evaluation.words import Piece, WordScore
 
 
 class WordProbability(NamedTuple):
@@ -24,10 +27,11 @@ class WordProbability(NamedTuple):
 
     Attributes:
         word: as written; `</s>` at the line's end.
-        id: its number in the vocabulary, 0 outside of it.
-        length: of the n-gram that its probability is from: 1 if nothing before it counted.
+        id: its number in the vocabulary, from 1; 0 outside of it.
+        length: of the n-gram that its probability is from: 1 if nothing before it counted. A recurrent model counts all
+            of the line before it: 2 for the first word, which is read after `<s>`.
         log10: its probability.
-        oov: whether it is outside the vocabulary.
+        oov: whether it is outside the vocabulary, or `<unk>` itself.
     """
 
     word: str
@@ -74,6 +78,40 @@ class Sums:
         return self.log10 - self.log10_oov
 
 
+def arpa_lines(model: ArpaModel, pieces: Iterable[Piece]) -> Iterator[list[WordProbability]]:
+    """Yield the words of lines, or of sentences, as an n-gram model scores them.
+
+    Raises:
+        InputError: a line holds `<s>` or `</s>` as a word.
+    """
+    lines, scored = tee(_whole_lines(pieces))
+    for words, scores in zip(lines, model.score(scored), strict=True):
+        ids = [model.ids.get(word, 0) for word in (*words, END)]
+        values = scores.lengths.tolist(), scores.log10.tolist(), scores.oov.tolist()
+        yield [WordProbability(*each) for each in zip((*words, END), ids, *values, strict=True)]
+
+
+def _whole_lines(pieces: Iterable[Piece]) -> Iterator[list[str]]:
+    words: list[str] = []
+    for piece in pieces:
+        words += piece.words
+        if piece.closes:
+            yield words
+            words = []
+
+
+def scored_lines(scores: Iterable[WordScore], vocabulary: Vocabulary) -> Iterator[list[WordProbability]]:
+    """Yield the words of lines, from rows of `score_words` with `state="line"`, `base=10` and `eos=True`."""
+    line: list[WordProbability] = []
+    for row in scores:
+        known, ends = row.word in vocabulary and row.word != UNK, row.word == EOS
+        number = vocabulary.id(row.word) + 1 if known else 0
+        line.append(WordProbability(END if ends else row.word, number, len(line) + 2, 0 - row.surprisal, not known))
+        if ends:
+            yield line
+            line = []
+
+
 def kenlm_report(lines: Iterable[Sequence[WordProbability]]) -> Iterator[str]:
     """Yield what `query` prints of lines, and its summary."""
     sums = Sums()
@@ -98,6 +136,8 @@ def srilm_report(lines: Iterable[Sequence[WordProbability]], name: str, debug: i
     """
     sums = Sums()
     for line in lines:
+        if len(line) == 1:
+            continue
         sums.add(line)
         if debug:
             yield " ".join(each.word for each in line if each.word != END)
@@ -120,9 +160,11 @@ def _srilm_words(line: Sequence[WordProbability]) -> Iterator[str]:
 
 def _srilm_summary(sums: Sums, before: str) -> Iterator[str]:
     known, words = sums.known_log10, sums.words - sums.oov
-    ppl, ppl1 = _perplexity(known, words + sums.sentences), _perplexity(known, words)
+    ppl, ppl1 = (
+        f"{_perplexity(known, count):.6g}" if count else "undefined" for count in (words + sums.sentences, words)
+    )
     yield f"{before}{sums.sentences} sentences, {sums.words} words, {sums.oov} OOVs"
-    yield f"0 zeroprobs, logprob= {known:.6g} ppl= {ppl:.6g} ppl1= {ppl1:.6g}"
+    yield f"0 zeroprobs, logprob= {known:.6g} ppl= {ppl} ppl1= {ppl1}"
 
 
 def _float32_sum(values: Iterable[float]) -> float:

@@ -24,7 +24,7 @@ from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
 from spanlm.errors import RunError, require
 from spanlm.evaluation.protocol import Protocol
-from spanlm.evaluation.scoring import score, tally
+from spanlm.evaluation.scoring import score
 from spanlm.models.counting import count_configured
 from spanlm.models.interfaces import NextWordModel
 from spanlm.models.ops.precision import Precision, usable
@@ -226,7 +226,8 @@ def _scoring_seconds(model: NextWordModel, batcher: Batcher, precision: Precisio
     """Return the seconds of evaluation per token, from the first segments of a text."""
 
     def read(segments: int) -> int:
-        return tally(score(model, islice(batcher.segments(), segments), Protocol(precision=precision)), -1).tokens
+        scored = score(model, islice(batcher.segments(), segments), Protocol(precision=precision))
+        return sum(int(each.segment.mask.sum()) for each in scored)
 
     read(1)
     seconds, tokens = timed(partial(read, _SCORED), model.device)

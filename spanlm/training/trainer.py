@@ -193,7 +193,7 @@ class Trainer:
         with optimizers.averaged(self.optimizer):
             segments = takewhile(lambda _: request.signal_number is None, self.valid.segments())
             scored = score(self.model, segments, Protocol(precision=training.precision))
-            found = tally(scored, self.corpus.vocabulary.unk_id)
+            found = tally(scored, self.corpus.vocabulary)
             stopped = request.signal_number
             improved = stopped is None and self._close_epoch(found.loss)
         if stopped is not None:

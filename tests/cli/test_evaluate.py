@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
@@ -68,12 +69,14 @@ def test_the_table_has_every_number_and_how_it_was_counted(cli: Cli, tiny_run: P
         f"perplexity {result.perplexity:.2f}",
         f"tiny test: {result.tokens:,} tokens",
         result.protocol,
-        f"{result.nll_per_token:.4f} nats = {result.bits_per_token:.4f} bits",
-        f"3 words of the text are not in the vocabulary ({3 / result.tokens:.2%})",
-        f"4 targets ({4 / result.tokens:.2%}); perplexity without them {result.perplexity_without_unk:.2f}",
+        f"4 targets ({4 / result.tokens:.2%}): 3 because the vocabulary lacks the word ({3 / result.tokens:.2%})",
         f"θ_M {count.model:,}, θ_W+M {count.total:,}",
     ):
         assert part in text, part
+    assert list(result.shares) == ["all", "without_unk", "without_eos", "without_unk_and_eos", "words", "characters"]
+    for share in result.shares.values():
+        numbers = f"{share.count:,} {share.nats:.4f} {share.bits:.4f} {share.log10:,.2f} {share.perplexity:.2f}"
+        assert f" {numbers} " in text, numbers
     assert "\x1b" not in text
     text = flat(cli("evaluate", tiny_run, *CACHED, "--state", "line").done)
     cached = model.evaluate(state="line", cache=CACHE)
@@ -123,6 +126,93 @@ def test_the_way_out_is_an_option_of_this_verb(cli: Cli, tiny_run: Path) -> None
     assert own == {"--download", "--data-dir"}
     for verb, options in {"evaluate": own, "attend": own, "train": offered - own}.items():
         assert options <= set(re.findall(r"--[\w.-]+", cli(verb, "--help", "all").done)), verb
+
+
+# --- as other toolkits ---
+
+ARPA = """\\data\\
+ngram 1=5
+ngram 2=3
+
+\\1-grams:
+-1.0\t<unk>
+-99\t<s>\t-0.3
+-0.7\t</s>
+-0.6\tthe\t-0.2
+-0.9\tcat\t-0.1
+
+\\2-grams:
+-0.2\t<s> the
+-0.4\tthe cat
+-0.3\tcat </s>
+
+\\end\\
+"""
+KENLM = """the=3 2 -0.2\tcat=4 2 -0.4\t</s>=2 2 -0.3\tTotal: -0.90000004 OOV: 0
+the=3 2 -0.2\tdog=0 1 -1.2\tcat=4 1 -0.9\t</s>=2 2 -0.3\tTotal: -2.6000001 OOV: 1
+Perplexity including OOVs:\t3.1622778461709817
+Perplexity excluding OOVs:\t2.41731560245087
+OOVs:\t1
+Tokens:\t7
+"""
+SRILM = """file in.txt: 2 sentences, 5 words, 1 OOVs
+0 zeroprobs, logprob= -2.3 ppl= 2.41732 ppl1= 3.75837
+"""
+
+
+def test_an_arpa_file_prints_what_kenlm_and_srilm_print(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("toy.arpa").write_text(ARPA)
+    Path("in.txt").write_text("the cat\nthe dog cat\n")
+    command = ["evaluate", "toy.arpa", "--corpus", "in.txt", "--format"]
+    assert cli(*command, "kenlm").done == KENLM
+    assert cli(*command, "srilm").done == SRILM
+    words = cli(*command, "srilm", "--debug", "2").done
+    assert words.startswith("the cat\n\tp( the | <s> ) \t= [2gram] 0.630957 [ -0.2 ]\n") and words.endswith(SRILM)
+    shares = json.loads(cli("evaluate", "toy.arpa", "--corpus", "in.txt", "--json").done)["shares"]
+    assert shares["all"]["perplexity"] == pytest.approx(3.1622778461709817, rel=1e-6)
+    assert shares["without_unk"]["perplexity"] == pytest.approx(2.41731560245087, rel=1e-6)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\nthe dog cat")))
+    assert cli("evaluate", "toy.arpa", "--corpus", "-", "--format", "srilm").done == SRILM.replace("in.txt", "-")
+    Path("in.txt").write_text("a <s> b\n")
+    cli(*command, "kenlm").refused("holds <s> as a word")
+
+
+def test_a_run_prints_its_lines_alone_as_the_toolkits_do(cli: Cli, both: list[Path]) -> None:
+    Path("in.txt").write_text("the cat zebra\n\n<unk> on\n")
+    for runs in (both[:1], both):
+        result = spanlm.load_ensemble(runs).evaluate("in.txt", state="line")
+        command = ["evaluate", *runs, "--corpus", "in.txt", "--format"]
+        *lines, with_oov, without, oovs, tokens = cli(*command, "kenlm").done.splitlines()
+        printed = [word.rsplit("=", 1) for line in lines for word in line.split("\t")[:-1]]
+        assert [word for word, _ in printed] == ["the", "cat", "zebra", "</s>", "</s>", "<unk>", "on", "</s>"]
+        ids, lengths, log10 = zip(*(numbers.split() for _, numbers in printed), strict=True)
+        words = ["the", "cat", "", "<eos>", "<eos>", "", "on", "<eos>"]
+        model = spanlm.load(runs[0])
+        assert [int(id) for id in ids] == [model.vocabulary.id(word) + 1 if word else 0 for word in words]
+        assert [int(length) for length in lengths] == [2, 3, 4, 5, 2, 2, 3, 4]
+        assert sum(map(float, log10)) == pytest.approx(result.shares["all"].log10, rel=1e-6)
+        assert (oovs, tokens) == ("OOVs:\t2", "Tokens:\t8")
+        assert float(with_oov.split()[-1]) == pytest.approx(result.perplexity, rel=1e-6)
+        assert float(without.split()[-1]) == pytest.approx(result.perplexity_without_unk, rel=1e-6)
+        # SRILM knows no blank lines
+        first, _ = cli(*command, "srilm").done.splitlines()
+        assert first == "file in.txt: 2 sentences, 5 words, 2 OOVs"
+    assert cli("evaluate", both[0], "--format", "srilm").done.startswith("file tiny/test: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--state", "carry"], "--format=kenlm and --state do not go together"),
+        (["--tune-weights"], "--tune-weights"),
+        (["--json"], "--format=kenlm and --json do not go together"),
+        (["--debug", "1"], "--debug=1: is for --format srilm"),
+    ],
+)
+def test_what_does_not_go_with_a_toolkits_lines_is_refused(
+    cli: Cli, tiny_run: Path, options: list[str], message: str
+) -> None:
+    cli("evaluate", tiny_run, "--format", "kenlm", *options).refused(message)
 
 
 # --- tuning ---

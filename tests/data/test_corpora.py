@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gzip
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,33 @@ def test_the_parts_of_one_file_are_the_file(tmp_path: Path, lines: int, end: byt
     assert all(part.endswith(b"\n") for part in parts[:2])
     counts = [len(part.splitlines()) for part in parts]
     assert counts[1] == counts[2] == max(1, lines // 20)
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 3, 1 << 20])
+@pytest.mark.parametrize("tokenizer", ["whitespace", "words"])
+def test_words_and_characters_are_those_of_the_text_as_written(
+    make_corpus: MakeCorpus, monkeypatch: pytest.MonkeyPatch, tokenizer: Any, chunk_bytes: int
+) -> None:
+    """One space or line end a word, whatever the text has; titles of books are no text."""
+    monkeypatch.setattr("spanlm.data.text.CHUNK_BYTES", chunk_bytes)
+    lines = ["  It's  é\u0301, 漢😀 ", "", " \t ", "a\u00a0b\t(c)", "<unk> zebra"]
+    text = "\ufeff_BOOK_TITLE_ : A\n" + "\r\n".join(lines)
+    config = DataConfig(corpus=str(make_corpus({"test": text})), tokenizer=tokenizer, documents="book-title")
+    corpus = load_corpus(config)
+    words = [re.findall(r"[^ \t\r\n]+", line) for line in lines]
+    assert corpus.written("test") == (sum(map(len, words)), sum(len(" ".join(line)) + 1 for line in words))
+    assert [re.findall(r"[^ \t\r\n]+", line) for line in corpus.written_lines("test")] == words
+
+
+def test_the_demo_is_written_as_its_words() -> None:
+    corpus = load_corpus(DataConfig(corpus="demo"), splits=("valid",))
+    lines = list(corpus.written_lines("valid"))
+    assert corpus.vocabulary.encode(word for line in lines for word in [*line.split(), EOS]) == list(
+        corpus.splits["valid"].ids
+    )
+    assert corpus.written("valid") == (sum(len(line.split()) for line in lines), sum(len(line) + 1 for line in lines))
+    with pytest.raises(InputError, match="test: has only ids"):
+        next(replace(corpus, sources={}).written_lines("test"))
 
 
 @pytest.mark.parametrize(

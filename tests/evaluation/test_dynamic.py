@@ -33,7 +33,7 @@ from spanlm.models.memories.span_buffer import GateConfig, RewardConfig
 from tests import reference_dynamic
 from tests import reference_span_buffer as twin
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS
+from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, VOCABULARY
 from tests.evaluation.reference import pieces as stream
 from tests.evaluation.test_parts import HEADS, span_model
 from tests.models import small
@@ -102,7 +102,7 @@ def test_a_weight_without_gradient_stays_what_it_is() -> None:
     batcher = STANDARD.batcher(CORPUS, "test", length=5)
     # one tensor more in the mean
     config = replace(USUAL, decay=USUAL.decay * statistics.tensors / (statistics.tensors + 1))
-    total = adapted_tally(model, batcher, replace(statistics, root_mean_squares=sizes), config, 0)
+    total = adapted_tally(model, batcher, replace(statistics, root_mean_squares=sizes), config, VOCABULARY)
     assert total.nll == pytest.approx(expected, rel=1e-12)
 
 
@@ -143,7 +143,7 @@ def test_only_what_was_read_is_learnt_from_bit_by_bit() -> None:
     sums = []
     for text in (reference.TEXT, other):
         batcher = STANDARD.batcher(reference.corpus(text), "test", length=5)
-        sums.append(adapted_tally(model, batcher, statistics, USUAL, 0, most=cut))
+        sums.append(adapted_tally(model, batcher, statistics, USUAL, VOCABULARY, most=cut))
     assert sums[0] == sums[1] and sums[0].tokens == cut
 
 

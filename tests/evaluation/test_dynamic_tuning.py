@@ -24,7 +24,7 @@ from spanlm.evaluation.protocol import STANDARD, Context, Protocol
 from spanlm.evaluation.scoring import perplexity
 from spanlm.runs.trained_model import TrainedModel
 from tests.evaluation import reference
-from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS
+from tests.evaluation.reference import CONTEXTS, CORPUS, TARGETS, VOCABULARY
 from tests.evaluation.test_dynamic import statistics_of
 
 SOME_RATES, SOME_DECAYS = (0.0003, 0.003, 0.01), (0.0, 0.2)
@@ -65,7 +65,7 @@ def test_most_points_read_only_the_first_tokens_and_the_best_few_all() -> None:
     assert found.first_tokens == 15  # to the end of the segment
     for point, config in zip(found.grid, some_grid(), strict=True):
         batcher = STANDARD.batcher(corpus, "test", length=5)
-        part = adapted_tally(model, batcher, statistics_of(model)[0], config, 0, most=first)
+        part = adapted_tally(model, batcher, statistics_of(model)[0], config, VOCABULARY, most=first)
         assert point.first == pytest.approx(perplexity(part.nll / part.tokens), rel=1e-12)
     best = sorted(found.grid, key=lambda point: point.first)[:2]
     assert [point for point in found.grid if point.perplexity is not None] == [p for p in found.grid if p in best]

@@ -13,6 +13,7 @@ from torch import Tensor
 from spanlm.data.batching import Segment
 from spanlm.data.config import DataConfig
 from spanlm.data.corpora import load_corpus
+from spanlm.data.vocabulary import EOS, UNK, Vocabulary
 from spanlm.errors import InputError
 from spanlm.evaluation.perplexity import evaluate
 from spanlm.evaluation.protocol import Context, Protocol
@@ -45,6 +46,26 @@ def test_nll_is_that_of_one_word_at_a_time(context: Context, memory: str) -> Non
     assert result.perplexity_without_unk != pytest.approx(result.perplexity, rel=1e-3)
 
 
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_each_convention_shares_out_what_it_counts(context: Context) -> None:
+    rows = reference.rows(small_model(), CORPUS.vocabulary, reference.TEXT, context)
+    assert {row.word for row in rows} >= {"<unk>", EOS}
+    kept = {
+        "all": rows,
+        "without_unk": (known := [row for row in rows if not row.oov and row.word != UNK]),
+        "without_eos": [row for row in rows if row.word != EOS],
+        "without_unk_and_eos": [row for row in known if row.word != EOS],
+    }
+    found = evaluated(small_model(), context=context).shares
+    assert found.keys() == kept.keys(), "a corpus of ids has no words and characters as written"
+    for name, share in found.items():
+        nll = math.fsum(row.nll for row in kept[name])
+        assert share.count == len(kept[name])
+        assert (share.nll, share.nats) == pytest.approx((nll, nll / share.count), rel=1e-12)
+        assert (share.bits * math.log(2), share.log10) == pytest.approx((share.nats, -nll / math.log(10)), rel=1e-12)
+        assert share.perplexity == pytest.approx(2**share.bits, rel=1e-12)
+
+
 def test_float32_answers_are_summed_in_float64() -> None:
     """Ten thousand tokens, of which a few are <unk> and come first."""
     shape = (100, 100)
@@ -52,9 +73,10 @@ def test_float32_answers_are_summed_in_float64() -> None:
     log_p, targets = -10 * torch.rand(shape, generator=draw), torch.randint(5, shape, generator=draw)
     whole, starts = torch.ones(shape, dtype=torch.bool), torch.ones(100, dtype=torch.bool)
     segment = Segment(inputs=targets, targets=targets, mask=whole, reset=starts)
-    total = Tally().plus(Scored(segment, log_p, Readout(log_p)), unk_id=3)
+    total = Tally().plus(Scored(segment, log_p, Readout(log_p)), Vocabulary(("a", "b", "c", UNK, EOS)))
     assert total.tokens == 10_000
     sums = (total.nll, log_p), (total.unk_nll, log_p[targets == 3]), (total.first_nll, log_p[0])
+    sums = *sums, (total.eos_nll, log_p[targets == 4])
     for found, summed in sums:
         assert found == pytest.approx(-math.fsum(summed.flatten().tolist()), rel=1e-12)
 

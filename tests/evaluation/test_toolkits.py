@@ -49,6 +49,16 @@ def test_srilm() -> None:
     ]
 
 
+def test_srilm_divides_by_nothing_nowhere_and_skips_blank_lines() -> None:
+    end = WordProbability("</s>", 2, 1, -0.5, False)
+    unknown = WordProbability("a", 0, 1, -9.0, True)
+    assert list(srilm_report([[end], [unknown, end]], "a")) == [
+        "file a: 1 sentences, 1 words, 1 OOVs",
+        "0 zeroprobs, logprob= -0.5 ppl= 3.16228 ppl1= undefined",
+    ]
+    assert list(srilm_report([[end]], "a"))[1] == "0 zeroprobs, logprob= 0 ppl= undefined ppl1= undefined"
+
+
 def test_numbers_are_as_short_as_kenlms() -> None:
     line = [WordProbability("a", 1, 1, -12.345678912, False), WordProbability("</s>", 2, 2, -0.000012345678, False)]
     assert next(kenlm_report([line])) == "a=1 1 -12.345679\t</s>=2 2 -0.000012345678\tTotal: -12.345692 OOV: 0"

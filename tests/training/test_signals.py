@@ -14,6 +14,7 @@ import torch
 from spanlm.cli.main import main
 from spanlm.cli.training_report import TrainingReport
 from spanlm.config import RunConfig
+from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import Interrupted
 from spanlm.evaluation.scoring import Tally
 from spanlm.models.encoders import LSTMConfig
@@ -140,11 +141,11 @@ def test_interrupted_while_validating(
     config = RUNS[name]()
     plus, calls = Tally.plus, []
 
-    def interrupted(self: Tally, scored: object, unk_id: int) -> Tally:
+    def interrupted(self: Tally, scored: object, vocabulary: Vocabulary) -> Tally:
         calls.append(1)
         if len(calls) == call:
             signal.raise_signal(signal.SIGINT)
-        return plus(self, scored, unk_id)
+        return plus(self, scored, vocabulary)
 
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
         patch.setattr(Tally, "plus", interrupted)

@@ -17,6 +17,7 @@ import torch
 
 from spanlm.data.batching import Batcher, Segment
 from spanlm.data.corpora import Corpus
+from spanlm.data.vocabulary import Vocabulary
 from spanlm.errors import RunError, require
 from spanlm.evaluation.dynamic.statistics import DynamicStatistics, segment_gradients
 from spanlm.evaluation.dynamic.update import DynamicConfig, adapting, require_fit
@@ -78,7 +79,7 @@ def evaluate_dynamic(
 
     def read(batcher: Batcher) -> list[Tally]:
         total = adapted_tally(
-            model, batcher, statistics, config, corpus.vocabulary.unk_id, precision=protocol.precision, report=report
+            model, batcher, statistics, config, corpus.vocabulary, precision=protocol.precision, report=report
         )
         if diverged(total, static.nll_per_token, len(corpus.vocabulary)):
             raise DivergedError(
@@ -97,7 +98,7 @@ def adapted_tally(
     batcher: Batcher,
     statistics: DynamicStatistics,
     config: DynamicConfig,
-    unk_id: int,
+    vocabulary: Vocabulary,
     *,
     precision: Precision = "fp32",
     most: int | None = None,
@@ -117,21 +118,21 @@ def adapted_tally(
         report(what, tokens, most or batcher.targets)
         enough = most is not None and tokens >= most
         if enough or len(waiting) == TOGETHER:
-            total, waiting = with_segments(total, waiting, unk_id), []
+            total, waiting = with_segments(total, waiting, vocabulary), []
         if enough or not math.isfinite(total.nll):
             break
         update(segment)
-    return with_segments(total, waiting, unk_id)
+    return with_segments(total, waiting, vocabulary)
 
 
-def with_segments(total: Tally, segments: Sequence[Scored], unk_id: int) -> Tally:
+def with_segments(total: Tally, segments: Sequence[Scored], vocabulary: Vocabulary) -> Tally:
     """Add short segments of one stream to its sums: those of as many steps at once, side by side."""
 
     def steps(scored: Scored) -> int:
         return len(scored.log_p)
 
     for _, alike in groupby(sorted(segments, key=steps), key=steps):
-        total = total.plus(_side_by_side(list(alike)), unk_id)
+        total = total.plus(_side_by_side(list(alike)), vocabulary)
     return total
 
 

@@ -280,7 +280,7 @@ def tune_dynamic(
     search = _Search(model, corpus, split, statistics, replace(protocol, batch_size=1), report, trials)
     static = tally(
         score(model, replace(protocol, batch_size=None).batcher(corpus, split).segments(), protocol),
-        corpus.vocabulary.unk_id,
+        corpus.vocabulary,
     )
     if not math.isfinite(static.loss):
         raise RunError(
@@ -321,7 +321,7 @@ class _Search:
             self.protocol.batcher(self.corpus, self.split, in_order=True, length=config.length),
             self.statistics,
             config,
-            self.corpus.vocabulary.unk_id,
+            self.corpus.vocabulary,
             precision=self.protocol.precision,
             most=most,
             what=f"{what}, η {config.rate:.3g}, λ {config.decay:.3g}",
