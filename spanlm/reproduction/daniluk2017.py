@@ -9,7 +9,6 @@ from spanlm.presets.daniluk2017 import PAPER
 from spanlm.reproduction import Details, Paper, Row, Table
 from spanlm.reproduction.scales import PAPER_UNITS, Matched, Scale, smoke_scale
 
-WINDOW_FAMILIES = {"rm": "RM(+tM-g)", "attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
 CLOZE_CLASSES = {"NE": "named entities", "CN": "common nouns", "V": "verbs", "P": "prepositions"}
 
 PUBLISHED_CLOZE: dict[str, tuple[float, float, float, float]] = {
@@ -34,18 +33,19 @@ def _row(name: str, title: str, curve: tuple[str, int] | None = None) -> Row:
     return Row(name=name, title=title, preset=f"daniluk2017/{name}", curve=curve)
 
 
-_WINDOWS = tuple(
+_FAMILIES = {"rm": "RM(+tM-g)", "attention": "Attention", "kv": "Key-Value", "kvp": "Key-Value-Predict"}
+_WINDOWS = [
     _row(f"{name}-w{window}", f"{title}, window {window}", (title, window))
-    for name, title in WINDOW_FAMILIES.items()
+    for name, title in _FAMILIES.items()
     for window in (1, 5, 10, 15)
-)
-_ORDERS = tuple(_row(f"{order}-gram", f"{order}-gram RNN", ("N-gram RNN", order)) for order in (2, 3, 4, 5))
-_OTHERS = (
+]
+_ORDERS = [_row(f"{order}-gram", f"{order}-gram RNN", ("N-gram RNN", order)) for order in (2, 3, 4, 5)]
+_OTHERS = [
     _row("rnn", "RNN"),
     _row("lstm", "LSTM"),
     _row("fofe-hornn-3", "FOFE HORNN (3rd order)"),
     _row("gated-hornn-3", "Gated HORNN (3rd order)"),
-)
+]
 
 
 def _figure(name: str, title: str, rows: Iterable[Row | str], **more: Any) -> Table:
@@ -54,51 +54,53 @@ def _figure(name: str, title: str, rows: Iterable[Row | str], **more: Any) -> Ta
     return Table(name=name, kind="figure", title=title, rows=names, published_on=on, **more)
 
 
-def _accuracy(caption: str, by: str) -> Details:
-    return Details(caption, (*(f"{by}: {title}" for title in CLOZE_CLASSES.values()), "test ppl"), notes=True)
+def _accuracy(by: str, words: str) -> Details:
+    columns = (*(f"{by}: {title}" for title in CLOZE_CLASSES.values()), "test ppl")
+    return Details(f"Accuracy by the probability of the {words}, with 95 % intervals", columns, notes=True)
 
 
-_SCALES = (
-    smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
-    Scale(
-        name="small",
-        purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
-        corpus="wikitext-2",
-        vocabulary_size=16_000,
-        precision="bf16",
-        sizes=Matched(units=64, training_tokens=12_500_000, max_epochs=8, init_range=0.2),
-    ),
-    Scale(name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)),
-)
-
-_BEST = ("rm-w15", "attention-w10", "kv-w10", "kvp-w5")
-_LONGEST = tuple(f"{name}-w15" for name in WINDOW_FAMILIES)
-_WHOLE = "Accuracy by the probability of the whole query sentence, with 95 % intervals"
-_CANDIDATE = "Accuracy by the probability of the candidate alone, with 95 % intervals"
-_PAPERS = "The paper's accuracy, on the real Children's Book Test"
+_PUBLISHED = tuple(f"paper: {title}" for title in CLOZE_CLASSES.values())
 
 DANILUK = Paper(
     name="daniluk2017",
     title=PAPER,
     rows={row.name: row for row in (*_OTHERS, *_WINDOWS, *_ORDERS)},
-    scales=_SCALES,
+    scales=(
+        smoke_scale(Matched(units=16, max_epochs=1, init_range=0.4), "a minute or two"),
+        Scale(
+            name="small",
+            purpose="the paper's proportions at 64 units; a row takes 10 to 20 minutes of one CPU core",
+            corpus="wikitext-2",
+            vocabulary_size=16_000,
+            precision="bf16",
+            sizes=Matched(units=64, training_tokens=12_500_000, max_epochs=8, init_range=0.2),
+        ),
+        Scale(
+            name="paper", purpose="the paper's sizes; for a GPU", corpus="wikipedia", sizes=Matched(units=PAPER_UNITS)
+        ),
+    ),
     tables=(
         _figure("2a", "Figure 2a: test perplexity by window size", _WINDOWS, columns=_COLUMNS, x_label="window"),
         _figure("2b", "Figure 2b: N-gram RNN by order", _ORDERS, columns=_COLUMNS, x_label="N"),
-        _figure("2c", "Figure 2c: perplexity of all models", (*_OTHERS, *_BEST, "4-gram"), columns=_COLUMNS),
+        _figure(
+            "2c",
+            "Figure 2c: perplexity of all models",
+            (*_OTHERS, "rm-w15", "attention-w10", "kv-w10", "kvp-w5", "4-gram"),
+            columns=_COLUMNS,
+        ),
         _figure(
             "2d",
             "Figure 2d: accuracy on the Children's Book Test",
-            tuple(PUBLISHED_CLOZE),
+            PUBLISHED_CLOZE,
             measure="cloze",
             details=(
-                _accuracy(_WHOLE, "sentence"),
-                _accuracy(_CANDIDATE, "candidate"),
-                Details(_PAPERS, tuple(f"paper: {title}" for title in CLOZE_CLASSES.values())),
+                _accuracy("sentence", "whole query sentence"),
+                _accuracy("candidate", "candidate alone"),
+                Details("The paper's accuracy, on the real Children's Book Test", _PUBLISHED),
             ),
             corpus="cbt",
             remark="the paper does not give the windows it used here: those of Figure 2c are used",
         ),
-        _figure("3", "Figure 3b: mean attention by lag", _LONGEST, measure="attention"),
+        _figure("3", "Figure 3b: mean attention by lag", (f"{name}-w15" for name in _FAMILIES), measure="attention"),
     ),
 )

@@ -93,7 +93,7 @@ def test_what_cannot_end_well_is_refused_before_anything_runs(tiny_corpus: Path,
         outcomes(plan(text, precision="bf16"))
     with (text / "test.txt").open("a") as file:
         file.write("the cat sat\n")
-    with pytest.raises(InputError, match=r"corpus\.test was"):
+    with pytest.raises(InputError, match=r"test\.tokens was"):
         outcomes(plan(text))
     Path("taken").write_text("")
     for option in ("runs", "out"):
