@@ -30,24 +30,40 @@ _BUILT = "corpus.json"  # `spanlm data wikipedia` writes it beside a corpus
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is to be reproduced."""
+    """What is to be reproduced.
+
+    Attributes:
+        paper: whose tables.
+        scale: smoke, small or paper, as a rule.
+        table: one of them (default: all that the corpus allows).
+        corpus: wikipedia (built by `spanlm data wikipedia`), ptb, wikitext-2, cbt, a folder or a file (default: the
+            scale's, demo for smoke; else the table's own).
+        seeds: a run of every row for each (default: 1).
+        rows: only these rows, as --dry-run names them.
+        runs: where runs are kept.
+        out: where records and tables go.
+        device: auto (the default: a GPU if there is one), cpu, cuda.
+        precision: of the products (default: the scale's).
+        data_dir: where registered corpora are (default: $SPANLM_DATA).
+        questions: of table 2d (default: the test files of cbt).
+    """
 
     paper: str
     scale: str = "small"
-    table: str | None = None  # None: all that the corpus allows
-    corpus: str | None = None  # a registered one, a folder, or wikipedia; None: the scale's own, or the table's
-    seeds: tuple[int, ...] = (1,)  # one run of every row for each
-    rows: tuple[str, ...] | None = None  # only these
+    table: str | None = None
+    corpus: str | None = None
+    seeds: tuple[int, ...] = (1,)
+    rows: tuple[str, ...] | None = None
     runs: Path = Path("runs")
-    out: Path = Path("results")  # of records, tables and figures
+    out: Path = Path("results")
     device: str = "auto"
-    precision: Precision | None = None  # of the products; None: the scale's own
-    data_dir: str | None = None  # of registered corpora; None: $SPANLM_DATA
-    questions: tuple[Path, ...] = ()  # of the cloze; empty: those of the corpus cbt
+    precision: Precision | None = None
+    data_dir: str | None = None
+    questions: tuple[Path, ...] = ()
 
     @property
     def words(self) -> list[str]:
-        """The arguments of `spanlm` that ask for this."""
+        """The words of this request after `spanlm`."""
         words = ["reproduce", self.paper, "--scale", self.scale]
         for one in fields(self)[2:]:
             value = getattr(self, one.name)
