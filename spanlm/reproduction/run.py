@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import islice
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -41,12 +38,12 @@ from spanlm.runs.loading import load
 from spanlm.runs.trained_model import TrainedModel
 from spanlm.store.files import make_folder
 from spanlm.store.plain import finite, json_object
-from spanlm.store.process import stop_request
+from spanlm.store.process import run_commands
 from spanlm.store.provenance import provenance, starts
 from spanlm.store.run_folder import MODEL
+from spanlm.training.bench import idle_trainer, timed
 from spanlm.training.progress import Watcher
 from spanlm.training.run import train
-from spanlm.training.trainer import Trainer
 
 MEASURED: tuple[Split, ...] = SPLITS[1:]
 """Every row is evaluated on these parts."""
@@ -55,14 +52,8 @@ DIVERGED = "astray"
 """The key of the reason why a measurement diverged; its record has no perplexities."""
 
 _DEFECTS_SHOWN = 20  # records keep the first defects of questions in words, and count all
-_POLL_SECONDS = 0.2  # between two looks at whether a signal came
 _BATCHED = 1 / 3  # cost of a token scored in batches, relative to one in training
 _WORK = 1e9  # a timed step has at most this many tokens times parameters
-
-Reporting = Callable[[], AbstractContextManager[Report]]
-"""Opens a progress report for a measurement."""
-
-Name = TypeVar("Name", bound=Hashable)
 
 # --- records ---
 
@@ -75,23 +66,22 @@ def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
     """
     if not task.record.exists():
         return None
-    names = ("corpus", "vocabulary_size", *MEASURED, *(("how", "members") if task.models else ()))
+    config = task.config
+    now = _about(task, corpus) | {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
+    now = {name: now[name] for name in ("corpus", "vocabulary_size", *MEASURED)}
     try:
         record = _read(task)
-        config = RunConfig.from_tree(record["config"], str(task.record))
-        was: dict[str, Any] = {name: record[name] for name in names}
-        was |= {split: {"tokens": record[split]["tokens"]} for split in MEASURED}
-        both = list(zip(task.jobs, was.get("members", ()), strict=False))
+        recorded = RunConfig.from_tree(record["config"], str(task.record))
+        was = {name: record[name] for name in now} | {s: {"tokens": record[s]["tokens"]} for s in MEASURED}
+        if task.models:
+            now["how"], was["how"], was["members"] = _how(task), record["how"], record["members"]
+            both = zip(task.jobs, was["members"], strict=False)
+            now["members"] = [_member(_read(job)) if job.record.exists() else old for job, old in both]
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(f"{task.record}: is not a record of a run. Move it away, or choose another --out.") from None
-    now: dict[str, Any] = {"corpus": corpus.name, "vocabulary_size": len(corpus.vocabulary)}
-    now |= {split: {"tokens": len(corpus.splits[split])} for split in MEASURED}
-    if task.models:
-        members = [_member(_read(job)) if job.record.exists() else old for job, old in both]
-        now |= {"how": _how(task), "members": members}
     # the device and the place of the text do not distinguish finished runs
-    config = replace(config, training=replace(config.training, device=task.config.training.device))
-    one, other = (replace(c, data=replace(c.data.compared, corpus=corpus.name)) for c in (config, task.config))
+    recorded = replace(recorded, training=replace(recorded.training, device=config.training.device))
+    one, other = (replace(c, data=replace(c.data.compared, corpus=corpus.name)) for c in (recorded, config))
     if difference := first_difference(was | one.to_tree(), now | other.to_tree()):
         name, before, after = difference
         raise InputError(
@@ -300,7 +290,9 @@ class Run:
     plan: Plan
     watcher: Watcher | None = None  # of every training in this process
     started: Callable[[Task], None] = lambda task: None  # called before every task in this process
-    reporting: Reporting = lambda: nullcontext(quiet)  # of each measurement in this process
+    reporting: Callable[[], AbstractContextManager[Report]] = lambda: nullcontext(
+        quiet
+    )  # of each measurement in this process
     heard: Callable[[Task, str], None] = lambda task, line: None  # called with each line of a task's own process
     failed: set[Task] = field(default_factory=set, init=False)
 
@@ -325,7 +317,7 @@ class Run:
         for measuring in (False, True) if jobs > 1 else ():
             alone = [task for task in plan.tasks if bool(task.models) == measuring and len(task.jobs) == 1]
             left = [task for task in reversed(alone) if not (done_before(task, plan) or self._blocked(task))]
-            for task, error in run_all({task: self._command(task, threads) for task in left}, jobs, self.heard):
+            for task, error in run_commands({task: self._command(task, threads) for task in left}, jobs, self.heard):
                 ended.add(task)
                 yield self._outcome(task, error, elsewhere=True)
         for task in plan.tasks:
@@ -407,59 +399,6 @@ def finished_before(plan: Plan) -> list[Outcome]:
     return found
 
 
-def run_all(
-    commands: Mapping[Name, Sequence[str]], jobs: int, heard: Callable[[Name, str], None] = lambda name, line: None
-) -> Iterator[tuple[Name, str]]:
-    """Run independent commands in their order, `jobs` at a time; `heard` gets the lines that they print.
-
-    Yields the name of each command when it has ended, and its error: the last line that it printed, or the signal that
-    ended it; empty if it succeeded.
-
-    Raises:
-        Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
-    """
-    running, lock, ending = set[subprocess.Popen[str]](), Lock(), False
-
-    def run(name: Name) -> tuple[Name, str]:
-        line, pipe = "", subprocess.PIPE
-        how: dict[str, Any] = {"text": True, "errors": "backslashreplace", "stdin": subprocess.DEVNULL}
-        with lock:
-            if ending:
-                return name, "was not begun"
-            # a group of its own: a terminal's Ctrl-C is for this process, which passes it on
-            process = subprocess.Popen(commands[name], stdout=pipe, stderr=subprocess.STDOUT, process_group=0, **how)
-            running.add(process)
-        with process:
-            for line in process.stdout or ():
-                with lock:
-                    heard(name, line.rstrip("\n"))
-        with lock:
-            running.remove(process)
-        return name, _error(process.returncode, line)
-
-    with stop_request() as stop, ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(run, name) for name in commands}
-        try:
-            while waiting:
-                ended, waiting = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
-                if stop.signal_number is not None:
-                    name = signal.Signals(stop.signal_number).name
-                    raise Interrupted(f"stopped by {name}; trainings and searches are saved", stop.signal_number)
-                yield from (one.result() for one in ended)
-        finally:
-            with lock:
-                ending = True
-                for process in running:
-                    process.terminate()
-
-
-def _error(status: int, last_line: str) -> str:
-    if status < 0:
-        name = signal.Signals(-status).name
-        return f"its process was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
-    return "" if status == 0 else last_line.strip().removeprefix("spanlm: ") or f"its process ended with {status}"
-
-
 # --- how long it will take ---
 
 
@@ -508,13 +447,13 @@ class Estimator:
             streams, length = (1, LENGTH) if adapting else (streams, length)
             batching = replace(config.training.batching, batch_size=streams, length=length, group_size=None)
             config = replace(config, training=replace(config.training, batching=batching))
-            trainer = Trainer(config, self.plan.text_of(job), job.folder / "estimate", Watcher())
-            steps = max(1, min(5, int(1e7 / parameters))) if adapting else 1
-            segments = list(islice(trainer.batcher.segments(start=trainer.batcher.count() // 2), steps + 1))
-            trainer.step(segments[0])  # does what is done only once, and waits for the device, as every step
-            began, timed = time.perf_counter(), segments[1:] or segments
-            for segment in timed:
-                trainer.step(segment)
-            seconds = (time.perf_counter() - began) / sum(int(segment.mask.sum()) for segment in timed)
+            trainer, steps = idle_trainer(config, self.plan.text_of(job)), 1
+            if adapting:
+                steps = max(1, min(5, int(1e7 / parameters)))
+            first, *segments = islice(trainer.batcher.segments(start=trainer.batcher.count() // 2), steps + 1)
+            trainer.step(first)  # does what is done only once
+            segments = segments or [first]
+            seconds = sum(timed(partial(trainer.step, segment), trainer.device)[0] for segment in segments)
+            seconds /= sum(int(segment.mask.sum()) for segment in segments)
             self._speeds[kind] = seconds / parameters
         return self._speeds[kind] * parameters

@@ -13,13 +13,13 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from spanlm.errors import InputError, RunError
+from spanlm.errors import InputError, Interrupted, RunError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 CPUINFO = Path("/proc/cpuinfo")
 _KIND = {"family": "cpu family", "model": "model"}
 _PR_SET_PDEATHSIG = 1
+_POLL_SECONDS = 0.2  # between two looks at whether a signal came
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def processor_fields(file: Path | None = None) -> dict[str, str]:
@@ -210,3 +213,59 @@ def workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterab
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def run_commands(
+    commands: Mapping[Name, Sequence[str]], jobs: int, heard: Callable[[Name, str], None] = lambda name, line: None
+) -> Iterator[tuple[Name, str]]:
+    """Run independent commands in their order, `jobs` at a time; `heard` gets the lines that they print.
+
+    Yields the name of each command when it has ended, and its error: the last line that it printed, or the signal that
+    ended it; empty if it succeeded.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM; every command was sent SIGTERM, and has ended.
+    """
+    import subprocess
+    from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+
+    running, lock, ending = set[subprocess.Popen[str]](), threading.Lock(), False
+
+    def run(name: Name) -> tuple[Name, str]:
+        line, pipe = "", subprocess.PIPE
+        how: dict[str, Any] = {"text": True, "errors": "backslashreplace", "stdin": subprocess.DEVNULL}
+        with lock:
+            if ending:
+                return name, "was not begun"
+            # a group of its own: a terminal's Ctrl-C is for this process, which passes it on
+            process = subprocess.Popen(commands[name], stdout=pipe, stderr=subprocess.STDOUT, process_group=0, **how)
+            running.add(process)
+        with process:
+            for line in process.stdout or ():
+                with lock:
+                    heard(name, line.rstrip("\n"))
+        with lock:
+            running.remove(process)
+        return name, _error(process.returncode, line)
+
+    with stop_request() as stop, ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(run, name) for name in commands}
+        try:
+            while waiting:
+                ended, waiting = wait(waiting, _POLL_SECONDS, FIRST_COMPLETED)
+                if stop.signal_number is not None:
+                    name = signal.Signals(stop.signal_number).name
+                    raise Interrupted(f"stopped by {name}; trainings and searches are saved", stop.signal_number)
+                yield from (one.result() for one in ended)
+        finally:
+            with lock:
+                ending = True
+                for process in running:
+                    process.terminate()
+
+
+def _error(status: int, last_line: str) -> str:
+    if status < 0:
+        name = signal.Signals(-status).name
+        return f"its process was ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+    return "" if status == 0 else last_line.strip().removeprefix("spanlm: ") or f"its process ended with {status}"

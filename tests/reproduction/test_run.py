@@ -21,7 +21,8 @@ import pytest
 import spanlm
 from spanlm.errors import InputError, Interrupted
 from spanlm.reproduction.plan import Plan, Request
-from spanlm.reproduction.run import Estimator, Outcome, Run, finished_before, run_all
+from spanlm.reproduction.run import Estimator, Outcome, Run, finished_before
+from spanlm.store.process import run_commands
 from spanlm.training.progress import EpochEvent, Watcher
 
 
@@ -141,7 +142,7 @@ def test_commands_run_so_many_at_a_time_and_say_how_they_ended() -> None:
         "silent": shell("sys.exit(3)"),
         "killed": shell("os.kill(os.getpid(), signal.SIGKILL)"),
     }
-    ended = list(run_all(commands, 2, lambda name, line: heard.append((name, line))))
+    ended = list(run_commands(commands, 2, lambda name, line: heard.append((name, line))))
     died = "its process was ended by SIGKILL (out of memory?)"
     assert dict(ended) == {"fine": "", "bad": "no room", "silent": "its process ended with 3", "killed": died}
     assert [line for name, line in heard if name == "fine"] == ["one", "two"]
@@ -150,7 +151,9 @@ def test_commands_run_so_many_at_a_time_and_say_how_they_ended() -> None:
 def test_no_command_outlives_its_reader() -> None:
     waiting = shell("print(os.getpid(), flush=True); time.sleep(60)")
     pids: list[int] = []
-    found = run_all({"a": shell("time.sleep(1)"), "b": waiting, "c": waiting}, 2, lambda _, pid: pids.append(int(pid)))
+    found = run_commands(
+        {"a": shell("time.sleep(1)"), "b": waiting, "c": waiting}, 2, lambda _, pid: pids.append(int(pid))
+    )
     next(found)
     found.close()  # type: ignore[attr-defined]
     for pid in pids:
