@@ -27,6 +27,7 @@ from spanlm.errors import InputError, Interrupted, SpanlmError
 from spanlm.evaluation.cloze import ClozeTally
 from spanlm.evaluation.dynamic.evaluate import DivergedError
 from spanlm.evaluation.dynamic.statistics import LENGTH, STREAMS
+from spanlm.evaluation.dynamic.tuning import dynamic_grid
 from spanlm.evaluation.perplexity import Evaluation
 from spanlm.evaluation.scoring import Report, quiet
 from spanlm.models.counting import count_parameters
@@ -431,7 +432,8 @@ class Estimator:
             return token * len(task.jobs) * (valid + test), 0, 0
         # the trained weights read valid for the search and, as test, for the result; adapting weights read it once for
         # each finalist, one of which is the result
-        points, first = len(search.grid(job.row.trained.dynamic)), min(search.first_tokens, valid)
+        grid = [*dynamic_grid(search.rates, search.decays), *search.own_point(job.row.trained.dynamic)]
+        points, first = len(grid), min(search.first_tokens, valid)
         adapted = points * first + (max(min(search.finalists, points), 1) * valid if first < valid else 0) + test
         gathered = min(train, (search.statistics or math.inf) * STREAMS * LENGTH)
         return adapted * self._token(job, adapting=True) + token * (gathered + 2 * valid + test), 0, 0

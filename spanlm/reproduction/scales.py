@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeVar
 
 from spanlm.config import RunConfig
 from spanlm.data.config import DataConfig
-from spanlm.evaluation.dynamic.tuning import dynamic_grid
 from spanlm.evaluation.dynamic.update import DynamicConfig
 from spanlm.models.counting import lstm_budget, match_parameters
 from spanlm.models.encoders import AWDLSTMConfig
@@ -44,10 +43,6 @@ class DynamicSearch:
     first_tokens: int = 30_000  # of valid, read by every pair
     finalists: int = 4  # pairs that then read all of valid, more if none of them helps; 0: the first tokens decide
     statistics: int | None = None  # segments of train for the mean squares of gradients; None: all
-
-    def grid(self, published: DynamicConfig | None) -> list[DynamicConfig]:
-        """Return every η with every λ, and `own_point`."""
-        return [*dynamic_grid(self.rates, self.decays), *self.own_point(published)]
 
     def own_point(self, published: DynamicConfig | None) -> list[DynamicConfig]:
         """Return the settings of the model's authors, if the grid is the published one."""

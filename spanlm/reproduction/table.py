@@ -97,11 +97,6 @@ class Line:
         """Format a difference: `−3.2`, `+0.5`."""
         return f"{'−' if difference < 0 else '+'}{self.ppl(abs(difference))}"
 
-    def over(self, other: Line) -> float:
-        """Return the test perplexity less another row's, over the seeds that both have; ValueError: none."""
-        mine, theirs = ({_seeds(one): one["test"]["perplexity"] for one in line.records} for line in (self, other))
-        return fmean(mine[seeds] - theirs[seeds] for seeds in mine.keys() & theirs.keys())
-
     def parts(self) -> Iterator[Line]:
         """Yield a line for each component that the table lists of the row, with the whole row as its control."""
         printed = self.table.parts.get(self.row.name)
@@ -109,16 +104,14 @@ class Line:
             reported = Reported(test_ppl=(printed or {}).get(part))
             row = replace(self.row, title=title, how=Plain(), published=reported, control=self.row.name)
             with suppress(KeyError, TypeError):  # a buffer that never held anything
-                both = zip(self.each("valid", "parts", part), self.each("test", "parts", part), strict=True)
-                ppls = ({"valid": {"perplexity": valid}, "test": {"perplexity": test}} for valid, test in both)
-                alone = (record | ppl for record, ppl in zip(self.records, ppls, strict=True))
-                yield replace(self, row=row, records=tuple(alone))
+                ppls = ({s: {"perplexity": one[s]["parts"][part]} for s in ("valid", "test")} for one in self.records)
+                alone = tuple(one | ppl for one, ppl in zip(self.records, ppls, strict=True))
+                yield replace(self, row=row, records=alone)
 
 
 # --- columns ---
 
-Cell = Callable[[Line], str]
-"""Raises KeyError, TypeError or ValueError where the line has nothing for it."""
+Cell = Callable[[Line], str]  # raises KeyError, TypeError or ValueError if the line has nothing for the column
 
 
 def _ppl(*path: str) -> Cell:
@@ -134,11 +127,13 @@ def _setting(*path: str) -> Cell:
 
 
 def _over(line: Line) -> str:
-    """`−3.2 (medium)`: what a row adds to its control; an ensemble, to the mean of its own members."""
+    """`−3.2 (medium)`: less its control's at the seeds that both have; an ensemble's, less the mean of its members'."""
     if isinstance(line.row.how, Averaged):
         ours = line.of("test", "perplexity").value
         return f"{line.by(ours - fmean(line.first['details']['test']['members']))} (its members)"
-    return f"{line.by(line.over(line.found[line.row.control]))} ({line.row.control})"
+    both = (line, line.found[line.row.control])
+    mine, theirs = ({_seeds(one): one["test"]["perplexity"] for one in each.records} for each in both)
+    return f"{line.by(fmean(mine[seeds] - theirs[seeds] for seeds in mine.keys() & theirs))} ({line.row.control})"
 
 
 def _published_over(line: Line) -> str:
@@ -149,13 +144,17 @@ def _published_over(line: Line) -> str:
 
 def _accuracy(name: str, score: str) -> Cell:
     def cell(line: Line) -> str:
-        found = [accuracies[name][score] for accuracies in line.each("cloze", "classes")]
-        if len(found) > 1:
+        if len(line.records) > 1:
             return in_words(line.of("cloze", "classes", name, score, "accuracy"), 3)
-        low, high = found[0]["interval"]
-        return f"{found[0]['accuracy']:.3f} [{low:.3f}, {high:.3f}]"
+        found = line.first["cloze"]["classes"][name][score]
+        low, high = found["interval"]
+        return f"{found['accuracy']:.3f} [{low:.3f}, {high:.3f}]"
 
     return cell
+
+
+def _published_accuracy(number: int) -> Cell:
+    return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
 
 
 def _trials_of_whole(line: Line) -> str:
@@ -167,10 +166,6 @@ def _trials_of_whole(line: Line) -> str:
 def _gathered(line: Line) -> str:
     found = line.first["details"]["statistics"]
     return "all of train" if found["whole"] else f"{found['tokens']:,}"
-
-
-def _published_accuracy(number: int) -> Cell:
-    return lambda line: f"{PUBLISHED_CLOZE[line.row.name][number]:.3f}"
 
 
 def _of_split(split: str) -> dict[str, Cell]:
@@ -248,10 +243,7 @@ def concordance(pairs: Iterable[tuple[float, float]]) -> tuple[int, int]:
 
 
 class Page:
-    """A table of a plan, made of what was run: its grids, its figures and what must be known to read them.
-
-    Its `lines` are the rows that were run, in its order; those with a finished run are `done`.
-    """
+    """A table of a plan with its outcomes: `lines` are the rows that were run, `done` those with a finished run."""
 
     def __init__(self, plan: Plan, table: Table, outcomes: Sequence[Outcome]) -> None:
         self.plan, self.paper, self.table = plan, plan.paper, table
@@ -267,7 +259,7 @@ class Page:
         self._records = [record for line in self.done for record in line.records]
 
     def sections(self) -> Iterator[tuple[Section, list[Line]]]:
-        """Yield finished rows by what can be compared; sections without one are left out."""
+        """Yield the sections that have finished rows, with these."""
         left = self.done
         for section in self.paper.sections:
             mine = [line for line in left if section.holds(line.row)]
@@ -393,7 +385,7 @@ class Page:
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def protocol(self, escape: Callable[[str], str] = str) -> list[str]:
-        """Say what was run, on what, and how it was counted; `escape` is for what files and users name."""
+        """Return lines on the text, the scale, the count and the seeds; `escape` is for names of files and users."""
         plan, corpus, of = self.plan, self.plan.corpus, self.table.published_on
         sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
         own = self.table.home == corpus.name and plan.scale.vocabulary_size is None
@@ -426,23 +418,7 @@ class Page:
         return f"Missing:\n\n{_listed(said)}" if said else ""
 
     def _origin(self) -> list[str]:
-        """Say what made the runs: command, time, commits, machines; the records have every start."""
-        trained = [record["training_seconds"] for record in self._records if "training_seconds" in record]
-        starts = [start for record in self._records for start in record["starts"]]
-        commits = sorted({f"{s['commit'][:10]}{' (changed)' if s['changed'] else ''}" for s in starts if s["commit"]})
-        machine = "{processor}, {threads} thread(s), {device}, torch {torch}"
-        machines = sorted({machine.format_map(s) + (f", {s['precision']}" if "precision" in s else "") for s in starts})
-        said = [
-            f"Made again by `{self._command()}`.",
-            f"Training time of {several(len(trained), 'run')}: {timedelta(seconds=round(sum(trained)))}, validation "
-            "left out.",
-            f"Code: commit {', '.join(commits)}." if commits else "Code: not from a checkout; no commit known.",
-            *([f"Machine: {'; '.join(machines)}."] if machines else []),
-        ]
-        return said if self.done else []
-
-    def _command(self) -> str:
-        """Return the command that makes everything on the page, wherever texts and runs are kept."""
+        """Return lines on what made the runs: command, time, commits, machines; the records have every start."""
         request = self.plan.request
         # an ensemble needs no --seeds
         seeds = sorted({seeds[0] for seeds in map(_seeds, self._records) if len(seeds) == 1})
@@ -455,7 +431,19 @@ class Page:
             questions=tuple(Path(path.name) for path in request.questions),
             **{place: getattr(Request, place) for place in ("runs", "out", "data_dir")},
         )
-        return shlex.join(["spanlm", *asked.words])
+        trained = [record["training_seconds"] for record in self._records if "training_seconds" in record]
+        starts = [start for record in self._records for start in record["starts"]]
+        commits = sorted({f"{s['commit'][:10]}{' (changed)' if s['changed'] else ''}" for s in starts if s["commit"]})
+        machine = "{processor}, {threads} thread(s), {device}, torch {torch}"
+        machines = sorted({machine.format_map(s) + (f", {s['precision']}" if "precision" in s else "") for s in starts})
+        time = f"{several(len(trained), 'run')}: {timedelta(seconds=round(sum(trained)))}"
+        lines = [
+            f"Made again by `{shlex.join(['spanlm', *asked.words])}`.",
+            f"Training time of {time}, validation left out.",
+            f"Code: commit {', '.join(commits)}." if commits else "Code: not from a checkout; no commit known.",
+            f"Machine: {'; '.join(machines)}.",
+        ]
+        return lines if self.done else []
 
 
 def _noted(lines: Sequence[Line]) -> str:
@@ -488,7 +476,8 @@ def write_pages(plan: Plan, outcomes: Sequence[Outcome]) -> list[Path]:
     for page in (Page(plan, table, outcomes) for table in plan.tables):
         drawn = page.figures()
         files = {f"{page.table.file}.md": page.markdown(drawn).encode()}
-        for name, content in (files | {name: figures.figure_bytes(one, ".svg") for name, one in drawn.items()}).items():
+        files |= {name: figures.figure_bytes(one, ".svg") for name, one in drawn.items()}
+        for name, content in files.items():
             write_whole(plan.out / name, content)
-            written.append(plan.out / name)
+        written += [plan.out / name for name in files]
     return written
