@@ -56,8 +56,6 @@ _DEFECTS_SHOWN = 20  # records keep the first defects of questions in words, and
 _BATCHED = 1 / 3  # cost of a token scored in batches, relative to one in training
 _WORK = 1e9  # a timed step has at most this many tokens times parameters
 
-# --- records ---
-
 
 def finished(task: Task, corpus: Corpus) -> dict[str, Any] | None:
     """Return the record of a finished task, or None. Where dynamic evaluation diverged, it has no results.
@@ -265,9 +263,6 @@ def _model(job: Task, why: str = "") -> TrainedModel:
     return load(job.folder, job.config.training.device)
 
 
-# --- running ---
-
-
 @dataclass
 class Outcome:
     """How a task ended."""
@@ -398,9 +393,6 @@ def finished_before(plan: Plan) -> list[Outcome]:
             if record := done_before(task, plan):
                 found.append(Outcome(task, record, done_before=True))
     return found
-
-
-# --- how long it will take ---
 
 
 @dataclass

@@ -109,8 +109,6 @@ class Line:
                 yield replace(self, row=row, records=alone)
 
 
-# --- columns ---
-
 Cell = Callable[[Line], str]  # raises KeyError, TypeError or ValueError if the line has nothing for the column
 
 
@@ -239,9 +237,6 @@ def concordance(pairs: Iterable[tuple[float, float]]) -> tuple[int, int]:
     return sum(ordered), len(ordered)
 
 
-# --- pages ---
-
-
 class Page:
     """A table of a plan with its outcomes: `lines` are the rows that were run, `done` those with a finished run."""
 
@@ -305,8 +300,6 @@ class Page:
             found += [text] if pairs else []
         return found
 
-    # --- figures ---
-
     def figures(self) -> dict[str, Figure]:
         """Return the figures of the table by file name; a table with span buffers has a second one."""
         if not self.done:
@@ -366,8 +359,6 @@ class Page:
                 published.append(figures.Series(name, tuple(theirs), published=True))
         here = f"measured on {self.plan.corpus.name}, scale {self.plan.scale.name}"
         return Panel(here, tuple(measured)), Panel("the paper, Wikipedia", tuple(published))
-
-    # --- words ---
 
     def markdown(self, figures: Iterable[str] = ()) -> str:
         """Return the page; `figures` are files beside it."""
