@@ -12,7 +12,7 @@ from spanlm.reproduction.scales import Scale
 
 Measure = Literal["perplexity", "cloze", "attention"]
 
-BY_EPOCH = "PoU by epoch"  # in a list of columns: one column for each epoch
+BY_EPOCH = "PoU by epoch"  # stands for a column an epoch
 
 
 @dataclass(frozen=True)

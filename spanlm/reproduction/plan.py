@@ -142,7 +142,10 @@ class Plan:
         self._configs: dict[str, tuple[RunConfig, ParameterCount]] = {}
         asked = [row for row in rows if row.name not in self.left_out and row.name in (request.rows or [row.name])]
         self.tasks = tuple(dict.fromkeys(task for row in asked for task in self._tasks(row, request.seeds)))
-        self.others = tuple(task for row in rows for task in self._present(row) if task not in self.tasks)
+        found = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob("*-seed-*.json"))
+        seeds = sorted({int(match[1]) for match in found if match})
+        kept = (task for row in rows if any(self.out.glob(f"{row.name}*.json")) for task in self._tasks(row, seeds))
+        self.others = tuple(task for task in dict.fromkeys(kept) if task.record.exists() and task not in self.tasks)
         asks = any("cloze" in self._measures(row) for row in asked)
         self.questions = find_questions(request.data_dir, request.questions) if asks else ()
 
@@ -178,13 +181,6 @@ class Plan:
             if not isinstance(row.how, Plain):
                 record = self.out / f"{row.name}-seed-{job.seed}.json"
                 yield replace(job, row=row, models=(job,), record=record, search=search)
-
-    def _present(self, row: Row) -> Iterator[Task]:
-        """Yield the tasks of a row that have a record."""
-        names = (re.fullmatch(r".*-seed-(\d+)", path.stem) for path in self.out.glob(f"{row.name}-seed-*.json"))
-        seeds = sorted(int(match[1]) for match in names if match)
-        if seeds or (self.out / f"{row.name}.json").exists():
-            yield from (task for task in self._tasks(row, seeds) if task.row == row and task.record.exists())
 
     def _job(self, row: Row, seed: int) -> Task:
         if row.name not in self._configs:  # the sizes of a row are searched for once

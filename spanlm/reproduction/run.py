@@ -7,11 +7,13 @@ import math
 import statistics
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,12 +48,8 @@ from spanlm.training.bench import idle_trainer, timed
 from spanlm.training.progress import Watcher
 from spanlm.training.run import train
 
-MEASURED: tuple[Split, ...] = SPLITS[1:]
-"""Every row is evaluated on these parts."""
-
-DIVERGED = "astray"
-"""The key of the reason why a measurement diverged; its record has no perplexities."""
-
+MEASURED: tuple[Split, ...] = SPLITS[1:]  # every row is evaluated on these parts
+DIVERGED = "astray"  # in the record of a measurement that diverged, which has no perplexities: the reason
 _DEFECTS_SHOWN = 20  # records keep the first defects of questions in words, and count all
 _BATCHED = 1 / 3  # cost of a token scored in batches, relative to one in training
 _WORK = 1e9  # a timed step has at most this many tokens times parameters
@@ -155,12 +153,11 @@ def _record_training(job: Task, model: TrainedModel, corpus: Corpus) -> dict[str
     }
 
 
-def _cloze_accuracies(model: TrainedModel, plan: Plan) -> dict[str, Any]:
+def _cloze_accuracies(model: TrainedModel, questions: Sequence[Path]) -> dict[str, Any]:
     """Rank the candidates of every question with its whole context; return accuracies by word class."""
-    tallies: dict[str, ClozeTally] = {}
-    defects: list[str] = []
-    for path in plan.questions:
-        tally = tallies.setdefault(word_class(path), ClozeTally())
+    tallies, defects = defaultdict[str, ClozeTally](ClozeTally), list[str]()
+    for path in questions:
+        tally = tallies[word_class(path)]
         for found in model.cloze(path, contexts=("full",)):
             if isinstance(found, Defect):
                 defects.append(f"{path.name}, line {found.line}: {found.reason}")
@@ -168,8 +165,8 @@ def _cloze_accuracies(model: TrainedModel, plan: Plan) -> dict[str, Any]:
                 tally.add(found)
     return {
         "context": "full",
-        "files": [path.name for path in plan.questions],
-        "cbt_like": any(map(is_cbt_like, plan.questions)),
+        "files": [path.name for path in questions],
+        "cbt_like": any(map(is_cbt_like, questions)),
         "classes": {name: tally.to_json() for name, tally in tallies.items()},
         "defects": len(defects),
         "first_defects": defects[:_DEFECTS_SHOWN],
@@ -364,7 +361,7 @@ class Run:
         record = record or _save(task, _record_training(task, model, corpus))
         for name in missing:
             cloze = name == "cloze"
-            record[name] = _cloze_accuracies(model, self.plan) if cloze else _lag_shares(model, corpus)
+            record[name] = _cloze_accuracies(model, self.plan.questions) if cloze else _lag_shares(model, corpus)
             _save(task, record)
         return record
 

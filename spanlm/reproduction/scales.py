@@ -27,9 +27,7 @@ from spanlm.training.config import TrainingConfig
 PAPER_UNITS = 300
 _NEAR = 0.01  # the paper's sizes are for vocabularies that differ from Daniluk et al.'s by at most this share
 
-SPENT = 256.0
-"""A learning rate divided by this teaches nothing more: about where the schedules of Zaremba et al. end."""
-
+SPENT = 256.0  # a learning rate divided by this teaches nothing more: the schedules of Zaremba et al. end about there
 Part = TypeVar("Part")
 _RATES = re.compile("dropout|zoneout|weight_drop")
 
