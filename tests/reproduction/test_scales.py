@@ -181,13 +181,3 @@ def test_the_published_grid_has_the_point_of_the_models_authors_too() -> None:
     assert not DynamicSearch().own_point(None)
     for own in (DynamicSearch(rates=(1e-4,)), DynamicSearch(decays=(0.002,))):
         assert not own.own_point(published)
-
-
-@pytest.mark.parametrize("scale", [scale for paper in PAPERS.values() for scale in paper.scales])
-def test_a_page_says_what_was_set(scale: Scale) -> None:
-    said = " ".join(scale.describe(adapting=True))
-    for config in (scale.sizes, getattr(scale.sizes, "recipe", None), scale.dynamic):
-        for field in fields(config) if config is not None else ():
-            value = getattr(config, field.name)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                assert f"{field.name.replace('_', ' ')} {value}" in said
