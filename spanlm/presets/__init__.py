@@ -35,7 +35,7 @@ def find_preset(name: str) -> Preset:
     """Return the preset of that name.
 
     Raises:
-        InputError: there is none; names the nearest.
+        InputError: there is no such preset; the message names the nearest.
     """
     if name not in PRESETS:
         raise InputError(f"unknown preset {name}.{nearest(name, PRESETS)} `spanlm presets` lists them all.")

@@ -381,7 +381,7 @@ class Page:
         sizes = ", ".join(f"{split} {len(tokens):,}" for split, tokens in corpus.splits.items())
         own = self.table.home == corpus.name and plan.scale.vocabulary_size is None
         theirs = f"The paper's numbers are those of {of}: compare orders and differences, not values."
-        said = [
+        lines = [
             f"Corpus: {escape(corpus.name)} ({sizes} tokens; vocabulary {len(corpus.vocabulary):,}). "
             + ("It is the paper's own." if own else theirs),
             *dict.fromkeys(f"Corpus: {escape(note)}." for text in plan.texts.values() for note in text.notes),
@@ -392,21 +392,21 @@ class Page:
         plain = (line for line in self.done if isinstance(line.row.how, Plain))
         if counted := dict.fromkeys(line.first["test"]["protocol"] for line in plain):
             ways = "; or: ".join(counted)
-            said.append(f"Perplexity: exp(NLL / token); {ways}. The best epoch is that of the best validation.")
+            lines.append(f"Perplexity: exp(NLL / token); {ways}. The best epoch is that of the best validation.")
         seeds = sorted({seed for record in self._records for seed in _seeds(record)})
         spread = "; means, with the least and the greatest" * any(len(line.records) > 1 for line in self.done)
-        said.append(f"Seeds: {', '.join(map(str, seeds))}{spread}.")
-        return said + ([f"Note: {self.table.remark}."] if self.table.remark else [])
+        lines.append(f"Seeds: {', '.join(map(str, seeds))}{spread}.")
+        return lines + ([f"Note: {self.table.remark}."] if self.table.remark else [])
 
     def _missing(self) -> str:
         titles = {row: self.paper.rows[row].title for row in self.table.rows}
         alike = Counter(titles.values())  # rows with one title differ in how they are evaluated
         titles = {row: title if alike[title] == 1 else f"{title} (`{row}`)" for row, title in titles.items()}
-        said = [f"{titles[line.row.name]}: **failed**: {markdown(why)}" for line in self.lines for why in line.errors]
+        lines = [f"{titles[line.row.name]}: **failed**: {markdown(why)}" for line in self.lines for why in line.errors]
         ended, reasons = {line.row.name for line in self.lines}, {t.row.name: "not run yet" for t in self.plan.tasks}
         reasons |= {row: f"left out: {why}" for row, why in self.plan.left_out.items()}
-        said += [f"{titles[row]}: {reasons.get(row, 'not asked for')}" for row in self.table.rows if row not in ended]
-        return f"Missing:\n\n{_listed(said)}" if said else ""
+        lines += [f"{titles[row]}: {reasons.get(row, 'not asked for')}" for row in self.table.rows if row not in ended]
+        return f"Missing:\n\n{_listed(lines)}" if lines else ""
 
     def _origin(self) -> list[str]:
         """Return lines on what made the runs: command, time, commits, machines; the records have every start."""

@@ -1,7 +1,7 @@
 """This process: the machine it runs on, the signals that end it, and the processes that it starts.
 
-Processes are started afresh ("spawn"): a fork would take over locks and threads of the one that starts them. Ctrl-C is
-not for them, and they end with their parent.
+Processes are started afresh ("spawn"): a fork would inherit locks and threads. They ignore Ctrl-C, and end with their
+parent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def processor_fields(file: Path | None = None) -> dict[str, str]:
 def processor_name(file: Path | None = None) -> str:
     """Name the processor, with its family and model: `AMD EPYC (family 25, model 17)`.
 
-    Machines that are rented hide which of a maker's processors they have, of which one can have twice another's speed.
+    Rented machines hide the model of their processor, and one model can be twice as fast as another.
     """
     found = processor_fields(file)
     name = found.get("model name") or platform.processor() or platform.machine()
@@ -56,7 +56,7 @@ def processor_name(file: Path | None = None) -> str:
 
 
 def memory() -> int:
-    """Return the bytes that this process holds and those that are free, swap among them; or a container's limit."""
+    """Return the bytes that this process holds plus those that are free, swap included, or a container's limit."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with suppress(OSError):  # Linux alone has these
         text = Path("/proc/meminfo").read_text() + Path("/proc/self/status").read_text()
@@ -68,7 +68,7 @@ def memory() -> int:
 
 
 def pick_device(name: str, field: str) -> torch.device:
-    """Return the device of that name; auto is a GPU if there is one. InputError, of the `field`: there is none such."""
+    """Return the device of that name; auto is a GPU if there is one. InputError of `field`: no such device."""
     import torch  # takes seconds: what only asks for the memory does without
 
     if name == "auto":
@@ -103,7 +103,7 @@ class StopRequest:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Catch Ctrl-C and SIGTERM, which are to end work between two steps, while inside.
+    """Catch Ctrl-C and SIGTERM within the block, so that work ends between two steps.
 
     Outside the main thread, where Python cannot, nothing is caught.
     """
@@ -160,7 +160,7 @@ def _deferred() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """In a process that was started: end when its parent has ended, however it did."""
+    """End this started process when its parent ends, however it does."""
     import ctypes
     import multiprocessing
     from multiprocessing.connection import wait
@@ -180,7 +180,7 @@ def end_with_parent() -> None:
 
 @contextmanager
 def workers(jobs: int | None) -> Iterator[Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]]:
-    """Start processes; what is given is `map`, but calls the function there, for a few items ahead of the results.
+    """Start processes and give a `map` that calls its function there, a few items ahead of the results.
 
     None: one process for each processor that this one may use; 1: all is done in this one.
 
